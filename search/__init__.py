@@ -1,4 +1,4 @@
-"""Which load to try next, and when to stop.
+"""Searches for a limit: the choice of the next load and the end of the search.
 
-Pure decisions from the standard library alone: no Spark, Kafka, clock or environment.
+All decisions are pure and need only the standard library: no Spark, Kafka, clock or environment.
 """

@@ -1,4 +1,4 @@
-"""Which load would close the bracket soonest, were the estimate right."""
+"""The load that closes the bracket soonest if the estimate is right."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from search.estimate import Estimate
 from search.model import Bracket
 
 CLIMB_MAX = 4.0
-"""How many times the highest sustained load a step without neighbours may offer."""
+"""Highest load of a step without neighbors, over the highest sustained load [ratio]."""
 CAUTION = 0.4
-"""How many standard deviations below the estimate the lower bound is placed."""
+"""Distance of the lower bound below the estimate [standard deviations]."""
 SURE = 0.5
-"""How many standard deviations on its side of the estimate a closing load has to be."""
+"""Least distance of a closing load from the estimate, on its own side [standard deviations]."""
 
 FAR = 0.2
-"""Distance above the estimate from which an overload is hardly a bound [ln]."""
+"""Distance above the estimate beyond which an overload is hardly a bound [ln]."""
 LIGHT = 0.06
-"""Distance below the estimate at which a load is taken for sustained [ln]."""
+"""Least distance below the estimate at which a load is expected to be sustained [ln]."""
 ASSURED = 1.2
-"""How many standard deviations above the estimate an overload is taken for granted."""
+"""Distance from the estimate at which a verdict is almost certain [standard deviations]."""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """A load, and what it is for ("close from below")."""
+    """A load with its purpose, such as "close from below"."""
 
     load: int
     purpose: str
@@ -48,17 +48,17 @@ def highest_closing(sustained: int, resolution: float) -> int:
 
 
 def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb_max: float) -> Aim:
-    """The best load strictly inside of an undecided bracket.
+    """The best load strictly inside of an open bracket.
 
     The light side comes first: a lower bound a little below the estimate, then the
     highest load that closes the bracket from above.
 
     Args:
-        bracket: not closed.
-        estimate: where the limit probably is; cut to the bracket here.
+        bracket: a bracket that is not closed.
+        estimate: the probable limit; it is cut to the bracket here.
         resolution: relative width that closes the bracket [ratio].
-        cap: no load above this.
-        climb_max: how many times the highest sustained load may be offered.
+        cap: highest load that may be offered.
+        climb_max: highest load over the highest sustained load [ratio].
     """
     low, high = bracket.sustained, bracket.overloaded
     ceiling = cap if high is None else high - 1
@@ -73,7 +73,7 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
     step_back = max(resolution / 2.0, CAUTION * min(estimate.spread, 0.7))
     load = min(round(limit * math.exp(-step_back)), ceiling)
     if is_open_above(bracket, estimate) and low < load <= low * (1.0 + resolution):
-        # A step this short is better made later, once there is an upper bound to close with.
+        # Such a short step is better later, once an upper bound exists to close the bracket with.
         above = math.ceil(max(highest_closing(load, resolution), limit * math.exp(margin)))
         return Aim(min(above, ceiling), "bound it from above")
     if load > low:
@@ -84,14 +84,16 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
 
 
 def is_open_above(bracket: Bracket, estimate: Estimate) -> bool:
-    """True when there is no overload, or none near the estimate."""
+    """True without an overload near the estimate."""
     if bracket.overloaded is None:
         return True
     return bracket.overloaded > estimate.load * math.exp(FAR)
 
 
 def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, float] | None:
-    """The load most likely to close the bracket, and how far on its right side it is [ln]."""
+    """The load most likely to close the bracket, and its distance from the estimate on the side
+    that closes it [ln].
+    """
     found: list[tuple[float, Aim]] = []
     if bracket.overloaded is not None:
         below = lowest_closing(bracket.overloaded, resolution)
@@ -110,7 +112,7 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
 def bound_from_above(wish: Aim, estimate: Estimate, ceiling: int) -> Aim:
     """The aim where one more sustained trial would use up the allowance.
 
-    An overload is worth more than a narrow bracket then, so it is made probable.
+    An overload is then worth more than a narrow bracket, so the load is one that probably is one.
     """
     load = min(ceiling, math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1))))
     return wish if load <= wish.load else Aim(load, "bound it from above")

@@ -1,4 +1,4 @@
-"""Plain bisection: the method whose every step can be checked with pencil and paper."""
+"""Plain bisection, whose every step can be checked with pencil and paper."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ class Bisection:
     """Halves the interval between the highest sustained and the lowest overloaded load.
 
     Light loads come first: the middle of [0, load_start_max] before load_start_max itself.
-    A maximum that turns out sustained is doubled, at most up to load_cap.
+    A sustained maximum is doubled, at most up to load_cap.
 
     Args:
-        limits: bounds, resolution and patience.
-        guide: says where the limit lies at the end, and chooses no load; None says nothing.
+        limits: bounds, resolution and repeats.
+        guide: states the interval of the limit at the end and does not choose loads; None states
+            no interval.
     """
 
     def __init__(self, limits: Limits, guide: Guide | None = None) -> None:
@@ -36,11 +37,11 @@ class Bisection:
         return settled or self._probe(bracket_of(history))
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """Where the limit lies at 90 %, or None without a guide that says it."""
+        """The 90 % interval of the limit, or None without a guide that states it."""
         return None if self._guide is None else self._guide.interval(history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Trials that a limit inside the present maximum takes, without repeats."""
+        """Trials that a limit below the present maximum takes, without repeats."""
         settled = self.limits.settle(history)
         if settled is not None and not isinstance(settled, Measure):
             return 0
@@ -50,7 +51,7 @@ class Bisection:
         return max(1, opening + self._halvings(bracket))
 
     def next_load(self, bracket: Bracket) -> int:
-        """The load that a bracket which decides nothing yet leads to."""
+        """The next load for a bracket that is still open."""
         return self._probe(bracket).load
 
     def _probe(self, bracket: Bracket) -> Measure:

@@ -1,15 +1,15 @@
-"""What a batch and a byte cost a broker, and so the limit expected at a message size.
+"""The costs of a batch and a byte for a broker, and the limit that they predict at a message size.
 
-Brokers handle batches, not records: a request, an append, maybe a flush for each. A broker
-that spends `per_batch` of its time on a batch and `per_byte` on each byte sustains
+Brokers handle batches, not records: each takes a request, an append and perhaps a flush. Brokers
+that spend `per_batch` of their time on a batch and `per_byte` on each byte sustain
 
-    np = brokers / (per_batch · batches/s + per_byte · bytes/s) of one producer,
+    producers = brokers / (per_batch · batches/s + per_byte · bytes/s) of one producer,
 
-a line that bends where both costs are equal, at per_batch / per_byte bytes a batch. How many
-batches a second a producer sends at a message size follows from its rate, `linger.ms` and
-`batch.size`. The bend is put on a grid from 10 B to 1 MB, flat in its logarithm, and weighted
-by how well the points fit; so one point already predicts the others, with the spread that it
-leaves.
+a line that bends where both costs are equal, at per_batch / per_byte bytes per batch. The number
+of batches that a producer sends per second at a message size follows from its rate, `linger.ms`
+and `batch.size`. The bend is on a grid from 10 B to 1 MB, with equal steps and equal prior weights
+in its logarithm, and weighted by the fit of the points. So one point already predicts the others,
+with the spread that remains.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ProducerRate:
     """The fixed rate of one producer, in exactly one unit [records/s] or [B/s].
 
     Attributes:
-        linger_s: how long an unfilled batch waits for more records; 0 where every record is a
+        linger_s: time that an unfilled batch waits for more records; 0 where every record is a
             batch of its own [s].
-        batch_bytes: where a batch is full [B].
+        batch_bytes: size of a full batch [B].
     """
 
     records_per_s: float | None = None
@@ -46,13 +46,13 @@ class ProducerRate:
             )
 
     def records(self, message_bytes: int) -> float:
-        """Records of `bpm` bytes that one producer sends [1/s]."""
+        """Records of `message_bytes` bytes that one producer sends [1/s]."""
         if self.records_per_s is not None:
             return self.records_per_s
         return (self.bytes_per_s or 0.0) / message_bytes
 
     def bytes(self, message_bytes: int) -> float:
-        """Payload that one producer sends in records of `bpm` bytes [B/s]."""
+        """Payload that one producer sends in records of `message_bytes` bytes [B/s]."""
         return self.records(message_bytes) * message_bytes
 
     def batches(self, message_bytes: int) -> float:
@@ -74,14 +74,14 @@ class Point:
 
 @dataclass(frozen=True)
 class BoundaryModel:
-    """The posterior of the bend, with the cost that goes with each.
+    """The posterior of the bend, with the cost that belongs to each value.
 
     Attributes:
-        rate: of one producer.
-        brokers: that share the load evenly.
-        bends: (weight, bend [B a batch], broker-seconds per byte) of each bend on the grid;
+        rate: rate of one producer.
+        brokers: number of brokers that share the load evenly.
+        bends: (weight, bend [B per batch], broker-seconds per byte) of each bend on the grid;
             weights sum to 1.
-        misfit: how far real points lie from such a line [σ, ratio].
+        misfit: scatter of real points around such a line [σ, ratio].
     """
 
     rate: ProducerRate
@@ -96,7 +96,7 @@ class BoundaryModel:
 
     @property
     def per_batch_s(self) -> float:
-        """Expected cost of a batch, its bytes not counted [s of one broker]."""
+        """Expected cost of a batch without its bytes [s of one broker]."""
         return sum(weight * per_byte * bend for weight, bend, per_byte in self.bends)
 
     def predict(self, message_bytes: int) -> tuple[float, float]:
@@ -111,7 +111,7 @@ class BoundaryModel:
         return math.exp(mean), math.sqrt(max(0.0, square - mean * mean) + self.misfit**2)
 
     def prior(self, message_bytes: int, points: int) -> Prior:
-        """The prediction as a prior; `points` is how many sizes it rests on."""
+        """The prediction as a prior; `points` is the number of sizes that it is based on."""
         limit, spread = self.predict(message_bytes)
         sizes = "1 size" if points == 1 else f"{points} sizes"
         return Prior(max(1.0, limit), spread, f"costs fitted to {sizes}")
@@ -124,24 +124,24 @@ def fit(
 
     Args:
         points: at least one; limits above zero.
-        rate: of one producer.
-        brokers: that share the load evenly.
-        misfit: how far real points are expected to lie from the line [σ, ratio].
+        rate: rate of one producer.
+        brokers: number of brokers that share the load evenly.
+        misfit: expected scatter of real points around the line [σ, ratio].
     """
     if not points:
         return None
     scored = []
     for bend in _BENDS:
         weights = [1.0 / (point.spread**2 + misfit**2) for point in points]
-        # ln per_byte that each point asks for, given the bend.
-        asked = [
+        # ln per_byte that fits each point, given the bend.
+        fitted = [
             math.log(brokers / (point.limit * _load_of_one(rate, point.message_bytes, bend)))
             for point in points
         ]
         total = sum(weights)
-        centre = sum(w * x for w, x in zip(weights, asked, strict=True)) / total
-        misses = sum(w * (x - centre) ** 2 for w, x in zip(weights, asked, strict=True))
-        scored.append((-0.5 * misses, bend, math.exp(centre)))
+        center = sum(w * x for w, x in zip(weights, fitted, strict=True)) / total
+        misses = sum(w * (x - center) ** 2 for w, x in zip(weights, fitted, strict=True))
+        scored.append((-0.5 * misses, bend, math.exp(center)))
     best = max(score for score, _, _ in scored)
     total = sum(math.exp(score - best) for score, _, _ in scored)
     bends = tuple((math.exp(score - best) / total, bend, cost) for score, bend, cost in scored)

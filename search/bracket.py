@@ -1,4 +1,4 @@
-"""From a history of trials to the bracket that they support."""
+"""The bracket that a history of trials supports."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def bracket_of(history: Iterable[Observation]) -> Bracket:
     """The bracket that the valid trials support, whatever their order.
 
     Results that contradict each other are normal. The upper bound is the lowest
-    overload, and the lower bound the highest sustained load strictly below it, so a
-    sustained trial above an overload never lifts the answer.
+    overload, and the lower bound is the highest sustained load strictly below it, so a
+    sustained trial above an overload never raises the answer.
     """
     sustained: set[int] = set()
     overloaded: set[int] = set()
@@ -27,7 +27,7 @@ def bracket_of(history: Iterable[Observation]) -> Bracket:
 
 
 def invalid_in_a_row(history: Sequence[Observation]) -> int:
-    """How many INVALID trials of one and the same load end the history."""
+    """The number of INVALID trials of one load that end the history."""
     count = 0
     for seen in reversed(history):
         if seen.verdict is not Verdict.INVALID or seen.load != history[-1].load:

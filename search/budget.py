@@ -1,4 +1,4 @@
-"""A search that stops when it has used up its trials, time or bytes, and says what is left."""
+"""A search that stops when its trials, time or bytes are used up, and states what is left."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from search.model import (
 
 @dataclass(frozen=True)
 class Spent:
-    """What trials have cost."""
+    """The cost of trials so far."""
 
     trials: int = 0
     seconds: float = 0.0
     bytes: float = 0.0
 
     def plus(self, history: Sequence[Observation], bytes_per_s: float) -> Spent:
-        """With the trials of one message size added.
+        """The cost with the trials of one message size added.
 
         Args:
-            history: the trials, INVALID ones too, since they cost as much.
+            history: the trials; INVALID ones cost as much.
             bytes_per_s: payload of one producer [B/s].
         """
         return Spent(
@@ -42,10 +42,10 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may cost at most; each is off unless given.
+    """The highest cost of a run; None means no limit.
 
-    A trial is started only while all of them have something left, so the last one may
-    overrun time and payload by its own share.
+    A trial starts only while every limit has something left, so the last trial may exceed the time
+    and the payload.
 
     Attributes:
         trials: trials of all message sizes together.
@@ -58,7 +58,7 @@ class Budget:
     payload_bytes: int | None = None
 
     def exhausted(self, spent: Spent) -> str | None:
-        """Which budget is used up, in words, or None."""
+        """The budget that is used up, in words, or None."""
         if self.trials is not None and spent.trials >= self.trials:
             return f"the budget of {self.trials} trials"
         if self.duration_s is not None and spent.seconds >= self.duration_s:
@@ -73,10 +73,10 @@ class Budgeted:
 
     Args:
         searcher: decides while there is budget.
-        budget: for everything, `before` included.
-        before: what was spent before this search.
+        budget: highest cost of all trials, `before` included.
+        before: cost before this search.
         bytes_per_s: payload of one producer [B/s].
-        searched: of all trials, those that a bracket is made of.
+        searched: selects the trials that determine the bracket.
     """
 
     def __init__(
@@ -124,6 +124,6 @@ class Budgeted:
         each_s = spent.seconds / max(1, spent.trials)
         size = decision.load * self._bytes_per_s * each_s / 1e6
         return (
-            f"about {left} trials more, of {each_s:.0f} s and {size:.0f} MB each, would finish "
+            f"about {left} more trials of {each_s:.0f} s and {size:.0f} MB each would finish "
             f"this point; raise the budget and resume"
         )

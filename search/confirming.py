@@ -1,20 +1,21 @@
-"""Holding a limit before it is an answer: window after window, and the search below if it fails.
+"""Holding a limit before it is an answer: one window after another, and a new search if it fails.
 
-A limit is found by short trials on brokers that rest in between. Held for longer, segments roll,
-retention deletes, pages are written back and old heaps are collected. So `Confirming` asks for
-windows at the limit that a search ended with, and judges the hold by all of them:
+A limit is found by short trials on brokers that rest in between. While a load is held for longer,
+segments roll, retention deletes, pages are written back and old heaps are collected. So
+`Confirming` requests windows at the limit that a search ended with, and judges the hold by all of
+them:
 
-* A hold *fails* when more than half of its windows are overloaded, and as soon as more than three
+* A hold *fails* when more than half of its windows are overloaded, or as soon as more than three
   quarters of a stretch are. A stretch is a quarter of the hold's windows in a row, at least 3 and
-  at most 15 of them. So single windows, of which every load near the limit has some, decide
-  nothing, and a change that stays is seen soon.
-* After a hold that failed the search begins anew below it. What was sustained before proves
-  nothing any more, as the brokers are not what they were; the overloads of the hold are what the
-  new search has, and their readings guide it.
-* A hold that goes on or that lasted is no trial of the search: its windows move no bound.
+  at most 15 of them. So single overloaded windows, which every load near the limit has, decide
+  nothing, and a lasting change is detected soon.
+* After a failed hold, a new search begins below it. Loads that were sustained before do not count
+  any more, as the brokers have changed. The new search starts from the overloads of the hold,
+  whose readings guide it.
+* A hold that continues or that lasted is not a trial of the search: its windows move no bound.
 
-All of it is told by the history alone, in which held windows are marked, so that a resumed run
-decides the same.
+The decision follows from the history alone, in which held windows are marked, so that a resumed
+run decides the same.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ from search.model import (
 )
 
 HOLDS_MAX = 3
-"""Limits of one point that may fail while they are held, before the search gives up."""
+"""Number of failed holds at one point after which the search gives up."""
 
 STRETCH_SHARE = 0.25
 STRETCH_MIN, STRETCH_MAX = 3, 15
 MOST = 0.75
-"""Share of a stretch's windows beyond which it was overloaded as a whole [ratio]."""
+"""Share of overloaded windows beyond which a stretch is overloaded as a whole [ratio]."""
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """How long a limit is held.
+    """The length of a hold.
 
     Attributes:
-        windows: valid windows of a hold; 0 holds nothing.
-        window_s: load of each, its warm-up included [s].
+        windows: valid windows of a hold; 0 disables holds.
+        window_s: load time of each window, its warm-up included [s].
     """
 
     windows: int = 0
@@ -61,12 +62,12 @@ class Confirmation:
 
     @classmethod
     def lasting(cls, duration_s: float | None, window_s: float) -> Confirmation:
-        """As many windows as load the brokers for so long [s]; None holds nothing."""
+        """A hold of at least this duration [s]; None disables holds."""
         return cls(math.ceil(duration_s / window_s - 1e-9) if duration_s else 0, window_s)
 
     @property
     def stretch(self) -> int:
-        """Windows in a row of which more than half decide that a hold failed."""
+        """Number of windows in a row that can decide that a hold failed."""
         quarter = math.ceil(STRETCH_SHARE * self.windows)
         return min(self.windows, max(STRETCH_MIN, min(STRETCH_MAX, quarter)))
 
@@ -76,9 +77,9 @@ class Hold:
     """Windows in a row at one load.
 
     Attributes:
-        load: that was held.
-        windows: the windows, oldest first, INVALID ones too.
-        plan: how long it was to be.
+        load: the load that was held.
+        windows: the windows, oldest first, INVALID ones included.
+        plan: the planned length.
     """
 
     load: int
@@ -87,17 +88,17 @@ class Hold:
 
     @property
     def valid(self) -> list[Observation]:
-        """The windows that are an answer."""
+        """The windows that are not INVALID."""
         return [each for each in self.windows if each.verdict is not Verdict.INVALID]
 
     @property
     def overloads(self) -> list[int]:
-        """Which of the valid windows were overloaded, counted from 0."""
+        """The positions of the overloaded windows among the valid ones, from 0."""
         return [i for i, each in enumerate(self.valid) if each.verdict is Verdict.OVERLOADED]
 
     @property
     def broke_at(self) -> int | None:
-        """The first overloaded window of those by which it failed, from 0; or None."""
+        """The position of the first overloaded window that made the hold fail, from 0, or None."""
         overloads, stretch = self.overloads, self.plan.stretch
         for last in overloads:
             within = [i for i in overloads if last - stretch < i <= last]
@@ -107,28 +108,28 @@ class Hold:
 
     @property
     def has_lasted(self) -> bool:
-        """True when it was held to its end without failing."""
+        """True when the hold reached its end without failing."""
         return len(self.valid) >= self.plan.windows and self.broke_at is None
 
     @property
     def held_s(self) -> float:
-        """Load of its valid windows [s]."""
+        """Load time of its valid windows [s]."""
         return len(self.valid) * self.plan.window_s
 
     @property
     def lasted_s(self) -> float:
-        """Load before the windows by which it failed, or all of it [s]."""
+        """Load time before the windows that made it fail, or of all windows [s]."""
         return self.held_s if self.broke_at is None else self.broke_at * self.plan.window_s
 
 
 @dataclass(frozen=True)
 class SplitHistory:
-    """A history, told apart.
+    """A history, split into trials of the search and holds.
 
     Attributes:
-        searched: the trials that the search goes by.
-        failed: holds at what was the answer then, and that failed, oldest first.
-        last: the hold that was under way or lasted since then, or None.
+        searched: the trials that the search uses.
+        failed: the failed holds of limits that were the answer at that time, oldest first.
+        last: the latest hold since then that continues or lasted, or None.
         is_under_way: the history ends with a window of `last`.
     """
 
@@ -139,9 +140,9 @@ class SplitHistory:
 
 
 def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHistory:
-    """What a history of one point says of holds, and what is left to search by.
+    """Split the history of one point into trials of the search and holds.
 
-    A hold above the answer of its time, which another goal asked for, says nothing.
+    A hold above the answer of that time was requested by another goal and is left out.
     """
     split = SplitHistory(())
     for (is_held, load), group in groupby(
@@ -156,7 +157,7 @@ def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHi
             split = replace(split, last=hold, is_under_way=True)
         elif load <= bracket_of_verdicts(load_verdicts_of(split.searched)).sustained:
             over = [each for each in hold.valid if each.verdict is Verdict.OVERLOADED]
-            # Two votes: the search measures a lone doubtful overload again, and a hold is none.
+            # Two votes: the search repeats a single doubtful overload, and a hold is not doubtful.
             split = SplitHistory(tuple((over * 2)[-2:]), (*split.failed, hold))
         else:
             split = replace(split, is_under_way=False)
@@ -167,10 +168,10 @@ class Confirming:
     """A searcher whose answer is held before it counts.
 
     Args:
-        searcher: finds the limit; its history has no held windows but the overloads of holds
-            that failed.
-        limits: its limits.
-        plan: how long each answer is held.
+        searcher: finds the limit; of held windows, its history contains only the overloads of
+            failed holds.
+        limits: limits of the searcher.
+        plan: length of the hold of each answer.
     """
 
     def __init__(self, searcher: Searcher, limits: Limits, plan: Confirmation) -> None:
@@ -184,7 +185,8 @@ class Confirming:
         split = split_history(history, self._plan)
         decision = self._decided(split.searched)
         if isinstance(decision, Measure) and split.failed and len(split.searched) == 2:
-            return replace(decision, reason=f"{self._said(split.failed[-1])}; {decision.reason}")
+            failure = self._describe(split.failed[-1])
+            return replace(decision, reason=f"{failure}; {decision.reason}")
         if not isinstance(decision, Done) or not decision.bracket.sustained:
             return decision
         load = decision.bracket.sustained
@@ -192,10 +194,10 @@ class Confirming:
         if hold is not None and hold.has_lasted:
             return replace(decision, confirmed_s=hold.held_s)
         if len(split.failed) >= HOLDS_MAX:
-            said = "; ".join(map(self._said, split.failed))
+            failures = "; ".join(map(self._describe, split.failed))
             reason = (
-                f"{said}; {self._limits.words.amount(load)} found then and not held, as no more "
-                f"than {HOLDS_MAX} limits are; find what changes while a load is held"
+                f"{failures}; the next limit of {self._limits.words.amount(load)} was not held, as "
+                f"at most {HOLDS_MAX} limits are; find what changes while a load is held"
             )
             return GaveUp(decision.bracket, reason, decision.interval)
         return self._window(decision, hold if split.is_under_way else None)
@@ -233,18 +235,18 @@ class Confirming:
         number = 1 if hold is None else len(hold.valid) + 1
         return Measure(load, f"holding {amount}, window {number} of {windows}", holds=True)
 
-    def _said(self, hold: Hold) -> str:
+    def _describe(self, hold: Hold) -> str:
         return f"{self._limits.words.amount(hold.load)} did not last: {describe_failure(hold)}"
 
     def _decided(self, searched: tuple[Observation, ...]) -> Decision:
-        """The searcher's decision, which a hold asks for again and again."""
+        """The searcher's decision, cached as every window of a hold needs it."""
         if self._known is None or self._known[0] != searched:
             self._known = (searched, self._searcher.decide(searched))
         return self._known[1]
 
 
 def describe_failure(hold: Hold) -> str:
-    """Of a hold that failed, from when on: "3 of 5 windows overloaded from 40 s of load on"."""
+    """The failure of a hold, such as "3 of 5 windows were overloaded from 40 s of load on"."""
     first = hold.broke_at or 0
     over, since = len(hold.overloads), len(hold.valid) - first
     late = sum(1 for i in hold.overloads if i >= first)

@@ -1,17 +1,17 @@
-"""When a trial may end early: as soon as its verdict will hardly change any more.
+"""The rule for ending a trial early: as soon as its verdict is almost certain.
 
 A trial of n slices is judged by the mean of each indicator over all of them. After k
 slices with mean m and standard deviation s, the mean of all n lies around m with variance
-s²·(1/k - 1/n)·(1+r)/(1-r), r being the correlation of neighbouring slices. The trial may
-stop when that leaves the threshold out of reach at the error rate that was asked for,
-which is shared out evenly between looks (Bonferroni), since looking often finds flukes.
-An indicator that drifts is judged by its later half too, and a share of samples, such as
-those with ISR changes, by counting: it may stop when no rest could change the outcome.
-What builds up, such as records that wait, is judged by where it ends: overloaded once it
-is beyond the limit and still grows, sustained while it stays below half of the limit.
+s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation of neighboring slices. The trial may
+stop when this range excludes the threshold at the configured error rate. The rate is divided
+evenly between looks (Bonferroni), since frequent looks find flukes. An indicator that drifts
+is judged by its later half, too. A share of samples, such as those with ISR changes, is
+counted: the trial may stop when the remaining samples cannot change the outcome. A stock, such
+as records that wait, is judged by its end: overloaded once it is beyond the limit and still
+grows, sustained while it stays below half of the limit.
 
-The stated rate is the chance that the early verdict is not the one of the whole trial; a
-test holds the rule to it in simulation, slices correlated by up to 0.5.
+The error rate is the probability that the early verdict differs from that of the whole trial.
+A test checks it in simulation, with slices correlated by up to 0.5.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from search.model import Verdict
 
 _CORRELATION_LEAST = 0.3
 _CORRELATION_MOST = 0.8
-# Utilizations are known no better than this; it also keeps a flat line from zero variance.
+# Precision of utilizations; it also prevents a zero variance.
 _DEVIATION_LEAST = 0.01
 _STOCK_LOW = 0.5
 
@@ -36,15 +36,15 @@ class Progress:
     """A running trial, cut into slices of equal length.
 
     Attributes:
-        planned: slices that the whole trial has.
+        planned: number of slices of the whole trial.
         means: by indicator, its utilization in each slice so far (1 is the threshold);
             the trial is judged by the mean over all slices.
         shares: by indicator, whether each slice so far counts against it, and the share
             of all slices beyond which the trial is overloaded [ratio].
-        stocks: by indicator, what has built up by the end of each slice so far, in units
-            of what the whole trial may leave (1 is the threshold).
-        known_at_end: True when an indicator is known at the end only, so that nothing
-            before it says SUSTAINED.
+        stocks: by indicator, the stock at the end of each slice so far, over the stock that may
+            remain after the whole trial (1 is the threshold).
+        known_at_end: True when an indicator is known only at the end, so that the trial cannot
+            be SUSTAINED earlier.
     """
 
     planned: int
@@ -56,14 +56,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class StopRule:
-    """How careful early stopping is.
+    """The settings of early stopping.
 
     Attributes:
-        error_rate: chance that the early verdict is not the one of the whole trial.
-        first: slices before the first look; 4 at least, as fewer do not tell how they scatter.
+        error_rate: probability that the early verdict differs from that of the whole trial.
+        first: slices before the first look; at least 4, as fewer do not show their scatter.
         every: slices between looks.
-        sustained_from: share of the trial before which it is never called SUSTAINED,
-            since some indicators need time to show [ratio].
+        sustained_from: share of the trial before which it cannot end as SUSTAINED,
+            since some indicators react late [ratio].
     """
 
     error_rate: float = 0.01
@@ -72,12 +72,12 @@ class StopRule:
     sustained_from: float = 0.5
 
     def verdict(self, progress: Progress) -> Verdict | None:
-        """The verdict that the trial may stop with now, or None when it has to go on."""
-        seen = _slices(progress)
-        if seen < self.first or seen >= progress.planned or (seen - self.first) % self.every:
+        """The verdict with which the trial may stop now, or None when it has to continue."""
+        done = _slices(progress)
+        if done < self.first or done >= progress.planned or (done - self.first) % self.every:
             return None
         looks = 1 + (progress.planned - 1 - self.first) // self.every
-        # Either side of the threshold may be missed, by any of the indicators.
+        # The error can happen on either side of the threshold, at any of the indicators.
         tail = self.error_rate / (looks * max(1, len(progress.means) + len(progress.stocks)))
         sides = [
             _side_of_mean(values, progress.planned, tail) for values in progress.means.values()
@@ -89,10 +89,10 @@ class StopRule:
         sides += [_side_of_stock(levels, tail) for levels in progress.stocks.values()]
         if Verdict.OVERLOADED in sides:
             return Verdict.OVERLOADED
-        if progress.known_at_end or seen < self.sustained_from * progress.planned:
+        if progress.known_at_end or done < self.sustained_from * progress.planned:
             return None
-        agreed = bool(sides) and all(side is Verdict.SUSTAINED for side in sides)
-        return Verdict.SUSTAINED if agreed else None
+        is_sustained = bool(sides) and all(side is Verdict.SUSTAINED for side in sides)
+        return Verdict.SUSTAINED if is_sustained else None
 
 
 def _slices(progress: Progress) -> int:
@@ -103,17 +103,17 @@ def _slices(progress: Progress) -> int:
 
 
 def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict | None:
-    """Which side of 1 the mean of all slices will be on, or None while open."""
-    seen = len(values)
-    correlation = min(_CORRELATION_MOST, max(_CORRELATION_LEAST, _neighbours(values)))
+    """The side of 1 on which the mean of all slices will be, or None while open."""
+    done = len(values)
+    correlation = min(_CORRELATION_MOST, max(_CORRELATION_LEAST, _correlation(values)))
     spread = math.sqrt(
         max(variance(values), _DEVIATION_LEAST**2)
-        * (1.0 / seen - 1.0 / planned)
+        * (1.0 / done - 1.0 / planned)
         * (1.0 + correlation)
         / (1.0 - correlation)
     )
-    reach = _student(tail, seen // 2) * spread
-    whole, later = fmean(values), fmean(values[seen // 2 :])
+    reach = _student(tail, done // 2) * spread
+    whole, later = fmean(values), fmean(values[done // 2 :])
     if min(whole, later) - reach > 1.0:
         return Verdict.OVERLOADED
     if max(whole, later) + reach < 1.0:
@@ -122,7 +122,7 @@ def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict
 
 
 def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdict | None:
-    """Which side the share of all slices will be on whatever comes, or None while open."""
+    """The side of the limit on which the share of all slices will be, or None while open."""
     counted = sum(against)
     if counted > limit * planned:
         return Verdict.OVERLOADED
@@ -132,7 +132,7 @@ def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdi
 
 
 def _side_of_stock(levels: Sequence[float], tail: float) -> Verdict | None:
-    """Which side what builds up will end on, or None while open."""
+    """The side of 1 on which the stock will end, or None while open."""
     later = levels[len(levels) // 2 :]
     if max(later) <= _STOCK_LOW:
         return Verdict.SUSTAINED
@@ -143,8 +143,8 @@ def _side_of_stock(levels: Sequence[float], tail: float) -> Verdict | None:
     return Verdict.OVERLOADED if fmean(growth) - reach > 0.0 else None
 
 
-def _neighbours(values: Sequence[float]) -> float:
-    """Correlation of neighbouring slices."""
+def _correlation(values: Sequence[float]) -> float:
+    """Correlation of neighboring slices."""
     mean = fmean(values)
     total = sum((value - mean) ** 2 for value in values)
     if total == 0.0:

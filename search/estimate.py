@@ -1,4 +1,4 @@
-"""Where the limit probably is: a small Gaussian estimate from readings and neighbours.
+"""The probable limit: a small Gaussian estimate from readings and neighbors.
 
 Near its limit a cluster's utilization follows a power of the load, so for a trial at
 load L with utilization u (1 at the threshold)
@@ -6,9 +6,9 @@ load L with utilization u (1 at the threshold)
     ln L = ln limit + gain · ln(u / at_limit),
 
 which is linear in the two unknowns, ln limit and gain. Each trial adds one such equation
-with an error that grows with its distance from the limit; what neighbours on the
-boundary line say enters as a prior. The posterior is the usual least-squares one. It only
-guides: verdicts decide.
+with an error that grows with its distance from the limit; the prediction from neighbors on the
+boundary line enters as a prior. The posterior is the usual least-squares one. It only guides the
+search: verdicts decide.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from search.signals import SATURATED_UTILIZATION, Signals
 
 @dataclass(frozen=True)
 class Prior:
-    """What is believed of the limit before the first trial.
+    """The expected limit before the first trial.
 
     Attributes:
         load: the expected limit.
         spread: its standard deviation [ratio].
-        source: for people, where it comes from ("fit of 3 sizes").
+        source: the source in words, such as "fit of 3 sizes".
     """
 
     load: float
     spread: float
-    source: str = "neighbours"
+    source: str = "neighbors"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How utilization grows with load on this cluster.
+    """The growth of utilization with load on this cluster.
 
     Attributes:
-        gain: 1/p of utilization ∝ load^p; `gain_spread` its standard deviation. Real brokers
+        gain: 1/p of utilization ∝ load^p; `gain_spread` is its standard deviation. Real brokers
             had 0.36, 0.75 and 1.08.
-        at_limit: the smooth utilization at which the limit shows: 1 where a smooth
-            indicator binds, less where something else does; `at_limit_spread` the
-            standard deviation of its logarithm.
+        at_limit: the smooth utilization at the limit: 1 where a smooth indicator is the limit,
+            less where something else is; `at_limit_spread` is the standard deviation of its
+            logarithm.
     """
 
     gain: float = 0.75
@@ -56,14 +56,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The limit as far as it can be told.
+    """The expected limit with its uncertainty.
 
     Attributes:
         load: the expected limit.
-        spread: standard deviation of its logarithm, about a ratio.
-        gain, at_limit: the curve that goes with it.
-        scatter: how many times more the equations scatter than their errors say; it is in
-            `spread` already.
+        spread: standard deviation of its logarithm, approximately a ratio.
+        gain, at_limit: the curve that belongs to it.
+        scatter: scatter of the equations over their stated errors; `spread` includes it.
     """
 
     load: float
@@ -87,9 +86,9 @@ class LoadEquation:
 
 
 READABLE_MIN = 0.04
-"""Utilization below which it is that of rest, and says nothing of the load."""
+"""Utilization below which it is that of a cluster at rest and does not depend on the load."""
 TRUST = 4.0
-"""What the assumed errors are worth against the scatter that is seen [equations]."""
+"""Weight of the assumed errors against the observed scatter [equations]."""
 
 # Allowances of this model, in which every reading is a straight line's: for the curve, per unit
 # of ln u; for the idle fraction (absolute); for what an overloaded cluster still delivers. They
@@ -105,14 +104,14 @@ _READABLE_MAX = 1.12
 
 
 def readable_max(curve: Curve) -> float:
-    """The utilization from which a reading says no more how far the limit is."""
+    """The utilization above which a reading does not show the distance to the limit."""
     return SATURATED_UTILIZATION if curve.at_limit >= 1.0 else _READABLE_MAX * curve.at_limit
 
 
 def readings(
     history: Iterable[Observation], signals: Signals, curve: Curve, noise: float
 ) -> list[LoadEquation]:
-    """The equations that smooth utilizations give."""
+    """The equations from smooth utilizations."""
     found = []
     for seen in history:
         used = signals.utilization(seen)
@@ -131,7 +130,7 @@ def readings(
 
 
 def delivered_readings(history: Iterable[Observation], signals: Signals) -> list[LoadEquation]:
-    """The equations that the shortfall of overloaded trials gives."""
+    """The equations from the shortfall of overloaded trials."""
     found = []
     for seen in history:
         share = signals.delivered(seen)
@@ -142,7 +141,7 @@ def delivered_readings(history: Iterable[Observation], signals: Signals) -> list
 
 
 def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) -> Estimate | None:
-    """The posterior of the limit, or None when nothing is known of it."""
+    """The posterior of the limit, or None without any evidence."""
     if not equations and prior is None:
         return None
     # Normal equations of (ln limit, gain); the gain always has a prior.
@@ -152,13 +151,13 @@ def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) 
         a, d = weight, weight * math.log(prior.load)
     weight = 1.0 / curve.gain_spread**2
     c, e = weight, weight * curve.gain
-    for one in equations:
-        weight = 1.0 / one.spread**2
+    for equation in equations:
+        weight = 1.0 / equation.spread**2
         a += weight
-        b += weight * one.slope
-        c += weight * one.slope**2
-        d += weight * one.log_load
-        e += weight * one.slope * one.log_load
+        b += weight * equation.slope
+        c += weight * equation.slope**2
+        d += weight * equation.log_load
+        e += weight * equation.slope * equation.log_load
     determinant = a * c - b * b
     log_limit = (d * c - b * e) / determinant
     gain = (a * e - b * d) / determinant
@@ -187,12 +186,15 @@ def below(estimate: Estimate, bound: float) -> Estimate:
 
 
 def _scatter(equations: Sequence[LoadEquation], log_limit: float, gain: float) -> float:
-    """Birge's ratio, held near 1 while there are few equations, and never below it.
+    """Birge's ratio, kept near 1 while there are few equations, and at least 1.
 
     R. T. Birge, Phys. Rev. 40, 207 (1932): where measurements scatter more than their
-    errors say, the errors are too small by the root of the reduced chi-square.
+    stated errors, the errors are too small by the root of the reduced chi-square.
     """
-    residuals = ((log_limit + one.slope * gain - one.log_load) / one.spread for one in equations)
+    residuals = (
+        (log_limit + equation.slope * gain - equation.log_load) / equation.spread
+        for equation in equations
+    )
     chi_square = sum(residual**2 for residual in residuals)
     freedom = max(0, len(equations) - 1)
     return max(1.0, math.sqrt((TRUST + chi_square) / (TRUST + freedom)))

@@ -1,8 +1,8 @@
-"""What a line will cost, before it begins and while it runs.
+"""The forecast of a line's cost, before it begins and while it runs.
 
-Before: the same line is measured on simulated clusters whose limits are drawn around what
-is known, which is little at first: somewhere between an eighth of load_start_max and twice
-of it. While it runs, what is known are the finished points, and the forecast narrows.
+The same line is measured on simulated clusters. Before it begins, their limits are drawn from
+a wide range: an eighth of load_start_max to twice load_start_max. While it runs, the limits are
+drawn around the finished points, so the forecast narrows.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is still to come of a line.
+    """The remaining cost of a line.
 
     Attributes:
-        trials: how many.
-        seconds: how long [s].
+        trials: number of trials.
+        seconds: duration [s].
         bytes: payload offered, replicas not counted [B].
-        point_bytes: the same of the size that takes most of it [B].
+        point_bytes: payload of the size with the most payload [B].
         peak_bytes_per_s: payload of the heaviest trial [B/s].
     """
 
@@ -57,13 +57,13 @@ def forecast(
     clusters: int = 40,
     seed: int = 1,
 ) -> Forecast:
-    """Simulate what is left of a line.
+    """Simulate the remaining part of a line.
 
     Args:
-        line: the plan; its budget cuts the forecast as it would cut the run.
-        trial_s: what one trial takes, all phases [s].
+        line: the plan; its budget ends the forecast as it ends the run.
+        trial_s: duration of one trial, all phases [s].
         finished: points already measured.
-        clusters: how many clusters are simulated.
+        clusters: number of simulated clusters.
         seed: equal seeds give equal forecasts.
     """
     if line.limits.interval_max is None:  # then intervals choose no load
@@ -94,7 +94,7 @@ def _peak(line: Line, point: FinishedPoint) -> float:
 
 
 def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[Observation]) -> int:
-    """Trials still to come, quickly: the present point's own estimate and typical others."""
+    """A quick estimate of the remaining trials: the present point's estimate and typical others."""
     message_bytes = line.next_message_bytes(finished)
     if message_bytes is None:
         return 0
@@ -107,9 +107,9 @@ def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[O
 
 
 def _draw(line: Line, finished: Sequence[FinishedPoint], trial_s: float, seed: int) -> LineSpec:
-    """A cluster like what is known of this one."""
+    """A random cluster that matches the finished points of this one."""
     chance = random.Random(seed)
-    behaviour = ClusterSpec(
+    behavior = ClusterSpec(
         capacity=1.0,
         curve_power=chance.uniform(0.8, 2.0),
         noise=line.guide.noise,
@@ -122,14 +122,14 @@ def _draw(line: Line, finished: Sequence[FinishedPoint], trial_s: float, seed: i
         bends = [(bend, per_byte) for _, bend, per_byte in model.bends]
         weights = [weight for weight, _, _ in model.bends]
         bend, per_byte = chance.choices(bends, weights)[0]
-        return LineSpec(line.brokers, line.rate, per_byte * bend, per_byte, 0.05, behaviour)
+        return LineSpec(line.brokers, line.rate, per_byte * bend, per_byte, 0.05, behavior)
     start = line.limits.load_start_max
     middle = sorted(line.sizes)[len(line.sizes) // 2]
     limit = min(
         start * math.exp(chance.uniform(math.log(0.125), math.log(2.0))), line.limits.load_cap
     )
     bend = math.exp(chance.uniform(math.log(30.0), math.log(3000.0)))
-    unscaled = LineSpec(line.brokers, line.rate, bend, 1.0, 0.05, behaviour)
+    unscaled = LineSpec(line.brokers, line.rate, bend, 1.0, 0.05, behavior)
     per_byte = unscaled.capacity(middle) / limit
     return replace(unscaled, per_batch_s=per_byte * bend, per_byte_s=per_byte)
 

@@ -1,4 +1,4 @@
-"""From a history to the estimate that guides, and to the verdicts that it contradicts."""
+"""The guide of a search: the estimate from a history, and the verdicts that contradict it."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from search.posterior import Odds, Posterior, evidence, initial_odds, posterior
 from search.signals import SATURATED_UTILIZATION, Signals
 
 DOUBT = 2.5
-"""Standard deviations between reading and verdict from which a verdict is in doubt."""
+"""Distance between reading and verdict above which a verdict is in doubt [standard deviations]."""
 SHORT = -0.8
-"""How far, in units of the noise, the estimate may lie beyond a resolution above the answer."""
+"""Highest position of the estimate over one resolution above the answer [units of the noise]."""
 CEILING_SPREAD = 0.05
-"""How well a ceiling tells the utilization at the limit [σ of its logarithm]."""
+"""Error of a ceiling as the utilization at the limit [σ of its logarithm]."""
 STEP_DOWN = 3.0
-"""How far below a saturated overload the next load is, where nothing else is known [ratio].
+"""Step down from a saturated overload to the next load, without other evidence [ratio].
 
 Brokers deliver one to eight times their limit, so this is the middle."""
 STEP_SHORT = 2.0
-"""The same below what such an overload delivered, where that was less than was offered [ratio]."""
+"""Step down from the delivered load of such an overload, where it delivered less [ratio]."""
 LEAP = 4.0
-"""How far above a load that hardly showed in the readings the next one is [ratio]."""
+"""Step up from a load that the readings hardly show to the next load [ratio]."""
 UNLIKELY = 0.8
-"""Utilization of an overload, of that at the limit, below which one trial is not enough."""
+"""Utilization of an overload, over that at the limit, for which one trial is enough [ratio]."""
 SOMETHING_ELSE = 0.1
-"""How probable it is that something without a smooth reading binds, before the verdicts."""
+"""Probability, before the verdicts, that a resource without a smooth reading is the limit."""
 SIMILAR = 1.1
-"""How much more two trials may be utilized and still show the same [ratio]."""
+"""Ratio of two utilizations up to which they count as equal [ratio]."""
 HINT_ERROR = 0.15
-"""How far a reading of brokers that are hardly warm is off [σ of the load's logarithm]."""
+"""Error of a reading from brokers that are hardly warm [σ of the load's logarithm]."""
 PUSHES = 3
-"""Trials that ran up against a bound of one trial, from which it is in doubt."""
+"""Number of later trials against a bound of one trial, from which the bound is in doubt."""
 
 
 @dataclass(frozen=True)
 class Guide:
-    """All that guidance rests on besides the history.
+    """The knowledge that guides a search besides the history.
 
     Attributes:
-        signals: how indicators are read.
-        curve: how utilization grows with load, as far as known.
-        prior: what the neighbours say, or None.
-        noise: scatter of the limit from trial to trial that choices rest on [σ, ratio].
-        words: what a load counts, for people.
-        odds: what finished sizes say of noise and gain, for the interval; None without any.
-        hint: what a load read that is no trial; it chooses the first load, and no bound.
-        states_interval: False where only loads and trials count, as in a forecast: answers have no
-            interval then, which takes two thirds of the time and chooses no load, unless
-            `Limits.interval_max` asks for a narrow one.
+        signals: the indicators that can be read as a distance.
+        curve: the growth of utilization with load, as far as known.
+        prior: the prediction from neighbors, or None.
+        noise: scatter of the limit from trial to trial, as assumed for choices [σ, ratio].
+        words: the unit of a load in words.
+        odds: odds of noise and gain from finished sizes, for the interval; None without any.
+        hint: the reading of a warm-up load; it determines the first load, but no bound.
+        states_interval: False where only loads and trials count, as in a forecast: answers then
+            have no interval, which takes two thirds of the time and does not affect loads unless
+            `Limits.interval_max` is set.
     """
 
     signals: Signals = field(default_factory=Signals)
@@ -76,9 +76,9 @@ class Guide:
     states_interval: bool = True
 
     def with_hint(self, seen: Observation) -> Guide:
-        """The same with what a load read that is no trial: it may choose loads, and no bound.
+        """The guide with the reading of a warm-up load, which affects loads, but no bound.
 
-        Brokers may have been colder under it than in a trial, so it is worth less.
+        Brokers may be colder in a warm-up than in a trial, so the reading has a lower weight.
         """
         used = self.signals.highest(seen)
         if used is None:
@@ -92,16 +92,16 @@ class Guide:
 
     @property
     def is_hint_saturated(self) -> bool:
-        """True when the hint's load left no idle time."""
+        """True when the load of the hint left no idle time."""
         return (
             self.hint is not None
             and (self.signals.highest(self.hint) or 0.0) >= SATURATED_UTILIZATION
         )
 
     def expectation(self, history: Sequence[Observation]) -> Estimate | None:
-        """The estimate from smooth readings and neighbours, no verdict considered.
+        """The estimate from smooth readings and neighbors, without verdicts.
 
-        Neighbours that the cluster's own readings contradict are left out.
+        Neighbors that contradict the readings of this point are left out.
         """
         curve = self.curve_of(history)
         found = readings(self._credible(history), self.signals, curve, self.noise)
@@ -114,9 +114,9 @@ class Guide:
     def _credible(self, history: Sequence[Observation]) -> list[Observation]:
         """The trials whose readings count.
 
-        What made a trial's verdict a fluke (a stall, a cold JVM) is in its reading too. So a
-        trial that was outvoted at its load is left out where its reading contradicts theirs
-        who outvoted it; where both lie close to the threshold, both count.
+        The cause of a fluke (a stall, a cold JVM) affects the reading as well as the verdict. So an
+        outvoted trial is left out where its reading contradicts those of the other trials at its
+        load; where both are close to the threshold, both count.
         """
         verdicts = load_verdicts_of(history)
         believed: dict[int, list[float]] = {}
@@ -135,9 +135,9 @@ class Guide:
         return abs(math.log(used) - fmean(believed)) > DOUBT * self.noise * math.sqrt(2.0)
 
     def curve_of(self, history: Sequence[Observation]) -> Curve:
-        """The curve, with a lower ceiling where an overload stood still below it.
+        """The curve, with a lower ceiling where an overload's utilization stood still below it.
 
-        A sustained trial above that ceiling shows that it was a stall.
+        A sustained trial above that ceiling shows that the overload was a stall.
         """
         found = [self.signals.ceiling(seen) for seen in history]
         ceiling = min((used for used in found if used is not None), default=1.0)
@@ -150,7 +150,7 @@ class Guide:
     def estimate(
         self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
     ) -> Estimate | None:
-        """The estimate once verdicts have been believed."""
+        """The estimate from readings and verdicts."""
         curve, prior = self.curve_of(history), self.prior
         believed = [s for s in history if _stands_overloaded(s, verdicts)]
         recalibrated = self._curve_below(history, believed, bracket)
@@ -165,7 +165,7 @@ class Guide:
         return solve(found, prior, curve)
 
     def posterior(self, history: Sequence[Observation]) -> Posterior | None:
-        """How probable each limit is, or None where the trials say nothing of it."""
+        """The probability of each limit, or None where the trials do not show it."""
         if not self.states_interval:
             return None
         verdicts = load_verdicts_of(history)
@@ -175,7 +175,7 @@ class Guide:
         return posterior(history, bracket, self.signals, curves, odds, self.prior)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """Where the limit lies at 90 %; from 0 on where nothing held and nothing was read."""
+        """The 90 % interval of the limit; it starts at 0 without sustained loads and readings."""
         if not self.states_interval:
             return None
         found = self.posterior(history)
@@ -187,14 +187,14 @@ class Guide:
         return Interval(0.0, float(bracket.overloaded))
 
     def evidence(self, history: Sequence[Observation]) -> Odds:
-        """What the trials of one point say of noise and gain."""
+        """The odds of noise and gain by the trials of one point."""
         curve = self._curve_believed(history, load_verdicts_of(history))
         return evidence(history, self.signals, curve)
 
     def bounded_estimate(
         self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
     ) -> Estimate | None:
-        """Where the limit is best looked for: the estimate, below every saturated overload."""
+        """The estimate, cut off below every saturated overload."""
         estimate = self.estimate(history, verdicts, bracket)
         bound = self.bound(history, verdicts)
         if estimate is None or bound is None:
@@ -204,7 +204,7 @@ class Guide:
     def leap(
         self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
     ) -> float | None:
-        """The load to try where trials say only "higher" or "lower", unknown how far, or None."""
+        """The next load where trials show only the direction of the limit, or None."""
         low, bound = float(bracket.sustained), self.bound(history, verdicts)
         if not history and self.hint is not None:
             return self.hint.load / STEP_DOWN if self.is_hint_saturated else self.hint.load * LEAP
@@ -222,7 +222,7 @@ class Guide:
     def bound(
         self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict]
     ) -> float | None:
-        """The load that the limit is below, by overloads that left no idle time, or None."""
+        """The upper bound of the limit by overloads that left no idle time, or None."""
         believed = [s for s in history if _stands_overloaded(s, verdicts)]
         found = [self.signals.at_most(seen) for seen in believed]
         return min((most for most in found if most is not None), default=None)
@@ -230,7 +230,7 @@ class Guide:
     def find_doubt(
         self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket
     ) -> tuple[int, str] | None:
-        """The bound that rests on one trial which the evidence contradicts, and why."""
+        """The bound that is based on one trial and contradicts the evidence, with the reason."""
         high, low = bracket.overloaded, bracket.sustained
         expected = self.expectation(history)
         if high is not None and len(verdicts[high].votes) == 1:
@@ -242,13 +242,13 @@ class Guide:
                 return high, self._why(history, high, expected, "overloaded")
             if expected is None and _pushed(history, high):
                 amount = self.words.amount(high)
-                return high, f"the overload at {amount} rests on one trial, and all since held"
+                return high, f"overloaded at {amount} in one trial, and all later loads held"
         if low > 0 and len(verdicts[low].votes) == 1:
             if expected is not None and self._is_far_below(expected, low):
                 return low, self._why(history, low, expected, "sustained")
             if expected is None and _pushed(history, low):
                 amount = self.words.amount(low)
-                return low, f"sustained at {amount}, once, and all loads above it failed"
+                return low, f"sustained at {amount} in one trial, and all later loads failed"
         return None
 
     def find_low_answer(
@@ -258,11 +258,11 @@ class Guide:
         bracket: Bracket,
         resolution: float,
     ) -> tuple[int, str] | None:
-        """The overload that makes a closed bracket fall short of the estimate, and why.
+        """The overload that closes a bracket clearly below the estimate, with the reason.
 
-        Verdicts scatter too, and the lowest overload wins, so that answers tend to be
-        low. Where the limit is rather more than a resolution above the sustained side
-        than less, the overload is measured once more.
+        Verdicts scatter, too, and the lowest overload wins, so answers tend to be low. Where the
+        limit is probably more than a resolution above the sustained side, the overload is
+        measured again.
         """
         high, low = bracket.overloaded, bracket.sustained
         estimate = self.estimate(history, verdicts, bracket)
@@ -270,32 +270,33 @@ class Guide:
             return None
         if math.log(estimate.load * (1.0 - resolution) / low) <= SHORT * self.noise:
             return None
-        return (
-            high,
-            f"overloaded at {self.words.amount(high)}, but fit expects it near {estimate.load:.0f}",
-        )
+        amount = self.words.amount(high)
+        return high, f"overloaded at {amount}, but the fit expects the limit at {estimate.load:.0f}"
 
     def observed_noise(self, estimate: Estimate | None) -> float:
-        """The scatter of the limit from trial to trial, or more where the readings show more."""
+        """The scatter of the limit from trial to trial; more where the readings scatter more."""
         return self.noise if estimate is None else self.noise * estimate.scatter
 
     def explain(self, history: Sequence[Observation], estimate: Estimate) -> str:
-        """What guides the next step: "idle 0.41 at 96 producers, fit says 0.20 at 131"."""
+        """The evidence for the next step, such as "idle 0.41 at 96 producers, the fit expects 0.20
+        at 131".
+        """
         read = [s for s in history if self.signals.utilization(s) is not None]
         if not read:
             source = "trials" if self.prior is None or history else self.prior.source
             return f"{source} put the limit near {estimate.load:.0f}"
         nearest = min(read, key=lambda s: abs(math.log(s.load / estimate.load)))
-        seen = f"{self.signals.describe(nearest)} at {self.words.amount(nearest.load)}"
+        reading = f"{self.signals.describe(nearest)} at {self.words.amount(nearest.load)}"
         expected = self.signals.describe_limit(estimate.at_limit)
-        return f"{seen}, fit says {expected} at {estimate.load:.0f}"
+        return f"{reading}, the fit expects {expected} at {estimate.load:.0f}"
 
     def _is_alone(
         self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], load: int
     ) -> bool:
         """True when handlers far from their threshold contradict the only trial of an overload.
 
-        Where something else binds, a heavier overload that left them as idle supports it.
+        A heavier overload with equally idle handlers supports it, as another resource may be the
+        limit.
         """
         found = [self.signals.highest(s) for s in history if s.load == load]
         used = max((each for each in found if each is not None), default=math.inf)
@@ -305,7 +306,7 @@ class Guide:
         return not any((self.signals.highest(s) or 9.9) <= SIMILAR * used for s in others)
 
     def describe_load(self, history: Sequence[Observation], load: int) -> str:
-        """What the last trial of a load showed: "idle 0.01 at 64 producers"."""
+        """The reading of the last trial of a load, such as "idle 0.01 at 64 producers"."""
         if not history and self.hint is not None:
             reading = self.signals.describe(self.hint)
             return f"{reading} at {self.words.amount(self.hint.load)} in the warm-up"
@@ -327,7 +328,7 @@ class Guide:
     def _curve_believed(
         self, history: Sequence[Observation], verdicts: dict[int, LoadVerdict]
     ) -> Curve:
-        """The curve once verdicts have been believed."""
+        """The curve from readings and verdicts."""
         believed = [s for s in history if _stands_overloaded(s, verdicts)]
         below_it = self._curve_below(history, believed, bracket_of_verdicts(verdicts))
         return below_it or self.curve_of(history)
@@ -335,7 +336,7 @@ class Guide:
     def _curves(
         self, history: Sequence[Observation], verdicts: dict[int, LoadVerdict]
     ) -> dict[Curve, float]:
-        """The curve that is believed, and another where overloads left their handlers idle."""
+        """The probable curves: the believed one, and another if overloads left handlers idle."""
         curve = self._curve_believed(history, verdicts)
         believed = [s for s in history if _stands_overloaded(s, verdicts)]
         found = [self.signals.highest(seen) for seen in believed]
@@ -348,10 +349,10 @@ class Guide:
     def _curve_below(
         self, history: Sequence[Observation], believed: Sequence[Observation], bracket: Bracket
     ) -> Curve | None:
-        """The curve where a believed overload is far below what readings expect, or None.
+        """The curve where a believed overload is far below the limit by the readings, or None.
 
-        Something without a smooth reading binds then, and the utilization of that overload
-        becomes the one that shows the limit.
+        A resource without a smooth reading is then the limit, and the utilization of that overload
+        becomes the utilization at the limit.
         """
         expected, high = self.expectation(history), bracket.overloaded
         if expected is None or high is None or not self._is_far_above(expected, high):
@@ -366,11 +367,13 @@ class Guide:
         at_limit = min(self.curve.at_limit, sum(found) / len(found))
         return replace(self.curve, at_limit=at_limit, at_limit_spread=0.1)
 
-    def _why(self, history: Sequence[Observation], load: int, expected: Estimate, said: str) -> str:
+    def _why(
+        self, history: Sequence[Observation], load: int, expected: Estimate, verdict: str
+    ) -> str:
         last = next((s for s in reversed(history) if s.load == load), None)
-        seen = "" if last is None else f" with {self.signals.describe(last)}"
+        reading = "" if last is None else f" with {self.signals.describe(last)}"
         limit = f"the limit is expected near {expected.load:.0f}"
-        return f"{said} at {self.words.amount(load)}{seen}, but {limit}"
+        return f"{verdict} at {self.words.amount(load)}{reading}, but {limit}"
 
 
 def _stands_overloaded(seen: Observation, verdicts: Mapping[int, LoadVerdict]) -> bool:
@@ -380,7 +383,7 @@ def _stands_overloaded(seen: Observation, verdicts: Mapping[int, LoadVerdict]) -
 
 
 def _pushed(history: Sequence[Observation], bound: int) -> bool:
-    """True when the trials since the bound was set all went towards it, enough of them."""
+    """True when enough trials followed the bound and all of them contradict it."""
     valid = [seen for seen in history if seen.verdict is not Verdict.INVALID]
     index = max(i for i, seen in enumerate(valid) if seen.load == bound)
     since = valid[index + 1 :]

@@ -1,17 +1,17 @@
-"""Guided bracketing: readings choose the next load, a bracket of verdicts decides.
+"""Guided bracketing: readings determine the next load, a bracket of verdicts decides.
 
-Each step aims at the load that most probably closes the bracket, given how far the
-trials so far were from their thresholds and what the neighbours on the boundary line
-say. Two safeguards keep a misleading guide harmless:
+Each step aims at the load that most probably closes the bracket, given the distance of the
+trials from their thresholds and the prediction from neighbors on the boundary line. Two
+safeguards keep a misleading guide harmless:
 
 * Worst case. A step is taken only when, whatever its verdict, finishing like plain
   bisection would leave the search at most `ALLOWANCE` = 2 trials above bisection for
   every limit still possible; otherwise the aim moves towards bisection's own next load
-  until it fits (`search.shadow` has the argument, and ITP is the model). Repeats are
-  paid from the same allowance, so the bound holds for every monotone sequence of
-  verdicts and any readings. Only trials that contradict each other buy more, and give back
-  those that the outvoted one had led astray.
-* Flukes. A verdict that the readings contradict is measured again before it is believed;
+  until it fits (`search.shadow` has the argument, and ITP is the model). Repeats
+  count against the same allowance, so the bound holds for every monotone sequence of
+  verdicts and any readings. Only trials that contradict each other raise it, and the trials
+  that an outvoted verdict led astray do not count.
+* Flukes. A verdict that the readings contradict is measured again before it counts;
   a load is judged by the majority of its trials, at most three.
 """
 
@@ -31,9 +31,9 @@ from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, 
 from search.shadow import Shadow
 
 ALLOWANCE = 2
-"""Trials above plain bisection that misleading guidance may cost at most."""
+"""Highest number of trials above plain bisection that misleading guidance may cost."""
 EXTRA_MAX = 4
-"""Trials at most that an interval wider than `search.interval_max` costs after the bracket."""
+"""Highest number of trials after the bracket to narrow an interval to `search.interval_max`."""
 _STEPS_TO_BISECTION = 8
 
 
@@ -41,10 +41,10 @@ class Guided:
     """A searcher like `search.bisect.Bisection`, with a guide.
 
     Args:
-        limits: bounds, resolution and patience.
-        guide: what readings and neighbours say; without either it bisects.
+        limits: bounds, resolution and repeats.
+        guide: the evidence from readings and neighbors; without either, the search bisects.
         allowance: trials above plain bisection that a misleading guide may cost. A search
-            that is also handed the trials of other goals needs more, as they count too.
+            that also receives the trials of other goals needs more, as these count, too.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class Guided:
         decision = self._by_bracket(history)
         if isinstance(decision, GaveUp):
             return replace(decision, interval=self.interval(history))
-        return self._stated(decision, history) if isinstance(decision, Done) else decision
+        return self._with_interval(decision, history) if isinstance(decision, Done) else decision
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """Where the limit lies at 90 % by these trials, or None where they do not say."""
+        """The 90 % interval of the limit by these trials, or None where they do not show it."""
         return self.guide.interval(history)
 
     def _extra(self, history: Sequence[Observation]) -> int:
-        """Valid trials since the bracket was first closed."""
+        """Number of valid trials since the bracket was first closed."""
         for count in range(len(history)):
             if isinstance(self._by_bracket(history[:count]), Done):
                 return len(_without_invalid(history[count:]))
         return 0
 
     def _by_bracket(self, history: Sequence[Observation]) -> Decision:
-        """The next step by the bracket alone; the end without confidence and interval."""
+        """The next step by the bracket alone; an end has no confidence and no interval."""
         invalid = self.limits.settle_invalid(history)
         if invalid is not None:
             return invalid
@@ -94,11 +94,11 @@ class Guided:
         return settled or self._probe(history, verdicts, bracket, used)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Trials until the end when everything goes as the guide expects."""
+        """Trials until the end if all verdicts are as the guide expects."""
         if isinstance(self.limits.settle_invalid(history), Measure):
             return 1 + self.trials_left(_without_invalid(history))
         imagined, count = list(history), 0
-        # An interval that nobody asked to be narrow chooses no load.
+        # Without `interval_max`, intervals do not affect the loads.
         decide = self._by_bracket if self.limits.interval_max is None else self.decide
         while count < 30:
             decision = decide(imagined)
@@ -113,11 +113,11 @@ class Guided:
     ) -> Done:
         notes = notes_of(verdicts, bracket, self.limits.words)
         if doubt is not None:
-            notes += (f"{doubt[1]}; it was not repeated, as its trials were used up",)
+            notes += (f"{doubt[1]}; not repeated, as the allowance of trials is used up",)
         return Done(bracket, notes=notes)
 
-    def _stated(self, done: Done, history: Sequence[Observation]) -> Done | Measure:
-        """The answer with its confidence and interval, or a trial more where that is too wide."""
+    def _with_interval(self, done: Done, history: Sequence[Observation]) -> Done | Measure:
+        """The answer with its confidence and interval, or one more trial to narrow the interval."""
         if not self.guide.states_interval:
             return done
         found = self.guide.posterior(history)
@@ -128,13 +128,13 @@ class Guided:
         if interval is None or most is None or interval.relative_width <= most:
             return done
         low, high, many = interval.low, interval.high, self.limits.words.many
-        said = f"between {low:.4g} and {high:.4g} {many} at {100 * LEVEL:.0f} %"
+        span = f"between {low:.4g} and {high:.4g} {many} at {100 * LEVEL:.0f} %"
         if found is not None and self._extra(history) < EXTRA_MAX:
             load = _inside(done.bracket, found.quantile(0.5))
-            return Measure(load, f"the limit is {said}; measuring {load} to narrow it")
+            return Measure(load, f"the limit is {span}; measuring {load} to narrow it")
         width = 100 * interval.relative_width
-        wide = f"{width:.1f} % wide, and search.interval_max asks for {100 * most:.3g} %"
-        note = f"the limit stays doubtful: {said}, {wide}"
+        wide = f"{width:.1f} % wide, and search.interval_max allows {100 * most:.3g} %"
+        note = f"the limit stays doubtful: {span}, {wide}"
         return replace(done, notes=(*done.notes, note))
 
     def _probe(
@@ -152,10 +152,10 @@ class Guided:
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.load_cap, climb)
         wish = self._bound_in_time(used, bracket, estimate, wish)
         load = self._affordable(used, bracket, wish.load, fallback)
-        said = self.guide.explain(history, estimate)
+        evidence = self.guide.explain(history, estimate)
         if load == wish.load:
-            return Measure(load, f"{said}; probing {load} to {wish.purpose}")
-        return Measure(load, f"{said}; probing {load}, nearer to bisection, to stay safe")
+            return Measure(load, f"{evidence}; probing {load} to {wish.purpose}")
+        return Measure(load, f"{evidence}; probing {load}, nearer to bisection, to limit the cost")
 
     def _leap(
         self,
@@ -164,22 +164,22 @@ class Guided:
         bracket: Bracket,
         used: int,
     ) -> Measure:
-        """The next load while no trial says how far the limit is."""
+        """The next load while no trial shows the distance to the limit."""
         fallback = self._shadow.next_load(bracket)
         leap = self.guide.leap(history, verdicts, bracket)
         if leap is None:
             amount = self.limits.words.amount(fallback)
-            return Measure(fallback, f"no reading to go by yet; bisecting at {amount}")
+            return Measure(fallback, f"no reading to use yet; bisecting at {amount}")
         top = self.limits.load_cap if bracket.overloaded is None else bracket.overloaded - 1
         wish = min(max(round(leap), bracket.sustained + 1), top)
         load = self._affordable(used, bracket, wish, fallback)
         is_lower = bracket.overloaded is not None or (not history and self.guide.is_hint_saturated)
         way = "lower" if is_lower else "higher"
-        said = self.guide.describe_load(history, bracket.overloaded or bracket.sustained)
-        return Measure(load, f"{said} says only that the limit is {way}; probing {load}")
+        reading = self.guide.describe_load(history, bracket.overloaded or bracket.sustained)
+        return Measure(load, f"{reading} shows only that the limit is {way}; probing {load}")
 
     def _bound_in_time(self, used: int, bracket: Bracket, estimate: Estimate, wish: Aim) -> Aim:
-        """The wish, or a surer one where the wrong verdict would use up the allowance."""
+        """The wish, or a safer one where an unexpected verdict would use up the allowance."""
         low, high = bracket.sustained, bracket.overloaded
         if low > 0 and is_open_above(bracket, estimate):
             if self._shadow.excess(used + 1, Bracket(wish.load, high)) >= self._allowance:
@@ -200,7 +200,7 @@ class Guided:
         return fallback
 
     def _foreseen(self, history: Sequence[Observation], load: int) -> Observation:
-        """What a trial would show if everything went as expected."""
+        """The expected observation of a trial."""
         verdicts = load_verdicts_of(history)
         bracket = bracket_of_verdicts(verdicts)
         estimate = self.guide.estimate(history, verdicts, bracket)
@@ -215,16 +215,17 @@ class Guided:
 
 
 def _inside(bracket: Bracket, load: float) -> int:
-    """The whole load nearest to `load` that is no further out than the bracket's own."""
+    """The whole load nearest to `load` within the bracket, its ends included."""
     low = max(1, bracket.sustained)
     return min(max(round(load), low), max(low, bracket.overloaded or low))
 
 
 def _trials_counted(history: Sequence[Observation], verdicts: dict[int, LoadVerdict]) -> int:
-    """Trials that the guide answers for; what contradicts itself is the cluster's own doing.
+    """The number of trials that count against the allowance.
 
-    Those of a load whose trials contradict each other count once, and those between a trial
-    that was outvoted and the one that outvoted it, which it led astray, not at all.
+    Contradictory trials are caused by the cluster, not by the guide: those of one load count once.
+    The trials between an outvoted trial and the one that outvoted it, which it led astray, do not
+    count.
     """
     valid = _without_invalid(history)
     astray: set[int] = set()

@@ -1,16 +1,16 @@
-"""Where a limit lies: an interval that holds it in 90 % of all points."""
+"""The interval of a limit, which contains the true limit in 90 % of all points."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 LEVEL = 0.90
-"""Share of points whose interval holds the true limit."""
+"""Share of points whose interval contains the true limit."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The limit's interval at `LEVEL` [np, or the load of the axis that is searched]."""
+    """The limit's interval at `LEVEL` [producers, or the load of the axis that is searched]."""
 
     low: float
     high: float

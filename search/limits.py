@@ -1,4 +1,4 @@
-"""What every searcher has in common: where it may look, how fine, and how patient it is."""
+"""The limits that all searchers share: bounds, resolution and repeats."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from search.model import PRODUCERS, Bracket, Decision, Done, GaveUp, LoadWords, 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds and patience of a search along one axis, on which load grows.
+    """Bounds, resolution and repeats of a search along one axis on which load grows.
 
     Attributes:
         load_start_max: the first guess of a load above the limit; doubled while sustained.
-        load_cap: no load above this is ever offered.
+        load_cap: the highest load that is offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
-        invalid_repeats_max: how often in a row an INVALID trial is repeated.
-        words: what a load counts, for people: producers, partitions, consumer groups.
-        other_way: what else can be raised when even `load_cap` was sustained.
+        invalid_repeats_max: highest number of repeats of an INVALID trial in a row.
+        words: the unit of a load in words: producers, partitions, consumer groups.
+        other_way: what else can be raised when even `load_cap` is sustained, as a noun phrase.
         interval_max: relative width of the 90 % interval above which a point is measured
-            further; None where any will do [ratio].
+            further; None for any width [ratio].
 
     Raises:
-        ValueError: a bound is outside of its range; the configuration checks it before.
+        ValueError: a bound is outside of its range; the configuration checks this earlier.
     """
 
     load_start_max: int
@@ -54,11 +54,11 @@ class Limits:
         if self.interval_max is not None and not 0.0 < self.interval_max < 1.0:
             raise ValueError(
                 f"search.interval_max is {self.interval_max}; expected a ratio between 0 and 1, "
-                "both excluded, such as 0.1 for an interval of 10 %, or none at all"
+                "both excluded, such as 0.1 for an interval of 10 %, or null"
             )
 
     def settle_invalid(self, history: Sequence[Observation]) -> Measure | GaveUp | None:
-        """What to do when the last trial was INVALID; None when it was not."""
+        """The decision after an INVALID trial; None when the last trial was valid."""
         invalid = invalid_in_a_row(history)
         if not invalid:
             return None
@@ -68,7 +68,7 @@ class Limits:
                 bracket_of(history),
                 f"{invalid} invalid trials in a row at {self.words.amount(load)}, "
                 f"and search.invalid_repeats_max allows {self.invalid_repeats_max} repeats; remove "
-                "what made them invalid (their reasons are in the trials table) and run again",
+                "the cause (the reasons are in the trials table) and run again",
             )
         repeat = f"{invalid} of {self.invalid_repeats_max}"
         return Measure(
@@ -76,7 +76,7 @@ class Limits:
         )
 
     def settle_bracket(self, bracket: Bracket) -> Done | GaveUp | None:
-        """The end of the search when the bracket decides it, or None."""
+        """The end of the search when the bracket settles it, or None."""
         if bracket.is_closed(self.resolution):
             return Done(bracket)
         if bracket.overloaded is None and bracket.sustained >= self.load_cap:
@@ -88,5 +88,5 @@ class Limits:
         return None
 
     def settle(self, history: Sequence[Observation]) -> Decision | None:
-        """The decision when it needs no choice of a load, or None."""
+        """The decision when it does not need a new load, or None."""
         return self.settle_invalid(history) or self.settle_bracket(bracket_of(history))

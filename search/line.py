@@ -1,11 +1,10 @@
-"""The boundary line: which message size next, and what the sizes before it teach.
+"""The boundary line: the order of message sizes, and the evidence that each gives to the next.
 
-Each finished size sharpens two things that the next one starts from: the costs per
-record and per byte (`search.boundary_model`), which say where its limit should be, and
-the curve of utilization over load, which says how to read its trials. The first two
-sizes are the extremes, since two costs are told apart best there; then always the size
-whose limit is least certain. All of it is recomputed from the finished points, so that a
-resumed run decides the same.
+Each finished size refines two models for the next one: the costs per batch and per byte
+(`search.boundary_model`), which predict its limit, and the curve of utilization over load,
+by which its trials are read. The first two sizes are the extremes, where the two costs differ
+most; then follows the size farthest from the finished ones. All of it is recomputed from the
+finished points, so that a resumed run decides the same.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from search.posterior import Odds, initial_odds
 Method = Literal["guided", "bisection"]
 
 VAGUE = 0.5
-"""Spread from which a prediction helps less than the first reading of a light trial."""
+"""Spread above which a prediction helps less than the first reading of a light trial [ratio]."""
 
 
 @dataclass(frozen=True)
 class FinishedPoint:
-    """One message size with its answer and the trials behind it."""
+    """One message size with its answer and its trials."""
 
     message_bytes: int
     result: Done | GaveUp
@@ -48,18 +47,17 @@ class Line:
 
     Attributes:
         sizes: message sizes to measure [B].
-        rate: of one producer.
-        limits: of the search at every size.
-        brokers: that share the load evenly.
-        budget: what the whole line may cost.
-        refine_max: how many sizes may be added where the line bends.
-        guide: what is known before the first trial.
-        method: `guided`, or `bisection` for comparison, whose loads learn nothing from
-            readings and neighbours.
-        confirmation: how long each limit is held before it is an answer.
-        before: what the run has spent before this line.
-        hint: what a load read that is no trial, at the size that is measured first; None
-            without one.
+        rate: rate of one producer.
+        limits: limits of the search at every size.
+        brokers: number of brokers that share the load evenly.
+        budget: highest cost of the whole line.
+        refine_max: highest number of sizes that are added where the line bends.
+        guide: the evidence before the first trial.
+        method: `guided`, or `bisection` for comparison, whose loads do not depend on readings
+            and neighbors.
+        confirmation: length of the hold of each limit before it is an answer.
+        before: cost of the run before this line.
+        hint: reading of a warm-up load at the size that is measured first; None without one.
     """
 
     sizes: tuple[int, ...]
@@ -91,7 +89,7 @@ class Line:
         """The searcher of one size, guided by the finished ones, within the budget.
 
         Args:
-            allowance: see `search.guided.Guided`; more where other goals choose trials too.
+            allowance: see `search.guided.Guided`; more where other goals request trials, too.
         """
         spent, rate = self.spent(finished), self.rate.bytes(message_bytes)
         searcher = self._searcher(message_bytes, finished, allowance)
@@ -107,7 +105,7 @@ class Line:
         return Bisection(self.limits, self.guide_for(message_bytes, finished))
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
-        """What the finished sizes have cost, and all before this line."""
+        """The cost of the finished sizes and of everything before this line."""
         spent = self.before
         for point in finished:
             spent = spent.plus(point.history, self.rate.bytes(point.message_bytes))
@@ -118,7 +116,7 @@ class Line:
         return self.budget.exhausted(self.spent(finished)) is not None
 
     def guide_for(self, message_bytes: int, finished: Sequence[FinishedPoint]) -> Guide:
-        """What the finished sizes teach about this one."""
+        """The guide for one size, from the finished sizes."""
         points = self.points(finished)
         model = fit(points, self.rate, self.brokers)
         guide = replace(self.guide, curve=self._curve(finished), odds=self._odds(finished))
@@ -129,7 +127,7 @@ class Line:
         return replace(guide, prior=prior)
 
     def points(self, finished: Sequence[FinishedPoint]) -> list[Point]:
-        """The finished limits, with how well each is known."""
+        """The finished limits, each with its spread."""
         found = []
         for point in finished:
             estimate = self._estimate(point)
@@ -138,15 +136,15 @@ class Line:
         return found
 
     def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
-        """Of a point's trials those that found its limit; that it was held moves no bound."""
+        """The trials of a point that found its limit, without those that held it."""
         return split_history(history, self.confirmation).searched
 
     def model(self, finished: Sequence[FinishedPoint]) -> BoundaryModel | None:
-        """The costs per record and per byte, as far as known."""
+        """The costs per batch and per byte, as far as known."""
         return fit(self.points(finished), self.rate, self.brokers)
 
     def _estimate(self, point: FinishedPoint) -> Estimate | None:
-        """The middle of the bracket where closed, refined by the readings inside of it."""
+        """The middle of a closed bracket, refined by the readings inside of it."""
         bracket = point.result.bracket
         if not isinstance(point.result, Done) or bracket.sustained < 1:
             return None
@@ -186,7 +184,7 @@ class Line:
         return Curve(gain, spread, at_limit, 0.1 if differ else 0.03 if at_limit < 1.0 else 0.0)
 
     def _odds(self, finished: Sequence[FinishedPoint]) -> Odds | None:
-        """What finished points say of noise and gain, given the utilization at their limit."""
+        """The odds of noise and gain by finished points, given the utilization at their limit."""
         if not finished or not self.guide.states_interval:
             return None
         guide = replace(self.guide, curve=self._curve(finished))
@@ -202,12 +200,12 @@ class Line:
 
 
 def bend_of(points: Sequence[Point], rate: ProducerRate, least: float = 0.1) -> int | None:
-    """The size to add where the line bends most, or None when it bends nowhere enough.
+    """The size to add where the line bends most, or None when no bend is large enough.
 
     Args:
         points: measured limits.
-        rate: of one producer.
-        least: change of slope (of ln bytes/s over ln bpm) that is worth a point.
+        rate: rate of one producer.
+        least: change of slope (of ln bytes/s over ln message bytes) that is worth a point.
     """
     line = sorted(
         (math.log(p.message_bytes), math.log(p.limit * rate.bytes(p.message_bytes))) for p in points

@@ -1,4 +1,4 @@
-"""Measuring boundary lines: size by size, for one goal or for several at once."""
+"""The measurement of boundary lines: size by size, for one goal or for several at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search.loop import (
 from search.model import Decision, Measurer, Observation, RecoveringMeasurer, Searcher
 
 SHARED_ALLOWANCE = 8
-"""Trials above plain bisection at one size where several goals choose them."""
+"""Highest number of trials above plain bisection at one size where several goals request them."""
 
 Finished = Mapping[str, Sequence[FinishedPoint]]
 """The finished points of each goal; all goals have finished the same sizes."""
@@ -48,15 +48,17 @@ def run_lines(
     begun: Histories | None = None,
     on_point: Callable[[str, FinishedPoint], None] | None = None,
 ) -> dict[str, list[FinishedPoint]]:
-    """Measure a line for each goal from one set of trials; without budget, sizes give up.
+    """Measure a line for each goal from one set of trials.
+
+    The remaining sizes give up when the budget is used up.
 
     Args:
         lines: the plan of each goal, by its name; the first one orders the sizes.
-        measurer_for: gives the measurer of a message size [B].
+        measurer_for: returns the measurer of a message size [B].
         on_step: as in `search.loop.run_goals`.
-        finished: points already measured, when a run is resumed, in their order.
-        begun: trials already made of the size after them.
-        on_point: told every point of every goal once all goals have finished its size.
+        finished: points already measured, in their order, when a run is resumed.
+        begun: trials already made at the next size.
+        on_point: called with every point of every goal once all goals have finished its size.
     """
     points = {name: list((finished or {}).get(name, ())) for name in lines}
     while (message_bytes := next_size(lines, points)) is not None:
@@ -81,7 +83,7 @@ def run_line(
     begun: Sequence[Observation] = (),
     on_point: Callable[[FinishedPoint], None] | None = None,
 ) -> list[FinishedPoint]:
-    """`run_lines` for a single goal, as simulations need it."""
+    """Run `run_lines` for a single goal, as simulations need it."""
     name = "goal"
 
     def step(decision: Decision, histories: Histories) -> None:

@@ -1,4 +1,4 @@
-"""What the trials of a load, taken together, say of it: one fluke is not a bound."""
+"""The verdict of a load by the majority of its trials, so that one fluke is not a bound."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ TRIALS_PER_LOAD_MAX = 3
 
 @dataclass(frozen=True)
 class LoadVerdict:
-    """The votes of one load.
+    """The votes of the trials of one load.
 
-    A load is measured again only when its verdict is in doubt, so a repeat that
-    contradicts the first trial has the evidence on its side: in a tie the last one wins.
+    A load is measured again only when its verdict is in doubt. So the evidence supports a repeat
+    that contradicts the first trial: in a tie the last one wins.
     """
 
     load: int
@@ -23,7 +23,7 @@ class LoadVerdict:
 
     @property
     def verdict(self) -> Verdict:
-        """What stands, SUSTAINED or OVERLOADED."""
+        """The verdict of the majority, SUSTAINED or OVERLOADED."""
         over = self.votes.count(Verdict.OVERLOADED)
         fine = len(self.votes) - over
         if over == fine:
@@ -32,12 +32,12 @@ class LoadVerdict:
 
     @property
     def is_contradictory(self) -> bool:
-        """True when not all trials of this load agree."""
+        """True when the trials of this load disagree."""
         return len(set(self.votes)) > 1
 
 
 def load_verdicts_of(history: Sequence[Observation]) -> dict[int, LoadVerdict]:
-    """The standing of every load with a valid trial."""
+    """The verdict of every load with a valid trial."""
     votes: dict[int, list[Verdict]] = {}
     for seen in history:
         if seen.verdict is not Verdict.INVALID:
@@ -46,7 +46,7 @@ def load_verdicts_of(history: Sequence[Observation]) -> dict[int, LoadVerdict]:
 
 
 def bracket_of_verdicts(verdicts: dict[int, LoadVerdict]) -> Bracket:
-    """Like `search.bracket.bracket_of`, with one vote per load."""
+    """The bracket as by `search.bracket.bracket_of`, with one vote per load."""
     fine = [load for load, one in verdicts.items() if one.verdict is Verdict.SUSTAINED]
     over = [load for load, one in verdicts.items() if one.verdict is Verdict.OVERLOADED]
     upper = min(over, default=None)
@@ -56,14 +56,14 @@ def bracket_of_verdicts(verdicts: dict[int, LoadVerdict]) -> Bracket:
 def notes_of(
     verdicts: dict[int, LoadVerdict], bracket: Bracket, words: LoadWords = PRODUCERS
 ) -> tuple[str, ...]:
-    """What a reader of the answer has to know of the trials that contradict it."""
+    """Notes for the reader about trials that contradict the answer."""
     notes = []
     for load, one in sorted(verdicts.items()):
         over = one.votes.count(Verdict.OVERLOADED)
         if load <= bracket.sustained and over:
             notes.append(
-                f"{words.amount(load)}, overloaded in {over} of {len(one.votes)} trials, counts as "
-                f"sustained, although the answer is {bracket.sustained}"
+                f"{words.amount(load)}: overloaded in {over} of {len(one.votes)} trials, but "
+                f"counts as sustained, at or below the answer of {bracket.sustained}"
             )
         elif bracket.overloaded is not None and load >= bracket.overloaded:
             fine = len(one.votes) - over

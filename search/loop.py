@@ -1,6 +1,6 @@
-"""The one loop of a search: it asks the searchers, and has a measurer do what they say.
+"""The loop of a search: the searchers decide, and a measurer carries out their decisions.
 
-Several goals search from one set of trials: each trial is judged by all, and answers for all.
+Several goals search with one set of trials: each trial is judged by all goals and counts for all.
 A search of one goal is the same loop with one searcher.
 """
 
@@ -30,26 +30,26 @@ class GoalsMeasurer(Protocol):
     """Carries out one trial and judges it by every goal."""
 
     def measure(self, load: int) -> Mapping[str, Observation]:
-        """Offer `load`; the observation of each goal, by the goal's name."""
+        """Offer `load` and return the observation of each goal, by the goal's name."""
         ...
 
 
 @runtime_checkable
 class HoldingGoalsMeasurer(Protocol):
-    """A measurer that can go on with a load, without rest for the cluster before it."""
+    """A measurer that can continue a load without a rest for the cluster."""
 
     def hold(self, load: int) -> Mapping[str, Observation]:
-        """One window of a load that is held; the observation of each goal."""
+        """Hold the load for one window and return the observation of each goal."""
         ...
 
 
 def next_trial(
     searchers: Mapping[str, Searcher], histories: Histories
 ) -> tuple[Measure | None, dict[str, Decision]]:
-    """The trial to make next, or None when every goal has its answer; and all decisions.
+    """The next trial, or None when every goal has its answer; and all decisions.
 
-    A hold that is under way goes on. Else, of the loads that the goals ask for, the lightest
-    comes first, and one to be held after all that are searched for.
+    A hold that is under way continues. Otherwise the lightest load that a goal requests comes
+    first, and a load to be held comes after all other loads.
     """
     decisions = {name: one.decide(histories[name]) for name, one in searchers.items()}
     wishes = [
@@ -68,14 +68,14 @@ def next_trial(
 
 @dataclass(frozen=True)
 class SearchEnd:
-    """What one goal's search ended with, and the trials that it rests on, oldest first."""
+    """The end of one goal's search and its trials, oldest first."""
 
     result: Done | GaveUp
     history: tuple[Observation, ...]
 
 
 OnStep = Callable[[Decision, Histories], None]
-"""Told every trial before it is made, and every goal's end, with all trials so far."""
+"""Called before every trial and at every goal's end, with the decision and all trials so far."""
 
 
 def run_goals(
@@ -84,17 +84,16 @@ def run_goals(
     on_step: OnStep | None = None,
     histories: Histories | None = None,
 ) -> dict[str, SearchEnd]:
-    """Search until every goal is done or gave up, by all trials that were made.
+    """Search until every goal is done or gave up, with all trials counting for all goals.
 
-    A goal that had its answer decides again when the others made more trials, which may
-    contradict it.
+    A goal that has its answer decides again when trials for other goals contradict it.
 
     Args:
-        searchers: one per goal, by the goal's name; guided ones with an allowance for the
-            trials that the others ask for.
-        measurer: carries out and judges one trial; when it can `recover()`, it is told to
-            between an overload, in the eyes of any goal, and the next trial.
-        on_step: hears every decision before it is acted on.
+        searchers: one per goal, by the goal's name; guided ones have an allowance for the
+            trials that other goals request.
+        measurer: carries out and judges one trial; its `recover()`, if it has one, is called
+            after an overload by any goal, before the next trial.
+        on_step: called with every decision before it is carried out.
         histories: trials already finished, the same loads for every goal.
     """
     trials = {name: list((histories or {}).get(name, ())) for name in searchers}
@@ -102,13 +101,13 @@ def run_goals(
         step, decisions = next_trial(searchers, trials)
         if step is None:
             for decision in decisions.values():
-                _tell(on_step, decision, trials)
+                _notify(on_step, decision, trials)
             return {
                 name: SearchEnd(decision, tuple(trials[name]))
                 for name, decision in decisions.items()
                 if not isinstance(decision, Measure)
             }
-        _tell(on_step, step, trials)
+        _notify(on_step, step, trials)
         is_under_way = step.holds and any(seen[-1:] and seen[-1].held for seen in trials.values())
         if (
             last_overloaded(trials)
@@ -126,35 +125,35 @@ def run_goals(
 
 
 def last_overloaded(histories: Histories) -> bool:
-    """True when the last trial was an overload in the eyes of any goal."""
+    """True when the last trial was an overload by any goal."""
     last = [seen[-1].verdict for seen in histories.values() if seen]
     return Verdict.OVERLOADED in last
 
 
-def _tell(on_step: OnStep | None, decision: Decision, trials: Histories) -> None:
+def _notify(on_step: OnStep | None, decision: Decision, trials: Histories) -> None:
     if on_step is not None:
         on_step(decision, trials)
 
 
 class SingleGoalMeasurer:
-    """A measurer of one goal as one of several."""
+    """A measurer of one goal, adapted to `GoalsMeasurer`."""
 
     def __init__(self, name: str, measurer: Measurer) -> None:
         self._name = name
         self._measurer = measurer
 
     def measure(self, load: int) -> dict[str, Observation]:
-        """The one goal's observation."""
+        """Offer the load and return the observation of the goal."""
         return {self._name: self._measurer.measure(load)}
 
     def hold(self, load: int) -> dict[str, Observation]:
-        """The same of a load that is held, where the measurer can."""
+        """Hold the load for one window; a measurer that cannot hold makes an ordinary trial."""
         if isinstance(self._measurer, HoldingMeasurer):
             return {self._name: self._measurer.hold(load)}
         return self.measure(load)
 
     def recover(self) -> None:
-        """As the measurer does, where it can."""
+        """Wait for the recovery of the cluster, if the measurer can."""
         if isinstance(self._measurer, RecoveringMeasurer):
             self._measurer.recover()
 
@@ -165,7 +164,7 @@ def run_search(
     on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
     history: Sequence[Observation] = (),
 ) -> Done | GaveUp:
-    """`run_goals` for a single goal, as simulations need it.
+    """Run `run_goals` for a single goal, as simulations need it.
 
     Args:
         history: trials already finished, oldest first, when a search is resumed.

@@ -1,6 +1,6 @@
-"""The vocabulary of the search: loads, verdicts, brackets, and what to do next.
+"""The vocabulary of the search: loads, verdicts, brackets and decisions.
 
-A load is a whole number on the axis being searched; for the boundary line it is np,
+A load is a whole number on the axis being searched; for the boundary line it is
 the number of identical producers. The words follow MLRsearch (FD.io CSIT): a selector
 that only decides, and an injected measurer that does.
 """
@@ -17,22 +17,22 @@ from search.interval import Interval
 
 @dataclass(frozen=True)
 class LoadWords:
-    """What a load counts, for people: `many` of them, and `one` where that is another word."""
+    """The unit of a load in words: `many` is the plural, `one` the singular if it differs."""
 
     many: str
     one: str = ""
 
     def amount(self, load: int) -> str:
-        """`95 producers`, `1 producer`."""
+        """A load in words: `95 producers`, `1 producer`."""
         return f"{load:,} {self.one if load == 1 and self.one else self.many}"
 
 
 PRODUCERS = LoadWords("producers", "producer")
-"""What a load of the boundary line counts."""
+"""The unit of the loads of a boundary line."""
 
 
 class Verdict(str, Enum):
-    """What a trial says about its load. INVALID is no answer, never an overload."""
+    """The verdict of a trial about its load. INVALID is not an answer and never an overload."""
 
     SUSTAINED = "SUSTAINED"
     OVERLOADED = "OVERLOADED"
@@ -41,17 +41,16 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Observation:
-    """One finished trial, as much of it as the search needs.
+    """One finished trial, reduced to what the search needs.
 
     Attributes:
         load: the load that was offered, at least 1.
-        verdict: what the trial says about the load.
-        indicators: for evidence that a smooth signal can carry, its utilization of the
-            threshold by name: 0 is idle, 1 is exactly at the threshold, above 1 is over
-            it (handler idle 0.41 against a threshold of 0.20 gives (1-0.41)/(1-0.20)).
-            Empty where a source has none.
-        duration_s: how long the trial took, all phases [s].
-        held: it is a window of a load that was held, see `search.confirming`.
+        verdict: the verdict of the trial.
+        indicators: name of an indicator → its utilization of the threshold: 0 is idle, 1 is
+            exactly at the threshold, above 1 is beyond it (handler idle 0.41 against a
+            threshold of 0.20 gives (1-0.41)/(1-0.20)). Empty where a source has none.
+        duration_s: duration of the trial, all phases [s].
+        held: True for a window of a load that is held, see `search.confirming`.
     """
 
     load: int
@@ -65,8 +64,8 @@ class Observation:
 class Bracket:
     """The highest sustained load and the lowest overloaded load above it.
 
-    `sustained` 0 means that no load above zero was sustained; `overloaded` None that
-    nothing above `sustained` was overloaded so far.
+    `sustained` is 0 where no load was sustained; `overloaded` is None where no load above
+    `sustained` was overloaded so far.
     """
 
     sustained: int
@@ -80,7 +79,7 @@ class Bracket:
         return 1.0 - self.sustained / self.overloaded
 
     def is_closed(self, resolution: float) -> bool:
-        """True when no wider than the resolution, or when no whole load lies between."""
+        """True when the bracket is no wider than the resolution or contains no other whole load."""
         if self.overloaded is None:
             return False
         return self.overloaded - self.sustained <= 1 or self.relative_width <= resolution
@@ -88,9 +87,10 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Measure:
-    """Measure this load next; `reason` is one sentence for people.
+    """The decision to measure a load next; `reason` is one sentence for people.
 
-    `holds` asks for a window of a load that is held: in full, and soon after the window before.
+    `holds` requests a window of a load that is held: it is not ended early and follows the window
+    before it soon.
     """
 
     load: int
@@ -100,17 +100,16 @@ class Measure:
 
 @dataclass(frozen=True)
 class Done:
-    """The bracket is a boundary point.
+    """The end of a search with a boundary point.
 
     Attributes:
         bracket: the answer; its value is the sustained side.
         confidence: the probability that the limit lies inside the bracket, or None when
             the searcher does not estimate it [ratio].
-        interval: where the limit lies at 90 %, or None when the searcher does not say.
-        notes: what a reader of the answer has to know, one sentence each; above all,
-            every overload at or below the answer that was outvoted.
-        confirmed_s: for how long the answer was held and lasted, or None when it was
-            not held [s].
+        interval: the 90 % interval of the limit, or None when the searcher does not state it.
+        notes: notes for the reader of the answer, one sentence each; above all, every
+            outvoted overload at or below the answer.
+        confirmed_s: the time for which the answer was held, or None when it was not held [s].
     """
 
     bracket: Bracket
@@ -122,9 +121,9 @@ class Done:
 
 @dataclass(frozen=True)
 class GaveUp:
-    """No boundary point; `reason` says why, `bracket` is the best so far.
+    """The end of a search without a boundary point, for `reason`; `bracket` is the best so far.
 
-    `interval` is where the limit lies at 90 %, or None where the trials do not say.
+    `interval` is the 90 % interval of the limit, or None where the trials do not show it.
     """
 
     bracket: Bracket
@@ -136,7 +135,7 @@ Decision = Measure | Done | GaveUp
 
 
 class Searcher(Protocol):
-    """Decides from the history alone, so that a resumed run decides the same."""
+    """A selector that decides from the history alone, so that a resumed run decides the same."""
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The next step after `history` (all trials of this point, oldest first)."""
@@ -149,10 +148,10 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class IntervalSearcher(Protocol):
-    """A searcher that says where the limit lies, whether its search is over or not."""
+    """A searcher that states the interval of the limit, during its search and at the end."""
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """Where the limit lies at 90 % by these trials, or None where they do not say."""
+        """The 90 % interval of the limit by these trials, or None where they do not show it."""
         ...
 
 
@@ -167,16 +166,16 @@ class RecoveringMeasurer(Protocol):
 
 @runtime_checkable
 class HoldingMeasurer(Protocol):
-    """A measurer that can go on with a load, without rest for the cluster before it."""
+    """A measurer that can continue a load without a rest for the cluster."""
 
     def hold(self, load: int) -> Observation:
-        """One window of a load that is held."""
+        """Hold the load for one window and return what was observed."""
         ...
 
 
 class Measurer(Protocol):
-    """Carries out one trial. Only the load varies between calls."""
+    """A measurer that makes one trial per call. Only the load varies between calls."""
 
     def measure(self, load: int) -> Observation:
-        """Offer `load`, judge it, keep the evidence, and say what was seen."""
+        """Offer `load`, judge it, keep the evidence, and return what was observed."""
         ...

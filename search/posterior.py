@@ -1,15 +1,16 @@
-"""How probable each limit is, from all trials of a point: its interval, and the confidence.
+"""The probability of each limit, from all trials of a point: its interval and the confidence.
 
-One trial meets the limit times a scatter of its own, the noise, which nobody knows. Its
-reading is an equation for what it met (as in `search.estimate`), its verdict says on which
-side of the load that lies, and a saturated overload only that it is lower than the load by
-what the curve needs to saturate. A reading may also be a stray and a verdict a fluke, each
-with a small chance. For each noise and each gain of a grid the readings are solved by least
-squares, as they are and with every single one as a stray; verdicts and neighbours are then
-laid over a grid of limits. The sum over all noises and gains, each as probable as the scatter
-of these trials and of those at finished sizes makes it, is the posterior of the limit.
+Each trial has a limit of its own: the true limit times a random scatter, the noise, whose size is
+unknown. The reading of a trial is an equation for its own limit (as in `search.estimate`). Its
+verdict shows whether that limit is above or below the load. A saturated overload shows only that
+the limit is below the load, by at least the distance at which the curve saturates. A reading may
+also be a stray and a verdict a fluke, each with a small probability. For each noise and each gain
+of a grid, the readings are solved by least squares, once as they are and once with each single
+reading as a stray; verdicts and neighbors are then applied on a grid of limits. The posterior of
+the limit is the sum over all noises and gains, weighted by their probability given the scatter of
+these trials and of those at finished sizes.
 
-A limit is a real number here, also where loads are whole: the load from which on a trial
+A limit is a real number here, even where loads are whole: the load above which a trial
 without noise would be overloaded. 11 producers sustained and 12 not is a limit from 11 to 12.
 """
 
@@ -32,25 +33,25 @@ GAINS = tuple(0.2 * 1.2**step for step in range(14))
 NOISE_MEDIAN, NOISE_SPREAD = 0.025, 1.2
 """The noise before any trial: its median [ratio], and the σ of its logarithm."""
 STRAY, STRAY_SPREAD = 0.04, 0.25
-"""Share of readings that tell of something else than limit and noise, and by how much [σ]."""
+"""Share of readings that do not show limit and noise, and their scatter [σ]."""
 FLUKE = 0.04
-"""Share of verdicts that have nothing to do with the load."""
+"""Share of verdicts that do not depend on the load."""
 
-# Errors of what one trial reads, its noise not counted: of the idle fraction (absolute); of
-# the curve, per unit of ln u and of its square; of the curve past the threshold, where
-# requests grow; of what was delivered, per unit of what was not.
+# Errors of one reading, without the noise: of the idle fraction (absolute); of the curve, per
+# unit of ln u and of its square; of the curve past the threshold, where requests grow; of the
+# delivered share, per unit of the share that is missing.
 _IDLE_ERROR = 0.005
 _CURVE_ERROR = 0.02
 _CURVATURE = 0.12
 _GROWTH_ERROR = 0.1
 _DELIVERED_ERROR = 0.3
 _SHORT_ERROR = 0.01
-# Of the utilization at a limit where something else binds; all overloads lie beyond it alike, so
-# that no number of them tells it better.
+# Error of the utilization at the limit where another resource is the limit. All overloads share
+# it, so that more of them do not reduce it.
 _END_ERROR = 0.05
-# Neighbours can mislead, so their curve has the tails of Student's t.
+# Neighbors can mislead, so their prior has the tails of Student's t.
 _PRIOR_FREEDOM = 3.0
-# Sizes share the gain roughly: this share of each probability goes to the gains beside it.
+# Sizes have similar gains: this share of each probability goes to each neighboring gain.
 _BLUR = 0.15
 _CELLS = 48
 _REACH = 0.5
@@ -63,7 +64,7 @@ class Posterior:
 
     Attributes:
         start, step: the lower edge of the first cell, and the width of each [ln].
-        weights: of the cells; they sum to 1.
+        weights: probabilities of the cells; they sum to 1.
     """
 
     start: float
@@ -84,7 +85,7 @@ class Posterior:
         return self.below(bracket.overloaded) - self.below(bracket.sustained)
 
     def quantile(self, share: float) -> float:
-        """The load that the limit is below with this probability [ratio]."""
+        """The load below which the limit lies with this probability [ratio]."""
         total = 0.0
         for number, weight in enumerate(self.weights):
             if weight > 0.0 and total + weight >= share:
@@ -100,16 +101,16 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Odds:
-    """How probable each noise and gain is, up to a common factor.
+    """The odds of each noise and gain, up to a common factor.
 
     Attributes:
-        logs: ln of it; a row for each of `NOISES`, in it a column for each of `GAINS`.
+        logs: ln of the odds: a row for each of `NOISES` with a column for each of `GAINS`.
     """
 
     logs: tuple[tuple[float, ...], ...]
 
     def after(self, points: Iterable[Odds]) -> Odds:
-        """With what the trials of finished points say, one point at least, each by `evidence`."""
+        """The odds after the trials of finished points, at least one, each as by `evidence`."""
         noises = zip(*(point.logs for point in points), strict=True)
         total = [[sum(logs) for logs in zip(*rows, strict=True)] for rows in noises]
         best = max(map(max, total))
@@ -123,7 +124,7 @@ class Odds:
 
 
 def initial_odds(curve: Curve) -> Odds:
-    """The odds before any trial; noise and gain scatter in their logarithms."""
+    """The odds before any trial: noise and gain are normal in their logarithms."""
     spread = curve.gain_spread / curve.gain
     by_gain = [_bell(math.log(gain / curve.gain) / spread) for gain in GAINS]
     by_noise = [_bell(math.log(noise / NOISE_MEDIAN) / NOISE_SPREAD) for noise in NOISES]
@@ -131,7 +132,7 @@ def initial_odds(curve: Curve) -> Odds:
 
 
 def evidence(history: Iterable[Observation], signals: Signals, curve: Curve) -> Odds:
-    """How probable the trials of one point are under each noise and gain."""
+    """The probability of the trials of one point for each noise and gain."""
     trials = _trials(history, signals, curve)
     read, bounds = _split(trials)
     rows = []
@@ -154,16 +155,16 @@ def posterior(
     odds: Odds,
     prior: Prior | None = None,
 ) -> Posterior | None:
-    """The posterior of the limit, or None where no trial says anything of it from both sides.
+    """The posterior of the limit, or None where neither a reading nor a bracket determines it.
 
     Args:
         history: the trials of the point.
-        bracket: what they support; the grid is laid around it.
-        signals: how indicators are read.
-        curves: how probable each utilization at the limit is that comes into question; the
-            gains in them only scale an error.
-        odds: of noise and gain without these trials.
-        prior: what neighbours say of the limit, or None.
+        bracket: the bracket that they support; the grid is placed around it.
+        signals: the indicators that can be read as a distance.
+        curves: probable curves → probability; they differ in the utilization at the limit, and
+            their gains only scale an error.
+        odds: odds of noise and gain without these trials.
+        prior: the prediction from neighbors, or None.
     """
     layers, is_read, history = [], False, list(history)
     for curve, share in curves.items():
@@ -187,21 +188,21 @@ def posterior(
         low, high = inner
 
 
-# --- What trials say --------------------------------------------------------------
+# --- The evidence of trials -------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """What one trial says, in logarithms.
+    """The evidence of one trial, in logarithms.
 
     Attributes:
         load: ln of the load.
-        held: whether it was sustained.
-        met: ln of the limit that it met, up to `slope` · gain; None where it says only on
-            which side of the load, lowered by `slope` · gain, that was.
+        held: True when the load was sustained.
+        met: ln of the trial's own limit plus `slope` · gain; None where the trial shows only the
+            side of that limit, relative to the load lowered by `slope` · gain.
         slope: ln of the utilization over that at the limit.
-        error: of all this, the noise not counted.
-        by_curve: whether the utilization was needed.
+        error: error of the equation, without the noise.
+        by_curve: True when the equation uses the utilization.
     """
 
     load: float
@@ -213,7 +214,7 @@ class _Trial:
 
 
 Side = tuple[float, float]
-"""A verdict: its probability is the normal one of slope · ln limit + offset."""
+"""A verdict as (slope, offset): its probability is the normal one of slope · ln limit + offset."""
 
 
 def _trials(history: Iterable[Observation], signals: Signals, curve: Curve) -> list[_Trial]:
@@ -248,16 +249,16 @@ def _trial(seen: Observation, signals: Signals, curve: Curve) -> _Trial:
 
 
 def _split(trials: Sequence[_Trial]) -> tuple[list[_Trial], list[_Trial]]:
-    """Those with a reading, and those with a verdict alone."""
+    """The trials with a reading, and those with only a verdict."""
     read = [one for one in trials if one.met is not None]
     return read, [one for one in trials if one.met is None]
 
 
 def _side(trial: _Trial, noise: float, gain: float) -> Side:
-    """What a verdict adds.
+    """The evidence of a verdict.
 
-    What a trial met lies between the limit, from which it is `noise` away, and its own
-    reading, from which it is `error` away; the verdict says on which side of the load.
+    The trial's own limit scatters around the true limit by `noise` and around its reading by
+    `error`; the verdict shows on which side of the load it is.
     """
     sign, total = (1.0 if trial.held else -1.0), math.hypot(noise, trial.error)
     if trial.met is None:
@@ -268,21 +269,21 @@ def _side(trial: _Trial, noise: float, gain: float) -> Side:
 
 
 class _Normal(NamedTuple):
-    """A normal curve of ln limit, and ln of the probability of what led to it."""
+    """A normal distribution of ln limit, with ln of the probability of its evidence."""
 
     odds: float
     mean: float
     variance: float
 
     def joined(self, other: _Normal) -> _Normal:
-        """What both say together."""
+        """The product of both distributions."""
         total, away = self.variance + other.variance, self.mean - other.mean
         odds = self.odds + other.odds + _bell(away / math.sqrt(total)) - 0.5 * math.log(total)
         share = self.variance / total
         return _Normal(odds, self.mean - share * away, share * other.variance)
 
     def log_share(self, side: Side) -> float:
-        """The probability of a verdict, the limit being anywhere on the curve [ln]."""
+        """The probability of a verdict, averaged over the distribution [ln]."""
         slope, offset = side
         away = (slope * self.mean + offset) / math.sqrt(1.0 + slope * slope * self.variance)
         return math.log(_verdict(away))
@@ -293,8 +294,8 @@ class _Sums:
 
     Args:
         read: the readings, at least one.
-        variances: of each.
-        by_curve: whether they rest on the curve, and so share the error of its end.
+        variances: the variance of each reading.
+        by_curve: True when they use the curve, and so share the error of its end.
     """
 
     def __init__(self, read: Sequence[_Trial], variances: Sequence[float], by_curve: bool) -> None:
@@ -313,7 +314,7 @@ class _Sums:
         self._logs += math.log(self._weight)
 
     def at(self, gain: float, common: float, odds: float) -> _Normal:
-        """Their normal curve at a gain; all share an error of variance `common`."""
+        """The distribution at a gain; all readings share an error of variance `common`."""
         mean = (self._met - gain * self._slope) / self._weight
         squares = self._mets - gain * (2.0 * self._both - gain * self._slopes)
         misfit = squares - self._weight * mean * mean
@@ -321,7 +322,7 @@ class _Sums:
 
 
 class _Readings:
-    """All readings of a point under one noise, with a certain one as a stray, or none."""
+    """All readings of a point for one noise, with one given reading as a stray, or none."""
 
     def __init__(self, read: Sequence[_Trial], noise: float, stray: int | None) -> None:
         variances = [noise**2 + one.error**2 for one in read]
@@ -329,7 +330,7 @@ class _Readings:
             variances[stray] += STRAY_SPREAD**2
         self._odds = len(read) * math.log(1.0 - STRAY)
         self._odds += 0.0 if stray is None else math.log(STRAY / (1.0 - STRAY))
-        # What scatters is the utilization, not the load; the first one says nothing of the gain.
+        # The utilization scatters, not the load; the first reading does not show the gain.
         self._freedom = max(0, sum(one.by_curve for one in read) - 1)
         self._groups = []
         for by_curve in (True, False):
@@ -339,7 +340,7 @@ class _Readings:
                 self._groups.append(_Sums([read[number] for number in some], own, by_curve))
 
     def at(self, gain: float, curve: Curve, odds: float = 0.0) -> _Normal:
-        """What all say together at a gain that has these odds [ln]."""
+        """The distribution by all readings at a gain with these odds [ln]."""
         odds += self._odds + self._freedom * math.log(gain)
         if not self._groups:
             return _Normal(odds, 0.0, 1e6)
@@ -359,24 +360,24 @@ def _readings_of(read: Sequence[_Trial], noise: float) -> list[_Readings]:
 # --- The grid ---------------------------------------------------------------------
 
 Curves = list[tuple[float, float, float]]
-"""Normal curves: height, mean and spread."""
+"""Normal curves, each with its height, mean and spread."""
 
 
 @dataclass(frozen=True)
 class _Layer:
-    """All that is known under one noise: what readings say, and the verdicts."""
+    """The evidence for one noise: distributions by readings, and verdicts."""
 
     normals: list[_Normal]
     sides: list[Side]
 
     @property
     def best(self) -> float:
-        """How probable the likeliest is, its verdicts counted [ln]."""
-        usual = max(self.normals)
-        return usual.odds + sum(map(usual.log_share, self.sides))
+        """The probability of the likeliest distribution, verdicts included [ln]."""
+        likeliest = max(self.normals)
+        return likeliest.odds + sum(map(likeliest.log_share, self.sides))
 
     def curves(self, best: float) -> Curves:
-        """The normal curves that are not negligible beside the best of all layers."""
+        """The normal curves that are not negligible compared with the best of all layers."""
         room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals).odds
         kept = ((one, math.sqrt(one.variance)) for one in self.normals if one.odds >= room)
         return [(math.exp(one.odds - best) / spread, one.mean, spread) for one, spread in kept]
@@ -385,18 +386,18 @@ class _Layer:
 def _layer(trials: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve) -> _Layer:
     read, _ = _split(trials)
     groups = _readings_of(read, noise)
-    normals, usual = [], (-math.inf, GAINS[0])
+    normals, likeliest = [], (-math.inf, GAINS[0])
     for gain, odds in zip(GAINS, row, strict=True):
         found = [one.at(gain, curve, odds) for one in groups]
         normals += found
-        usual = max(usual, (found[0].odds, gain))
-    return _Layer(normals, [_side(one, noise, usual[1]) for one in trials])
+        likeliest = max(likeliest, (found[0].odds, gain))
+    return _Layer(normals, [_side(one, noise, likeliest[1]) for one in trials])
 
 
 def _on_grid(
     low: float, high: float, layers: Sequence[tuple[_Layer, Curves]], prior: Prior | None
 ) -> Posterior | None:
-    """The posterior from `low` to `high` [ln], or None where all of it is nothing."""
+    """The posterior from `low` to `high` [ln], or None where it is 0 everywhere."""
     step = (high - low) / _CELLS
     cells = [low + step * (number + 0.5) for number in range(_CELLS)]
     weights = [0.0] * _CELLS
@@ -413,7 +414,7 @@ def _add(weights: list[float], cells: Sequence[float], curves: Curves, sides: li
     exp, step = math.exp, cells[1] - cells[0]
     found = [0.0] * len(cells)
     for height, mean, exact in curves:
-        # A curve narrower than a cell is laid over its neighbours, so that none is lost.
+        # A curve narrower than a cell is widened to its neighbors, so that it is not lost.
         spread = max(exact, 0.5 * step)
         first = max(0, math.ceil((mean - 5.0 * spread - cells[0]) / step))
         last = min(len(cells) - 1, math.floor((mean + 5.0 * spread - cells[0]) / step))
@@ -427,7 +428,7 @@ def _add(weights: list[float], cells: Sequence[float], curves: Curves, sides: li
 
 
 def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float, float]:
-    """From where to where the grid has to reach [ln]."""
+    """The range of the grid [ln]."""
     edges = [mean + side * spread for _, mean, spread in curves for side in (-5.0, 5.0)]
     around = None if prior is None else prior.load
     for load in (bracket.sustained, bracket.overloaded, around):
@@ -436,7 +437,7 @@ def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float
 
 
 def _core(found: Posterior) -> tuple[float, float]:
-    """The cells that hold nearly all of it, with one more on either side."""
+    """The range of the cells with nearly all of the probability, and one more on either side."""
     least = max(found.weights) * 1e-4
     inside = [number for number, weight in enumerate(found.weights) if weight >= least]
     return found.start + found.step * (inside[0] - 1), found.start + found.step * (inside[-1] + 2)

@@ -1,22 +1,22 @@
-"""The worst case, kept by a copy of plain bisection that runs in the shadow.
+"""The guarantee of the worst case, by comparison with a copy of plain bisection.
 
 ITP (Oliveira and Takahashi, "An Enhancement of the Bisection Method Average Performance
 Preserving Minmax Optimality", ACM TOMS 47(1), 2020) interpolates, truncates and then
-projects its estimate onto the loads that still allow bisection's worst case. The same
-idea holds here for every single limit instead of the worst one, and for a maximum that
-may still have to be raised:
+projects its estimate onto the loads that still allow bisection's worst case. Here, the same
+idea applies to every single limit instead of the worst one, and to a maximum that may still
+have to be raised:
 
-Let B(l) be the loads that plain bisection tries when the limit is l. A trial that
-bisection would make outside of the present bracket (low, high) need not be made any
-more, since its verdict is implied; whoever continues like bisection from here needs only
-the trials of B(l) inside of it. So after `used` trials the total is at most
+Let B(l) be the loads that plain bisection tries when the limit is l. Trials of bisection outside
+of the present bracket (low, high) are unnecessary, since their verdicts are implied. So a search
+that continues like bisection from here needs only the trials of B(l) inside of the bracket.
+After `used` trials the total is at most
 
     used + inside(l)  =  |B(l)| + used - outside(l),
 
 and `excess` is the largest `used - outside(l)` of all limits that are still possible. A
-step may be taken when, whatever its verdict, the excess stays within the allowance.
-There always is one: the first trial of B inside of the bracket is the same for all
-limits left, and it moves itself to the outside, so that excess cannot grow.
+step may be taken when, whatever its verdict, the excess stays within the allowance. Such a step
+always exists: the first trial of B inside of the bracket is the same for all remaining limits,
+and after it, it lies outside, so the excess does not grow.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from search.model import Bracket
 
 
 class Shadow:
-    """Counts how far any continuation may fall behind plain bisection.
+    """A counter of the trials by which any continuation may exceed plain bisection.
 
     Args:
-        bisection: the method that is not to be exceeded by much.
-        hint_load: a load that left no idle time before the first trial; the limit is taken to be
-            below it until a trial holds there, which can cost one trial more. None without one.
+        bisection: the method to compare with.
+        hint_load: a warm-up load that left no idle time; the limit is assumed to be below it until
+            a trial holds there, which can cost one more trial. None without one.
     """
 
     def __init__(self, bisection: Bisection, hint_load: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Shadow:
         self._limits = bisection.limits
 
     def next_load(self, bracket: Bracket) -> int:
-        """The load that bisection, which knows no more than its own trials, tries next."""
+        """The next load of bisection, which knows only its own trials."""
         low, high = bracket.sustained, _upper(bracket)
         shadow = Bracket(0, None)
         while True:
@@ -52,11 +52,11 @@ class Shadow:
             shadow = _after(shadow, load, load <= low)
 
     def excess(self, used: int, bracket: Bracket) -> int:
-        """Trials above plain bisection, at worst, when continuing as it would.
+        """Trials above plain bisection, in the worst case, of a search that continues like it.
 
         Args:
             used: valid trials so far.
-            bracket: what they showed.
+            bracket: the bracket that they support.
         """
         hint = self._hint_load
         if hint is not None and bracket.overloaded is None and bracket.sustained < hint:
@@ -66,16 +66,16 @@ class Shadow:
         return used - self._fewest(Bracket(0, None), bracket, count_inside=False)
 
     def excess_after(self, used: int, bracket: Bracket, load: int) -> int:
-        """The excess after one trial more at `load`, whatever its verdict."""
+        """The excess after one more trial at `load`, whatever its verdict."""
         return max(
             self.excess(used + 1, Bracket(load, bracket.overloaded)),
             self.excess(used + 1, Bracket(bracket.sustained, load)),
         )
 
     def _fewest(self, shadow: Bracket, bracket: Bracket, count_inside: bool) -> int:
-        """The least number, over the limits in `bracket`, of bisection's trials.
+        """The lowest number of bisection's trials over the limits in `bracket`.
 
-        All of them, or only those outside of the bracket, whose verdicts are implied.
+        It counts all of them, or only those outside of the bracket, whose verdicts are implied.
         """
         low, high = bracket.sustained, _upper(bracket)
         if not count_inside and shadow.sustained >= low and _upper(shadow) <= high:

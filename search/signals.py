@@ -1,4 +1,4 @@
-"""What the indicators of one trial say about the distance to the limit."""
+"""The indicators of one trial, read as a distance to the limit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from search.model import Observation, Verdict
 
 FAR_SHORT = 0.97
-"""Achieved share below which a smooth utilization has stopped growing [ratio]."""
+"""Achieved share below which a smooth utilization no longer grows with the load [ratio]."""
 
 VERY_SHORT = 0.8
-"""Achieved share below which it is taken for saturation, not for a passing stall [ratio]."""
+"""Achieved share below which an overload counts as saturation and not as a short stall [ratio]."""
 
 SATURATED_IDLE = 0.05
 """Idle fraction up to which a reading shows only that the limit is lower [ratio]."""
@@ -21,16 +21,16 @@ SATURATED_UTILIZATION = 1.1875
 
 @dataclass(frozen=True)
 class Signals:
-    """Which indicators can be read as a distance, and how.
+    """The indicators that can be read as a distance.
 
     Attributes:
         smooth: indicators that grow smoothly with load, of which the highest counts. An
             indicator that jumps, such as the share of samples with ISR changes, is
-            evidence for a verdict but says nothing of the distance.
+            evidence for a verdict but does not show the distance.
         achieved: the indicator whose utilization is (1 - achieved) / (1 - achieved_min).
         achieved_min: its threshold [ratio].
-        idle, idle_min: the idle indicator and its threshold, to speak of it in the
-            reader's numbers: its utilization is (1 - idle) / (1 - idle_min).
+        idle, idle_min: the idle indicator and its threshold, to show the idle fraction in
+            messages: its utilization is (1 - idle) / (1 - idle_min).
     """
 
     smooth: tuple[str, ...] = ("request_handler_idle", "network_idle")
@@ -40,10 +40,10 @@ class Signals:
     idle_min: float = 0.20
 
     def utilization(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of a valid trial, or None when it says nothing.
+        """The highest smooth utilization of a valid trial, or None when it shows no distance.
 
-        Well past the limit a utilization stands still, at whatever binds first, so a trial
-        that fell far short is read by its shortfall alone.
+        Well past the limit, the first resource that is used up stops the growth of the utilization,
+        so a trial that fell far short is read by its shortfall alone.
         """
         if seen.verdict is Verdict.INVALID or self._achieved(seen) < FAR_SHORT:
             return None
@@ -52,18 +52,18 @@ class Signals:
     def ceiling(self, seen: Observation) -> float | None:
         """The utilization at which an overload that fell very short stood still, or None.
 
-        Where something without a smooth reading binds, this is below 1.
+        It is below 1 where a resource without a smooth reading is the limit.
         """
         if seen.verdict is not Verdict.OVERLOADED or self._achieved(seen) >= VERY_SHORT:
             return None
         return self.highest(seen)
 
     def delivered(self, seen: Observation) -> float | None:
-        """The achieved share of an overload that says where the limit is [ratio], or None.
+        """The achieved share of an overload that shows where the limit is [ratio], or None.
 
-        Load times this share is about what the cluster can take where something without a
-        smooth reading binds. Where a smooth one is past its threshold it is no more than an
-        upper bound: requests grow while they queue, and several times the limit gets through.
+        Load times this share is approximately the limit where a resource without a smooth reading
+        is the limit. Where a smooth reading is past its threshold, it is only an upper bound:
+        requests grow while they queue, and several times the limit gets through.
         """
         share, used = self._achieved(seen), self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or share > self.achieved_min:
@@ -83,12 +83,12 @@ class Signals:
         return 1.0 - seen.indicators.get(self.achieved, 0.0) * (1.0 - self.achieved_min)
 
     def highest(self, seen: Observation) -> float | None:
-        """The highest smooth utilization as it was read, or None."""
+        """The highest smooth utilization of any trial, or None."""
         found = [seen.indicators[name] for name in self.smooth if name in seen.indicators]
         return max(found, default=None)
 
     def describe(self, seen: Observation) -> str:
-        """The highest smooth reading in words: "idle 0.41", "cpu at 60 %"."""
+        """The highest smooth reading in words, such as "idle 0.41"."""
         found = [(seen.indicators[n], n) for n in self.smooth if n in seen.indicators]
         if not found:
             return "no reading"
@@ -98,7 +98,7 @@ class Signals:
         return f"{name} at {100 * used:.0f} % of its threshold"
 
     def describe_limit(self, at_limit: float) -> str:
-        """The reading that is expected at the limit, in words."""
+        """The expected reading at the limit, in words."""
         if self.smooth and self.smooth[0] == self.idle:
             return f"{1.0 - at_limit * (1.0 - self.idle_min):.2f}"
         return f"{100 * at_limit:.0f} %"

@@ -1,19 +1,19 @@
-"""Seeded clusters that exist only as a formula: for tests, forecasts and planning.
+"""Seeded simulated clusters for tests, forecasts and planning.
 
-A simulated cluster has a true capacity, the highest np that it sustains, and everything
+A simulated cluster has a true capacity, the most producers that it sustains, and everything
 that makes measuring it hard: noise, false alarms, drift, slow recovery, bands of load
 that fail below the capacity, and invalid trials. It implements `search.model.Measurer`.
 
 Real brokers deliver more than their limit, the load at which the handlers' idle fraction
 crosses its threshold, because requests grow while they queue. Let handlers spend a share
-`a` of a request's time on its bytes and the rest on the request itself, let D be the time
-that the load would keep them busy with requests as small as at rest, and let requests be
+`a` of a request's time on its bytes and the rest on the request itself. Let D be the time
+that the load keeps them busy with requests as small as at rest, and let requests be
 1 + `growth`/idle times larger. Then idle solves
 
     1 - idle = D · ((1 - a)·idle / (idle + growth) + a),
 
-a quadratic equation. D follows from idle being at the threshold at the limit, and `a` from
-idle being 0 at `delivers` times the limit, where nothing more gets through.
+a quadratic equation. D follows from the limit, where idle is at the threshold, and `a` from
+`delivers` times the limit, where idle is 0 and no more load gets through.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ ACHIEVED_MIN = 0.99
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """How a simulated cluster behaves. Ratios are relative to its capacity.
+    """The behavior of a simulated cluster. Ratios are relative to its capacity.
 
     Attributes:
-        capacity: the true limit, in producers (np), at time 0.
-        curve_power: p in utilization = rest + (1 - rest)·(np/capacity)^p. 1 is the
-            straight line of a pool of handlers, 2 a cluster that tires late.
-        utilization_at_rest: utilization of the idle threshold at no load.
-        utilization_at_limit: the idle threshold's utilization at the capacity. Below 1,
-            something other than the handlers binds and only the shortfall shows it.
-        delivers: how much gets through at an overload where the handlers bind [ratio].
-        growth: how soon requests grow as idle time gets short; 0 where they never do, from
-            0.0015 to 0.012 as seen on real brokers.
+        capacity: the true limit at time 0 [producers].
+        curve_power: p in utilization = rest + (1 - rest)·(load/capacity)^p. 1 is the
+            straight line of a pool of handlers, 2 a cluster whose utilization rises late.
+        utilization_at_rest: utilization of the idle threshold without load.
+        utilization_at_limit: utilization of the idle threshold at the capacity. Below 1,
+            a resource other than the handlers is the limit, and only the shortfall shows it.
+        delivers: load that gets through at an overload where the handlers are the limit [ratio].
+        growth: growth of requests as idle time gets short; 0 for none, 0.0015 to 0.012 as
+            measured on real brokers.
         idle_min: the idle fraction that remains at an overload.
-        noise: scatter of the capacity that each trial meets [σ, ratio].
+        noise: scatter of the capacity from trial to trial [σ, ratio].
         reading_noise: scatter of a reading of the idle fraction [σ, absolute].
-        false_alarm: chance that a trial below the limit is judged OVERLOADED although
-            the handlers show nothing of it (a lone ISR flap or stall).
-        disguised: share of the false alarms in which the handlers do show it.
-        false_calm: chance that a trial meets a capacity 30 % higher.
-        stall: chance that a trial meets a capacity 20 % lower, which shows in its readings
-            and maybe in its verdict.
-        invalid: chance that a trial is INVALID.
+        false_alarm: probability that a trial below the limit is judged OVERLOADED although
+            the handlers do not show it (a single ISR flap or stall).
+        disguised: share of the false alarms that the handlers show.
+        false_calm: probability that the capacity is 30 % higher in a trial.
+        stall: probability that the capacity is 20 % lower in a trial, which its readings show,
+            and perhaps its verdict.
+        invalid: probability that a trial is INVALID.
         drift: amplitude of a slow wave in the capacity [ratio].
         drift_period_s: period of that wave [s].
-        recovery_s: time constant in which the scar of an overload heals [s].
-        scar: share of the capacity that an overload costs the trial right after it.
+        recovery_s: time constant of the recovery from an overload [s].
+        scar: share of the capacity that is missing in a trial right after an overload.
         bands: loads, as (from, to) shares of the capacity, that fail although higher
             ones are sustained.
-        trial_s: what one trial takes, all phases [s].
+        trial_s: duration of one trial, all phases [s].
     """
 
     capacity: float
@@ -88,7 +88,7 @@ class ClusterSpec:
 
 
 class Clock:
-    """Simulated time, shared by all sizes of a line so that drift goes on between them."""
+    """Simulated time, shared by all sizes of a line so that drift continues between them."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -99,10 +99,10 @@ class SimulatedCluster:
     """One cluster at one message size; equal seeds give equal trials.
 
     Args:
-        spec: how it behaves.
-        seed: of its own random numbers.
-        clock: handed in when several sizes share the cluster.
-        phase: where in the wave of the drift time 0 lies [radians].
+        spec: behavior of the cluster.
+        seed: seed of its random numbers.
+        clock: the shared clock when several sizes share the cluster.
+        phase: phase of the drift's wave at time 0 [radians].
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SimulatedCluster:
         return self._clock.now_s
 
     def measure(self, load: int) -> Observation:
-        """One simulated trial; it moves the clock by `trial_s`."""
+        """Make one simulated trial, which moves the clock by `trial_s`."""
         spec, chance = self.spec, self._random
         now_s = self._clock.now_s
         capacity = spec.capacity * (
@@ -136,7 +136,7 @@ class SimulatedCluster:
         )
         self.capacities.append(capacity)
         # Every trial draws the same number of random numbers, so that a change of one
-        # feature leaves the others' fortunes as they were.
+        # feature does not change the others.
         gauss, reading = chance.gauss(0.0, 1.0), chance.gauss(0.0, 1.0)
         alarm, disguise, calm, invalid = (chance.random() for _ in range(4))
         flap, which = chance.random(), chance.random()
@@ -171,7 +171,7 @@ class SimulatedCluster:
         return seen
 
     def recover(self) -> None:
-        """Wait until the scar of an overload has healed to a hundredth."""
+        """Wait until only a hundredth of the effect of an overload remains."""
         if self.spec.recovery_s > 0.0:
             healed_s = self._clock.overloaded_at_s + self.spec.recovery_s * math.log(100.0)
             self._clock.now_s = max(self._clock.now_s, healed_s)
@@ -182,12 +182,11 @@ class SimulatedCluster:
         if at_limit >= 1.0:
             handlers = (1.0 - _idle(spec, ratio)) / (1.0 - IDLE_MIN)
         else:
-            # What binds first keeps the handlers from more.
+            # The resource that is used up first limits the utilization of the handlers.
             handlers = rest + (at_limit - rest) * ratio**spec.curve_power
             handlers = min(handlers, at_limit * 1.05)
         handlers += spec.reading_noise * reading / (1.0 - IDLE_MIN)
-        # Handlers that are short of idle time still deliver more; any other bound shows as
-        # the shortfall itself.
+        # Handlers with little idle time still deliver more; any other limit shows as a shortfall.
         delivered = min(1.0, (spec.delivers if at_limit >= 1.0 else ACHIEVED_MIN) / ratio)
         return {
             "request_handler_idle": min(max(0.0, handlers), 1.0 / (1.0 - IDLE_MIN)),
@@ -197,7 +196,7 @@ class SimulatedCluster:
 
 
 def _idle(spec: ClusterSpec, ratio: float) -> float:
-    """The handlers' idle fraction at a load, where they are what binds.
+    """The handlers' idle fraction at a load, where they are the limit.
 
     Args:
         ratio: the load over the capacity.
@@ -207,7 +206,7 @@ def _idle(spec: ClusterSpec, ratio: float) -> float:
     def demand(of: float) -> float:
         return float(rest + (1.0 - rest) * of**spec.curve_power)
 
-    # Where little more than the limit gets through, requests hardly grow: all is bytes.
+    # Where little more than the limit gets through, requests hardly grow, so all time is for bytes.
     room = (1.0 - IDLE_MIN) * (IDLE_MIN + growth) * demand(spec.delivers) - growth
     of_bytes = 1.0 if room <= IDLE_MIN else IDLE_MIN / room
     at_limit = (1.0 - IDLE_MIN) * (IDLE_MIN + growth) / (IDLE_MIN + of_bytes * growth)
@@ -219,12 +218,12 @@ def _idle(spec: ClusterSpec, ratio: float) -> float:
 
 @dataclass(frozen=True)
 class SimulatedEnd:
-    """What a search made of a simulated cluster.
+    """The end of a search on a simulated cluster.
 
     Attributes:
-        result: how it ended.
-        trials: trials that it took.
-        duration_s: simulated time that they took, recovery included [s].
+        result: the result of the search.
+        trials: number of trials.
+        duration_s: simulated time of the trials, recovery included [s].
         true_limit: the cluster's capacity, averaged over these trials [producers].
     """
 
@@ -237,14 +236,14 @@ class SimulatedEnd:
     def off_by(self) -> float:
         """Distance of the answer (the sustained side) from the true limit [ratio].
 
-        1 when the search gave up.
+        It is 1 when the search gave up.
         """
         if isinstance(self.result, GaveUp):
             return 1.0
         return abs(self.result.bracket.sustained - self.true_limit) / self.true_limit
 
     def is_off(self, share: float) -> bool:
-        """True when it is off by more than a share [ratio], or by one np where that is more."""
+        """True when the answer is off by more than a share [ratio] and more than one producer."""
         if isinstance(self.result, GaveUp):
             return True
         away = abs(self.result.bracket.sustained - self.true_limit)
@@ -252,7 +251,7 @@ class SimulatedEnd:
 
     @property
     def holds_the_limit(self) -> bool:
-        """True when the bracket of a finished search holds the true limit."""
+        """True when the bracket of a finished search contains the true limit."""
         bracket = self.result.bracket
         if isinstance(self.result, GaveUp) or bracket.overloaded is None:
             return False

@@ -1,4 +1,4 @@
-"""A simulated cluster with a boundary line: one capacity for every message size."""
+"""A simulated cluster with a boundary line: a capacity for every message size."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from search.simulate import Clock, ClusterSpec, SimulatedCluster, SimulatedEnd, 
 
 @dataclass(frozen=True)
 class LineSpec:
-    """A cluster whose brokers pay for batches and for bytes.
+    """A cluster whose brokers spend time on batches and on bytes.
 
     Attributes:
-        brokers: that share the load evenly.
-        rate: of one producer.
+        brokers: number of brokers that share the load evenly.
+        rate: rate of one producer.
         per_batch_s: cost of a batch [s of one broker].
         per_byte_s: cost of a byte [s of one broker].
-        misfit: how far each size lies from the line of these costs [σ, ratio].
-        behaviour: noise and the rest; its capacity is replaced.
+        misfit: scatter of the sizes around the line of these costs [σ, ratio].
+        behavior: noise and the other properties; its capacity is replaced.
     """
 
     brokers: int
@@ -32,7 +32,7 @@ class LineSpec:
     per_batch_s: float
     per_byte_s: float
     misfit: float
-    behaviour: ClusterSpec
+    behavior: ClusterSpec
 
     def capacity(self, message_bytes: int) -> float:
         """The limit at a message size without misfit [producers]."""
@@ -47,8 +47,8 @@ class SimulatedLine:
     """One simulated cluster at any message size, on one clock.
 
     Args:
-        spec: how it behaves.
-        seed: of everything random in it; the same size is the same cluster every time.
+        spec: behavior of the cluster.
+        seed: seed of all random numbers; each size always has the same cluster.
     """
 
     def __init__(self, spec: LineSpec, seed: int) -> None:
@@ -63,11 +63,11 @@ class SimulatedLine:
         if message_bytes not in self._clusters:
             own = random.Random(self.seed * 1_000_003 + message_bytes)
             away = math.exp(self.spec.misfit * own.gauss(0.0, 1.0))
-            behaviour = replace(
-                self.spec.behaviour, capacity=self.spec.capacity(message_bytes) * away
+            behavior = replace(
+                self.spec.behavior, capacity=self.spec.capacity(message_bytes) * away
             )
             self._clusters[message_bytes] = SimulatedCluster(
-                behaviour, own.getrandbits(32), self.clock, self._phase
+                behavior, own.getrandbits(32), self.clock, self._phase
             )
         return self._clusters[message_bytes]
 
@@ -99,7 +99,7 @@ def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoin
 def run_sizes_on(
     make_searcher: Callable[[], Searcher], sizes: Sequence[int], simulated: SimulatedLine
 ) -> list[SimulatedEnd]:
-    """Measure every size on its own, with a fresh searcher that knows no neighbours."""
+    """Measure every size on its own, with a new searcher without neighbors."""
     outcomes = []
     for message_bytes in sizes:
         outcomes.append(run_on(make_searcher(), simulated.cluster(message_bytes)))

@@ -22,7 +22,7 @@ from tests.bench.search_methods import OURS, SIZES, Scenario, draw_line, scenari
 from tests.bench.search_overloads import (
     LIMITS_NP,
     Condition,
-    behaviour_of,
+    behavior_of,
     conditions,
     guided_ends,
     limits_from,
@@ -157,6 +157,6 @@ class _Singles:
         chance = random.Random(f"{self.noise} {seed}")
         low, high = map(math.log, LIMITS_NP)
         capacity = math.exp(chance.uniform(low, high))
-        usual = behaviour_of(chance, chance.choice((1.15, 3.0)))
+        usual = behavior_of(chance, chance.choice((1.15, 3.0)))
         cluster = SimulatedCluster(replace(usual, noise=self.noise, capacity=capacity), seed)
         return run_on(Guided(limits_from()), cluster)

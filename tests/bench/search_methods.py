@@ -43,13 +43,13 @@ class Scenario:
 
     Attributes:
         name: for people.
-        behaviour: of every cluster; capacity and curve are drawn per cluster.
+        behavior: of every cluster; capacity and curve are drawn per cluster.
         misfit: how far sizes lie from a line of two costs [σ, ratio].
         lines: how many clusters.
     """
 
     name: str
-    behaviour: ClusterSpec
+    behavior: ClusterSpec
     misfit: float = 0.03
     lines: int = 100
 
@@ -114,8 +114,8 @@ def draw_line(scenario: Scenario, seed: int) -> SimulatedLine:
     lightest = max(60.0, 30.0 * (1.0 + bend / min(SIZES)))
     largest = math.exp(chance.uniform(math.log(min(lightest, 1000.0)), math.log(1000.0)))
     per_byte = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
-    behaviour = replace(scenario.behaviour, curve_power=chance.uniform(0.8, 2.0))
-    spec = LineSpec(3, RATE, per_byte * bend, per_byte, scenario.misfit, behaviour)
+    behavior = replace(scenario.behavior, curve_power=chance.uniform(0.8, 2.0))
+    spec = LineSpec(3, RATE, per_byte * bend, per_byte, scenario.misfit, behavior)
     return SimulatedLine(spec, seed)
 
 

@@ -92,7 +92,7 @@ def conditions(scale: float = 1.0) -> tuple[Condition, ...]:
     return tuple(Condition(excess, start, points) for start in STARTS for excess in EXCESSES)
 
 
-def behaviour_of(chance: random.Random, delivers: float) -> ClusterSpec:
+def behavior_of(chance: random.Random, delivers: float) -> ClusterSpec:
     """A random cluster of capacity 1, with 2 % noise and 2 % false alarms."""
     return ClusterSpec(
         capacity=1.0,
@@ -152,8 +152,8 @@ def _points(condition: Condition, make: Callable[[Limits], Searcher]) -> list[Si
         capacity = _even_in_log(chance, *LIMITS_NP)
         wrong = {"cold": None, "high": WRONG_BY, "low": 1 / WRONG_BY}[condition.start]
         start = START if wrong is None else max(1, round(capacity * wrong))
-        behaviour = behaviour_of(chance, condition.delivers)
-        cluster = SimulatedCluster(_at(behaviour, capacity), seed)
+        behavior = behavior_of(chance, condition.delivers)
+        cluster = SimulatedCluster(_at(behavior, capacity), seed)
         ends.append(run_on(make(limits_from(start)), cluster))
     return ends
 
@@ -164,12 +164,12 @@ def _lines(condition: Condition) -> Iterator[SimulatedLine]:
         bend = _even_in_log(chance, 30.0, 2000.0)
         largest = _even_in_log(chance, LIMITS_NP[0] * (1.0 + bend / LINE_SIZES[0]), LIMITS_NP[1])
         per_byte_s = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
-        behaviour = behaviour_of(chance, condition.delivers)
-        yield SimulatedLine(LineSpec(3, RATE, per_byte_s * bend, per_byte_s, 0.03, behaviour), seed)
+        behavior = behavior_of(chance, condition.delivers)
+        yield SimulatedLine(LineSpec(3, RATE, per_byte_s * bend, per_byte_s, 0.03, behavior), seed)
 
 
-def _at(behaviour: ClusterSpec, capacity: float) -> ClusterSpec:
-    return replace(behaviour, capacity=capacity)
+def _at(behavior: ClusterSpec, capacity: float) -> ClusterSpec:
+    return replace(behavior, capacity=capacity)
 
 
 def limits_from(start: int = START) -> Limits:

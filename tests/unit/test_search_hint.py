@@ -17,7 +17,7 @@ from search.limits import Limits
 from search.line import FinishedPoint, Line
 from search.model import Bracket, Done, Measure, Observation, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster, run_on
-from tests.bench.search_overloads import behaviour_of
+from tests.bench.search_overloads import behavior_of
 
 pytestmark = pytest.mark.computes
 
@@ -95,7 +95,7 @@ def test_it_saves_trials_where_a_single_size_starts_cold() -> None:
     for seed in range(count):
         chance = random.Random(seed)
         capacity = math.exp(chance.uniform(math.log(16.0), math.log(250.0)))
-        spec = replace(behaviour_of(chance, chance.choice((1.25, 3.0))), capacity=capacity)
+        spec = replace(behavior_of(chance, chance.choice((1.25, 3.0))), capacity=capacity)
         cold = run_on(Guided(LIMITS, QUIET), SimulatedCluster(spec, seed))
         warmed = SimulatedCluster(replace(spec, noise=0.05, false_alarm=0.0), seed + 1).measure(64)
         used = warmed.indicators["request_handler_idle"]

@@ -266,8 +266,8 @@ def test_a_forecast_counts_the_trials_that_a_narrow_interval_takes() -> None:
 
 def test_a_hundred_brokers_and_twenty_thousand_producers_can_be_planned() -> None:
     rate = ProducerRate(bytes_per_s=300e3)
-    behaviour = ClusterSpec(capacity=1.0, noise=0.02, reading_noise=0.005, false_alarm=0.02)
-    spec = LineSpec(100, rate, 1e-6, 1.0 / 60e6, 0.03, behaviour)
+    behavior = ClusterSpec(capacity=1.0, noise=0.02, reading_noise=0.005, false_alarm=0.02)
+    spec = LineSpec(100, rate, 1e-6, 1.0 / 60e6, 0.03, behavior)
     line = Line((100, 1000, 10_000), rate, Limits(10_000, 40_000, 0.05, 3), brokers=100)
     found = run_line_on(line, SimulatedLine(spec, 1))
     assert max(point.result.bracket.sustained for point, _ in found) > 15_000
