@@ -1,4 +1,4 @@
-"""What all configuration models share: frozen, strict, and sections that are plain dataclasses."""
+"""The base of all configuration models, and sections that are plain dataclasses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metrics.common.bounds import Checked, Text
 
 
 class ConfigModel(BaseModel):
-    """A frozen, strictly typed part of the configuration without room for unknown keys."""
+    """A frozen, strictly typed part of the configuration that refuses unknown keys."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -27,10 +27,10 @@ class ConfigModel(BaseModel):
 
 
 class FileSection:
-    """An annotation: a dataclass as a section of a file, checked like a `ConfigModel`.
+    """An annotation that makes a dataclass a section of a file, checked like a `ConfigModel`.
 
-    Bounds are read from its annotations, and what has to fit together is asked of its
-    `require_consistent`, if it has one.
+    The annotations of the dataclass give the bounds of single values. Its method
+    `require_consistent`, if it has one, checks values against each other.
     """
 
     def __get_pydantic_core_schema__(
@@ -71,12 +71,12 @@ Name = Annotated[str, _NAME]
 
 
 def is_name(value: Any) -> bool:
-    """True for what `Name` takes."""
+    """Whether `Name` accepts a value."""
     return _NAME.accepts(value)
 
 
 def is_host_port(value: Any) -> bool:
-    """True for `host:port` and `[IPv6]:port` with a port from 1 to 65535."""
+    """Whether a value is `host:port` or `[IPv6]:port` with a port from 1 to 65535."""
     if not isinstance(value, str):
         return False
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):(\d{1,5})", value)
@@ -92,7 +92,7 @@ class HostPortText(Checked):
         return "an address such as broker-1.example.com:9092"
 
     def accepts(self, value: Any) -> bool:
-        """True for host:port."""
+        """Whether a value is host:port."""
         return is_host_port(value)
 
 

@@ -1,6 +1,6 @@
-"""A properties file of Kafka's own clients, read as it is: where a cluster is, and the way in.
+"""A properties file of Kafka's own clients, with a cluster's addresses and its security.
 
-What it says becomes keys of a cluster. Secrets stay in the file: keys refer to them, as
+Its properties become keys of a cluster. Secrets stay in the file: the keys refer to them as
 `properties:FILE#NAME`, and they are read when a connection is made.
 """
 
@@ -29,14 +29,15 @@ _NO_EFFECT = re.compile(
     r"|keymanager.*|trustmanager.*|(truststore|keystore)\.(type|password))"
     r"|security\.providers|sasl\.client\.callback\.handler\.class"
 )
-"""Of Java's own TLS and login, or of a check that brokers make; the connection stands without."""
+"""Properties of Java's own TLS and login, or of checks on brokers. Connections here work without
+them."""
 
 
 def keys_of(path: str) -> dict[str, Any]:
-    """The keys of a cluster that a file gives: `bootstrap_servers` and `security`.
+    """The keys of a cluster that a file supplies: `bootstrap_servers` and `security`.
 
     Raises:
-        ConfigError: it cannot be read, or says what our clients cannot do.
+        ConfigError: the file cannot be read, or has a property that is not supported.
     """
     given = read(path)
     servers = [each.strip() for each in given.get("bootstrap.servers", "").split(",")]
@@ -46,10 +47,10 @@ def keys_of(path: str) -> dict[str, Any]:
 
 
 def read(path: str) -> dict[str, str]:
-    """Its properties.
+    """Read the properties of a file.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
     """
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
@@ -63,14 +64,14 @@ def read(path: str) -> dict[str, str]:
 
 
 def secret(place: str) -> str:
-    """What `FILE#NAME` refers to: a property, or an option of sasl.jaas.config; empty without."""
+    """The value of `FILE#NAME`, a property or an option of sasl.jaas.config; empty if missing."""
     path, _, name = place.rpartition("#")
     given = read(path)
     return given.get(name) or _jaas(given).get(name, "")
 
 
 def _jaas(given: Mapping[str, str]) -> dict[str, str]:
-    """The options of sasl.jaas.config; its passwords may have escapes."""
+    """The options of sasl.jaas.config, with escapes in their values resolved."""
     found = {}
     for match in _JAAS_OPTION.finditer(given.get(_JAAS, "")):
         text = next(each for each in match.groups()[1:] if each is not None)
@@ -85,15 +86,15 @@ _PLAIN: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "sasl.kerberos.service.name": ("kerberos_service_name", str),
     "ssl.endpoint.identification.algorithm": ("check_hostname", bool),
 }
-"""Kafka's property → our key, and what makes its value."""
+"""Kafka's property → the key here, and the conversion of its value."""
 
 
 def _security(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """Keys of `security`, of what the file says of the connection."""
+    """The keys of `security` from the properties of the connection."""
     for name, value in given.items():
         if name in _PLAIN:
-            key, made = _PLAIN[name]
-            yield key, made(value)
+            key, convert = _PLAIN[name]
+            yield key, convert(value)
         elif name == "ssl.key.password":
             yield "key_password_from", _reference(path, name)
         elif name in {"ssl.truststore.location", "ssl.keystore.location"}:
@@ -101,7 +102,7 @@ def _security(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         elif name == _JAAS:
             yield from _login(path, given)
         elif name.startswith(_PREFIXES) and _NO_EFFECT.fullmatch(name) is None:
-            raise _beyond(path, name, "only what our clients can do")
+            raise _unsupported(path, name, "only properties that the clients here support")
 
 
 def _reference(path: str, name: str) -> str:
@@ -109,14 +110,14 @@ def _reference(path: str, name: str) -> str:
 
 
 def _files(path: str, name: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """PEM files of a truststore or a keystore."""
+    """The keys for the PEM file of a truststore or a keystore."""
     kind = name.replace("location", "type")
     if given.get(kind, "JKS").upper() != "PEM":
-        raise _beyond(
+        raise _unsupported(
             path,
             f"{name} with {kind} {given.get(kind, 'JKS')}",
-            f"{kind}=PEM, as our clients read PEM files; make one with keytool -importkeystore "
-            "-deststoretype PKCS12 and openssl pkcs12",
+            f"{kind}=PEM, as the clients here read PEM files; convert it with keytool "
+            "-importkeystore -deststoretype PKCS12 and openssl pkcs12",
         )
     if "truststore" in name:
         yield "cafile", given[name]
@@ -126,7 +127,7 @@ def _files(path: str, name: str, given: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def _login(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Who logs in, of sasl.jaas.config."""
+    """The keys for the login in sasl.jaas.config."""
     jaas, mechanism = _jaas(given), given.get("sasl.mechanism")
     if mechanism == "GSSAPI":
         yield from _kerberos(path, jaas)
@@ -134,25 +135,25 @@ def _login(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if mechanism == "AWS_MSK_IAM":
         yield "aws_region", _region(path, given, jaas)
         return
-    wanted = {"username": "username_from", "password": "password_from"}
+    needed = {"username": "username_from", "password": "password_from"}
     if mechanism == "OAUTHBEARER":
-        wanted = {"clientId": "oauth_client_id_from", "clientSecret": "oauth_client_secret_from"}
+        needed = {"clientId": "oauth_client_id_from", "clientSecret": "oauth_client_secret_from"}
         if "scope" in jaas:
             yield "oauth_scope", jaas["scope"]
-    for option, key in wanted.items():
+    for option, key in needed.items():
         if option not in jaas:
-            raise _beyond(path, f"{_JAAS} without {option}", f"{option}=… in it")
+            raise _unsupported(path, f"{_JAAS} without {option}", f"{option}=… in it")
         yield key, _reference(path, option)
 
 
 def _kerberos(path: str, jaas: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The service; tickets are those of Kerberos' own settings on each host."""
+    """The key for the service; tickets come from the Kerberos settings of each host."""
     if "keyTab" in jaas:
-        raise _beyond(
+        raise _unsupported(
             path,
             f"{_JAAS} with keyTab",
-            "a ticket cache there, or the keytab in KRB5_CLIENT_KTNAME on the driver and on every "
-            "executor",
+            "no keytab in this file; use a ticket cache, or KRB5_CLIENT_KTNAME on the driver and "
+            "on every executor",
         )
     if "serviceName" in jaas:
         yield "kerberos_service_name", jaas["serviceName"]
@@ -162,26 +163,27 @@ _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 
 def _region(path: str, given: Mapping[str, str], jaas: Mapping[str, str]) -> str:
-    """Of an MSK cluster, by the names of its brokers, as AWS's own login module has it."""
+    """The AWS region in the host names of MSK brokers, as AWS's own login module derives it."""
     for option in jaas:
         if option.startswith("aws"):
-            raise _beyond(
+            raise _unsupported(
                 path,
                 f"{_JAAS} with {option}",
-                "AWS's own chain of credentials alone, such as AWS_PROFILE in the environment",
+                "no credentials in this file; use AWS's own chain of credentials, such as "
+                "AWS_PROFILE in the environment",
             )
     found = _MSK_HOST.search(given.get("bootstrap.servers", ""))
     if found is None:
-        raise _beyond(
+        raise _unsupported(
             path,
-            "sasl.mechanism AWS_MSK_IAM, and bootstrap.servers without a region in its names",
+            "sasl.mechanism AWS_MSK_IAM and bootstrap.servers without a region in its names",
             "brokers such as b-1.name.abc123.c2.kafka.eu-west-1.amazonaws.com:9098",
         )
     return found[1]
 
 
-def _beyond(path: str, found: str, expected: str) -> ConfigError:
+def _unsupported(path: str, found: str, expected: str) -> ConfigError:
     return ConfigError(
-        f"cluster {KEY} is {path}, which has {found}; expected {expected}; change it there, or "
-        "describe the connection by keys of security in place of client_properties"
+        f"cluster {KEY} is {path}, which has {found}; expected {expected}; change the file, or "
+        "describe the connection by keys of security instead of client_properties"
     )

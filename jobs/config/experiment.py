@@ -1,4 +1,4 @@
-"""An experiment: what a sweep varies, how its cases are made of it, and what is asked of each."""
+"""An experiment: the keys that a sweep varies, its cases, and the figure of each case."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from metrics.comparing.sweeps import CASE
 from metrics.planning.setups import PROPERTIES_PREFIX
 
 CASES_MAX = 200
-"""More cases than anybody waits for."""
+"""Largest number of cases of an experiment."""
 NAME = "name"
-"""In a listed case, beside its settings: what people call it."""
+"""The key of a listed case for its name, beside its settings."""
 
 
 def _as_values(value: Any) -> Any:
-    """The values of an axis: plain ones, at least two, each once."""
+    """The values of an axis, at least two and each once."""
     texts = [json.dumps(each) for each in value] if isinstance(value, list | tuple) else []
     if len(texts) < 2 or len(set(texts)) < len(texts) or any(each is None for each in value):
         raise UnexpectedError("a list of two values or more, each once, such as [1, all]")
@@ -48,33 +48,33 @@ Settings = Annotated[Mapping[str, Any], BeforeValidator(_as_settings)]
 
 
 class Experiment(ConfigModel):
-    """What `redline sweep` measures.
+    """An experiment for `redline sweep`.
 
     Attributes:
-        name: the file's name without .yaml unless the file says another.
+        name: the file's name without .yaml unless the file states another.
         description: the question, a sentence for people.
-        published: what a published study saw, for people; empty where there is none.
-        asks: of each case: "limit", the highest load that is sustained, by a search; "load",
-            what a fixed load gives; "fill", how long the workload's volume takes to be written;
-            "drain", how long consumer groups take to read it from the start; "failover", how long
-            until every leader serves again after a broker of a testbed was killed under load.
-        cluster, workload, goal: a file of conf each, or a path.
-        set: overrides of their keys for all cases, as with --set.
-        quick: more of them, with --quick: what makes the experiment short.
-        quick_axes: with --quick, of some axes fewer values.
-        quick_repeats: with --quick, instead of `repeats`.
-        axes: what varies: the full path of a key, as --set has it, and its values.
-        combine: "grid", each value with each of the other axes; "one at a time", each value with
-            the first values of the other axes.
-        cases: instead of axes: the settings of each case, the same keys in all of them; and where
-            several belong together, a `name` that is told in their place.
-        cold: whether a testbed's machine forgets what was written before it is read, where "drain"
-            is asked.
-        load: on the goal's axis, where no limit is asked for.
-        trials: of each case and repeat, where "load" is asked.
-        repeats: how often each case is measured; between two of its repeats come all others.
-        seed: of the order in which cases are measured.
-        budget_s: no case is begun that would end later than so long after the start [s].
+        published: the result of a published study, for people; empty where there is none.
+        asks: the figure of each case: "limit", the highest sustained load, by a search; "load",
+            the readings at a fixed load; "fill", the time to write the workload's volume;
+            "drain", the time in which consumer groups read it from the start; "failover", the
+            time until every leader serves again after a broker of a testbed was killed under load.
+        cluster, workload, goal: the name of a file of conf, or a path.
+        set: overrides of their keys in all cases, as with --set.
+        quick: further overrides, with --quick, that make the experiment short.
+        quick_axes: fewer values of some axes, with --quick.
+        quick_repeats: replaces `repeats`, with --quick.
+        axes: the full path of each key that varies, as in --set, and its values.
+        combine: "grid", each value with each value of the other axes; "one at a time", each value
+            with the first values of the other axes.
+        cases: the settings of each case, instead of axes, with the same keys in all of them; a
+            `name` stands for several settings that belong together.
+        cold: whether a testbed's machine drops the page cache of the volume before it is read, for
+            "drain".
+        load: the fixed load on the goal's axis; required unless asks is "limit".
+        trials: number of trials of each case and repeat, for "load".
+        repeats: number of measurements of each case; all other cases come between two of them.
+        seed: seed of the order of the cases.
+        budget_s: a case starts only if it would end within this time from the start [s].
     """
 
     name: Name
@@ -113,8 +113,8 @@ class Experiment(ConfigModel):
         keys = {frozenset(each) for each in self.cases}
         if len(keys) > 1 or keys & {frozenset(), frozenset({NAME})}:
             raise ValueError(
-                "cases do not set the same keys, or none; expected the same keys in each of them, "
-                "or nobody can tell what made a difference; complete them"
+                "cases do not set the same keys, or none; expected the same keys in each case, so "
+                "that the cases can be compared; complete them"
             )
         if (self.asks != "limit") != (self.load is not None):
             raise ValueError(
@@ -124,8 +124,8 @@ class Experiment(ConfigModel):
             )
         if self.trials > 1 and self.asks != "load":
             raise ValueError(
-                f"trials is {self.trials} and asks {self.asks}; expected trials only where a load "
-                "is asked; set repeats instead"
+                f"trials is {self.trials} and asks {self.asks}; expected trials only with asks: "
+                "load; set repeats instead"
             )
         if len(self.settings) > CASES_MAX:
             raise ValueError(
@@ -135,29 +135,29 @@ class Experiment(ConfigModel):
         return self
 
     @model_validator(mode="after")
-    def _tells_its_cases_apart(self) -> Experiment:
+    def _names_are_unique(self) -> Experiment:
         unnamed = [each[NAME] for each in self.cases if NAME in each and not each[NAME]]
         if unnamed:
             raise ValueError(f"a case has the name {unnamed[0]!r}; expected a text; write one")
         if len(set(self.names)) < len(self.names):
-            raise ValueError("two cases have one name; expected one for each; change one")
+            raise ValueError("two cases have the same name; expected unique names; change one")
         if self.names and len(self.settings) < len(self.names):
-            raise ValueError("two cases set the same; expected each once; remove one")
+            raise ValueError("two cases have the same settings; expected each once; remove one")
         return self
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Full paths of the keys that vary, in their order."""
+        """The full paths of the keys that vary, in the order of the file."""
         return tuple(self.axes or (key for key in self.cases[0] if key != NAME))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What people call each of the listed cases; nothing where they have no names."""
+        """The names of the listed cases; empty where they have none."""
         return tuple(str(each[NAME]) for each in self.cases if NAME in each)
 
     @property
     def settings(self) -> tuple[dict[str, Any], ...]:
-        """Full paths and values of each case, each case once."""
+        """Full path → value for each case, each case once."""
         if self.cases:
             found = [{k: each[k] for k in each if k != NAME} for each in self.cases]
         elif self.combine == "grid":
@@ -176,22 +176,21 @@ class SweepCase:
     """One combination of values.
 
     Attributes:
-        name: unique in its sweep, such as `acks=all`.
+        name: a unique name in its sweep, such as `acks=all`.
         settings: full path → value, as text.
-        told: by what people tell it from the others: the settings, or its own name as that of
-            `CASE`.
-        config: complete.
+        shown: the settings by which people recognize it, or its own name under the key `CASE`.
+        config: the complete configuration.
     """
 
     name: str
     settings: Mapping[str, str]
-    told: Mapping[str, str]
+    shown: Mapping[str, str]
     config: Configuration
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """An experiment whose cases were checked."""
+    """An experiment with its checked cases."""
 
     experiment: Experiment
     cases: tuple[SweepCase, ...]
@@ -209,13 +208,14 @@ def load_sweep(
 
     Args:
         name_or_path: a file of conf/experiments/ by its name without .yaml, or a path.
-        overrides: `--set` options, which win over those of the file and lose against its axes.
-        cluster: instead of the experiment's.
-        quick: whether those that make it short hold, too.
-        repeats: instead of the experiment's.
+        overrides: `--set` options, which take precedence over the file's `set`, but not over its
+            axes.
+        cluster: replaces the cluster of the experiment.
+        quick: whether the keys for --quick apply.
+        repeats: replaces the repeats of the experiment.
 
     Raises:
-        ConfigError: the file or one of the cases is wrong; says where and what to do.
+        ConfigError: the file or one of the cases is wrong; the message states the place.
     """
     file = read_conf("experiments", name_or_path, "experiment")
     source = parse_map(file.text, file.label)
@@ -240,8 +240,8 @@ def _require_paths(experiment: Experiment, source: ParsedFile) -> None:
         if key.split(".")[0] not in FILES or "." not in key:
             where = source.origin(("axes", key) if experiment.axes else ("cases", 0, key))
             raise ConfigError(
-                f"{where}: {key} is no full path of a key; expected cluster, workload or goal in "
-                "front, as --set takes it, such as workload.producer.acks or "
+                f"{where}: {key} is not the full path of a key; expected a path that begins with "
+                "cluster, workload or goal, such as workload.producer.acks or "
                 "cluster.testbed.properties.num.io.threads; correct it"
             )
 
@@ -254,10 +254,10 @@ def _cases(
         own = tuple(f"{key}={json.dumps(value)}" for key, value in settings.items())
         texts = {key: _text(value) for key, value in settings.items()}
         name = " ".join(f"{names[key]}={value}" for key, value in texts.items())
-        told = texts
+        shown = texts
         if experiment.names:
             name = experiment.names[number]
-            told = {CASE: name}
+            shown = {CASE: name}
         try:
             config = load(
                 cluster or experiment.cluster, experiment.workload, experiment.goal, (*given, *own)
@@ -266,33 +266,33 @@ def _cases(
         except ConfigError as error:
             where = source.origin(("cases", number) if experiment.cases else ("axes",))
             raise ConfigError(f"{where}: case {name}: {error}") from error
-        yield SweepCase(name, texts, told, config)
+        yield SweepCase(name, texts, shown, config)
 
 
 def _require_one(experiment: Experiment, config: Configuration) -> None:
-    """A case is one figure, or one for each size: one goal, and for a fixed load one size."""
+    """Refuse a case that has several goals, or several sizes at a fixed load."""
     if len(config.goals) > 1:
         raise ConfigError(
-            f"goal {config.goal_names} are several; expected one; make goal an axis of its own "
-            "experiment each"
+            f"goal {config.goal_names} names several goals; expected one; write an experiment for "
+            "each goal"
         )
-    away = config.goal.search.brokers_offline
-    if away is not None:
+    offline = config.goal.search.brokers_offline
+    if offline is not None:
         raise ConfigError(
-            f"goal.search.brokers_offline is {away}; expected none in an experiment, as a case is "
-            "one limit for each size; leave it out, and ask redline find-limit --offline"
+            f"goal.search.brokers_offline is {offline}; expected none in an experiment, as a case "
+            "is one limit for each size; remove it, and use redline find-limit --offline"
         )
     sizes = config.workload.message_bytes
     if experiment.asks != "limit" and len(sizes) > 1:
         raise ConfigError(
-            f"workload {config.workload.name} has {len(sizes)} sizes; expected one where a load is "
-            "held; add set: [workload.message_bytes=[1000]]"
+            f"workload {config.workload.name} has {len(sizes)} sizes; expected one for a fixed "
+            "load; add set: [workload.message_bytes=[1000]]"
         )
     volume = config.workload.trial.volume_bytes
     if bool(volume) != (experiment.asks in {"fill", "drain"}):
         raise ConfigError(
             f"asks is {experiment.asks} and workload.trial.volume_bytes {volume}; expected a "
-            "volume where its time is asked, fill or drain, and none elsewhere; change one of them"
+            "volume for fill and drain, and none otherwise; change one of them"
         )
     if experiment.asks == "failover":
         _require_survivors(config)
@@ -303,13 +303,13 @@ def _require_one(experiment: Experiment, config: Configuration) -> None:
         )
     if experiment.asks == "drain" and not config.workload.consumers.groups:
         raise ConfigError(
-            "asks is drain and workload.consumers.groups 0; expected 1 or more, or nobody reads "
-            "the volume; set it"
+            "asks is drain and workload.consumers.groups 0; expected 1 or more, which read the "
+            "volume; set it"
         )
 
 
 def _require_survivors(config: Configuration) -> None:
-    """Refuse to kill a broker that others use, or that has the only replica of a partition."""
+    """Refuse to kill a broker that others use, or that holds the only replica of a partition."""
     brokers, replicas = config.cluster.brokers_known, config.workload.topic.replication_factor
     if not config.cluster.starts_brokers or brokers is None or brokers < 2 or replicas < 2:
         cluster = f"a testbed of {brokers}" if brokers else "running brokers"
@@ -320,7 +320,7 @@ def _require_survivors(config: Configuration) -> None:
 
 
 def _short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Full path → as little of its end as tells it from the others: Kafka's name of a property."""
+    """Full path → the shortest name that is unique among them, such as Kafka's property name."""
     short = {}
     for path in paths:
         of_broker = path.removeprefix(PROPERTIES_PREFIX)

@@ -1,4 +1,4 @@
-"""Questions about the models' keys: which there are, and which one a user may have meant."""
+"""The keys of the models: which keys exist, and which one a user may have meant."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def model_at(model: Model, path: Sequence[Any]) -> Model | None:
 
 
 def holds_free_keys(model: Model, path: Sequence[Any]) -> bool:
-    """True when the value at `path` is a map with keys of the user's choice."""
+    """Whether the value at `path` is a map with keys of the user's choice."""
     parent = model_at(model, path[:-1])
     field = parent.model_fields.get(str(path[-1])) if parent and path else None
     return field is not None and _is_map(field.annotation)
 
 
 def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Paths of all keys below `model` that hold values and not further models."""
+    """The paths of all keys below `model` that hold values, not further models."""
     return (keys for keys, is_value in _paths(model, above) if is_value)
 
 
 def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Paths of all keys below `model`, each with whether it holds a value."""
+    """The path of each key below `model`, and whether the key holds a value."""
     for name, field in model.model_fields.items():
         child = _child(field.annotation)
         yield (*above, name), child is None
@@ -79,19 +79,19 @@ def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 
 def nearest(given: str, known: Sequence[str]) -> str | None:
-    """The known name that looks most like the given one, if any does."""
+    """The known name that is most similar to the given one, if any is."""
     found = difflib.get_close_matches(given.lower(), [name.lower() for name in known], 1, 0.6)
     return next((name for name in known if found and name.lower() == found[0]), None)
 
 
 def nearest_key(model: Model, path: Sequence[Any]) -> str | None:
-    """The known key beside an unknown one at `path` that looks most like it, if any does."""
+    """The known key that is most similar to the unknown one at `path`, if any is."""
     here = model_at(model, path[:-1])
     return nearest(str(path[-1]), list(here.model_fields)) if here else None
 
 
 def hint(model: Model, path: Sequence[Any]) -> str:
-    """What the user may have meant by an unknown key at `path`, and what is known there."""
+    """A clause with the key that a user may have meant by an unknown one at `path`."""
     given = str(path[-1])
     here = model_at(model, path[:-1])
     known = list(here.model_fields) if here else []

@@ -1,4 +1,4 @@
-"""The files of conf/ by their names, and any other by its path."""
+"""Configuration files: those of conf/ by their names, and others by their paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUFFIXES = (".yaml", ".yml")
 PROPERTIES = ".properties"
 
 BYTES_MAX = 1_000_000
-"""Larger than any configuration [B]."""
+"""Largest size of a configuration file [B]."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class ConfFile:
     """A file that was read.
 
     Attributes:
-        label: what messages call it.
-        stem: its name without folder and suffix.
-        text: what it holds.
+        label: name of the file in messages.
+        stem: name of the file without folder and suffix.
+        text: content of the file.
     """
 
     label: str
@@ -33,27 +33,27 @@ class ConfFile:
 
 
 def names_in(folder: str) -> tuple[str, ...]:
-    """Names of the files of a folder of conf/ that come with the project, without .yaml."""
+    """The names of the files in a folder of conf/, without .yaml."""
     place = files("conf") / folder
     names = (Path(entry.name) for entry in place.iterdir()) if place.is_dir() else ()
     return tuple(sorted(name.stem for name in names if name.suffix in SUFFIXES))
 
 
 def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
-    """Read a file of a folder of conf/ by its name without .yaml, or any by its path.
+    """Read a file of a folder of conf/ by its name without .yaml, or any file by its path.
 
     Args:
-        asked_by: the option or key that named it, for messages.
+        asked_by: the option or key that names the file, for messages.
 
     Raises:
-        ConfigError: there is no such file, or it cannot be read as text.
+        ConfigError: the file does not exist, or cannot be read as text.
     """
     path = Path(name_or_path).expanduser()
     if path.suffix == PROPERTIES:
         raise ConfigError(
-            f"{asked_by} {path} is a file of properties for Kafka's own clients; expected a YAML "
-            f"file with keys of ours; write one with redline init, and name {path.name} in it as "
-            "client_properties"
+            f"{asked_by} {path} is a properties file of Kafka's own clients; expected a YAML file "
+            f"with keys of kafka-redline; write one with redline init, and name {path.name} in it "
+            "as client_properties"
         )
     if path.suffix in SUFFIXES or len(path.parts) > 1:
         return ConfFile(str(path), path.stem, _read(folder, path, asked_by))
@@ -67,8 +67,8 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
     if path.is_file():
         raise ConfigError(
             f'{asked_by} "{name_or_path}" is a file, and its name does not end in '
-            f"{' or '.join(SUFFIXES)}; expected a YAML file with keys of ours, and no file of "
-            "another program; redline init writes that of a cluster"
+            f"{' or '.join(SUFFIXES)}; expected a YAML file with keys of kafka-redline; correct "
+            "the name, or write a cluster file with redline init"
         )
     close = nearest(name_or_path, known)
     meant = f"the nearest is {close}; " if close else ""
@@ -79,10 +79,10 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
 
 
 def text_of(path: Path, bytes_max: int) -> str:
-    """The text of a file, which a device or a mistaken path may have without end.
+    """The text of a file of limited size, as a device may never end.
 
     Raises:
-        OSError, ValueError: it cannot be read, is no UTF-8, or is larger.
+        OSError, ValueError: the file cannot be read, is not UTF-8, or is too large.
     """
     with path.open("rb") as file:
         data = file.read(bytes_max + 1)
@@ -97,11 +97,11 @@ def _read(folder: str, path: Path, asked_by: str) -> str:
     except ValueError as error:
         if isinstance(error, UnicodeDecodeError):
             raise ConfigError(
-                f"{asked_by} {path} is no UTF-8 text (byte {error.start}); expected YAML; save it "
+                f"{asked_by} {path} is not UTF-8 text (byte {error.start}); expected YAML; save it "
                 "as UTF-8"
             ) from None
         raise ConfigError(
-            f"{asked_by} {str(path)!r} is no path ({error}); expected that of a YAML file; "
+            f"{asked_by} {str(path)!r} is not a path ({error}); expected the path of a YAML file; "
             "correct it"
         ) from None
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What counts as sustained, what makes a trial invalid, and how finely to search."""
+"""Goals: thresholds for trials, guards of the cluster, and bounds of the search."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from search.budget import Budget
 
 LOAD_CAP_MAX = 100_000_000
 WIDEST_INTERVAL = 4.0
-"""How many times as wide as the resolution an interval may be where the goal does not say."""
+"""Largest width of an interval as a multiple of the resolution, unless the goal states it."""
 
 
 class GuardLimits(ConfigModel):
-    """What stops a run, with exit code 5 and all topics of the run deleted.
+    """Limits that stop a run with exit code 5; all topics of the run are deleted.
 
     Attributes:
-        other_topics: stop when a topic that the run did not make becomes under-replicated.
-        disk_free_bytes_min: room that every log directory of the brokers must keep [B].
-        disk_used_share_max: share of every log directory's volume that may be used [ratio]; 0.9
-            where it is not given and the cluster may have other users.
-        load_bytes_per_s_max: payload that all producers together may offer [B/s].
-        np_max: producers that a trial may have.
-        write_bytes_max: payload that a run may write, all replicas and the warm-up
-            counted [B].
+        other_topics: stop when a topic that the run did not create becomes under-replicated.
+        disk_free_bytes_min: space that must stay free in every log directory [B].
+        disk_used_share_max: largest used share of every log directory's volume [ratio]; 0.9
+            by default on a cluster that may have other users.
+        load_bytes_per_s_max: largest payload rate of all producers together [B/s].
+        np_max: largest number of producers in a trial.
+        write_bytes_max: largest payload that a run writes, in all replicas and with the
+            warm-up [B].
 
-    The last four are off unless given. Brokers tell their disks from Kafka 3.3 on.
+    The last four are off unless given. The disk limits require Kafka 3.3 or later.
     """
 
     other_topics: bool = True
@@ -46,15 +46,16 @@ class GuardLimits(ConfigModel):
 
 @dataclass(frozen=True)
 class BudgetOptions(Budget):
-    """What all trials of a run may cost; see `search.budget.Budget`.
+    """The largest cost of all trials of a run; see `search.budget.Budget`.
 
-    A trial starts only while all of them have something left, so the last one may overrun time
-    and payload by its own share.
+    A trial starts while no limit is reached, so the last trial may exceed time and payload by its
+    own cost.
 
     Attributes:
-        trials: trials of all message sizes together; unlimited unless given.
-        duration_s: time in trials; unlimited unless given [s].
-        payload_bytes: payload offered in trials, replicas not counted; unlimited unless given [B].
+        trials: number of trials of all message sizes together; unlimited unless given.
+        duration_s: time in trials [s]; unlimited unless given.
+        payload_bytes: payload offered in trials, counted once for all replicas [B]; unlimited
+            unless given.
     """
 
     trials: Annotated[int, Whole(1, 1_000_000, "trials")] | None = None
@@ -63,28 +64,28 @@ class BudgetOptions(Budget):
 
 
 class Search(ConfigModel):
-    """Bounds and patience of the search.
+    """The bounds of the search.
 
     Attributes:
-        axis: what is searched along, the rest of the traffic pattern being fixed: "np",
-            the number of producers; "rate", records per second of each producer;
-            "message_bytes"; "partitions", of each broker; "consumer_groups".
+        axis: the quantity that the search varies: "np", the number of producers; "rate",
+            records per second of each producer; "message_bytes"; "partitions", of each broker;
+            "consumer_groups". The rest of the traffic pattern is fixed.
         load_start_max: first guess of a load above the limit; raised while sustained.
-        load_cap: no load above this is ever offered.
+        load_cap: highest load that is offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
-        invalid_repeats_max: how often in a row an INVALID trial is repeated.
-        method: "guided" by the trials' readings and by the sizes before, or plain
+        invalid_repeats_max: largest number of repeats in a row of an INVALID trial.
+        method: "guided", by the readings of trials and by earlier message sizes; or
             "bisection", for comparison.
-        refine_max: message sizes that may be added where the boundary line bends.
-        confirm_s: for how long a limit that was found is held before it is an answer [s];
-            off unless given.
-        brokers_offline: brokers that are taken away on purpose once all limits are found, to
-            find the limits of the rest, and what they carry while the others catch up.
-        budget: what all trials may cost.
-        interval_max: relative width of a limit's 90 % interval above which the size is
-            measured further, and if that does not help is called doubtful; 1 is never; None
-            is four times the resolution [ratio].
-        interval_required: a run with a doubtful limit ends without a conclusion.
+        refine_max: largest number of message sizes that are added where the boundary line bends.
+        confirm_s: time for which a limit is held before it is an answer [s]; off unless given.
+        brokers_offline: number of brokers in an outage that follows when all limits are found, to
+            measure the limits of the other brokers, and the load that they carry while the
+            brokers catch up.
+        budget: the largest cost of all trials.
+        interval_max: relative width of a limit's 90 % interval above which the size is measured
+            further, and called doubtful if it stays as wide [ratio]; 1 turns this off; four times
+            the resolution when left out.
+        interval_required: whether a run with a doubtful limit ends without a conclusion.
     """
 
     axis: Annotated[str, Choice(tuple(AXES))] = NP.name
@@ -102,7 +103,7 @@ class Search(ConfigModel):
 
     @property
     def widest_interval(self) -> float | None:
-        """`interval_max` as it counts; None where an interval of any width is an answer [ratio]."""
+        """The effective `interval_max` [ratio]; None where any width is an answer."""
         width = self.interval_max or WIDEST_INTERVAL * self.resolution
         return width if width < 1.0 else None
 
@@ -117,10 +118,10 @@ class Search(ConfigModel):
 
 
 class Goal(ConfigModel):
-    """When to call a load sustained, and when to stop looking.
+    """The conditions under which a load is sustained, and the bounds of the search.
 
     Attributes:
-        name: the file's name without .yaml unless the file says another.
+        name: the file's name without .yaml unless the file states another.
         description: a sentence for people.
     """
 
@@ -133,5 +134,5 @@ class Goal(ConfigModel):
 
     @property
     def thresholds(self) -> Thresholds:
-        """The goal's limits as the judge takes them."""
+        """The thresholds that judge a trial."""
         return Thresholds(self.indicators, self.validity)

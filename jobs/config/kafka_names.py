@@ -1,4 +1,4 @@
-"""Kafka's own names of properties, taken for ours: `linger.ms`, `compression.type`. Pure."""
+"""Kafka's own names of properties, such as `linger.ms`, as names of keys. Pure."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from jobs.config.source import ParsedFile
 from metrics.common.errors import ConfigError
 
 SECTIONS = ("producer", "consumers")
-"""Parts of a workload whose keys are properties of Kafka's clients."""
+"""The sections of a workload whose keys are properties of Kafka's clients."""
 _OTHERWISE = {
     "max_in_flight_requests_per_connection": "max_in_flight",
     "compression_type": "compression",
 }
-"""What we call otherwise than Kafka does, but for dots and underscores."""
+"""Kafka's names with underscores → keys that have another name here."""
 
 
 def own_name(key: str) -> str:
-    """Our name of a key that may be Kafka's: `compression.type` → `compression`."""
+    """The key for a name that may be Kafka's: `compression.type` → `compression`."""
     name = key.replace(".", "_")
     return _OTHERWISE.get(name, name)
 
 
 def with_own_names(source: ParsedFile) -> None:
-    """Name the properties in a workload's file as we do.
+    """Rename properties with Kafka's names in a workload's file to keys.
 
     Raises:
-        ConfigError: one is given by both of its names.
+        ConfigError: a key is given by both of its names.
     """
     for section in SECTIONS:
         given = source.data.get(section)
@@ -43,7 +43,7 @@ def with_own_names(source: ParsedFile) -> None:
 
 
 def option_with_own_name(override: Override) -> Override:
-    """An option for one of these sections, whose path goes on in the property's own dots."""
+    """The option with Kafka's property name replaced by the key; its dots are part of the path."""
     section, *rest = override.keys
     if section not in SECTIONS or not rest:
         return override

@@ -1,4 +1,4 @@
-"""A link between a testbed's brokers and what loads them: what it can be asked to be."""
+"""The options of an emulated link between a testbed's brokers and their clients."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Annotated, Any
 from metrics.common.bounds import Checked, UnexpectedError, Whole
 
 PACKETS_MIN = 64
-"""Packets of full size that the queue in front of a rate holds at least."""
+"""Smallest size of the queue in front of a rate, in packets of full size."""
 QUEUE_S = 0.05
-"""For so long a rate's queue fills at that rate, unless its size is given [s]."""
+"""Time in which a rate's queue fills at that rate, unless its size is given [s]."""
 BURST_S = 0.001
-"""So much of a rate may leave at once [s], and ten packets at least."""
+"""Burst of a rate, as the time that it takes at that rate [s]; at least ten packets."""
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _BYTES_PER_S = {
@@ -31,13 +31,13 @@ _SHARES = {"%": 0.01, "": 1.0}
 
 @dataclass(frozen=True)
 class Measure(Checked):
-    """A text of a number and its unit.
+    """A check for a text with a number and its unit.
 
     Attributes:
-        units: unit → how much of the measure it is.
-        low, high: bounds of the measure, both within.
+        units: unit → its factor.
+        low, high: smallest and largest measure.
         what: a noun phrase with an example.
-        is_optional: whether `none`, or nothing, stands for its absence.
+        is_optional: whether `none` is allowed.
     """
 
     units: Mapping[str, float] = field(hash=False)
@@ -51,13 +51,13 @@ class Measure(Checked):
         return f"{self.what}, or none" if self.is_optional else self.what
 
     def accepts(self, value: Any) -> bool:
-        """True for a text of a number inside the bounds and its unit, and for 0 without one."""
+        """Whether a value is a number with its unit within the bounds; 0 needs no unit."""
         if value in (None, "none"):
             return self.is_optional
         return self.low <= self.of(value) <= self.high
 
     def of(self, value: Any) -> float:
-        """The measure that a value states; NaN where it states none."""
+        """The measure of a value; NaN where it has none."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return math.nan
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z/%]*)", _text(value))
@@ -75,7 +75,7 @@ class Measure(Checked):
 
 
 def _text(value: str | float) -> str:
-    """A number of the YAML as people write it, 0.00001 and not 1e-05."""
+    """A number of the YAML without an exponent: 0.00001, not 1e-05."""
     return value.strip() if isinstance(value, str) else f"{value:.12f}".rstrip("0").rstrip(".")
 
 
@@ -94,21 +94,24 @@ _MAXIMUM = Whole(4_096, 2**31 - 1, "bytes")
 
 @dataclass(frozen=True)
 class Link:
-    """What lies between the two ends: brokers here, producers and consumers there.
+    """The link between the brokers and the generator of load.
 
     Attributes:
-        delay: one way, so that a round trip takes twice as long.
-        jitter: by how much the delay varies, up and down; packets keep their order.
-        rate: of each direction; as fast as this machine is where there is none.
-        loss: share of packets that do not arrive, in each direction.
-        queue_bytes: packets that wait in front of the rate, beyond which they are dropped.
-        held_bytes: packets on their way in one direction; more wait in front of the device …
-        device_packets: … so many at most, beyond which it drops and counts them itself.
+        delay: one-way delay; a round trip takes twice as long.
+        jitter: largest deviation from the delay, up and down; packets keep their order.
+        rate: rate of each direction; unlimited when left out.
+        loss: share of packets that are lost, in each direction.
+        queue_bytes: size of the queue in front of the rate, beyond which packets are dropped.
+        held_bytes: bytes on their way in one direction; further packets wait in front of the
+            device.
+        device_packets: packets that wait in front of the device; it drops and counts further
+            ones.
         mtu: largest packet [B].
-        seed: of what is drawn: which packets are lost, and how the delay varies.
-        brokers_tcp_rmem_max, brokers_tcp_wmem_max: up to where the brokers' kernel grows a
-            socket's buffers by itself; the machine's when left out.
-        generator_tcp_rmem_max, generator_tcp_wmem_max: the same at the other end.
+        seed: seed of the lost packets and of the jitter.
+        brokers_tcp_rmem_max, brokers_tcp_wmem_max: largest size of a socket's buffers to which the
+            kernel grows them at the brokers' end; that of the machine when left out.
+        generator_tcp_rmem_max, generator_tcp_wmem_max: largest size of the buffers at the end of
+            the generator.
     """
 
     delay: Annotated[str, DELAY] = "0ms"
@@ -127,35 +130,35 @@ class Link:
 
     @property
     def delay_s(self) -> float:
-        """One way [s]."""
+        """The one-way delay [s]."""
         return DELAY.of(self.delay)
 
     @property
     def jitter_s(self) -> float:
-        """Up and down [s]."""
+        """The largest deviation from the delay [s]."""
         return JITTER.of(self.jitter)
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """Of each direction, headers of IP and TCP included [B/s]; None without a bound."""
+        """The rate of each direction, headers of IP and TCP included [B/s]; None if unlimited."""
         return None if self.rate is None else RATE.of(self.rate)
 
     @property
     def loss_share(self) -> float:
-        """Of the packets of each direction [ratio]."""
+        """The share of lost packets in each direction [ratio]."""
         return LOSS.of(self.loss)
 
     @property
     def rate_queue_bytes(self) -> int:
-        """What waits in front of the rate at most [B]; 0 without a rate."""
+        """The size of the queue in front of the rate [B]; 0 without a rate."""
         if self.rate_bytes_per_s is None:
             return 0
-        usual = max(PACKETS_MIN * self.mtu, round(self.rate_bytes_per_s * QUEUE_S))
-        return self.queue_bytes or usual
+        default = max(PACKETS_MIN * self.mtu, round(self.rate_bytes_per_s * QUEUE_S))
+        return self.queue_bytes or default
 
     @property
     def rate_burst_bytes(self) -> int:
-        """What may leave at once after a pause [B]; 0 without a rate."""
+        """The largest burst after a pause [B]; 0 without a rate."""
         if self.rate_bytes_per_s is None:
             return 0
         return max(10 * self.mtu, round(self.rate_bytes_per_s * BURST_S))
@@ -164,7 +167,7 @@ class Link:
         """Refuse options that contradict each other.
 
         Raises:
-            ValueError: they do.
+            ValueError: two options contradict each other.
         """
         if self.jitter_s > self.delay_s:
             raise ValueError(
@@ -173,13 +176,13 @@ class Link:
             )
         if self.queue_bytes is not None and self.rate is None:
             raise ValueError(
-                f"queue_bytes is {self.queue_bytes} and there is no rate in front of which packets "
-                "could wait; expected both or neither; add a rate or remove it"
+                f"queue_bytes is {self.queue_bytes} and there is no rate; expected both or "
+                "neither, as packets wait in front of a rate; add a rate or remove queue_bytes"
             )
 
     @property
     def facts(self) -> dict[str, str]:
-        """The delay, and whatever else differs from its default, by their keys."""
+        """Key → value for the delay and for each value that differs from its default."""
         values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
         return {
             key: f"{value}"
@@ -188,7 +191,7 @@ class Link:
         }
 
     def words(self) -> str:
-        """For people: `25ms one way, loss 0.1%`."""
+        """The link in words, such as `25ms one way, loss 0.1%`."""
         parts = [f"{self.delay} one way"]
         parts += [f"jitter {self.jitter}"] * (self.jitter_s > 0)
         parts += [f"{self.rate} each way"] * (self.rate is not None)

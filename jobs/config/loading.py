@@ -1,4 +1,4 @@
-"""Reading clusters, workloads and goals from conf/ or from a path."""
+"""The loading of clusters, workloads and goals from conf/ or from a path."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, RATE, Axis
 from metrics.traffic.pattern import TrafficPattern
 
 MSK_LOAD_MAX_S = MSK_TOKEN_S - 120.0
-"""What of a token's life the start and the end of a trial leave to its load [s]."""
+"""Longest load on one token, without the time for the start and the end of a trial [s]."""
 
 Loaded = TypeVar("Loaded", Cluster, Workload, Goal)
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """All that a run is told.
+    """The complete configuration of a run.
 
     Attributes:
-        goals: judged from the same trials, each with its own answer; the first one orders
-            the search, and its search section is that of the run.
+        goals: goals that judge the same trials, each with its own answer. The search of the run
+            follows the section `search` of the first one.
     """
 
     cluster: Cluster
@@ -53,18 +53,18 @@ class Configuration:
         return self.goals[0]
 
     def goal_named(self, name: str) -> Goal:
-        """The goal of this name, which is one of them."""
+        """The goal with this name."""
         return next(goal for goal in self.goals if goal.name == name)
 
     @property
     def in_full(self) -> Configuration:
-        """The same without early ends: a fixed load is to be held, not decided about."""
+        """The same configuration with windows of full length, for loads that are held."""
         trial = self.workload.trial.in_full
         return replace(self, workload=self.workload.model_copy(update={"trial": trial}))
 
     @property
     def axis(self) -> Axis:
-        """What is searched along."""
+        """The axis of the search."""
         return AXES[self.goal.search.axis]
 
     def pattern(self, message_bytes: int, load: int, brokers: int = 0) -> TrafficPattern:
@@ -72,19 +72,19 @@ class Configuration:
 
         Args:
             message_bytes: message size of the boundary point [B].
-            brokers: of the cluster.
+            brokers: number of brokers of the cluster.
         """
         return self.axis.apply(self.workload.pattern(message_bytes, brokers), load)
 
     def heaviest(self, message_bytes: int) -> TrafficPattern:
-        """The traffic of a boundary point that a topic can least take, to ask beforehand."""
+        """The traffic of a boundary point with the largest batches, to check a topic beforehand."""
         return self.pattern(
             message_bytes, self.goal.search.load_cap if self.axis.grows_batches else 1
         )
 
     @property
     def goal_names(self) -> str:
-        """`strict,tolerant`, as the command line has them."""
+        """The names of the goals as on the command line, such as `strict,tolerant`."""
         return ",".join(goal.name for goal in self.goals)
 
 
@@ -93,10 +93,10 @@ def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
 
     Args:
         name_or_path: a file of conf/clusters/ by its name without .yaml, or a path.
-        overrides: all `--set` options of the command, `cluster.` ones are used.
+        overrides: all `--set` options of the command; those for the cluster are used.
 
     Raises:
-        ConfigError: when it cannot be read or is wrong; says where and what to do.
+        ConfigError: the file cannot be read or is wrong; the message states the place.
     """
     return _load(Cluster, "cluster", name_or_path, overrides)
 
@@ -104,7 +104,7 @@ def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
 def load_workload(name_or_path: str, overrides: Sequence[str] = ()) -> Workload:
     """Read a workload of conf/workloads/ or a path; see `load_cluster`.
 
-    `omb:` and a path is a workload file of the OpenMessaging Benchmark.
+    `omb:` before a path stands for a workload file of the OpenMessaging Benchmark.
     """
     return _load(Workload, "workload", name_or_path, overrides)
 
@@ -118,13 +118,13 @@ def load_goals(names_or_paths: str, overrides: Sequence[str] = ()) -> tuple[Goal
     """Read goals that are separated by commas; see `load_cluster`.
 
     Raises:
-        ConfigError: also when two have one name or search along different axes.
+        ConfigError: see `load_cluster`; or two goals have one name or different axes.
     """
     goals = tuple(load_goal(name.strip(), overrides) for name in names_or_paths.split(","))
     names = [goal.name for goal in goals]
     if len(set(names)) < len(names):
         raise ConfigError(
-            f"--goal {names_or_paths} names a goal twice; expected each once; remove the repetition"
+            f"--goal {names_or_paths} names a goal twice; expected each goal once; remove one"
         )
     axes = sorted({goal.search.axis for goal in goals})
     if len(axes) > 1:
@@ -136,31 +136,31 @@ def load_goals(names_or_paths: str, overrides: Sequence[str] = ()) -> tuple[Goal
 
 
 def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) -> Configuration:
-    """Read all three, and check what only the three together can tell.
+    """Read a cluster, a workload and goals, and check them against each other.
 
     Args:
-        goal: one or more, separated by commas; overrides hold for each of them.
+        goal: one or more goals, separated by commas; overrides apply to each of them.
 
     Raises:
         ConfigError: see `load_cluster`.
     """
-    made = _told_together(
+    made = _with_all_mistakes(
         partial(load_cluster, cluster, overrides),
         partial(load_workload, workload, overrides),
         partial(load_goals, goal, overrides),
     )
-    return _fitting(Configuration(*made))
+    return _consistent(Configuration(*made))
 
 
-def _told_together(*parts: Callable[[], object]) -> tuple[Any, ...]:
-    """What each of these makes; the mistakes of all of them in one error."""
+def _with_all_mistakes(*parts: Callable[[], object]) -> tuple[Any, ...]:
+    """The results of these calls; one error has the mistakes of all of them."""
     made, mistakes = [], []
     for part in parts:
         try:
             made.append(part())
         except ConfigError as error:
             mistakes.append(str(error))
-    if mistakes:  # a wrong --set is no file's own, and told once
+    if mistakes:  # a wrong --set belongs to no file, and is reported once
         raise ConfigError("\n".join(dict.fromkeys(mistakes)))
     return tuple(made)
 
@@ -177,17 +177,17 @@ def load_recorded(
     goal: str | None = None,
     overrides: Sequence[str] = (),
 ) -> Configuration:
-    """The configuration that a run recorded, with what replaces parts of it.
+    """The configuration that a run recorded, with some parts replaced.
 
     Args:
-        cluster, workload, goal: as of `load`, in place of what was recorded; None for that.
-        overrides: hold for the recorded parts, too.
+        cluster, workload, goal: replacements, as for `load`; None for the recorded part.
+        overrides: `--set` options, which apply to the recorded parts, too.
 
     Raises:
-        ConfigError: see `load`; or an older version recorded what this one does not know.
+        ConfigError: see `load`; or an older version recorded keys that this one does not know.
     """
     kept = (_recorded(Goal, kind, settings, overrides) for kind in settings if "goal" in kind[:5])
-    return _fitting(
+    return _consistent(
         Configuration(
             load_cluster(cluster, overrides)
             if cluster is not None
@@ -213,8 +213,8 @@ def _recorded(
     return _made(model, source, kind.partition(" ")[0], overrides, is_json=True)
 
 
-def _fitting(loaded: Configuration) -> Configuration:
-    """Check what only cluster, workload and goal together can tell."""
+def _consistent(loaded: Configuration) -> Configuration:
+    """The configuration, after its cluster, workload and goals are checked against each other."""
     brokers, replicas = loaded.cluster.brokers_known, loaded.workload.topic.replication_factor
     if brokers is not None and replicas > brokers:
         raise ConfigError(
@@ -225,12 +225,12 @@ def _fitting(loaded: Configuration) -> Configuration:
         )
     _require_login(loaded)
     _require_axis(loaded)
-    _require_rest(loaded)
+    _require_survivors(loaded)
     return loaded
 
 
 def _require_login(config: Configuration) -> None:
-    """Refuse a login that a client has not, or that would end before a trial does."""
+    """Refuse a mechanism that a client does not support, or whose token is shorter than a trial."""
     mechanism, workload = config.cluster.security.sasl_mechanism, config.workload
     clients = {"producer": workload.producer.client}
     if workload.consumers.groups:
@@ -246,11 +246,10 @@ def _require_login(config: Configuration) -> None:
     load_s = workload.trial.load_s
     if mechanism == "AWS_MSK_IAM" and load_s > MSK_LOAD_MAX_S:
         raise ConfigError(
-            f"cluster {config.cluster.name} has security.sasl_mechanism AWS_MSK_IAM, whose tokens "
-            f"live {MSK_TOKEN_S:g} s, and brokers end a connection with its token; workload "
-            f"{workload.name} has a load of {load_s:g} s in a trial (trial.warmup_s and "
-            f"trial.measure_s); expected at most {MSK_LOAD_MAX_S:g}; shorten it, or use another "
-            "login"
+            f"workload {workload.name} has a load of {load_s:g} s in a trial (trial.warmup_s and "
+            f"trial.measure_s), and cluster {config.cluster.name} has security.sasl_mechanism "
+            f"AWS_MSK_IAM; expected at most {MSK_LOAD_MAX_S:g} s, as brokers close a connection "
+            f"when its token ends after {MSK_TOKEN_S:g} s; shorten it, or use another mechanism"
         )
 
 
@@ -284,10 +283,9 @@ def _require_axis(config: Configuration) -> None:
     for goal in config.goals if axis.needs_latency else ():
         if not goal.indicators.latency_objectives:
             raise ConfigError(
-                f"goal {goal.name} searches along {axis.name}, which makes records wait and takes "
-                "no more work of the brokers, and has no latency objective; expected one, or every "
-                "load is sustained; add it, for example by "
-                "--set goal.indicators.latency_p99_ms_max=100"
+                f"goal {goal.name} searches along {axis.name} and has no latency objective; "
+                "expected one, as a higher load makes records wait longer and gives the brokers no "
+                "more work; add it, for example by --set goal.indicators.latency_p99_ms_max=100"
             )
     if axis is MESSAGE_BYTES:
         _require_growing_size(workload, search.load_cap)
@@ -301,8 +299,8 @@ def _require_axis(config: Configuration) -> None:
         ) from None
 
 
-def _require_rest(config: Configuration) -> None:
-    """Refuse to take brokers away where the rest could not carry on, or nobody could judge it."""
+def _require_survivors(config: Configuration) -> None:
+    """Refuse a broker outage that leaves partitions without a leader, or has several goals."""
     count, topic = config.goal.search.brokers_offline, config.workload.topic
     if count is None:
         return
@@ -311,8 +309,8 @@ def _require_rest(config: Configuration) -> None:
     if topic.replication_factor < count + least:
         raise ConfigError(
             f"{given} and workload {config.workload.name} has topic.replication_factor "
-            f"{topic.replication_factor}; expected {count + least} or more, or partitions are "
-            "without a leader; raise it, for example by "
+            f"{topic.replication_factor}; expected {count + least} or more, so that each partition "
+            "keeps a leader; raise it, for example by "
             f"--set workload.topic.replication_factor={count + least}"
         )
     if len(config.goals) > 1:
@@ -323,7 +321,7 @@ def _require_rest(config: Configuration) -> None:
     if config.axis is PARTITIONS:
         raise ConfigError(
             f"{given} and the goal searches along {config.axis.name}; expected an axis that leaves "
-            "the topic as it is, or the replicas that lack are never as many; choose another"
+            "the topic as it is, so that the number of missing replicas is known; choose another"
         )
 
 
@@ -331,7 +329,7 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
     if len(workload.message_bytes) != 1:
         raise ConfigError(
             f"the goal searches along message_bytes and workload {workload.name} has "
-            f"{len(workload.message_bytes)} sizes; expected one, which names the point; give one"
+            f"{len(workload.message_bytes)} sizes; expected one, which names the point; write one"
         )
     if workload.producer.rate_bytes_per_s is not None:
         raise ConfigError(
@@ -348,15 +346,15 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
 
 
 def available(kind: str) -> tuple[str, ...]:
-    """Names of the files that come with the project, of kind cluster, workload or goal."""
+    """The names of the project's files of a kind: cluster, workload or goal."""
     return names_in(f"{kind}s")
 
 
 def describe(config: Any) -> dict[str, Any]:
-    """The keys of a configuration by their paths, for tables: `producer.linger_ms` → 10.
+    """Path → value for the keys of a configuration, for tables: `producer.linger_ms` → 10.
 
-    Maps with free keys stay one value; unset keys are left out. Environment variables of a
-    cluster's file stand as they were written.
+    A map with free keys stays one value. Unset keys are left out. Environment variables of a
+    cluster's file stay references.
 
     Args:
         config: a model, or the dataclass of one of its sections.
@@ -401,7 +399,7 @@ def _made(
     """The checked object of a file's data, with the `--set` options for its kind.
 
     Args:
-        is_json: whether the data went through JSON, which has no tuples and no numbers as keys.
+        is_json: whether the data comes from JSON, which has no tuples and no numbers as keys.
     """
     parsed = [each for each in parse_overrides(overrides) if each.file == kind]
     if model is Workload:
@@ -423,7 +421,7 @@ def _made(
 
 
 def _read_client_properties(source: ParsedFile) -> None:
-    """Put in what the cluster's file of client properties says and the cluster itself does not."""
+    """Add the keys from the cluster's properties file that the cluster itself does not have."""
     named = source.data.get(CLIENT_PROPERTIES)
     if isinstance(named, str):
         for key, value in keys_of(named).items():
@@ -431,22 +429,22 @@ def _read_client_properties(source: ParsedFile) -> None:
 
 
 def require_open_loop(config: Configuration) -> None:
-    """Refuse a closed loop where a load is searched for: it has none to choose.
+    """Refuse a closed loop for a search, as it has no rate to choose.
 
     Raises:
-        ConfigError: the producers send as fast as they are let.
+        ConfigError: the producers send in a closed loop.
     """
     if config.workload.producer.rate is not None:
         raise ConfigError(
             f"workload {config.workload.name} has producer.rate {config.workload.producer.rate}; "
-            "expected rate_bytes_per_s or rate_records_per_s, as a limit is the highest rate that "
-            "is sustained, and a closed loop offers none; set one and set rate to null, or use "
-            "redline traffic, or a sweep that asks load, fill or drain"
+            "expected rate_bytes_per_s or rate_records_per_s, as a limit is the highest sustained "
+            "rate, and a closed loop has no rate; set one and set rate to null, or use redline "
+            "traffic, or a sweep that asks load, fill or drain"
         )
 
 
 def require_endless(config: Configuration) -> None:
-    """Refuse a load that ends with its volume where one is held for as long as it takes.
+    """Refuse a load with a volume for a search, as it ends with its volume.
 
     Raises:
         ConfigError: the workload has a volume.
@@ -455,6 +453,6 @@ def require_endless(config: Configuration) -> None:
     if volume is not None:
         raise ConfigError(
             f"workload {config.workload.name} has trial.volume_bytes {volume}; expected none, as a "
-            "limit is a load that goes on; remove it, or use redline traffic, or a sweep that asks "
-            "fill or drain"
+            "limit is a load without an end; remove it, or use redline traffic, or a sweep that "
+            "asks fill or drain"
         )

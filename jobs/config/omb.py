@@ -1,7 +1,7 @@
-"""Workload files of the OpenMessaging Benchmark, as workloads of ours. Pure.
+"""The translation of workload files of the OpenMessaging Benchmark. Pure.
 
-The keys are those of its class Workload (openmessaging/benchmark, benchmark-framework). What its
-driver file says (acks, linger.ms, batch.size, replicas) is taken from its
+The keys are those of its class Workload (openmessaging/benchmark, benchmark-framework). The values
+of its driver file (acks, linger.ms, batch.size, replicas) are those of its
 driver-kafka/kafka-throughput.yaml.
 """
 
@@ -17,10 +17,10 @@ from metrics.common.errors import ConfigError
 
 PREFIX = "omb:"
 RATE_EACH = 1_000.0
-"""Messages per second of a producer where a file says only "as fast as possible"."""
-RECORD_BYTES_USUAL = 1024
+"""Messages per second of a producer where a file states only "as fast as possible"."""
+RECORD_BYTES_DEFAULT = 1024
 NUMBER_MAX = 1e12
-"""More of anything is a slip of the hand."""
+"""Largest number that a file may have."""
 
 _KNOWN = (
     "name", "topics", "partitionsPerTopic", "keyDistributor", "messageSize",
@@ -34,19 +34,19 @@ _KNOWN = (
 def translated(
     data: Mapping[str, Any], stem: str, label: str, find: Callable[[str], Path | None]
 ) -> dict[str, Any]:
-    """The keys of a workload of ours; its `notes` name what has no counterpart.
+    """The keys of the workload; its `notes` name the keys without a counterpart.
 
     Args:
-        data: what the file says.
-        stem: the file's name without its suffix.
-        label: what messages call the file.
-        find: finds a payload file; None where it is not there.
+        data: content of the file.
+        stem: name of the file without its suffix.
+        label: name of the file in messages.
+        find: finds a payload file; returns None if it does not exist.
 
     Raises:
-        ConfigError: a value is no number, or the payload file is not there.
+        ConfigError: a value is not a number, or the payload file does not exist.
     """
     read = _Reader(data, label)
-    size = read.whole("messageSize", RECORD_BYTES_USUAL)
+    size = read.whole("messageSize", RECORD_BYTES_DEFAULT)
     producers = read.whole("topics", 1) * read.whole("producersPerTopic", 1)
     rate = read.number("producerRate", 0.0)
     each = rate / producers if rate else RATE_EACH
@@ -86,7 +86,7 @@ class _Reader:
         if not is_number or not least <= value <= NUMBER_MAX:
             raise ConfigError(
                 f"{self._label}: {key} is {f'{value!r}'[:80]}; expected a number from {least:g} to "
-                f"{NUMBER_MAX:g}, as the OpenMessaging Benchmark has it; correct it"
+                f"{NUMBER_MAX:g}, as in the OpenMessaging Benchmark; correct it"
             )
         return float(value)
 
@@ -111,9 +111,9 @@ def _payload(
     found = find(str(given))
     if found is None:
         raise ConfigError(
-            f"{label}: payloadFile {given} does not exist; expected it beside the file, or in the "
-            "folder above, as in the OpenMessaging Benchmark; put it there, or remove the key for "
-            "random payload"
+            f"{label}: payloadFile {given} does not exist; expected it beside the file or in the "
+            "folder above, as in the OpenMessaging Benchmark; copy it there, or remove the key "
+            "for random payload"
         )
     return {"kind": "messages", "messages_file": str(found)}
 
@@ -121,36 +121,39 @@ def _payload(
 def _notes(read: _Reader, data: Mapping[str, Any], producers: int, rate: float) -> list[str]:
     partitions = read.whole("partitionsPerTopic", 1)
     driver = (
-        "acks=all, linger 1 ms, batches up to 1 MiB and 3 replicas are of the OpenMessaging "
+        "acks=all, linger 1 ms, batches up to 1 MiB and 3 replicas come from the OpenMessaging "
         "Benchmark's driver file kafka-throughput.yaml"
     )
     topic = (
-        f"partitionsPerTopic {partitions} has no counterpart before the brokers are known, as ours "
-        "are counted for each broker; say workload.topic.partitions_per_broker"
+        f"partitionsPerTopic {partitions} is left out, as partitions here are counted for each "
+        "broker; set workload.topic.partitions_per_broker"
     )
     load = (
         f"{producers} producers as in the file: redline traffic --load {producers}"
         if rate
         else f"producerRate 0, as fast as possible, has no counterpart: each producer offers "
-        f"{RATE_EACH:,.0f} messages/s, and a search finds how many are sustained"
+        f"{RATE_EACH:,.0f} messages/s, and a search finds how many producers are sustained"
     )
     left_out = [
         f"{key} {data[key]} has no counterpart and is left out"
         for key in ("keyDistributor", "backlogDrainRatio")
         if data.get(key) not in (None, "NO_KEY")
     ]
-    strangers = [_stranger(str(key)) for key in data if key not in _KNOWN]
-    return [driver, topic, load, *left_out, *strangers]
+    unknown = [_unknown(str(key)) for key in data if key not in _KNOWN]
+    return [driver, topic, load, *left_out, *unknown]
 
 
-def _stranger(key: str) -> str:
+def _unknown(key: str) -> str:
     close = nearest(key, _KNOWN)
     meant = f"; the nearest key is {close}" if close else ""
-    return f"{key} is no key of the OpenMessaging Benchmark and is left out{meant}"
+    return f"{key} is not a key of the OpenMessaging Benchmark and is left out{meant}"
 
 
 def finder(folder: Path) -> Callable[[str], Path | None]:
-    """Finds a payload file from its workload's folder, as the benchmark is started one above."""
+    """A search for payload files in a workload's folder and the folder above.
+
+    The benchmark itself runs in the folder above.
+    """
 
     def find(given: str) -> Path | None:
         places = (folder / given, folder.parent / given, Path(given))

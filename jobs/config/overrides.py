@@ -1,4 +1,4 @@
-"""`--set key.path=value`: one key replaced from the command line."""
+"""The option `--set key.path=value`, which replaces one key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = ("cluster", "workload", "goal")
 
 @dataclass(frozen=True)
 class Override:
-    """One parsed option: the file it speaks of, the keys below it, and the value."""
+    """One parsed option: its file, the keys below it, and the value."""
 
     file: str
     keys: tuple[str, ...]
@@ -32,13 +32,13 @@ def parse_override(text: str) -> Override:
     """Parse `file.key=value`; the value is YAML.
 
     Raises:
-        ConfigError: when the form is wrong or the first part names none of the files.
+        ConfigError: the form is wrong, or the first part names none of the files.
     """
     path, equals, value = text.partition("=")
     parts = tuple(part.strip() for part in path.split("."))
     if not equals or len(parts) < 2 or not all(parts):
         raise ConfigError(
-            f"--set {path} has another form than key.path=value; expected for example "
+            f"--set {path} does not have the form key.path=value; expected for example "
             "--set workload.producer.linger_ms=10; correct it"
         )
     if parts[0] not in FILES:
@@ -52,7 +52,7 @@ def parse_override(text: str) -> Override:
 
 
 def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
-    """The value of an option; what is wrong with that of a secret's key is not repeated."""
+    """The value of an option; an error in the value of a secret's key does not quote it."""
     try:
         return parse_value(text, f"--set {path}")
     except ConfigError:
@@ -60,12 +60,12 @@ def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
             raise
     raise ConfigError(
         f"--set {path}: the value is malformed; expected a reference such as env:NAME or "
-        "file:PATH, as no secret is written into an option; correct it"
+        "file:PATH, as an option must not contain a secret; correct it"
     )
 
 
 def parse_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
-    """Parse all `--set` options, those for other files too, so that no typo goes unseen.
+    """Parse all `--set` options, including those for other files, so that every typo is an error.
 
     Raises:
         ConfigError: see `parse_override`.
@@ -74,13 +74,13 @@ def parse_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
 
 
 def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Override]) -> None:
-    """Put the values of `overrides`, which all speak of this file, into `source`.
+    """Put the values of `overrides`, which are all for this file, into `source`.
 
     Below a map with free keys the rest of the path is one key, as Kafka's property names
-    have dots themselves. A later option for the same key wins.
+    contain dots. The last option for a key takes effect.
 
     Raises:
-        ConfigError: when the path goes through a value that has no keys.
+        ConfigError: the path leads through a value that has no keys.
     """
     for override in overrides:
         keys = _joined(model, override.keys)
@@ -91,7 +91,7 @@ def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Overri
             elif not isinstance(place[key], dict):
                 path = ".".join((override.file, *keys[: depth + 1]))
                 raise ConfigError(
-                    f"{override.option} looks for a key inside {path}, which is "
+                    f"{override.option} names a key inside {path}, which is "
                     f"{kind_of(place[key])}; expected the path of one key; correct it"
                 )
             place = place[key]
@@ -102,7 +102,7 @@ def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Overri
 
 
 def _replace(place: dict[Any, Any], key: str, value: Any) -> None:
-    """Set `key`, which a file may have written as a number, such as a broker id."""
+    """Set `key`, which may be a number in the file, such as a broker id."""
     number = int(key) if key.isdecimal() else key
     place[number if number in place else key] = value
 

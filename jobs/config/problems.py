@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, one line each, in place of pydantic's account."""
+"""The messages for mistakes in a configuration, one line each, instead of pydantic's own."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ KINDS = {
 
 
 def config_error(error: ValidationError, source: ParsedFile, model: Model) -> ConfigError:
-    """The error to show for a configuration that `model` refused.
+    """The error for a configuration that `model` refused.
 
-    Several problems give several lines, at most `LINES_MAX`. Values of keys that may hold
-    a secret are not repeated.
+    It has a line for each problem, at most `LINES_MAX`. Values of keys that may hold a secret are
+    not quoted.
     """
-    own = _own(error.errors(include_url=False), model)
-    lines = [_line(details, source, model) for details in own]
+    causes = _without_effects(error.errors(include_url=False), model)
+    lines = [_line(details, source, model) for details in causes]
     shown = lines[:LINES_MAX]
     if len(lines) > LINES_MAX:
         shown.append(f"and {len(lines) - LINES_MAX} more problems in {source.label}")
     return ConfigError("\n".join(shown))
 
 
-def _own(problems: list[ErrorDetails], model: Model) -> list[ErrorDetails]:
-    """Without what follows from another: each mistake is told once.
+def _without_effects(problems: list[ErrorDetails], model: Model) -> list[ErrorDetails]:
+    """The problems without those that follow from others, so that each mistake appears once.
 
-    A list is too short only because pydantic dropped its wrong items, and a key is missing
-    only because it is written wrongly.
+    A list may be too short only because pydantic dropped its wrong items, and a key may be
+    missing only because it is misspelled.
     """
     above = {details["loc"][:-1] for details in problems if details["loc"]}
     meant = {
@@ -69,7 +69,7 @@ def _line(details: ErrorDetails, source: ParsedFile, model: Model) -> str:
     if details["type"] == "extra_forbidden":
         return f"{where}: {key} is an unknown key; {_unknown(model, path)}"
     if details["type"] == "missing":
-        return f"{where}: {key} is missing; expected {_wanted(model, path)}; add it"
+        return f"{where}: {key} is missing; expected {_expected_value(model, path)}; add it"
     cause = details.get("ctx", {}).get("error", details["msg"])
     if details["type"] == "value_error" and not isinstance(cause, UnexpectedError):
         return f"{where}: {key + ': ' if key else ''}{cause}"
@@ -79,23 +79,23 @@ def _line(details: ErrorDetails, source: ParsedFile, model: Model) -> str:
 
 
 def _unknown(model: Model, path: tuple[Any, ...]) -> str:
-    """The hint, and for a literal secret why there is no such key."""
+    """The hint for an unknown key; for a literal secret, the form of a reference."""
     if may_be_secret(path) and not str(path[-1]).endswith("_from"):
         return (
-            "secrets are never written into a file or an option; "
-            "expected references such as password_from: env:KAFKA_PASSWORD; replace it"
+            "a file or an option must not contain a secret; "
+            "expected a reference such as password_from: env:KAFKA_PASSWORD; replace it"
         )
     return hint(model, path)
 
 
 def may_be_secret(path: tuple[Any, ...]) -> bool:
-    """Whether the value of a key may hold a secret, which no message repeats."""
+    """Whether the value of a key may hold a secret, which messages do not quote."""
     return any(word in str(path[-1]).lower() for word in LITERAL_SECRETS) if path else False
 
 
 def _shown(path: tuple[Any, ...], value: Any) -> str:
     if may_be_secret(path):
-        return "no reference to a secret"
+        return "not a reference to a secret"
     if isinstance(value, (dict, list, tuple)) or value is None:
         return "null" if value is None else kind_of(value)
     text = _USER_INFO.sub("***@", value) if isinstance(value, str) else str(value)
@@ -106,7 +106,7 @@ def _shown(path: tuple[Any, ...], value: Any) -> str:
 
 
 _USER_INFO = re.compile(r"[^\s/]*@")
-"""A user and a password before an address."""
+"""The user and the password before an address."""
 
 
 def _expected(details: ErrorDetails) -> str:
@@ -124,15 +124,15 @@ def _expected(details: ErrorDetails) -> str:
 
 
 def _unit_hint(details: ErrorDetails, expected: str) -> str:
-    """Of a text where a number with a unit would do: what one looks like."""
+    """For a text where a number is expected: an example of a number with its unit."""
     if not isinstance(details["input"], str):
         return ""
     unit = re.search(r" of (bytes per second|bytes|seconds|milliseconds)\b", expected)
     return f", or with its unit, such as {EXAMPLES[unit[1]]}" if unit else ""
 
 
-def _wanted(model: Model, path: tuple[Any, ...]) -> str:
-    """What the field of a missing key expects."""
+def _expected_value(model: Model, path: tuple[Any, ...]) -> str:
+    """The values that the field of a missing key accepts, as a noun phrase."""
     parent = model_at(model, path[:-1])
     field = parent.model_fields.get(str(path[-1])) if parent else None
     kind, metadata = (field.annotation, field.metadata) if field else (None, ())
@@ -146,7 +146,7 @@ def _wanted(model: Model, path: tuple[Any, ...]) -> str:
 
 
 def _remedy(model: Model, path: tuple[Any, ...]) -> str:
-    """Correct it; or, where there is a plain default, leave it out."""
+    """The remedy for a wrong value: to correct it, or to leave it out for a plain default."""
     parent = model_at(model, path[:-1])
     field = parent.model_fields.get(str(path[-1])) if parent and path else None
     if field is None or field.is_required() or not isinstance(field.default, (int, float, str)):

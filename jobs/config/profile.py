@@ -1,4 +1,4 @@
-"""Profiles of a load over time, read from conf/profiles/ or from a path."""
+"""Profiles of a load over time, from conf/profiles/ or from a path."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ Points = Annotated[tuple[tuple[float, float], ...], BeforeValidator(_as_points)]
 
 
 class Profile(ConfigModel):
-    """How a load changes over time.
+    """The profile of a load over time.
 
     Attributes:
-        name: the file's name without .yaml unless the file says another.
+        name: the file's name without .yaml unless the file states another.
         description: a sentence for people.
-        points: [seconds from the start, share of the rate], linear in between; two points at one
-            time are a step. After the last one it begins anew.
+        points: [seconds from the start, share of the rate], linear in between; two points at the
+            same time are a step. The profile repeats after its last point.
     """
 
     name: Name
@@ -67,22 +67,22 @@ class Profile(ConfigModel):
             )
         if not self.rate.mean:
             raise ValueError(
-                "points have no share above 0 for any time; expected one at least, or nothing is "
-                "offered; correct them"
+                "points have no share above 0 for any time; expected at least one, as the load "
+                "would be 0; correct them"
             )
         return self
 
     @property
     def rate(self) -> RateProfile:
-        """As the engine takes it."""
+        """The profile in the form that the engine uses."""
         return RateProfile(self.name, self.points)
 
 
 def load_rate_profile(name_or_path: str) -> RateProfile:
-    """Read a profile of conf/profiles/ by its name without .yaml, or any by its path.
+    """Read a profile of conf/profiles/ by its name without .yaml, or any profile by its path.
 
     Raises:
-        ConfigError: it cannot be read or is wrong; says where and what to do.
+        ConfigError: the file cannot be read or is wrong; the message states the place.
     """
     file = read_conf("profiles", name_or_path, "--profile")
     source = parse_map(file.text, file.label)

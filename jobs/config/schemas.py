@@ -1,6 +1,6 @@
-"""JSON Schemas of the configuration files, for editors, made from the models that check them.
+"""JSON Schemas of the configuration files, for editors, generated from the models.
 
-`python -m jobs.config.schemas conf/schemas` renews the files; a test says when that is due.
+`python -m jobs.config.schemas conf/schemas` writes the files; a test fails when they are outdated.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "experiment": Experiment,
     "profile": Profile,
 }
-"""By the name of a file's kind, as of its folder in conf without the s."""
+"""Kind of a file, which is its folder in conf without the s → its model."""
 
 _OF_KAFKA: Mapping[str, type[Any]] = {
     "ProducerOptions": ProducerOptions,
     "ConsumerOptions": ConsumerOptions,
 }
-"""Sections whose keys may have Kafka's own names."""
+"""The sections whose keys may have Kafka's own names."""
 
 
 def schema_of(kind: str) -> dict[str, Any]:
     """The schema of a kind of file.
 
-    It knows the keys, their types and their bounds; what has to fit together is asked when a
+    It has the keys, their types and their bounds. Values are checked against each other when a
     file is read.
     """
     schema = MODELS[kind].model_json_schema()
@@ -60,19 +60,19 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def _describe(section: dict[str, Any]) -> None:
-    """Put what a docstring says of each key beside it, before what it takes."""
+    """Put the docstring's text on each key before the description of its values."""
     whole = section.get("description", "")
-    told = attributes_of(whole)
+    meanings = attributes_of(whole)
     for key, each in section.get("properties", {}).items():
-        if meaning := told.get(key):
-            takes = each.get("description")
-            each["description"] = f"{meaning.rstrip('.')}. {takes or ''}".strip()
+        if meaning := meanings.get(key):
+            values = each.get("description")
+            each["description"] = f"{meaning.rstrip('.')}. {values or ''}".strip()
     if whole:
         section["description"] = " ".join(whole.split("\n\nAttributes:")[0].split())
 
 
 def _name_as_kafka_does(section: dict[str, Any], names: Mapping[str, str]) -> None:
-    """Let each property of Kafka have Kafka's name as well."""
+    """Add Kafka's names of the keys that are properties of Kafka."""
     properties = section["properties"]
     for own, kafkas in names.items():
         if kafkas != own:
@@ -80,7 +80,7 @@ def _name_as_kafka_does(section: dict[str, Any], names: Mapping[str, str]) -> No
 
 
 def _plain(part: Any) -> Any:
-    """Without titles that only repeat names, and without defaults of null."""
+    """The schema without titles that only repeat names, and without defaults of null."""
     if isinstance(part, list):
         return [_plain(each) for each in part]
     if not isinstance(part, dict):
@@ -94,12 +94,12 @@ def _plain(part: Any) -> Any:
 
 
 def schema_text(kind: str) -> str:
-    """The file of a kind."""
+    """The text of a kind's schema file."""
     return json.dumps(schema_of(kind), indent=1, ensure_ascii=False) + "\n"
 
 
 def main() -> None:
-    """Write all into the folder that is given."""
+    """Write all schemas into the folder that is the first argument."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for kind in MODELS:

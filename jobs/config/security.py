@@ -1,4 +1,4 @@
-"""How clients prove who they are and whom they trust; secrets by reference only."""
+"""The security of connections to brokers: login and TLS, with secrets by reference only."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from jobs.setup.child_environment import withhold
 from metrics.common.bounds import Text, UnexpectedError
 from metrics.common.errors import ConfigError
 
-REFERENCE = "env:NAME or file:PATH (a secret is never written into a file or an option itself)"
+REFERENCE = "env:NAME or file:PATH (a file or an option must not contain the secret itself)"
 
 
 SECRET_BYTES_MAX = 100_000
-"""Larger than any password, token or key [B]."""
+"""Largest size of a file with a password, a token or a key [B]."""
 
 
 _AWS_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -44,25 +44,25 @@ def _as_reference(value: Any) -> Any:
 
 
 SecretReference = Annotated[str, BeforeValidator(_as_reference)]
-"""`env:NAME` or `file:PATH`: where a secret is, never the secret."""
+"""`env:NAME` or `file:PATH`: the place of a secret."""
 
 
 def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
-    """The secret that `reference` points at.
+    """Read the secret of a reference.
 
     Args:
-        reference: `env:NAME` or `file:PATH`; of a file, the end of line does not count. What a
-            cluster's `client_properties` holds is `properties:PATH#NAME`.
+        reference: `env:NAME`, or `file:PATH` without a trailing end of line, or
+            `properties:PATH#NAME` for a secret in a cluster's `client_properties`.
         key: the configuration's key, for messages.
-        of: what has the key, likewise.
+        of: the part of the configuration that has the key, for messages.
 
     Raises:
-        ConfigError: when there is none, or when it is empty.
+        ConfigError: the secret does not exist, or is empty.
     """
     kind, _, place = reference.partition(":")
     if kind not in ("env", "file", PROPERTIES) or not place.strip():
-        raise ConfigError(  # what was given may be the secret itself, so it is not repeated
-            f"{of}{key} is neither env:NAME nor file:PATH; expected where the secret is, and never "
+        raise ConfigError(  # the value may be the secret itself, so it is not quoted
+            f"{of}{key} is neither env:NAME nor file:PATH; expected the place of the secret, not "
             f"the secret; put it into an environment variable or a file, and name that"
         )
     if kind == "env":
@@ -93,10 +93,10 @@ def _secret_of(security: Security, key: str) -> str:
 
 
 def token_provider(security: Security) -> TokenProvider:
-    """Where OAUTHBEARER tokens come from.
+    """The source of OAUTHBEARER tokens, after a first token was fetched.
 
     Raises:
-        ConfigError: from nowhere.
+        ConfigError: there is no token.
     """
     read = partial(_secret_of, security)
     if security.aws_region is not None:
@@ -112,7 +112,7 @@ def token_provider(security: Security) -> TokenProvider:
             read("oauth_client_secret_from"),
             security.oauth_scope,
         )
-    provider.token()  # so that a missing one is told before any connection
+    provider.token()  # so that a missing token is an error before the first connection
     return provider
 
 
@@ -135,7 +135,7 @@ _LOGIN_KEYS: Mapping[str, tuple[str, ...]] = {
     "kerberos_service_name": ("GSSAPI",),
     "aws_region": ("AWS_MSK_IAM",),
 }
-"""Key → the mechanisms that it is for."""
+"""Key → the mechanisms that use it."""
 _TLS_KEYS = ("cafile", "certfile", "keyfile", "key_password_from")
 
 
@@ -143,19 +143,21 @@ class Security(ConfigModel):
     """Security of the connections to the brokers; file names must be valid on executors too.
 
     Attributes:
-        protocol: as Kafka's security.protocol.
+        protocol: Kafka's security.protocol.
         sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.
-        username_from, password_from: where the SASL user and password are.
-        token_from: where an OAUTHBEARER token is; read anew for every trial.
-        oauth_token_url: an OAuth server's token endpoint, asked for tokens instead.
-        oauth_client_id_from, oauth_client_secret_from: who asks it.
-        oauth_scope: what for.
+        username_from, password_from: places of the SASL user and password.
+        token_from: place of an OAUTHBEARER token; read again for every trial.
+        oauth_token_url: token endpoint of an OAuth server, instead of token_from.
+        oauth_client_id_from, oauth_client_secret_from: places of the client's id and secret for
+            that server.
+        oauth_scope: scope of the requested token.
         kerberos_service_name: the first part of the brokers' principals, for GSSAPI; kafka when
-            left out. Tickets are those of each host's own user.
-        aws_region: of the cluster, for AWS_MSK_IAM; credentials are those of AWS's own chain.
-        cafile: PEM file of the certificates to trust; the system's when left out.
+            left out. Each host's own user supplies the tickets.
+        aws_region: region of the cluster, for AWS_MSK_IAM; AWS's own chain supplies the
+            credentials.
+        cafile: PEM file of trusted certificates; those of the system when left out.
         certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS.
-        key_password_from: where the key's password is.
+        key_password_from: place of the key's password.
         check_hostname: whether the broker's certificate must name its host.
     """
 
@@ -225,8 +227,8 @@ class Security(ConfigModel):
         elif self.sasl_mechanism == "AWS_MSK_IAM":
             if self.protocol != "SASL_SSL":
                 raise ValueError(
-                    f"{with_what} with protocol {self.protocol} would send a token in the clear; "
-                    "expected protocol SASL_SSL, as MSK has it; change protocol"
+                    f"{with_what} with protocol {self.protocol} would send a token unencrypted; "
+                    "expected protocol SASL_SSL, as MSK requires; change protocol"
                 )
             needed = ("aws_region",)
         elif self.sasl_mechanism != "GSSAPI":
@@ -247,13 +249,13 @@ class Security(ConfigModel):
         """Connection options of kafka-python's clients.
 
         Raises:
-            ConfigError: when a secret or a file is not there, or no token is to be had.
+            ConfigError: a secret, a file or a token is missing.
         """
         options = ClientOptions(security_protocol=self.protocol)
         if self.protocol.startswith("SASL_"):
             options["sasl_mechanism"] = self.sasl_mechanism
             if self.sasl_mechanism in ("OAUTHBEARER", "AWS_MSK_IAM"):
-                # MSK takes IAM by OAUTHBEARER as well, which all of our clients speak.
+                # MSK accepts IAM tokens by OAUTHBEARER, which all client libraries support.
                 options["sasl_mechanism"] = "OAUTHBEARER"
                 options["sasl_oauth_token_provider"] = token_provider(self)
             elif self.sasl_mechanism == "GSSAPI":
@@ -275,7 +277,7 @@ class Security(ConfigModel):
         path = Path(getattr(self, key)).expanduser()
         if not path.is_file():
             raise ConfigError(
-                f"cluster security.{key} is {path}, which is no file; expected a PEM file; "
+                f"cluster security.{key} is {path}, which is not a file; expected a PEM file; "
                 "correct the path"
             )
         return str(path)

@@ -1,4 +1,4 @@
-"""YAML text as plain data that remembers where each value stands."""
+"""YAML text as plain data, with the place of each value in its file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Path = tuple[Any, ...]
 """Keys and list positions from the top of a file to a value."""
 
 VALUES_MAX = 10_000
-"""More values than any configuration has; aliases of aliases make millions of a few lines."""
+"""Largest number of values in a file; aliases of aliases can make millions of a few lines."""
 
 DEPTH_MAX = 100
-"""Deeper brackets than any configuration has."""
+"""Largest depth of brackets in a file."""
 
 _STANDARD = "tag:yaml.org,2002:"
 _TEXTS = {_STANDARD + name for name in ("str", "timestamp")}
@@ -31,12 +31,12 @@ _MALFORMED = (YAMLError, ValueError, RecursionError)
 
 @dataclass
 class ParsedFile:
-    """The data of one file, and where each of its values comes from.
+    """The data of one file, with the place of each value.
 
     Attributes:
-        label: the file as a user knows it.
+        label: name of the file in messages.
         data: maps, lists and scalars.
-        origins: path of a value → where it was given, for messages.
+        origins: path of a value → its place, for messages.
     """
 
     label: str
@@ -44,7 +44,7 @@ class ParsedFile:
     origins: dict[Path, str] = field(default_factory=dict)
 
     def origin(self, path: Path) -> str:
-        """Where the value at `path`, or the closest part around it, was given."""
+        """The place of the value at `path`, or of the closest part around it."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.origins:
                 return self.origins[path[:length]]
@@ -56,10 +56,10 @@ def parse_map(text: str, label: str) -> ParsedFile:
 
     Args:
         text: YAML 1.2.
-        label: the file as a user knows it, for messages.
+        label: name of the file in messages.
 
     Raises:
-        ConfigError: when it is malformed, empty, no map, or gives a key twice.
+        ConfigError: the file is malformed, empty, not a map, or has a key twice.
     """
     reader = _Reader(label)
     try:
@@ -84,7 +84,7 @@ def parse_value(text: str, label: str) -> Any:
     """Parse the value of an option as YAML; `label` names the option in messages.
 
     Raises:
-        ConfigError: when it is malformed.
+        ConfigError: the value is malformed.
     """
     reader = _Reader(label)
     try:
@@ -98,14 +98,14 @@ def parse_value(text: str, label: str) -> Any:
 
 
 def yaml_text(data: Mapping[str, Any]) -> str:
-    """Plain data as the text of a file, its keys in their order."""
+    """The YAML text of plain data, with its keys in their order."""
     text = StringIO()
     YAML().dump(data, text)
     return text.getvalue()
 
 
 class _Reader:
-    """Builds plain data from YAML's nodes, and notes where each value stands."""
+    """Builds plain data from YAML's nodes, and records the place of each value."""
 
     def __init__(self, label: str) -> None:
         self.yaml = YAML(typ="safe", pure=True)
@@ -114,10 +114,10 @@ class _Reader:
         self._read = 0
 
     def compose(self, text: str) -> Node | None:
-        """YAML's nodes; None of an empty text.
+        """The top node of a text; None for an empty text.
 
         Raises:
-            RecursionError: it is nested too deeply, which the parser would find out in seconds.
+            RecursionError: the text is nested too deeply; the parser itself would take seconds.
         """
         depth = 0
         for character in text:
@@ -125,7 +125,7 @@ class _Reader:
             if depth > DEPTH_MAX:
                 raise RecursionError
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML lets a name be used again
+            warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it
             node: Node | None = self.yaml.compose(text)
         return node
 
@@ -139,7 +139,7 @@ class _Reader:
             )
         if node in above:
             raise ConfigError(
-                f"{self._place(node)}: {_dotted(path)} refers to what it is a part of; "
+                f"{self._place(node)}: {_dotted(path)} refers to a value that contains it; "
                 "expected plain values; remove the alias"
             )
         if path:
@@ -176,7 +176,7 @@ class _Reader:
         if isinstance(key, bool) or not isinstance(key, int | str):
             given = f'"{node.value}"' if isinstance(node, ScalarNode) else "a list or map"
             raise ConfigError(
-                f"{self._place(node)}: {given} stands for a key in {_dotted(path)}; "
+                f"{self._place(node)}: {given} is used as a key in {_dotted(path)}; "
                 "expected a name before the colon; correct it"
             )
         return key
@@ -188,7 +188,7 @@ class _Reader:
             return self.yaml.constructor.construct_object(node)
         except (KeyError, ValueError):
             raise ConfigError(
-                f"{self._place(node)}: the value in {_dotted(path)} is no {_tag(node)[2:]}; "
+                f"{self._place(node)}: the value in {_dotted(path)} cannot be read as {_tag(node)[2:]}; "
                 "expected a plain value; correct it"
             ) from None
 
@@ -198,8 +198,8 @@ class _Reader:
         if half is None:
             return text
         raise ConfigError(
-            f"{self._place(node)}: {_dotted(path)} holds half of a character, U+{ord(half):04X}, "
-            "which no file can be written with; expected text; correct it"
+            f"{self._place(node)}: {_dotted(path)} has half of a character, U+{ord(half):04X}, "
+            "which cannot be written to files; expected text; correct it"
         )
 
     def _place(self, node: Node) -> str:
@@ -215,7 +215,7 @@ def _dotted(path: Path) -> str:
 
 
 def _trouble(error: Exception) -> str:
-    """Where and what, as it goes on after the name of the file or option."""
+    """The place and the problem, as a continuation of the name of the file or option."""
     if isinstance(error, RecursionError):
         return ": it is nested too deeply"
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
@@ -227,7 +227,7 @@ def _trouble(error: Exception) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in the words of people who write YAML."""
+    """The kind of a value, in words for authors of YAML."""
     kinds: tuple[tuple[Any, str], ...] = (
         (bool, "a boolean"),
         (int, "a whole number"),

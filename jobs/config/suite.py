@@ -1,4 +1,4 @@
-"""A suite: what is measured every night, and from when on a change is a regression."""
+"""A suite: the cases that are measured every night, and the rule for regressions."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ class Case(ConfigModel):
     """One figure of a night: a boundary point, or trials at a fixed load.
 
     Attributes:
-        name: what histories and reports call it.
-        limit: message size whose boundary point is searched for [B]; leaves out the rest.
+        name: name of the case in histories and reports.
+        limit: message size of the boundary point to search for [B]; without a fixed load.
         message_bytes: message size of a fixed load [B].
-        np: its producers.
-        share: instead of np, its share of the limit at this size that was last known when
-            the case was first measured [ratio].
-        repeats: valid trials at the fixed load, of which the median counts.
-        compares: what of a fixed load is compared: "handlers", the time that the brokers'
-            request handlers are busy with a MB; "latency_p99"; "achieved" over offered.
-        noise: of this case, where it differs from the suite's.
+        np: number of producers of the fixed load.
+        share: the fixed load as a share of a limit, instead of np [ratio]. The limit is the last
+            one at this size that was known when the case was first measured.
+        repeats: number of valid trials at the fixed load; their median counts.
+        compares: the compared reading of a fixed load: "handlers", the busy time of the brokers'
+            request handlers for a MB; "latency_p99"; "achieved", the achieved share of the
+            offered load.
+        noise: noise of this case, where it differs from that of the suite.
     """
 
     name: Name
@@ -52,7 +53,7 @@ class Case(ConfigModel):
 
     @property
     def size(self) -> int:
-        """Its message size [B]."""
+        """The message size of the case [B]."""
         found = self.limit if self.limit is not None else self.message_bytes
         assert found is not None, "checked by _is_one_kind"
         return found
@@ -78,21 +79,21 @@ class Case(ConfigModel):
 
 
 class Suite(ConfigModel):
-    """What `redline nightly` measures, and how it judges the change since other nights.
+    """The cases that `redline nightly` measures, and the rule that judges their changes.
 
     Attributes:
-        name: the file's name without .yaml unless the file says another; with the case's
-            it names a history.
+        name: the file's name without .yaml unless the file states another; together with the
+            name of a case it names a history.
         description: a sentence for people.
-        cluster, workload, goal: a file of conf each, or a path.
+        cluster, workload, goal: the name of a file of conf, or a path.
         set: overrides of their keys, as with --set.
-        budget_s: no case is begun that would end later than so long after the start [s].
-        min_effect: a loss smaller than this is no regression [share].
-        history_max: of the nights before, the newest so many count.
-        history_since: nights before this time do not count, YYYY-MM-DD or with a time (UTC);
-            set it to accept a change for good.
-        noise: of all cases that do not say their own.
-        cases: in the order in which they are measured.
+        budget_s: a case starts only if it would end within this time from the start [s].
+        min_effect: smallest loss that is a regression [share].
+        history_max: number of earlier nights that count, the newest first.
+        history_since: start of the nights that count, YYYY-MM-DD or with a time (UTC); set it to
+            accept a change permanently.
+        noise: noise of the cases that do not state their own.
+        cases: the cases in the order in which they are measured.
     """
 
     name: Name
@@ -135,8 +136,8 @@ class Suite(ConfigModel):
             _ = self.since_s
         except ValueError:
             raise ValueError(
-                f"history_since is {self.history_since}, which is on no calendar; expected a date "
-                'in quotes, such as "2026-11-21"; correct it'
+                f"history_since is {self.history_since}, which is not a date; expected a date in "
+                'quotes, such as "2026-11-21"; correct it'
             ) from None
         return self
 
@@ -154,7 +155,7 @@ class Suite(ConfigModel):
         return tuple(dict.fromkeys(case.size for case in self.cases))
 
     def noise_of(self, case: Case) -> Noise:
-        """What is stated of a case's noise."""
+        """The stated noise of a case."""
         return case.noise or self.noise
 
 
@@ -165,7 +166,7 @@ def load_suite(name_or_path: str) -> Suite:
         name_or_path: a file of conf/suites/ by its name without .yaml, or a path.
 
     Raises:
-        ConfigError: when it cannot be read or is wrong; says where and what to do.
+        ConfigError: the file cannot be read or is wrong; the message states the place.
     """
     file = read_conf("suites", name_or_path, "--suite")
     source = parse_map(file.text, file.label)
@@ -182,11 +183,11 @@ def configuration_of(
     """The cluster, workload and goal of a suite, with the sizes of its cases.
 
     Args:
-        cluster: instead of the suite's.
-        overrides: `--set` options, which win over the suite's own.
+        cluster: replaces the cluster of the suite.
+        overrides: `--set` options, which take precedence over those of the suite.
 
     Raises:
-        ConfigError: they are wrong, or do not suit a suite.
+        ConfigError: a file is wrong, or the goal is not suitable for a suite.
     """
     given = (*suite.set, *overrides, f"workload.message_bytes={list(suite.sizes)}")
     config = load(cluster or suite.cluster, suite.workload, suite.goal, given)
@@ -199,5 +200,5 @@ def configuration_of(
 
 
 def producers_at(share: float, np_sustained: int) -> int:
-    """The producers of a share of a limit, at least one."""
+    """The number of producers for a share of a limit, at least 1."""
     return max(1, math.floor(share * np_sustained))

@@ -1,7 +1,7 @@
-"""Where OAUTHBEARER tokens come from: a secret that somebody renews, an OAuth server, or AWS.
+"""The sources of OAUTHBEARER tokens: a secret that is renewed elsewhere, an OAuth server, or AWS.
 
-A provider stays on the driver. What goes to an executor is one token, fetched when the
-trial's plan is sent, so executors need neither the client's secret nor a way to the server.
+A provider stays on the driver. An executor receives one token, which is fetched when the trial's
+plan is sent, so executors need neither the client's secret nor a connection to the server.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from metrics.common.errors import ConfigError
 
 FETCH_TIMEOUT_S = 10.0
 RENEW_SHARE = 0.8
-"""Share of a token's life after which it is not used for new connections."""
+"""Share of a token's lifetime after which new connections use a new token."""
 
 
 class ReferencedToken(TokenProvider):
-    """The token that a reference points at, read anew for every connection and every trial."""
+    """The token of a reference, which is read again for every connection and every trial."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
 
     def token(self) -> str:
-        """The token of now.
+        """Read the current token.
 
         Raises:
-            ConfigError: there is none any more.
+            ConfigError: the token does not exist any more.
         """
         return self._read()
 
@@ -43,10 +43,10 @@ class ReferencedToken(TokenProvider):
 
 
 class RenewedToken(TokenProvider):
-    """A token that is fetched anew once most of its life is over.
+    """A token that is fetched again once most of its lifetime is over.
 
     Args:
-        clock: monotonic [s].
+        clock: monotonic time [s].
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -56,22 +56,22 @@ class RenewedToken(TokenProvider):
 
     @abstractmethod
     def _fetch(self) -> tuple[str, float]:
-        """A new token, and how long it lives [s].
+        """Fetch a token, and return it with its lifetime [s].
 
         Raises:
-            ConfigError: none is to be had.
+            ConfigError: the source gives no token.
         """
 
     def token(self) -> str:
-        """A token that lives on for a while; the last one while it is young enough.
+        """Return the last token while it is young enough, otherwise a new one.
 
         Raises:
-            ConfigError: none is to be had.
+            ConfigError: the source gives no token.
         """
         if self._clock() >= self._good_until_s:
             asked_s = self._clock()
-            self._token, lives_s = self._fetch()
-            self._good_until_s = asked_s + RENEW_SHARE * lives_s
+            self._token, lifetime_s = self._fetch()
+            self._good_until_s = asked_s + RENEW_SHARE * lifetime_s
         return self._token
 
     def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
@@ -79,13 +79,13 @@ class RenewedToken(TokenProvider):
 
 
 class ClientCredentials(RenewedToken):
-    """Tokens of an OAuth server for a client of its own (RFC 6749, section 4.4).
+    """Tokens of an OAuth server by the grant of client credentials (RFC 6749, section 4.4).
 
     Args:
         url: the token endpoint.
-        client_id, client_secret: who asks.
-        scope: what for; the server's default when None.
-        clock: monotonic [s].
+        client_id, client_secret: the credentials of the client.
+        scope: scope of the token; the server's default when None.
+        clock: monotonic time [s].
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class ClientCredentials(RenewedToken):
 
     def _fetch(self) -> tuple[str, float]:
         answer = self._answer()
-        token, lives_s = answer.get("access_token"), answer.get("expires_in")
+        token, lifetime_s = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str) or not token:
             raise self._problem("its answer has no access_token")
-        return token, lives_s if isinstance(lives_s, int | float) else 0.0
+        return token, lifetime_s if isinstance(lifetime_s, int | float) else 0.0
 
     def _answer(self) -> dict[str, Any]:
         form = {"grant_type": "client_credentials"}
@@ -127,30 +127,30 @@ class ClientCredentials(RenewedToken):
         except (OSError, ValueError) as error:
             raise self._problem(getattr(error, "reason", None) or error) from error
         if not isinstance(parsed, dict):
-            raise self._problem("its answer is no JSON object")
+            raise self._problem("its answer is not a JSON object")
         return parsed
 
     def _problem(self, found: object) -> ConfigError:
         return ConfigError(
-            f"the token server cluster security.oauth_token_url names, {self._url}, gives no "
-            f"token: {found}; expected an access_token for the client; check the address, "
+            f"the token server in cluster security.oauth_token_url, {self._url}, gives no token: "
+            f"{found}; expected an access_token for the client; check the address, "
             "oauth_client_id_from, oauth_client_secret_from and oauth_scope"
         )
 
 
 MSK_TOKEN_S = 900.0
-"""How long a token of AWS's signer lives [s]; it offers no other."""
+"""Lifetime of a token of AWS's signer, which cannot be changed [s]."""
 
 
 class MskTokens(RenewedToken):
     """Tokens of Amazon MSK's IAM, signed here with the credentials of AWS's own chain.
 
-    Signing asks nobody; what may ask is the chain, such as for a role of the host. The chain is
-    followed once, and renews what it found by itself.
+    Signing needs no connection; the chain may need one, for example for a role of the host. The
+    chain is followed once, and renews its credentials itself.
 
     Args:
-        region: of the cluster.
-        clock: monotonic [s].
+        region: region of the cluster.
+        clock: monotonic time [s].
 
     Raises:
         ConfigError: the signer is not installed, or there are no credentials.
@@ -184,7 +184,7 @@ class MskTokens(RenewedToken):
         return self._sign()[0], MSK_TOKEN_S
 
     def _sign(self) -> tuple[str, float]:
-        """A new token and its end [s since the epoch]."""
+        """Sign a token, and return it with the end of its lifetime [s since the epoch]."""
         token, end_ms = self._ask(
             lambda: self._signer.generate_auth_token_from_credentials_provider(
                 self._region, self._chain
@@ -193,7 +193,7 @@ class MskTokens(RenewedToken):
         return token, end_ms / 1000
 
     def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
-        # Signed for each trial's plan, so that the whole of its life is the trial's.
+        # Each trial's plan has a new token, so that the trial can use its whole lifetime.
         return OneToken, (*self._sign(), self.remedy)
 
     def _ask(self, call: Callable[[], Any]) -> Any:
@@ -206,7 +206,7 @@ class MskTokens(RenewedToken):
     def _problem(found: str) -> ConfigError:
         return ConfigError(
             "cluster security.sasl_mechanism is AWS_MSK_IAM, and AWS's own chain of credentials "
-            f"gives none: {found}; expected some on the driver, from the environment "
+            f"gives none: {found}; expected credentials on the driver, from the environment "
             "(AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), a profile or the "
             "host's role; set one of them"
         )

@@ -1,4 +1,4 @@
-"""`${NAME}` in a cluster's file: the environment variable of that name, and never a secret."""
+"""Environment variables in a cluster's file as `${NAME}`; secrets are refused."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET = re.compile("password|passwd|secret|token|credential", re.IGNORECASE)
 
 Written = Mapping[str, str]
-"""Keys by their paths, `bootstrap_servers.0` → the text with variables that stands there."""
+"""Path of a key, such as `bootstrap_servers.0` → its text in the file, with variables."""
 
 
 def with_values(source: ParsedFile) -> Written:
-    """Put the values of variables in place of their names; what was written there.
+    """Replace the variables in a file's values, and return the texts with variables.
 
-    A value that is one variable and nothing else is read as YAML, so that a port is a number.
+    A value that consists of one variable is read as YAML, so that a port is a number.
 
     Raises:
         ConfigError: a variable is not set, or holds a secret.
@@ -34,7 +34,7 @@ def with_values(source: ParsedFile) -> Written:
 
 
 def as_written(flat: Mapping[str, Any], written: Written) -> dict[str, Any]:
-    """Keys of a configuration by their paths, with the variables that were written there."""
+    """Path → value for the keys of a configuration, with the variables of the file."""
     found = dict(flat)
     for path, text in written.items():
         key = next((key for key in found if path == key or path.startswith(f"{key}.")), None)
@@ -55,7 +55,7 @@ def _with_part(value: Any, part: str, text: str) -> Any:
 
 
 def _texts(value: Any, path: Path) -> Any:
-    """All texts below a value, each with its path."""
+    """The path and the text of each text below a value."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _texts(each, (*path, key))
@@ -79,14 +79,14 @@ def _value(text: str, path: Path, origin: str) -> Any:
         name = found[1]
         if _SECRET.search(name) or str(path[-1]).endswith("_from"):
             raise ConfigError(
-                f"{origin}: {key} has ${{{name}}}; expected no secret in a value, as values are "
-                f"recorded and shown; write env:{name} in a key that ends in _from"
+                f"{origin}: {key} has ${{{name}}}, which may be a secret; expected none in a value "
+                f"that is recorded and shown; write env:{name} in a key that ends in _from"
             )
         value = os.environ.get(name)
         if value is None:
             raise ConfigError(
-                f"{origin}: {key} has ${{{name}}}, and no environment variable of that name is "
-                f"set; expected one; set {name} before the run, or write the value"
+                f"{origin}: {key} has ${{{name}}}, and this environment variable is not set; "
+                f"set {name} before the run, or write the value"
             )
         return value
 

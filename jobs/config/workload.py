@@ -1,4 +1,4 @@
-"""The traffic pattern to search along, and how a trial of it runs."""
+"""The workload: the traffic pattern of a search, and the phases of its trials."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from metrics.traffic.producer import ProducerOptions, ProducerPattern
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 
 RECORDS_MIN = 10
-"""Records that one producer offers at least in the measured window: with fewer, the achieved
+"""Smallest number of records of one producer in the measured window: with fewer, the achieved
 share is too coarse to judge."""
 CYCLES_TOLERANCE = 0.001
 
 
 class Workload(ConfigModel):
-    """What is offered: the sizes of the boundary line, and all that is fixed along it.
+    """The traffic to offer: the sizes of the boundary line, and the options that are fixed.
 
     Attributes:
-        name: the file's name without .yaml unless the file says another.
+        name: the file's name without .yaml unless the file states another.
         description: a sentence for people.
         message_bytes: mean sizes of a message's key and value together, in the order of
             the search [B].
-        notes: what a reader has to know of it, sentences that plans show.
-        np: producers, when the search is along another axis; left out when along np.
+        notes: sentences for readers of plans.
+        np: number of producers, for a search along another axis; left out along np.
     """
 
     name: Name
@@ -50,9 +50,9 @@ class Workload(ConfigModel):
         """The traffic of this workload at a message size, before an axis places a load.
 
         Args:
-            bpm: mean size of a message [B].
-            brokers: of the cluster.
-            np: producers, where the workload does not fix them.
+            message_bytes: mean size of a message [B].
+            brokers: number of brokers of the cluster.
+            producers: number of producers, where the workload does not fix it.
         """
         rate = self.producer.records_per_s(message_bytes)
         return TrafficPattern(
@@ -66,7 +66,7 @@ class Workload(ConfigModel):
         )
 
     def trouble_with_size(self, message_bytes: int) -> str | None:
-        """Why messages of this mean size [B] have no room, or None when they have."""
+        """The reason why messages of this mean size [B] do not fit into buffers, or None."""
         largest = self.payload.distribution.largest(message_bytes)
         rooms = {
             "producer.buffer_memory": self.producer.buffer_memory,
@@ -76,7 +76,7 @@ class Workload(ConfigModel):
             if room < 2 * largest:
                 return (
                     f"{key} is {room} and the largest message {largest} B; expected room "
-                    f"for two messages at least; raise {key} to {2 * largest} or more"
+                    f"for at least two messages; raise {key} to {2 * largest} or more"
                 )
         return None
 
@@ -110,9 +110,9 @@ class Workload(ConfigModel):
         if self.payload.key_bytes and not self.producer.partitioner_ignore_keys:
             raise ValueError(
                 f"payload.key_bytes is {self.payload.key_bytes} and "
-                "producer.partitioner_ignore_keys false; expected true, as partitions chosen by "
-                "the key's hash are not offered; set it, and messages with keys go to the "
-                "sticky partition, as with Kafka's partitioner.ignore.keys=true"
+                "producer.partitioner_ignore_keys false; expected true, as partitions by the hash "
+                "of keys are not supported; set it, so that messages with keys go to the sticky "
+                "partition, as with Kafka's partitioner.ignore.keys=true"
             )
         return self
 
@@ -123,7 +123,7 @@ class Workload(ConfigModel):
             raise ValueError(
                 f"producer.rate is {producer.rate} with producer.arrivals {producer.arrivals} and "
                 f"trial.ramp_up_s {trial.ramp_up_s:g}; expected arrivals fixed and no ramp, as a "
-                "closed loop sends when it is let and not at given times; leave them out"
+                "closed loop sends when requests are answered, not at given times; leave them out"
             )
         return self
 
@@ -135,17 +135,16 @@ class Workload(ConfigModel):
         if consumers.groups and consumers.client != "wire":
             raise ValueError(
                 f"producer.transaction_duration_ms is {duration_ms:g} and consumers.client "
-                f"{consumers.client}, which does not tell the ends of transactions in a partition "
-                "from records that it missed; expected consumers.client wire; set it"
+                f"{consumers.client}, which cannot distinguish the ends of transactions in a "
+                "partition from missed records; expected consumers.client wire; set it"
             )
         for size in self.message_bytes:
             records = self.producer.records_per_s(size) * duration_ms / 1000.0
             if records < 1:
                 raise ValueError(
                     f"a producer would offer {records:.2g} messages of {size} B in a transaction "
-                    f"of {duration_ms:g} ms; expected one at least, or the time between commits "
-                    "is not the one that is set; raise producer.transaction_duration_ms or the "
-                    "producer's rate"
+                    f"of {duration_ms:g} ms; expected at least one, so that each transaction has "
+                    "this length; raise producer.transaction_duration_ms or the producer's rate"
                 )
         return self
 
@@ -155,8 +154,8 @@ class Workload(ConfigModel):
         if producer.arrivals != "fixed" and trial.early_end_error_rate:
             raise ValueError(
                 f"producer.arrivals is {producer.arrivals} and trial.early_end_error_rate "
-                f"{trial.early_end_error_rate:g}; expected 0, as a window is ended early by what "
-                "an even rate would have offered so far; set it to 0"
+                f"{trial.early_end_error_rate:g}; expected 0, as the early end of a window "
+                "assumes an even rate; set it to 0"
             )
         cycle_s = producer.burst_on_s + producer.burst_off_s
         cycles = trial.measure_s / cycle_s
@@ -164,7 +163,7 @@ class Workload(ConfigModel):
         if producer.arrivals == "bursts" and not is_whole:
             raise ValueError(
                 f"trial.measure_s is {trial.measure_s:g} and a burst with its pause "
-                f"{cycle_s:g} s; expected a window of whole bursts, or its rate is not the mean; "
+                f"{cycle_s:g} s; expected a window of whole bursts, so that it has the mean rate; "
                 f"set measure_s to {max(1, round(cycles)) * cycle_s:g}, or change the bursts"
             )
         return self
@@ -177,6 +176,6 @@ class Workload(ConfigModel):
                 raise ValueError(
                     f"a producer would offer {records:.2g} messages of {size} B in "
                     f"trial.measure_s {self.trial.measure_s:g}; expected {RECORDS_MIN} or more, "
-                    "or the achieved share says nothing; raise the producer's rate or measure_s"
+                    "so that the achieved share is precise; raise the producer's rate or measure_s"
                 )
         return self

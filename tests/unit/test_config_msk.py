@@ -31,7 +31,7 @@ PROVIDER = "sasl_oauth_token_provider"
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No credentials of this machine, and nobody of the network is asked for any."""
+    """Removes the credentials of this machine, and asks no host of the network for any."""
     for name in [each for each in os.environ if each.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -117,12 +117,12 @@ def test_credentials_stay_out_of_processes_that_are_started() -> None:
     show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
     with secrets_withheld():
         shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
-        assert signed(pickle.loads(pickle.dumps(provider)).token()), "kept since the first look"
+        assert signed(pickle.loads(pickle.dumps(provider)).token()), "kept since the first call"
     assert SECRET not in shown and SESSION not in shown
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
 
 
-def test_a_profile_is_taken_and_one_that_is_not_there_is_told(
+def test_a_profile_is_used_and_a_missing_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("aws_msk_iam_sasl_signer", reason="set-up is older than the extra msk")
@@ -137,20 +137,22 @@ def test_a_profile_is_taken_and_one_that_is_not_there_is_told(
         MskTokens(REGION)
 
 
-def test_no_credentials_are_told_before_any_connection() -> None:
+def test_missing_credentials_are_refused_before_any_connection() -> None:
     pytest.importorskip("aws_msk_iam_sasl_signer", reason="set-up is older than the extra msk")
-    with pytest.raises(ConfigError, match="gives none: there are none; expected some on the"):
+    with pytest.raises(
+        ConfigError, match="gives none: there are none; expected credentials on the driver"
+    ):
         Security.model_validate(MSK).client_kwargs()
 
 
-def test_without_the_extra_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     with pytest.raises(ConfigError, match=r"pip install 'kafka-redline\[msk\]'"):
         Security.model_validate(MSK).client_kwargs()
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_broker_that_refuses_it_is_told_in_words_of_aws() -> None:
+def test_the_refusal_of_a_broker_names_the_policy_of_aws() -> None:
     options = Security.model_validate(MSK).client_kwargs()
     error = kafka_errors.SaslAuthenticationFailedError("Access denied")
     for each in (options, pickle.loads(pickle.dumps(options))):
@@ -179,7 +181,7 @@ CLUSTER = [f"cluster.security.{key}={value}" for key, value in MSK.items()]
 
 def test_a_load_that_outlives_a_token_is_refused() -> None:
     load("example", "1kB", "default", [*CLUSTER, "workload.trial.measure_s=60"])
-    with pytest.raises(ConfigError, match=r"brokers end a connection with its token.*at most 780"):
+    with pytest.raises(ConfigError, match=r"trial\.measure_s.*at most 780 s.*after 900 s"):
         load("example", "1kB", "default", [*CLUSTER, "workload.trial.measure_s=900"])
 
 

@@ -80,12 +80,12 @@ def test_an_executor_gets_one_token_and_nothing_to_ask_for_more(server: TokenSer
     assert pickle.loads(sent).token() == "token-1"
 
 
-def test_what_a_token_server_refuses_is_said_without_the_secret(server: TokenServer) -> None:
+def test_the_message_for_a_refused_token_contains_no_secret(server: TokenServer) -> None:
     cases: list[tuple[str, int, object, str]] = [
         ("wrong", 200, None, "401 Unauthorized"),
         (SECRET, 500, None, "500 Internal"),
         (SECRET, 200, {"error": "x"}, "no access_token"),
-        (SECRET, 200, [1], "no JSON object"),
+        (SECRET, 200, [1], "not a JSON object"),
     ]
     for secret, server.status, server.answer, part in cases:
         with pytest.raises(ConfigError, match=part) as caught:
@@ -94,7 +94,7 @@ def test_what_a_token_server_refuses_is_said_without_the_secret(server: TokenSer
         assert SECRET not in str(caught.value)
 
 
-def test_a_token_in_a_file_is_read_anew_for_every_plan(tmp_path: Path) -> None:
+def test_a_token_in_a_file_is_read_again_for_every_plan(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")
     options = Security(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click.testing
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.experiment import CASES_MAX, load_sweep
 from jobs.config.files import names_in
@@ -96,16 +97,16 @@ def test_cases_may_be_listed(tmp_path: Path) -> None:
     ]
 
 
-def test_listed_cases_may_have_names_by_which_they_are_told(tmp_path: Path) -> None:
+def test_listed_cases_may_have_names(tmp_path: Path) -> None:
     listed = f"cases:\n  - {{name: safe, {ACKS}: all}}\n  - {{name: fast, {ACKS}: '1'}}\n"
     loaded = load_sweep(write(tmp_path, listed))
     assert [case.name for case in loaded.cases] == ["safe", "fast"]
-    assert [dict(case.told) for case in loaded.cases] == [{CASE: "safe"}, {CASE: "fast"}]
+    assert [dict(case.shown) for case in loaded.cases] == [{CASE: "safe"}, {CASE: "fast"}]
     assert [dict(case.settings) for case in loaded.cases] == [{ACKS: "all"}, {ACKS: "1"}]
     assert [case.config.workload.producer.acks for case in loaded.cases] == ["all", "1"]
 
 
-def test_options_win_over_the_file_and_lose_against_its_axes(tmp_path: Path) -> None:
+def test_options_take_precedence_over_the_file_but_not_over_its_axes(tmp_path: Path) -> None:
     path = write(tmp_path, WHOLE + "set: [workload.producer.linger_ms=3]\n")
     options = ("workload.producer.linger_ms=7", f"{ACKS}=0")
     loaded = load_sweep(path, options, repeats=2)
@@ -125,11 +126,11 @@ WRONG = {
     "null": (f"axes:\n  {ACKS}: [all, null]\n", "two values or more"),
     "no full path": (
         "axes:\n  producer.acks: ['1', all]\n",
-        r"line 2: producer\.acks is no full path",
+        r"line 2: producer\.acks is not the full path",
     ),
     "a broker property": (
         "axes:\n  num.io.threads: [1, 2]\n",
-        r"line 2: num\.io\.threads is no full",
+        r"line 2: num\.io\.threads is not the full",
     ),
     "unknown key": ("axes:\n  workload.producer.ack: ['1', all]\n", r"nearest known key is acks"),
     "wrong value": (f"axes:\n  {ACKS}: ['1', two]\n", r"case acks=two: .*0, 1 or all|acks=two"),
@@ -152,7 +153,7 @@ WRONG = {
     "one name": (f"cases:\n  - {{name: one, {ACKS}: all}}\n  - {{{ACKS}: '1'}}\n", "same keys"),
     "two of one name": (
         f"cases:\n  - {{name: one, {ACKS}: all}}\n  - {{name: one, {ACKS}: '1'}}\n",
-        "two cases have one name",
+        "two cases have the same name",
     ),
     "no name": (
         f"cases:\n  - {{name: one, {ACKS}: all}}\n  - {{name: null, {ACKS}: '1'}}\n",
@@ -160,13 +161,13 @@ WRONG = {
     ),
     "two names": (
         f"cases:\n  - {{name: one, {ACKS}: all}}\n  - {{name: two, {ACKS}: all}}\n",
-        "two cases set the same",
+        "two cases have the same settings",
     ),
     "load without one": (f"asks: load\naxes:\n  {ACKS}: ['1', all]\n", "expected load: NUMBER"),
     "load of a limit": (f"load: 4\naxes:\n  {ACKS}: ['1', all]\n", "asks is limit"),
     "two sizes of a load": (
         f"asks: load\nload: 4\nworkload: demo\naxes:\n  {ACKS}: ['1', all]\n",
-        "expected one where a load is held",
+        "has 3 sizes; expected one",
     ),
     "two goals": (f"goal: default,strict\naxes:\n  {ACKS}: ['1', all]\n", "expected one"),
     "too many": (
@@ -187,9 +188,9 @@ WRONG = {
     ),
     "a volume of a limit": (
         f"{VOLUME}axes:\n  {ACKS}: ['1', all]\n",
-        "and none elsewhere",
+        "expected a volume for fill and drain",
     ),
-    "nobody reads": (
+    "no reader": (
         f"asks: drain\nload: 4\n{VOLUME}axes:\n  {ACKS}: ['1', all]\n",
         r"workload\.consumers\.groups 0; expected 1 or more",
     ),
@@ -201,7 +202,7 @@ WRONG = {
         f"cold: true\naxes:\n  {ACKS}: ['1', all]\n",
         "asks: drain on a testbed",
     ),
-    "nobody survives": (
+    "no survivor": (
         f"asks: failover\nload: 4\n{ALONE}axes:\n  {ACKS}: ['1', all]\n",
         "with replication_factor 1; expected a testbed of 2 brokers or more",
     ),
@@ -214,11 +215,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_experiment_is_told_with_what_is_wrong(tmp_path: Path, name: str) -> None:
-    text, told = WRONG[name]
+def test_a_wrong_experiment_is_refused(
+    tmp_path: Path, name: str, snapshot: SnapshotAssertion
+) -> None:
+    text, words = WRONG[name]
     path = write(tmp_path, text)
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=words) as caught:
         load_sweep(path)
+    assert str(caught.value).replace(str(tmp_path), "…") == snapshot
     assert "mine.yaml" in str(caught.value) or name == "unknown file"
     assert caught.value.exit_code == 2
 
@@ -226,8 +230,8 @@ def test_a_wrong_experiment_is_told_with_what_is_wrong(tmp_path: Path, name: str
 def test_quick_takes_fewer_values_and_its_own_settings(tmp_path: Path) -> None:
     text = WHOLE + f"quick: [workload.trial.measure_s=3]\nquick_axes:\n  {THREADS}: [1, 4]\n"
     path = write(tmp_path, text)
-    usual, quick = load_sweep(path), load_sweep(path, quick=True)
-    assert (len(usual.cases), len(quick.cases)) == (6, 4)
+    full, quick = load_sweep(path), load_sweep(path, quick=True)
+    assert (len(full.cases), len(quick.cases)) == (6, 4)
     assert {case.settings[THREADS] for case in quick.cases} == {"1", "4"}
     assert {case.config.workload.trial.measure_s for case in quick.cases} == {3.0}
 
@@ -252,7 +256,7 @@ def test_every_case_is_measured_once_in_each_repeat_and_brokers_start_once_a_clu
     assert again == [turn.name for turn in everything], "the same when it is resumed"
 
 
-def test_a_dry_run_says_what_varies_and_how_long_it_takes(tmp_path: Path) -> None:
+def test_a_dry_run_shows_what_varies_and_how_long_it_takes(tmp_path: Path) -> None:
     text = f"workload: 1kB\ncluster: example\naxes:\n  {ACKS}: ['1', all]\n"
     done = click.testing.CliRunner().invoke(sweep, [write(tmp_path, text), "--dry-run"])
     assert done.exit_code == 0, done.output

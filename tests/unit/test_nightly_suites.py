@@ -35,7 +35,7 @@ def test_the_suite_that_comes_with_the_project_is_sound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("cases: [{name: a, limt: 3}]", "cases.0.limt is an unknown key; the nearest known key"),
         ("case: []", "case is an unknown key; the nearest known key is cases"),
@@ -46,14 +46,17 @@ def test_the_suite_that_comes_with_the_project_is_sound() -> None:
         ("cases: [{name: a, limit: 3}, {name: a, limit: 4}]", "holds a more than once"),
         ("cases: [{name: a, limit: 3}, {name: b, limit: 3}]", "holds 3 more than once"),
         ("cases: []", "cases is a list; expected at least one item"),
-        ("{history_since: '2026-13-01', cases: [{name: a, limit: 3}]}", "is on no calendar"),
+        (
+            "{history_since: '2026-13-01', cases: [{name: a, limit: 3}]}",
+            "2026-13-01, which is not a date",
+        ),
         ("{noise: {cv: 0}, cases: [{name: a, limit: 3}]}", "noise.cv is 0; expected a number"),
     ],
 )
-def test_a_suite_that_makes_no_sense_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_suite_is_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         suite_of(tmp_path, text)
-    assert told in str(refused.value)
+    assert words in str(refused.value)
 
 
 def test_an_unknown_suite_names_those_there_are() -> None:
@@ -92,7 +95,7 @@ def test_a_share_stays_the_load_that_it_first_was() -> None:
     other = replace(first, settings={"case.share": "0.8"})
     assert load_of(share, [other, replace(first, message_bytes=200)], limit_producers=10) == 5
     assert load_of(SUITE.cases[2], [first], limit_producers=None) == 3
-    with pytest.raises(CaseInvalidError, match="of the limit at 100 B, and none is known"):
+    with pytest.raises(CaseInvalidError, match="of the limit at 100 B, "):
         load_of(share, [], limit_producers=None)
 
 

@@ -47,7 +47,7 @@ def test_each_key_has_its_counterpart(tmp_path: Path) -> None:
     assert (read.consumers.groups, read.consumers.members) == (3, 2)
     assert (read.payload.kind, read.payload.compressibility) == ("mixed", 0.75)
     assert (read.trial.warmup_s, read.trial.measure_s) == (120.0, 900.0)
-    assert any("partitionsPerTopic 16 has no counterpart" in note for note in read.notes)
+    assert any("partitionsPerTopic 16 is left out" in note for note in read.notes)
     assert any("redline traffic --load 8" in note for note in read.notes)
 
 
@@ -58,18 +58,20 @@ def test_options_change_what_was_read(tmp_path: Path) -> None:
     assert read.topic.partitions_per_broker == 6
 
 
-def test_the_plan_names_what_has_no_counterpart(tmp_path: Path) -> None:
+def test_the_plan_names_keys_without_a_counterpart(tmp_path: Path) -> None:
     text = FILE.replace("NO_KEY", "KEY_ROUND_ROBIN") + "producerPauseDuringDrain: 1\ntopicz: 3\n"
     options = ["--cluster", "testbed", "--workload", write(tmp_path, text), "--dry-run"]
     done = click.testing.CliRunner().invoke(find_limit, options)
-    said = " ".join(done.output.split())
+    output = " ".join(done.output.split())
     assert done.exit_code == 0, done.output
-    assert "keyDistributor KEY_ROUND_ROBIN has no counterpart and is left out" in said
-    assert "producerPauseDuringDrain is no key of the OpenMessaging Benchmark" in said
-    assert "topicz is no key of the OpenMessaging Benchmark and is left out; the nearest" in said
+    assert "keyDistributor KEY_ROUND_ROBIN has no counterpart and is left out" in output
+    assert "producerPauseDuringDrain is not a key of the OpenMessaging Benchmark" in output
+    assert (
+        "topicz is not a key of the OpenMessaging Benchmark and is left out; the nearest" in output
+    )
 
 
-def test_a_payload_file_is_found_where_the_benchmark_has_it(tmp_path: Path) -> None:
+def test_a_payload_file_is_found_in_the_folder_of_the_benchmark(tmp_path: Path) -> None:
     text = "messageSize: 100\npayloadFile: payload/payload-100b.data\nproducerRate: 10\n"
     folder = tmp_path / "workloads"
     folder.mkdir()
@@ -85,7 +87,7 @@ def test_a_payload_file_is_found_where_the_benchmark_has_it(tmp_path: Path) -> N
     assert read.consumers.groups == 0
 
 
-def test_a_backlog_is_so_many_messages_and_no_rate_is_said(tmp_path: Path) -> None:
+def test_a_backlog_is_a_number_of_messages_and_a_missing_rate_is_a_note(tmp_path: Path) -> None:
     text = "messageSize: 1000\nsubscriptionsPerTopic: 1\nconsumerBacklogSizeGB: 2\n"
     read = load_workload(write(tmp_path, text))
     assert (read.consumers.start, read.consumers.backlog_records) == ("backlog", 2_000_000)
@@ -94,7 +96,7 @@ def test_a_backlog_is_so_many_messages_and_no_rate_is_said(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("messageSize: big\n", r"workload\.yaml: messageSize is 'big'; expected a number from 1"),
         ("messageSize: 0\n", r"messageSize is 0; expected a number from 1 to"),
@@ -103,13 +105,13 @@ def test_a_backlog_is_so_many_messages_and_no_rate_is_said(tmp_path: Path) -> No
         ("", "is empty"),
     ],
 )
-def test_a_wrong_file_is_told(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_wrong_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
         load_workload(write(tmp_path, text))
 
 
 @pytest.mark.parametrize("value", ["1e400", "-1", ".nan", "9" * 400, "true"])
-def test_a_number_that_is_none_is_told(tmp_path: Path, value: str) -> None:
+def test_a_value_that_is_not_a_number_is_refused(tmp_path: Path, value: str) -> None:
     text = FILE.replace("topics: 2", f"topics: {value}")
     with pytest.raises(ConfigError, match=r"topics is .*; expected a number from 1 to 1e"):
         load_workload(write(tmp_path, text))

@@ -1,4 +1,4 @@
-"""What a sweep found, as a record that says it in every shape."""
+"""The answer of a sweep: its results, as one record for files and pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metrics.units import iso_utc
 
 
 def unit_of(sweep: Sweep) -> str:
-    """Of the figure: MB/s, or what a load on the goal's axis counts."""
+    """The unit of the figure: MB/s, s, or the unit of the goal's axis."""
     if sweep.experiment.asks in TIMED:
         return "s"
     if sweep.experiment.asks == "load":
@@ -28,18 +28,18 @@ def unit_of(sweep: Sweep) -> str:
 def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
     """What cases are told by, paths of keys or `CASE` → its values as text, in their order."""
     return {
-        path: tuple(dict.fromkeys(case.told[path] for case in sweep.cases))
-        for path in sweep.cases[0].told
+        path: tuple(dict.fromkeys(case.shown[path] for case in sweep.cases))
+        for path in sweep.cases[0].shown
     }
 
 
 def answer_of(sweeping: SweepExecution, outcome: RunOutcome) -> SweepAnswer:
-    """What a sweep that ended so found."""
+    """The answer of a sweep with this outcome."""
     order = sweeping.order
     sweep, experiment = order.sweep, order.sweep.experiment
     return SweepAnswer(
         order.sweep_id,
-        # Also of a sweep that was resumed: its id says when it began.
+        # The id contains the start, also that of a resumed sweep.
         iso_utc(begun_s(order.sweep_id) or sweeping.started_s),
         iso_utc(time.time()),
         outcome.status,
@@ -54,13 +54,13 @@ def answer_of(sweeping: SweepExecution, outcome: RunOutcome) -> SweepAnswer:
         axes_of(sweep),
         experiment.repeats,
         tuple(in_order(sweep, sweeping.results)),
-        {case.name: case.settings for case in sweep.cases if CASE in case.told},
+        {case.name: case.settings for case in sweep.cases if CASE in case.shown},
     )
 
 
 def in_order(sweep: Sweep, results: Sequence[Result]) -> list[Result]:
     """Results in the order of the experiment's cases, sizes and repeats."""
-    place = {tuple(sorted(case.told.items())): i for i, case in enumerate(sweep.cases)}
+    place = {tuple(sorted(case.shown.items())): i for i, case in enumerate(sweep.cases)}
     return sorted(
         results, key=lambda r: (place[tuple(sorted(r.settings.items()))], r.message_bytes, r.repeat)
     )

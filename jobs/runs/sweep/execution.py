@@ -1,4 +1,4 @@
-"""Carrying out a sweep: each case a run of its own, on brokers that equal cases share."""
+"""The execution of a sweep: each case is a run, on brokers shared by cases with equal clusters."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from metrics.reporting.sweep.results import results_of
 from metrics.tables.membership import Membership
 
 PLAN = "experiment.json"
-"""In a sweep's folder: what it was to measure, for whoever resumes it."""
+"""The file in a sweep's folder with its experiment and cases, which --resume checks."""
 
 
 @dataclass(frozen=True)
 class SweepOrder:
-    """What a command asks of a sweep.
+    """The settings of a sweep from its command line.
 
     Attributes:
-        sweep_id: names it, its folder and the runs of its cases.
-        folder: of the sweep.
-        budget_s: no case is begun that would end later than so long after the start [s].
-        expected_s: how long a turn takes, about [s].
-        json_file: where sweep.json is written besides its place in `folder`; None for nowhere.
+        sweep_id: the id of the sweep, its folder and the runs of its cases.
+        folder: the folder of the sweep.
+        budget_s: the time after the start until which every begun case must end [s].
+        expected_s: estimates the duration of a turn [s].
+        json_file: a further file for sweep.json; None without one.
     """
 
     sweep: Sweep
@@ -63,12 +63,12 @@ class SweepOrder:
 
 @dataclass
 class SweepExecution:
-    """A sweep on its way; what was measured stays here, however it ends.
+    """A sweep in progress; it keeps all results after an error or an interrupt.
 
     Attributes:
-        results: of the cases that have an answer, and of those that have none.
-        left: turns that were not begun for want of time.
-        nearby: the limit of the case before, near which the next search begins.
+        results: the results of the measured cases, with and without an answer.
+        left: the turns that did not fit into the budget.
+        nearby: the limit of the previous case, near which the next search begins.
     """
 
     order: SweepOrder
@@ -82,12 +82,12 @@ class SweepExecution:
         """Measure all cases that were not measured before.
 
         Raises:
-            ConfigError: the sweep was begun with another experiment.
-            RedlineError: as a run of a case raises, but for a case without a conclusion.
+            ConfigError: the sweep began with another experiment.
+            RedlineError: as the run of a case raises, except for a case without a conclusion.
         """
         order = self.order
         self._keep_plan()
-        groups = [[t for t in group if not self._take_over(t)] for group in turns(order.sweep)]
+        groups = [[t for t in group if not self._has_results(t)] for group in turns(order.sweep)]
         with ExitStack() as stack:
             open_spark = partial(self._open_spark, stack)
             for group in filter(None, groups):
@@ -99,7 +99,7 @@ class SweepExecution:
                         self._measure(turn, opened)
 
     def _open_spark(self, stack: ExitStack) -> None:
-        """One session for all cases, and the tables, which take seconds of their own."""
+        """Open one session and the tables, for all cases."""
         if self._session is not None:
             return
         order = self.order
@@ -108,7 +108,7 @@ class SweepExecution:
         stack.callback(self._session.tables(order.tables).close)
 
     def _keep_plan(self) -> None:
-        """Keep what is to be measured, or hold it against what the sweep was begun with."""
+        """Write the experiment to the sweep's folder, or compare it with the file that exists."""
         sweep, path = self.order.sweep, self.order.folder / PLAN
         plan = {
             "experiment": sweep.experiment.model_dump(mode="json"),
@@ -119,28 +119,28 @@ class SweepExecution:
             write_atomic(path, text)
         elif path.read_text(encoding="utf-8") != text:
             raise ConfigError(
-                f"the sweep {self.order.sweep_id} was begun with another experiment (see {path}); "
-                "expected the same, as cases of two experiments do not compare; give the same "
-                "file and options, or start a new sweep"
+                f"the sweep {self.order.sweep_id} began with another experiment ({path}); expected "
+                "the same, as cases of two experiments do not compare; give the same file and "
+                "options, or start a new sweep"
             )
 
     def folders(self, turn: Turn) -> list[Path]:
-        """Those of the runs that this turn has had, the first try before the others."""
+        """The folders of this turn's runs, the first try first."""
         own = f"{self.order.sweep_id}-{turn.name}"
         return sorted(self.order.folder.glob(f"{own}*"))
 
-    def _take_over(self, turn: Turn) -> bool:
-        """Whether the turn was measured before; then its results are ours."""
+    def _has_results(self, turn: Turn) -> bool:
+        """Whether the turn was measured before; its results are taken over then."""
         for folder in self.folders(turn):
             summary = finished(folder)
             if summary is not None:
-                self._take(turn, summary)
+                self._add_results(turn, summary)
                 return True
         return False
 
-    def _take(self, turn: Turn, summary: RunSummary) -> None:
+    def _add_results(self, turn: Turn, summary: RunSummary) -> None:
         asks = turn.experiment.asks
-        self.results.extend(results_of(turn.case.told, turn.repeat, summary, asks))
+        self.results.extend(results_of(turn.case.shown, turn.repeat, summary, asks))
 
     def _measure(self, turn: Turn, opened: OpenCluster) -> None:
         order, case = self.order, turn.case
@@ -163,40 +163,40 @@ class SweepExecution:
                 order.sweep.experiment.name,
                 case.name,
                 turn.repeat,
-                case.told,
+                case.shown,
             ),
         )
         try:
             execute(body_of(turn, self.nearby), run, opened, self._session)
-        except NoConclusionError as error:  # of this case; others may have an answer
+        except NoConclusionError as error:  # other cases may still have an answer
             warn(order.reporter, f"case {case.name}, repeat {turn.repeat}: {error}")
         summary = finished(run.folder)
-        assert summary is not None, "a run leaves its summary however it ends"
-        self._take(turn, summary)
+        assert summary is not None, "every run writes its summary at its end"
+        self._add_results(turn, summary)
         limits = [load for each in summary.boundaries if (load := each.loads[0])]
         self.nearby = limits[0] if limits else self.nearby
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """By the error, or by the cases without an answer."""
+        """The outcome by the error, or by the cases without an answer."""
         if error is not None:
             return outcome_of(error)
         silent = sorted({each.why for each in self.results if each.value is None})
         lacking = sum(each.value is None for each in self.results)
         if self.left or lacking or not self.results:
-            told = [f"{lacking} of {len(self.results)} figures are missing"] if lacking else []
-            told += [f"{len(self.left)} cases were not begun within the budget"] * bool(self.left)
+            parts = [f"{lacking} of {len(self.results)} figures are missing"] if lacking else []
+            parts += [f"{len(self.left)} cases did not fit into the budget"] * bool(self.left)
             reasons = f": {'; '.join(silent[:3])}" if silent else ""
-            text = f"{' and '.join(told) or 'nothing was measured'}{reasons}"
+            text = f"{' and '.join(parts) or 'nothing was measured'}{reasons}"
             return RunOutcome("no conclusion", NoConclusionError.exit_code, text)
         return RunOutcome()
 
 
 def body_of(turn: Turn, nearby: int | None = None) -> Body:
-    """What a case's run does.
+    """The body of a case's run.
 
     Args:
-        nearby: a limit near which a search begins; where it begins moves no answer, and saves
-            trials where the limit of another case is not far.
+        nearby: a limit near which a search begins. The start does not change the answer, and saves
+            trials where cases have similar limits.
     """
     experiment, config = turn.experiment, turn.case.config
     if experiment.load is None:
@@ -210,7 +210,7 @@ def body_of(turn: Turn, nearby: int | None = None) -> Body:
 
 
 def _begun_near(config: Configuration, limit: int) -> Configuration:
-    """The same, but for the first load of its search, which is about three quarters of this."""
+    """The configuration with a first load of which the search tries about three quarters."""
     search = config.goal.search
     start = min(search.load_cap, max(2, math.ceil(limit / 0.75)))
     goal = config.goal.model_copy(
