@@ -48,7 +48,7 @@ def find_outage_limits(
     points: list[FinishedPoint] = []
     while (message_bytes := rest_line.next_message_bytes(points)) is not None:
         with broker_outage(context, count) as rest, PointTopics(rest) as topics:
-            # Created before the look at the brokers at rest, as missing replicas belong to this state.
+            # Created before the look at the brokers at rest, which then includes its replicas.
             topics.open(rest.pattern(message_bytes, 1))
             gates = open_gates(rest, config.cluster.warm_up_max_s)
             progress = SearchProgress()

@@ -1,4 +1,4 @@
-"""What the tables hold of a run that was begun before: its rows, and its own configuration."""
+"""The recorded part of earlier runs: their rows in the tables, and their configuration."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ _LAST_RUNS = 5
 def open_recorded_run(
     options: RunOptions, run_id: str, stack: ExitStack
 ) -> tuple[Session, Settings]:
-    """A session for the run that is resumed, and the configuration that the run recorded.
+    """A session for a resumed run, and the recorded configuration of the run.
 
     Raises:
-        ConfigError: there is no such run, which is said before anything is started or made where
-            its folder tells.
+        ConfigError: the run does not exist; a missing folder is reported before Spark starts.
     """
     folder = options.out.absolute() / run_id
     if options.tables is None and not folder.is_dir():
         raise ConfigError(
-            f"--resume names the run {run_id}, and there is no {folder}; expected one that was "
-            "begun with this --out; name it as its folder, or give its --out or --tables"
+            f"--resume names the run {run_id}, and {folder} does not exist; expected a run of this "
+            "--out; correct the id, or name the run's --out or --tables"
         )
     log = folder / "spark.log" if folder.is_dir() else None
     session = open_session(stack, options.slots, log)
@@ -46,33 +45,33 @@ def open_recorded_run(
 
 @contextmanager
 def explaining_missing_tables(store: TableStore) -> Iterator[None]:
-    """Say of tables that cannot be read what is wrong with them.
+    """Turn the failure to read the tables into a message with its cause.
 
     Raises:
-        ConfigError: there are none, or they are no tables of Delta.
+        ConfigError: the tables do not exist, or are not Delta tables.
     """
     try:
         yield
     except AnalysisException as error:
         raise ConfigError(
-            f"{store.address('runs')} {_why(error)}; expected the tables that redline find-limit "
-            "wrote; give their place by --tables"
+            f"{store.address('runs')} {_why(error)}; expected the tables of a redline run; "
+            "name their place with --tables"
         ) from error
 
 
 def unknown_run_error(store: TableStore, run_id: str) -> ConfigError:
-    """That the tables do not know a run, and which they know."""
+    """The error for a run that the tables do not contain; it names the newest ones."""
     newest = store.runs().orderBy("at", ascending=False).limit(_LAST_RUNS).collect()
     names = ", ".join(row.run_id for row in newest)
-    known = f"a run of these tables, of which the last are {names}" if names else "a run"
+    known = f"a run of these tables (newest: {names})" if names else "tables with runs"
     return ConfigError(
         f"the run {run_id} is not in {store.address('runs')}; expected {known}; "
-        "name one of them, or give its --tables"
+        "correct the id, or name its tables with --tables"
     )
 
 
 def _why(error: AnalysisException) -> str:
-    """What is wrong with a table, without Spark's name of it where it is just not there."""
+    """The fault of a table; a missing one is described without Spark's message."""
     text = str(error).partition("\n")[0].rstrip(".")
     is_absent = "PATH_NOT_FOUND" in text or "TABLE_OR_VIEW_NOT_FOUND" in text
-    return "is not there" if is_absent else f"cannot be read as a Delta table ({text})"
+    return "does not exist" if is_absent else f"cannot be read as a Delta table ({text})"

@@ -1,4 +1,4 @@
-"""The page of a run that is over, made anew from the Delta tables."""
+"""The regeneration of a run's report from the Delta tables."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from metrics.trial.trial import Trial
 
 RUNNING = "running"
 KILLED = (
-    "its driver ended without a word; what was finished before is kept, and "
-    "redline find-limit --resume {} goes on"
+    "the driver was killed; all finished trials are kept, and redline find-limit --resume {} "
+    "continues the run"
 )
 
 Rows = list[dict[str, Any]]
 
 
 def regenerate_report(run_id: str, out: Path, tables: str | None, target: Path | None) -> None:
-    """Write the page of a run, and its summary where a full disk kept it from being written.
+    """Write the report of a run again, and its summary if that is missing.
 
     Args:
-        out: where runs have their folders.
+        out: the folder of all runs.
         tables: path or catalog name of the Delta tables; None for a folder in `out`.
-        target: the page; None for the one in the run's folder.
+        target: the file of the report; None for the one in the run's folder.
 
     Raises:
-        ConfigError: there are no tables, they do not know the run, or the page cannot be written.
+        ConfigError: the tables do not exist or do not contain the run, or the report cannot be
+            written.
     """
-    if tables is None and not (out / "tables").is_dir():  # before Spark is started for it
+    if tables is None and not (out / "tables").is_dir():  # checked before Spark starts
         raise ConfigError(
-            f"{out / 'tables'} does not exist; expected the tables that redline find-limit wrote "
-            "there; give its --out, or their place by --tables"
+            f"{out / 'tables'} does not exist; expected the tables of a redline run; name the "
+            "run's --out or --tables"
         )
     folder = out.absolute() / run_id
     page = target.absolute() if target else folder / REPORT
@@ -59,7 +60,7 @@ def regenerate_report(run_id: str, out: Path, tables: str | None, target: Path |
         kept = folder / "summary.json"
         if kept.exists():
             summary = load_summary(kept)
-        elif target is None:  # a full disk kept it from being written at the run's end
+        elif target is None:  # it could not be written at the run's end
             write_summary(summary, kept)
             reporter.report(Notice(Level.NOTE, f"summary: {kept}"))
         if summary.status == RUNNING and folder.is_dir() and not is_locked(folder):
@@ -69,10 +70,10 @@ def regenerate_report(run_id: str, out: Path, tables: str | None, target: Path |
 
 
 def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, list[Trial]]:
-    """What the tables hold of a run: its rows of `runs` and `boundaries`, and its trials.
+    """The rows of a run in the tables `runs` and `boundaries`, and its trials.
 
     Raises:
-        ConfigError: there are no tables, or they do not know the run.
+        ConfigError: the tables do not exist, or do not contain the run.
     """
     with explaining_missing_tables(store):
         runs = store.read("runs", run_id).orderBy("at").collect()

@@ -1,4 +1,4 @@
-"""The command that makes a run again, from the configuration that the run recorded."""
+"""The command that repeats a run, from its recorded configuration."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _LOADERS: Mapping[str, Callable[[str], BaseModel]] = {
     "workload": load_workload,
     "goal": load_goal,
 }
-_NAMING = ("name", "description")  # of a file, not of what it asks for
+_NAMING = ("name", "description")  # they describe the file, and change no measurement
 
 
 def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Command | None:
-    """The command, or None where nothing was recorded or no one command does it.
+    """The command that repeats a run; None without a recorded configuration or a single command.
 
-    What differs from the files of conf/ becomes `--set`. A file that does not come with the
-    project stands as NAME.yaml, with a note: its keys are in the report. Secrets are
-    references in the settings and stay such.
+    Differences from the files of conf/ become `--set`. A file outside the project becomes
+    NAME.yaml with a note, as its keys are in the report. Secrets are references in the settings
+    and stay references.
 
     Args:
         settings: kind → key → value as `jobs.runs.resumption.config_text` records them.
-        held: message size and load of each trial of a run that held fixed loads.
+        held: message size and load of each trial of a run with a fixed load.
     """
     if not settings or len(set(held)) > 1:
         return None
@@ -45,8 +45,8 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
         lines.append(f"--{kind} {shlex.quote(value if own is not None else f'{value}.yaml')}")
         if own is None:
             notes.append(
-                f"The {kind} {name} is no file that comes with kafka-redline: name your own, "
-                "with the keys that stand below."
+                f"The file of the {kind} {name} is not part of kafka-redline: name your own file, "
+                "with the keys below."
             )
             continue
         lines += [f"--set {shlex.quote(each)}" for each in _overrides(kind, own, settings[kind])]
@@ -57,19 +57,19 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
 
 
 def _own(kind: str, name: str, recorded: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The file of conf/ with this name, as recorded; None where the run had another file."""
+    """The file of conf/ with this name, in recorded form; None where the run had another file."""
     if name not in available(kind):
         return None
     try:
         read = describe(_LOADERS[kind](name))
-    except ConfigError:  # it has changed since, and no longer loads: the keys are in the report
+    except ConfigError:  # the file changed and no longer loads; its keys are in the report
         return None
     plain: dict[str, Any] = json.loads(json.dumps(read, default=str))
     return plain if plain.get("description") == recorded.get("description") else None
 
 
 def _overrides(kind: str, own: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[str]:
-    """`workload.producer.acks=all` for each key that was other than in its file."""
+    """The overrides, such as `workload.producer.acks=all`, of keys that differ from the file."""
     for key in sorted({*own, *recorded} - {*_NAMING}):
         before, after = own.get(key), recorded.get(key)
         if isinstance(before, dict) and isinstance(after, dict) and before.keys() <= after.keys():
@@ -81,5 +81,5 @@ def _overrides(kind: str, own: Mapping[str, Any], recorded: Mapping[str, Any]) -
 
 
 def _yaml(value: Any) -> str:
-    """A value as an option has it; JSON is YAML."""
+    """A value in the form of an option; JSON is valid YAML."""
     return value if isinstance(value, str) and value.isalpha() else json.dumps(value)

@@ -1,4 +1,4 @@
-"""What a run leaves beside its trials: boundaries, summary.json, chart, and where they are."""
+"""The results of a run: boundaries, summary.json, charts and the report."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def boundary_of(
 ) -> Boundary:
     """The boundary of one search, with the reasons of the trial at its overloaded side.
 
-    What bound the brokers all overloads near the limit say.
+    All overloads near the limit vote for the resource that bound the brokers.
 
     Args:
-        trials: all of the run, oldest first.
-        goal: the goal that was searched for.
-        state: of the cluster, in which it was searched.
+        trials: all trials of the run, oldest first.
+        goal: the goal of the search.
+        state: the state of the cluster during the search.
     """
     bracket = point.result.bracket
     own = [
@@ -68,8 +68,8 @@ def boundary_of(
     over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
     last = over.judgements[goal] if over else None
     held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
-    told = _near_limit(own, bracket, config, goal)
-    bound = combine_votes(told, "overloads near the limit")
+    votes = _votes_near_limit(own, bracket, config, goal)
+    bound = combine_votes(votes, "overloads near the limit")
     boundary = make_boundary(
         bracket,
         config.axis,
@@ -83,9 +83,9 @@ def boundary_of(
     latency = held.evidence.client.latency if held else Quantiles()
     notes = (
         *_nothing_sustained(point.result, config),
-        *_contradiction(told),
+        *_contradiction(votes),
         *_held(point, own, config, goal),
-        *_beside_others(own),
+        *_other_traffic(own),
     )
     boundary = replace(
         boundary,
@@ -112,14 +112,14 @@ def boundary_of(
 
 
 def why_no_answer(boundary: Boundary, goal: Goal) -> str:
-    """Why a point is no answer to its goal; empty where it is one."""
+    """The reason why a point is no answer to its goal; empty for an answer."""
     if boundary.gave_up is not None:
         return boundary.gave_up
     return doubt_words(boundary) if goal.search.interval_required else ""
 
 
 def _last(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict) -> Trial | None:
-    """The last of the trials at a load of which the goal says so."""
+    """The last trial at a load with this verdict for the goal."""
     found = [
         each for each in trials if each.load == load and each.judgements[goal].verdict is verdict
     ]
@@ -130,10 +130,10 @@ def _known(time_ms: float) -> float | None:
     return time_ms if math.isfinite(time_ms) else None
 
 
-def _near_limit(
+def _votes_near_limit(
     trials: Iterable[Trial], bracket: Bracket, config: Configuration, goal: str
 ) -> tuple[AttributionVote, ...]:
-    """What the overloads from the bracket's overloaded side on say, the nearer the more."""
+    """The votes of the overloads at and above the bracket; a nearer one has more weight."""
     lowest = bracket.overloaded
     if lowest is None:
         return ()
@@ -145,20 +145,20 @@ def _near_limit(
     )
 
 
-def _contradiction(told: Sequence[AttributionVote]) -> tuple[str, ...]:
-    text = contradiction(told)
+def _contradiction(votes: Sequence[AttributionVote]) -> tuple[str, ...]:
+    text = contradiction(votes)
     return (text,) if text else ()
 
 
 def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> tuple[str, ...]:
-    """That a limit of 0 says more of the cluster or of the goal than of the load."""
+    """A note on a limit of 0, whose cause is the cluster or the goal rather than the load."""
     over = result.bracket.overloaded
     if result.bracket.sustained > 0 or over is None or isinstance(result, GaveUp):
         return ()
     least = config.axis.amount(over)
     text = (
-        f"even {least} were too much: this is no capacity but a cluster that is overloaded by "
-        "something else, or a goal that it cannot meet; read the reasons"
+        f"even {least} were too much, so the cluster has other load, or cannot meet this goal; "
+        "check the reasons of the trials"
     )
     return (text,)
 
@@ -166,10 +166,10 @@ def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> tuple[st
 def _held(
     point: FinishedPoint, trials: Sequence[Trial], config: Configuration, goal: str
 ) -> tuple[str, ...]:
-    """How long limits of this point were held, and from when on and why one did not last."""
-    told = split_history(point.history, confirmation_of(config.workload, config.goal_named(goal)))
+    """Notes on how long limits of this point were held, and why others did not last."""
+    holds = split_history(point.history, confirmation_of(config.workload, config.goal_named(goal)))
     notes = []
-    for hold in told.failed:
+    for hold in holds.failed:
         over = [
             each.judgements[goal]
             for each in trials
@@ -180,8 +180,8 @@ def _held(
         why = f": {over[-1].reasons[0].text}" if over and over[-1].reasons else ""
         amount = config.axis.amount(hold.load)
         notes.append(f"{amount} did not last, {describe_failure(hold)}{why}")
-    if isinstance(point.result, Done) and point.result.confirmed_s is not None and told.last:
-        hold = told.last
+    if isinstance(point.result, Done) and point.result.confirmed_s is not None and holds.last:
+        hold = holds.last
         notes.append(
             f"held for {format_duration(hold.held_s)} of load in {len(hold.valid)} windows, "
             f"{len(hold.overloads) or 'none'} of them overloaded"
@@ -189,14 +189,14 @@ def _held(
     return tuple(notes)
 
 
-def _beside_others(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """That the brokers were not ours alone, where they were not."""
-    told = [trial.evidence.others for trial in trials if trial.evidence.others is not None]
-    loads = [each for each in told if each.is_worth_telling]
+def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """A note on the traffic of other clients, where they had any."""
+    others = [trial.evidence.others for trial in trials if trial.evidence.others is not None]
+    loads = [each for each in others if each.is_worth_telling]
     if not loads:
         return ()
     most = max(loads, key=lambda each: each.messages_per_s)
-    return (f"measured beside {most.text} of others, who may take more or less at other times",)
+    return (f"measured beside {most.text} of other clients, whose load may differ at other times",)
 
 
 def summary_of_run(
@@ -206,7 +206,7 @@ def summary_of_run(
     boundaries: Sequence[Boundary] = (),
     trials: Sequence[Trial] = (),
 ) -> RunSummary:
-    """What a run concluded: of a search its boundary points, of fixed loads their trials."""
+    """The summary of a run: the boundary points of a search, or the trials of a fixed load."""
     started_at, finished_at = run.times
     return RunSummary(
         run_id=run.order.run_id,
@@ -237,29 +237,29 @@ def write_results(
     series: Panels | None = None,
     json_file: Path | None = None,
 ) -> ArtifactWriter:
-    """Write summary.json, the chart and the report, each whether or not the others could be.
+    """Write summary.json, the charts and the report; a failed file does not stop the others.
 
     Args:
-        trials, settings, series: as `write_report` takes them; trials None of a run that opened
-            no tables, which has no report either.
-        json_file: where the summary is written besides; None for nowhere.
+        trials, settings, series: as in `write_report`; `trials` is None for a run that ended
+            before its tables were open, which has no report.
+        json_file: a further file for the summary; None without one.
     """
     files, path, page = ArtifactWriter(), folder / "summary.json", folder / REPORT
     files.write_answer_file("summary", path, json_file, partial(write_summary, summary))
     for goal, part in by_goal(summary):
         drawn = folder / f"boundary{f'-{goal}' if goal else ''}.html"
         picture = drawn.with_suffix(".png")
-        is_left = part.boundaries and files.write(
+        is_written = part.boundaries and files.write(
             "chart", drawn, partial(write_chart, part, drawn, picture)
         )
-        if is_left and picture.exists():  # which needs what draws pictures
+        if is_written and picture.exists():  # pictures need an optional package
             files.written.append(("chart", str(picture)))
     if trials is not None:
         files.write(
             "report", page, lambda: write_report(page, summary, trials, settings or {}, series)
         )
         files.written.append(("tables", tables))
-    files.written.sort(key=lambda each: each[0] != "report")  # what a reader opens comes first
+    files.written.sort(key=lambda each: each[0] != "report")  # the file for readers comes first
     return files
 
 
@@ -273,7 +273,7 @@ def write_report(
     """Write the report of a run.
 
     Args:
-        trials: all that it made.
+        trials: all trials of the run.
         series: their readings over time, see `metrics.reporting.page.series.panels_of_run`.
         settings: its configuration, as `jobs.runs.resumption.config_text` records it.
     """
@@ -283,7 +283,7 @@ def write_report(
 
 
 def series_from(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> RunSeries:
-    """What the tables have of these trials' readings over time."""
+    """The readings of these trials over time, from the tables."""
     series = RunSeries()
     samples = tables.samples_of(run_id)
     for trial in trials:

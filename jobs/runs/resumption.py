@@ -1,4 +1,4 @@
-"""The trials of a run that is resumed: its own plan, and how far its search came."""
+"""The resumption of a run: its recorded trials, and the replay of its search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_CLUSTER = re.compile(r"cluster\.(id|brokers)|broker(\.\d+)?\.version")
 
 
 def config_text(config: Configuration) -> str:
-    """The whole configuration as JSON; it holds references to secrets and no secrets."""
+    """The whole configuration as JSON; secrets are references in it."""
     settings = {kind: describe(getattr(config, kind)) for kind in ("cluster", "workload", "goal")}
     settings |= {f"goal {goal.name}": describe(goal) for goal in config.goals[1:]}
     return json.dumps(settings, default=str, sort_keys=True)
@@ -29,32 +29,32 @@ def config_text(config: Configuration) -> str:
 def resumed_trials(
     tables: TableStore, run_id: str, config_text: str, environment: Mapping[str, str]
 ) -> list[Trial]:
-    """The trials that a run has made so far, oldest first.
+    """The finished trials of a run, oldest first.
 
     Args:
-        config_text: the configuration to go on with, which must be the run's own.
-        environment: the present environment; the cluster must be the run's own. Brokers that each
-            run starts must be alike.
+        config_text: the present configuration, which must equal the recorded one.
+        environment: the present environment. Its cluster must be the recorded one; brokers that
+            each run starts must have the same versions.
 
     Raises:
-        ConfigError: there is no such run, it is done, or its plan or its cluster was another.
+        ConfigError: the run does not exist or is done, or its configuration or cluster differs.
     """
     runs = tables.run_rows(run_id)
     if not runs:
         raise ConfigError(
             f"--resume names the run {run_id}, which is not in {tables.address('runs')}; "
-            "expected a run of these tables; name it as its folder, or give its --tables"
+            "expected a run of these tables; correct the id, or name its tables with --tables"
         )
     if runs[0].status == "done":
         raise ConfigError(
-            f"the run {run_id} is done; there is nothing to resume; redline report {run_id} writes "
-            "its page, and its summary where that is missing"
+            f"the run {run_id} is done; expected an unfinished run to resume; redline report "
+            f"{run_id} writes its report and a missing summary"
         )
     differing = differences(json.loads(runs[0].config), json.loads(config_text))
     if differing:
         raise ConfigError(
-            f"the run {run_id} had another plan: {'; '.join(differing)}; expected the same; "
-            "give the same files and --set options, or start a new run"
+            f"the run {run_id} has another configuration: {'; '.join(differing)}; expected the "
+            "same one; give the same files and --set options, or start a new run"
         )
     cluster = json.loads(config_text).get("cluster", {})
     is_new = are_started_by_run(cluster)
@@ -62,7 +62,7 @@ def resumed_trials(
     if others:
         raise ConfigError(
             f"the run {run_id} was made on another cluster: {'; '.join(others)}; expected the "
-            "same, as trials of two clusters give no limit of either; name the run's own cluster, "
+            "same cluster, as trials of two clusters do not combine; name the run's own cluster, "
             "or start a new run"
         )
     return tables.trials_of(run_id)
@@ -71,9 +71,9 @@ def resumed_trials(
 def other_cluster(
     then: Mapping[str, str], now: Mapping[str, str], is_new: bool = False
 ) -> list[str]:
-    """What says that two environments are of two clusters: `cluster.id was A and is B`.
+    """The facts that show two different clusters: `cluster.id was A and is B`.
 
-    What either does not tell says nothing.
+    A fact that one environment lacks is ignored.
 
     Args:
         is_new: whether each run starts new brokers, whose cluster id differs.
@@ -87,9 +87,9 @@ def other_cluster(
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs between two configurations, by file and key: `key was A and is B`.
+    """The differences between two configurations, by file and key: `key was A and is B`.
 
-    Budgets and guards may differ: raising one is what a run that it stopped is resumed for.
+    Budgets and guards may differ, so that a run that one of them stopped can be resumed.
     """
     return [
         f"{kind}.{key} was {then.get(kind, {}).get(key)} and is {now.get(kind, {}).get(key)}"
@@ -103,12 +103,12 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def replay(
     lines: Mapping[str, Line], trials: Sequence[Trial]
 ) -> tuple[dict[str, list[FinishedPoint]], dict[str, tuple[Observation, ...]]]:
-    """How far a search came: finished points and trials of the one in progress, by goal.
+    """Replay a search: its finished points, and the trials of the point in progress, by goal.
 
-    The search decides from the history alone, so what it decided is decided again.
+    The search decides from the history alone, so the replay repeats its decisions.
 
     Raises:
-        ConfigError: these trials are not what these lines would have measured.
+        ConfigError: these lines would have measured other trials.
     """
     finished: dict[str, list[FinishedPoint]] = {goal: [] for goal in lines}
     used = 0
@@ -132,7 +132,7 @@ def _require_all_used(used: int, trials: Sequence[Trial]) -> None:
     if used != len(trials):
         sizes = sorted({trial.point_message_bytes for trial in trials})
         raise ConfigError(
-            f"the run has {len(trials)} trials at {', '.join(map(str, sizes))} B, and with this "
-            f"goal and workload its search would have made only {used} of them; expected the plan "
-            "that the run began with; run again without --resume"
+            f"the run has {len(trials)} trials at {', '.join(map(str, sizes))} B, and this goal "
+            f"and workload lead to {used} of them; expected the configuration of the run's start; "
+            "start a new run without --resume"
         )

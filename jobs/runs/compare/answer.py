@@ -1,4 +1,4 @@
-"""What a comparison found, and compare.json, the contract with whoever reads it by program."""
+"""The answer of a comparison, and compare.json, its contract with programs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class SideFacts:
-    """One side as it was.
+    """The facts of one side.
 
     Attributes:
-        label: as the command line has it.
-        run_id: of its trials in the tables.
-        cluster: name of its configuration.
-        brokers: how many it has.
-        environment: as the table `runs` has it.
-        settings: keys of the workload and the goal by their paths, as they were set.
+        label: the side as on the command line.
+        run_id: the id of its trials in the tables.
+        cluster: the name of its cluster's configuration.
+        brokers: its number of brokers.
+        environment: its environment, as in the table `runs`.
+        settings: the values of the workload's and the goal's keys, by their paths.
     """
 
     label: str
@@ -49,21 +49,21 @@ class SideFacts:
 
     @property
     def compared(self) -> dict[str, str]:
-        """All in which two sides can differ."""
+        """All facts and settings in which two sides can differ."""
         return {**self.environment, **self.settings}
 
 
 @dataclass(frozen=True)
 class CaseAnswer:
-    """What the pairs at one message size say.
+    """The answer at one message size.
 
     Attributes:
         case: the trials.
-        capacity: which decides.
-        steady: what was compared at a load that both sides sustain.
-        conclusion: what one may call the difference of the capacities.
-        evidence: side → what it showed.
-        cause: why one side is slower, where one is.
+        capacity: the comparison of the capacities, which decides.
+        steady: the comparisons at a load that both sides sustain.
+        conclusion: the kind of difference between the capacities.
+        evidence: the evidence of each side.
+        cause: the likely cause of the difference; None without one.
     """
 
     case: ComparedSize
@@ -76,13 +76,13 @@ class CaseAnswer:
 
 @dataclass(frozen=True)
 class ComparisonAnswer:
-    """A comparison's answer.
+    """The answer of a comparison.
 
     Attributes:
-        sides: both as they were.
-        cases: one for each message size that was begun.
-        differences: what differs between them and can matter to brokers.
-        min_effect: the least change of the capacity that matters [share].
+        sides: the facts of both sides.
+        cases: the answer at each message size that was begun.
+        differences: the differences between the sides that can affect brokers.
+        min_effect: the smallest change of the capacity that counts [ratio].
     """
 
     sides: Mapping[Side, SideFacts]
@@ -92,19 +92,19 @@ class ComparisonAnswer:
 
     @property
     def is_regression(self) -> bool:
-        """True when B is worse than A at any message size."""
+        """Whether B is worse than A at any message size."""
         return any(case.conclusion is Conclusion.REGRESSION for case in self.cases)
 
     @property
     def unanswered(self) -> tuple[int, ...]:
-        """Message sizes with too few pairs to say anything [B]."""
+        """The message sizes with too few pairs for an answer [B]."""
         return tuple(
             c.case.message_bytes for c in self.cases if c.conclusion is Conclusion.NO_ANSWER
         )
 
 
 def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
-    """How a comparison ended that nothing stopped."""
+    """The outcome of a comparison that was not stopped."""
     if answer.is_regression:
         return RunOutcome("done", RegressionError.exit_code)
     if answer.unanswered:
@@ -112,8 +112,8 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
         return RunOutcome(
             NO_CONCLUSION,
             NoConclusionError.exit_code,
-            f"no conclusion at {sizes}: too few pairs are answers; expected {PAIRS_MIN}; give it "
-            "more pairs or time, or see in the table trials why they are INVALID",
+            f"no conclusion at {sizes}: too few pairs are valid; expected {PAIRS_MIN}; raise "
+            "--pairs or --budget-s, or see the reasons of INVALID trials in the table trials",
         )
     return RunOutcome()
 
@@ -121,7 +121,7 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
 def answer_of(
     sides: Mapping[Side, SideFacts], cases: Sequence[ComparedSize], min_effect: float
 ) -> ComparisonAnswer:
-    """The answer of these trials, however many there are; none before both sides were open."""
+    """The answer of these trials; an answer without cases before both sides are open."""
     if len(sides) < len(Side):
         return ComparisonAnswer(sides, (), (), min_effect)
     capacities = [compared(CAPACITY, case.saturated) for case in cases]
@@ -161,7 +161,7 @@ def write_answer(answer: ComparisonAnswer, head: Mapping[str, Any], path: Path) 
     """Write compare.json; docs/compare.md describes it.
 
     Args:
-        head: how the comparison began and ended.
+        head: the fields on the start and the end of the comparison.
     """
     document = {
         "schema_version": SCHEMA_VERSION,

@@ -1,4 +1,4 @@
-"""A comparison: pairs of trials on two sides, and what they say."""
+"""A comparison: measures pairs of trials on two sides, and concludes from them."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from metrics.trial.trial import Trial
 
 
 class ComparisonRun(Body):
-    """Compares two sides, and keeps what it found however it ends.
+    """Compares two sides, and keeps the results after an error or an interrupt.
 
-    Each side is a run of its own in the tables: `ID-a` and `ID-b`.
+    Each side has a run id of its own in the tables: `ID-a` and `ID-b`.
 
     Args:
-        sides: as ordered.
-        effort: trials for each message size.
-        min_effect: the least change of the capacity that matters [share].
-        budget_s: no trial is begun after so much time in trials [s]; None is no bound.
+        sides: the set-ups of both sides.
+        effort: the numbers of trials for each message size.
+        min_effect: the smallest change of the capacity that counts [ratio].
+        budget_s: the time after which no trial begins [s]; None without a bound.
     """
 
     def __init__(
@@ -62,31 +62,31 @@ class ComparisonRun(Body):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """One for each side."""
+        """The configuration of each side by its name."""
         return {_name(side): setup.config for side, setup in self._sides.items()}
 
     @property
     def shares_brokers(self) -> bool:
-        """Where the sides differ in what is offered or how it is judged alone."""
+        """Whether both sides load the same brokers, as they differ in workload or goal only."""
         return share_brokers(self._sides)
 
     def plan(self, out: Path) -> Plan:
-        """Pairs for each size."""
+        """The plan of the pairs for all sizes."""
         return plan_for(self._sides, self._effort, self._budget_s, out)
 
     def reporter_of(self, name: str, reporter: Reporter) -> Reporter:
-        """One that says which side it is."""
+        """A reporter that marks events with the side."""
         return SideReporter(reporter, Side(name.upper()))
 
     # --- measuring ----------------------------------------------------------
 
     def measure(self, run: RunState) -> None:
-        """Measure size after size; one without an answer ends none of the others."""
+        """Measure size after size; a size without an answer does not stop the others."""
         self._measure_all(run)
         self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
 
     def fail(self, run: RunState, error: BaseException) -> None:
-        """Say what the trials until then say."""
+        """Conclude from the trials before the error."""
         self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
 
     def _measure_all(self, run: RunState) -> None:
@@ -111,7 +111,7 @@ class ComparisonRun(Body):
                 )
                 try:
                     comparer.measure(case)
-                except NoConclusionError as error:  # of this size; others may have an answer
+                except NoConclusionError as error:  # other sizes may still have an answer
                     case.notes.append(str(error))
 
     def _hold(
@@ -145,30 +145,30 @@ class ComparisonRun(Body):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """By the error, or by the answer."""
+        """The outcome by the error, or by the answer."""
         return outcome_with(self._answer) if error is None else outcome_of(error)
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Leave compare.json, and tell what was found."""
+        """Write compare.json and the page, and report the results."""
         file = run.order.folder / "compare.json"
         head, files = self._head(run, outcome), ArtifactWriter()
         write = partial(write_answer, self._answer, head)
         files.write_answer_file("answer", file, run.order.json_file, write)
         reporter = run.order.reporter
-        tables, told = answer_tables(self._answer), tuple(sentences(self._answer))
+        tables, texts = answer_tables(self._answer), tuple(sentences(self._answer))
         page = run.order.folder / "compare.html"
-        text_of_page = answer_page(self._page(run, outcome, tables, told))
+        text_of_page = answer_page(self._page(run, outcome, tables, texts))
         files.write("report", page, partial(write_atomic, page, text_of_page))
         for table in tables:
             reporter.report(table)
-        for text in told:
+        for text in texts:
             note(reporter, text)
         for what, where in files.written:
             note(reporter, f"{what}: {where}")
-        files.require_all("see to the disk before the next one")
+        files.require_all("fix the disk, then read the trials from the tables")
 
     def _page(
-        self, run: RunState, outcome: RunOutcome, tables: Sequence[Table], told: tuple[str, ...]
+        self, run: RunState, outcome: RunOutcome, tables: Sequence[Table], texts: tuple[str, ...]
     ) -> AnswerPage:
         config = self._sides[Side.A].config
         labels = " against ".join(setup.label for setup in self._sides.values())
@@ -179,7 +179,7 @@ class ComparisonRun(Body):
             status=outcome.status,
             error=outcome.error,
             caveat=caveat_of(config),
-            sentences=told or tuple(text for case in self._cases for text in case.notes),
+            sentences=texts or tuple(text for case in self._cases for text in case.notes),
             tables=tuple((each.title, each.columns, each.rows) for each in tables),
             facts=(),
             file="compare.json",
@@ -202,7 +202,7 @@ class ComparisonRun(Body):
 
 
 def _name(side: Side) -> str:
-    """Of a side, as its run in the tables has it."""
+    """The name of a side in its run id."""
     return side.value.lower()
 
 

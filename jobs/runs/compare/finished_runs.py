@@ -1,4 +1,4 @@
-"""Two runs that are finished, against each other: their limits, and nothing is loaded for it."""
+"""The comparison of two finished runs by their limits, without any load."""
 
 from __future__ import annotations
 
@@ -26,42 +26,43 @@ from metrics.units import UNKNOWN, format_size
 
 AXIS = "run"
 SEARCHED = 0
-"""The message size of limits whose search went along it."""
+"""Stands for the message size of limits that searched along the size."""
 DIFFERENCES_SHOWN = 12
 BETWEEN_NIGHTS = Noise().cv
-"""How much two runs of the same brokers differ beyond the intervals of their limits: nobody knows,
-so it is what nights are taken to differ by where nothing is stated [ratio]."""
+"""Assumed difference between two runs of the same brokers, beyond the intervals of their limits
+[ratio]. It is the default for nights, as two runs do not show it."""
 
 Kind = tuple[str, str, str]
-"""What a limit is one of: its goal, the state of the cluster, and the axis of the search. Limits of
+"""The kind of a limit: its goal, the state of the cluster, and the axis of the search. Limits of
 different kinds do not compare."""
 
 
 def compare_finished(
     run_ids: Sequence[str], out: Path, min_effect: float, json_file: Path | None, reporter: Reporter
 ) -> None:
-    """Say whether the second run's limits are below the first one's, and how sure that is.
+    """Compare the limits of two runs, and show the differences with their intervals.
 
     Args:
-        run_ids: two, in OUT.
-        min_effect: the least loss that matters [share].
+        run_ids: the ids of two runs in `out`.
+        min_effect: the smallest loss that counts [ratio].
 
     Raises:
-        ConfigError: there is no such run, it is the same one twice, the two have no limit of one
-            goal, state and size in common, or the file cannot be written.
-        NoConclusionError: no size has a limit with an interval in both.
-        RegressionError: the second one takes less.
+        ConfigError: a run does not exist, both ids are equal, the runs have no limit of the same
+            goal, state and size, or the file cannot be written.
+        NoConclusionError: no size has a limit with an interval in both runs.
+        RegressionError: a limit of the second run is lower.
     """
     if len(set(run_ids)) < len(run_ids):
-        raise ConfigError(f"the run {run_ids[0]} is given twice; expected two runs; name another")
+        raise ConfigError(
+            f"the run {run_ids[0]} is given twice; expected two different runs; name another"
+        )
     first, second = (load_summary(out / run_id / "summary.json") for run_id in run_ids)
     names = (first.run_id, second.run_id)
     results = _results_in_common(first, second)
     if not results:
         raise ConfigError(
-            f"{names[0]} and {names[1]} have no limit of one goal, state of the cluster and "
-            "message size in common; expected two runs of redline find-limit with one at least; "
-            "name others"
+            f"{names[0]} and {names[1]} have 0 limits with the same goal, cluster state and "
+            "message size; expected two runs of redline find-limit with at least 1; name other runs"
         )
     effects = _effects(results, names, min_effect)
     changed = difference(first.environment, second.environment)
@@ -76,9 +77,9 @@ def compare_finished(
 
 
 def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
-    """Its limits by their kind and size [B]; those of the first versions name no goal.
+    """The limits of a run by their kind and size [B]; early versions stored no goal.
 
-    Where the size itself was searched, it is what was found, and `SEARCHED` stands for it.
+    `SEARCHED` stands for the size of a limit that searched along the size.
     """
     return {
         (
@@ -90,11 +91,11 @@ def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
 
 
 def _size(message_bytes: int) -> str:
-    return format_size(message_bytes) if message_bytes else "the size searched"
+    return format_size(message_bytes) if message_bytes else "the searched size"
 
 
 def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list[Result]]:
-    """The figures of both runs at the sizes that both have, each kind by itself."""
+    """The results of both runs at their common sizes, by kind."""
     common = _limits(first).keys() & _limits(second).keys()
     found: dict[Kind, list[Result]] = {}
     for run in (first, second):
@@ -111,7 +112,7 @@ def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list
 def _effects(
     results: Mapping[Kind, Sequence[Result]], names: tuple[str, str], min_effect: float
 ) -> list[AxisEffect]:
-    """Of each kind and size, called what they are among all of them."""
+    """The effect at each kind and size, with conclusions corrected for their number."""
     found = [
         replace(each, where=_where(kind) if len(results) > 1 else {})
         for kind, own in results.items()
@@ -153,21 +154,21 @@ def _sentences(
     for name in ("cluster", "workload"):
         before, after = getattr(first, name), getattr(second, name)
         if before != after:
-            yield f"read with care: {name} {before} in the first run, {after} in the second"
+            yield f"the runs differ in the {name}: {before} in the first, {after} in the second"
     before, after = _limits(first), _limits(second)
     if alone := [each for each in (*before, *after) if (each in before) != (each in after)]:
-        told = "; ".join(
+        limits = "; ".join(
             f"{goal}, {state}, {_size(message_bytes)}" for (goal, state, _), message_bytes in alone
         )
-        yield f"not compared, as only one of the runs has it: {told}"
+        yield f"not compared, as only one run has the limit: {limits}"
     for each in changed[:DIFFERENCES_SHOWN]:
         yield f"differs: {each.name} {each.before} → {each.after}"
     if len(changed) > DIFFERENCES_SHOWN:
-        yield f"and {len(changed) - DIFFERENCES_SHOWN} more facts of the environments differ"
+        yield f"{len(changed) - DIFFERENCES_SHOWN} more facts of the environments differ"
     yield (
-        f"the intervals know how sure each limit is, and assume {BETWEEN_NIGHTS:.0%} (standard "
-        "deviation) for what changes from one run to the next; redline compare --a … --b … loads "
-        "both sides in turns and finds that out"
+        f"the intervals include the precision of each limit, and assume {BETWEEN_NIGHTS:.0%} "
+        "(standard deviation) between runs; redline compare --a … --b … loads both sides in turns, "
+        "and needs no such assumption"
     )
 
 
@@ -179,12 +180,12 @@ def _write(
 ) -> None:
     if path is None:
         return
-    told = {
+    document = {
         "runs": names,
         "effects": [as_document(each) | {"words": sentence(each)} for each in effects],
         "differences": [as_document(each) for each in changed],
     }
-    write_file("--json", path, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+    write_file("--json", path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def _outcome(effects: Sequence[AxisEffect]) -> RunOutcome:

@@ -1,7 +1,7 @@
-"""The trials of a comparison: which side is loaded next, and how much.
+"""The pairs of trials of a comparison: it chooses the next side and its load.
 
-Decides and asks for trials; what a trial is, it does not know. The sides take turns A B B A,
-so that a machine that grows slower, or faster, hits both alike.
+The sides take turns A B B A, so that a machine that becomes slower or faster affects both
+equally.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from search.model import Verdict
 SATURATED_ACHIEVED_SHARE = 0.85
 """Share of the offered load below which brokers take all that they can [ratio]."""
 EXCESS = 1.5
-"""Load of the pairs over the higher capacity of the two."""
+"""Load of the pairs, relative to the higher capacity of both sides [ratio]."""
 STEADY_SHARE = 0.6
-"""First guess of a load that both sides sustain, over the lower capacity [ratio]."""
+"""First load to try that both sides may sustain, relative to the lower capacity [ratio]."""
 STEADY_LOWER = 0.5
-"""The next guess over the one that a side did not sustain. Saturated brokers get fuller batches, so
-what they take then can be several times what they sustain [ratio]."""
+"""The next load to try, relative to one that a side did not sustain [ratio]. Saturated brokers get
+fuller batches, so their capacity can be several times the load that they sustain."""
 STEADY_LOWERS_MAX = 4
 PROBES_MAX = 12
 RAISES_MAX = 6
 RAISE = 1.25
-"""How many times as much is offered at least after a side was not saturated."""
+"""Least factor by which the load rises after a side was not saturated [ratio]."""
 ALL_TAKEN = 0.97
-"""Share of the offered load from which on nothing tells how much more would be taken [ratio]."""
+"""Share of the offered load above which the capacity cannot be estimated [ratio]."""
 
 
 class Hold(Protocol):
-    """Holds a load on one side; for the whole cluster, so that sides of any size compare."""
+    """Holds a load on one side, per broker, so that clusters of different sizes compare."""
 
     def __call__(self, side: Side, load_per_broker: float, reason: str) -> Trial:
-        """One trial, appended to the tables.
+        """Make one trial, and append it to the tables.
 
         Args:
             load_per_broker: producers for each broker of the side.
-            reason: why this trial is made, for progress.
+            reason: the purpose of the trial, for the progress.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is spent on one case.
+    """The number of trials for one message size.
 
     Attributes:
-        pairs: of saturated trials, which decide.
-        steady_pairs: of trials at a load that both sides sustain, which explain.
-        repeats_max: how often a trial or pair that is no answer is made again.
+        pairs: number of pairs of saturated trials, which decide.
+        steady_pairs: number of pairs at a load that both sides sustain, which explain.
+        repeats_max: how often an INVALID trial or pair is repeated.
     """
 
     pairs: int
@@ -64,20 +64,20 @@ class Effort:
 
     @property
     def trials(self) -> int:
-        """Trials of a case when nothing is repeated, three of them to find the load."""
+        """The number of trials without repeats; three of them find the load."""
         return 3 + 2 * (self.pairs + self.steady_pairs)
 
 
 @dataclass
 class ComparedSize:
-    """All that was measured at one message size.
+    """The measurements at one message size.
 
     Attributes:
         message_bytes: message size [B].
-        load: producers per broker in the saturated trials, the last of them.
-        steady_load: producers per broker in the steady trials; lowered until both sustain it.
-        saturated, steady: the pairs, in the order of time.
-        notes: what a reader of the answer has to know.
+        load: producers per broker in the last saturated trials.
+        steady_load: producers per broker in the steady trials; lowered until both sides sustain it.
+        saturated, steady: the pairs in order.
+        notes: notes for readers of the answer.
     """
 
     message_bytes: int
@@ -89,7 +89,7 @@ class ComparedSize:
 
 
 def order_of(pair: int) -> tuple[Side, Side]:
-    """Which side of a pair goes first: A B, B A, A B, …"""
+    """The order of the sides in a pair: A B, B A, A B, …"""
     return (Side.A, Side.B) if pair % 2 == 0 else (Side.B, Side.A)
 
 
@@ -98,9 +98,9 @@ class CaseComparer:
 
     Args:
         hold: makes a trial.
-        effort: how much is spent.
-        load_start, load_cap: producers per broker to begin with, and at most.
-        has_time: False when nothing more is to be begun, with what it would be.
+        effort: the numbers of trials.
+        load_start, load_cap: first and highest number of producers per broker.
+        has_time: states whether the budget permits another trial.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class CaseComparer:
         self._has_time = has_time
 
     def measure(self, case: ComparedSize) -> None:
-        """Fill the case; what was measured before an error or an interrupt stays in it.
+        """Measure the case; it keeps its pairs after an error or an interrupt.
 
         Raises:
-            NoConclusionError: no load was found that saturates both sides.
+            NoConclusionError: no load saturates both sides.
         """
         case.load = self._saturating_load()
         self._saturated_pairs(case)
@@ -139,7 +139,7 @@ class CaseComparer:
     # --- finding the load ---------------------------------------------------
 
     def _saturating_load(self) -> float:
-        """Load a side until it takes clearly less than it is offered, then the other."""
+        """Raise the load of each side until it takes clearly less than is offered."""
         load, capacities = self._load_start, list[float]()
         probes = 0
         for side in Side:
@@ -149,7 +149,7 @@ class CaseComparer:
                 if trial is None or probes > PROBES_MAX:
                     raise NoConclusionError(
                         f"no load saturates side {side.value}: the trials at {load:g} producers a "
-                        "broker are no answer; see their reasons in the table trials"
+                        "broker are INVALID; see their reasons in the table trials"
                     )
                 share = achieved_share(trial)
                 if is_full(trial):
@@ -158,7 +158,7 @@ class CaseComparer:
                 if load >= self._load_cap:
                     raise NoConclusionError(
                         f"side {side.value} still takes {share:.0%} of {load:g} producers a "
-                        "broker, and no more may be offered; raise goal.search.load_cap"
+                        "broker, the highest load; raise goal.search.load_cap"
                     )
                 load = min(2.0 * load, self._load_cap)
         return min(EXCESS * max(capacities), self._load_cap)
@@ -183,19 +183,19 @@ class CaseComparer:
                 failures += 1
             if failures > self._effort.repeats_max or raises > RAISES_MAX:
                 case.notes.append(
-                    f"no more pairs were tried after {failures} with trials that were INVALID "
-                    f"and {raises} with a side that was not saturated"
+                    f"no more pairs were measured after {failures} with INVALID trials and "
+                    f"{raises} with a side that was not saturated"
                 )
                 return
 
     def _raised(self, load: float, unsaturated: Trial) -> float:
-        """More than a side took that was offered too little to be saturated."""
+        """A higher load, after a side was not saturated."""
         share = achieved_share(unsaturated)
         factor = 2.0 if share > ALL_TAKEN else max(RAISE, EXCESS * share)
         return min(factor * load, self._load_cap)
 
     def _steady_pairs(self, case: ComparedSize) -> None:
-        """Pairs at one load; it is lowered while the first pair shows an overload."""
+        """Measure pairs at one load, which is lowered while the first pair shows an overload."""
         assert case.steady_load is not None, "set before"
         lowers = number = 0
         while number < self._effort.steady_pairs:
@@ -231,7 +231,7 @@ class CaseComparer:
     def _pair(
         self, number: int, load: float, reason: str, is_good: Callable[[Trial], bool]
     ) -> dict[Side, Trial]:
-        """A trial of each side; fewer when the first of them is no answer or not good."""
+        """A trial of each side; only the first when that is INVALID or not good."""
         trials: dict[Side, Trial] = {}
         for side in order_of(number):
             trial = self._valid(side, load, reason)
@@ -243,7 +243,7 @@ class CaseComparer:
         return trials
 
     def _valid(self, side: Side, load: float, reason: str) -> Trial | None:
-        """A trial that is an answer, made again where it was none; None after too many."""
+        """A valid trial, with repeats of INVALID ones; None after too many repeats."""
         for _ in range(1 + self._effort.repeats_max):
             trial = self._hold(side, load, reason)
             if trial.judgement.verdict is not Verdict.INVALID:
@@ -252,7 +252,7 @@ class CaseComparer:
 
 
 def is_full(trial: Trial) -> bool:
-    """True when the brokers took clearly less than they were offered."""
+    """Whether the brokers took clearly less than was offered."""
     return achieved_share(trial) <= SATURATED_ACHIEVED_SHARE
 
 
@@ -265,10 +265,10 @@ def _any(_trial: Trial) -> bool:
 
 
 def _load_of(trial: Trial) -> float:
-    """Producers per broker that a trial had."""
+    """The producers per broker of a trial."""
     return trial.pattern.producers / max(1, trial.pattern.brokers)
 
 
 def count_producers(load_per_broker: float, brokers: int) -> int:
-    """Producers for a whole cluster."""
+    """The number of producers for a whole cluster."""
     return max(1, math.ceil(load_per_broker * brokers))

@@ -1,4 +1,4 @@
-"""A comparison for people: its plan, its tables and its sentences."""
+"""The presentation of a comparison: its plan, its tables and its sentences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHOWN = (
 def plan_for(
     sides: Mapping[Side, SideSetup], effort: Effort, budget_s: float | None, out: Path
 ) -> Plan:
-    """What a comparison will do, before any load."""
+    """The plan of a comparison, before any load."""
     config = sides[Side.A].config
     plan = plan_of(config, out)
     sizes, one_s = len(config.workload.message_bytes), trial_s(config.workload)
@@ -44,7 +44,7 @@ def plan_for(
         *(f"{side.value} is {setup.label}" for side, setup in sides.items()),
         (
             f"for each size {effort.pairs} pairs with more load than either side takes, and "
-            f"{effort.steady_pairs} at a load that both sustain, in turns A B B A; "
+            f"{effort.steady_pairs} pairs at a load that both sustain, in turns A B B A; "
             + ("both load the same brokers" if share_brokers(sides) else "both run all the time")
         ),
     ]
@@ -63,7 +63,7 @@ def plan_for(
         trial_s=one_s,
         trials_estimated=trials,
         duration_s=trials_s,
-        # As much for each trial as a search would write, whose trials go up to the limit.
+        # Estimated as for a search with the same number of trials.
         write_bytes_max=None if written is None else written * trials / plan.trials_estimated,
         out=out,
         notes=(*notes, *plan.notes),
@@ -73,7 +73,7 @@ def plan_for(
 
 
 def answer_tables(answer: ComparisonAnswer) -> list[Table]:
-    """All that was compared, what bound the sides, and what differs between them."""
+    """The tables: effects, the use of resources, and differences between the sides."""
     if not answer.cases:
         return []
     differences = differences_table(answer.differences)
@@ -82,7 +82,7 @@ def answer_tables(answer: ComparisonAnswer) -> list[Table]:
 
 
 def sentences(answer: ComparisonAnswer) -> Iterator[str]:
-    """Each size's notes, its conclusion, and the likely cause with its evidence."""
+    """The sentences on each size: notes, conclusion, and likely cause with its evidence."""
     for case in answer.cases:
         yield from case.case.notes
         yield sentence(case, answer.min_effect)
@@ -93,7 +93,7 @@ def sentences(answer: ComparisonAnswer) -> Iterator[str]:
 
 
 def effects_table(answer: ComparisonAnswer) -> Table:
-    """All that was compared, a row for each size and measure."""
+    """The table of effects, a row for each size and measure."""
     rows = [
         _effect_row(case, each) for case in answer.cases for each in (case.capacity, *case.steady)
     ]
@@ -131,7 +131,7 @@ def _percent(share: float) -> str:
 
 
 def bound_table(answer: ComparisonAnswer) -> Table:
-    """What bound each side, and how used its resources were, saturated and at the same load."""
+    """The table of each side's limiting resource, and of the use of resources at both loads."""
     rows = []
     for case in answer.cases:
         for when in ("saturated", "same load"):
@@ -147,27 +147,27 @@ def bound_table(answer: ComparisonAnswer) -> Table:
 
 
 def differences_table(differences: Sequence[Difference]) -> Table | None:
-    """What differs between the sides; None when nothing does."""
+    """The table of differences between the sides; None without any."""
     if not differences:
         return None
     rows = tuple((short_name(each.name), each.before, each.after) for each in differences)
-    return Table("What differs between the sides", ("name", "A", "B"), rows)
+    return Table("Differences between the sides", ("name", "A", "B"), rows)
 
 
 def sentence(case: CaseAnswer, min_effect: float) -> str:
-    """The conclusion at one size, with what could not have been seen."""
+    """The conclusion at one size, with its interval and the smallest visible loss."""
     size, effect = format_size(case.case.message_bytes), case.capacity.effect
     if effect is None:
         count = len(case.capacity.pairs)
-        return f"{size}: no answer, as {count} pairs are too few; {PAIRS_MIN} are needed"
-    told = f"{size}: {case.conclusion.value}"
+        return f"{size}: no answer; {count} pairs are valid, and {PAIRS_MIN} are needed"
+    conclusion = f"{size}: {case.conclusion.value}"
     change = f"B takes {abs(effect.change):.1%} {'less' if effect.change < 0 else 'more'} than A"
     interval = f"95 % interval {_percent(effect.low - 1)} to {_percent(effect.high - 1)}"
     if case.conclusion is Conclusion.NONE_SEEN:
         return (
-            f"{told}; measured {_percent(effect.change)}, {interval}; a loss below "
-            f"{effect.smallest_visible:.1%} could not have been seen"
+            f"{conclusion}; measured {_percent(effect.change)}, {interval}; a loss below "
+            f"{effect.smallest_visible:.1%} is not visible"
         )
     if case.conclusion is Conclusion.SMALL:
-        return f"{told}, {min_effect:.0%}: {change}, {interval}"
-    return f"{told}: {change}, {interval}"
+        return f"{conclusion}, {min_effect:.0%}: {change}, {interval}"
+    return f"{conclusion}: {change}, {interval}"

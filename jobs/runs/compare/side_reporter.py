@@ -1,4 +1,4 @@
-"""The events of one side, with its letter before what they say."""
+"""A reporter for one side of a comparison, which marks events with the side's letter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metrics.comparing.pairs import Side
 
 
 class SideReporter:
-    """Passes events on to another reporter, so that a reader knows whose they are."""
+    """Marks events with the side, and passes them to another reporter."""
 
     def __init__(self, reporter: Reporter, side: Side) -> None:
         self._reporter = reporter
@@ -25,7 +25,7 @@ class SideReporter:
         self._reporter.report(event)
 
     def confirm(self, question: str) -> bool:
-        """As the other reporter's."""
+        """Ask the user on the other reporter."""
         return self._reporter.confirm(question)
 
     def __enter__(self) -> SideReporter:
@@ -37,4 +37,4 @@ class SideReporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leaves the other reporter open."""
+        """Do nothing: the other reporter stays open."""

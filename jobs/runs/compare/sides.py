@@ -1,4 +1,4 @@
-"""The two sides of a comparison, from what the command line names."""
+"""The two sides of a comparison, from the command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TESTBED_KEYS = {
     "security": "security",
     "jmx_secured": "jmx_secured",
 }
-"""Settings of a side that are no broker properties → keys of `testbed` in a cluster's file."""
+"""Settings of a side beside broker properties, with their keys of `testbed` in a cluster's file."""
 
 SAME_ON_BOTH = (
     ("workload", "message_bytes"),
@@ -44,19 +44,19 @@ SAME_ON_BOTH = (
 """Keys, and those below them, by which a comparison chooses the load that both sides get."""
 
 FULL_WINDOWS = "workload.trial.early_end_error_rate=0"
-"""Windows are held for their full time: one that ends by what it saw is no fair sample."""
+"""The setting that gives all windows their full time; a window that ends early is biased."""
 
 SPARK_BYTES = 1_500_000_000
-"""Driver, its JVM and the Python workers [B]."""
+"""Memory of the driver, its JVM and the Python workers [B]."""
 
 
 @dataclass(frozen=True)
 class SideSetup:
-    """One side as ordered.
+    """The set-up of one side.
 
     Attributes:
-        label: as the command line has it.
-        config: complete.
+        label: the side as on the command line.
+        config: its complete configuration.
     """
 
     label: str
@@ -64,7 +64,7 @@ class SideSetup:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Keys of the workload and the goal by their paths, as they are set."""
+        """The values of the workload's and the goal's keys, by their paths."""
         found = {}
         for file, model in (("workload", self.config.workload), ("goal", self.config.goal)):
             found.update({f"{file}.{key}": str(value) for key, value in describe(model).items()})
@@ -78,12 +78,12 @@ class SideSetup:
 
 
 def settings_of(spec: str) -> dict[str, str] | None:
-    """`kafka=3.9.2,num.io.threads=2` as settings; None when it names a cluster's file.
+    """The settings in a text such as `kafka=3.9.2,num.io.threads=2`; None for a cluster's file.
 
-    A comma ends a setting only where another one follows, as values can hold commas.
+    A comma ends a setting only before another one, as values can contain commas.
 
     Raises:
-        ConfigError: a setting is given twice, or has no name.
+        ConfigError: a setting is given twice, or has no name or no value.
     """
     if "=" not in spec:
         return None
@@ -92,19 +92,19 @@ def settings_of(spec: str) -> dict[str, str] | None:
         key, _, value = (text.strip() for text in part.partition("="))
         if not key or not value or key in settings:
             raise ConfigError(
-                f"{part.strip()!r} in {spec!r} is no setting, or one that was given before; "
-                "expected settings such as kafka=4.3.1,num.io.threads=2; correct it"
+                f"{part.strip()!r} in {spec!r} is no setting, or repeats one; expected settings "
+                "such as kafka=4.3.1,num.io.threads=2; correct it"
             )
         settings[key] = value
     return settings
 
 
 def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
-    """The settings as `--set` options have them.
+    """The settings in the form of `--set` options.
 
     Raises:
-        ConfigError: one of them must be the same on both sides, or is a key of a workload or a
-            goal without its file.
+        ConfigError: a setting must be the same on both sides, or is a key of a workload or a goal
+            without its file.
     """
     found = []
     for key, value in settings.items():
@@ -115,7 +115,7 @@ def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
         elif key in TESTBED_KEYS:
             found.append(f"cluster.testbed.{TESTBED_KEYS[key]}={value}")
         else:
-            _require_no_key_of_ours(key, path, option)
+            _require_broker_property(key, path, option)
             found.append(f"{PROPERTIES_PREFIX}{key}={value}")
     return found
 
@@ -124,12 +124,12 @@ def _require_comparable(key: str, path: tuple[str, ...], option: str) -> None:
     for same in SAME_ON_BOTH:
         if path[: len(same)] == same:
             raise ConfigError(
-                f"{option} sets {key}, by which a comparison chooses the load that both sides get; "
-                f"expected it to be the same on both; give it by --set {key}=VALUE"
+                f"{option} sets {key}, from which a comparison chooses the load of both sides; "
+                f"expected the same value on both; give it with --set {key}=VALUE"
             )
 
 
-def _require_no_key_of_ours(key: str, path: tuple[str, ...], option: str) -> None:
+def _require_broker_property(key: str, path: tuple[str, ...], option: str) -> None:
     for file, model in (("workload", Workload), ("goal", Goal)):
         if path in set(all_keys(model)):
             raise ConfigError(
@@ -142,14 +142,14 @@ def _require_no_key_of_ours(key: str, path: tuple[str, ...], option: str) -> Non
 def load_sides(
     specs: Mapping[Side, str], cluster: str, workload: str, goal: str, overrides: Sequence[str]
 ) -> dict[Side, SideSetup]:
-    """Both sides, each checked as `redline find-limit` checks its own.
+    """Load and check the configurations of both sides.
 
     Args:
         specs: for each side a cluster (a file of conf/clusters, or a path), or settings: of the
             brokers of the testbed `cluster`, or any key by its full path, as `--set` has it.
 
     Raises:
-        ConfigError: a file or a setting is wrong, or the goal is not along np.
+        ConfigError: a file or a setting is invalid, or the goal is not along np.
     """
     sides = {}
     for side, spec in specs.items():
@@ -162,9 +162,9 @@ def load_sides(
             of_brokers = [each for each in own if each.startswith("cluster.")]
             if of_brokers and not load_cluster(cluster, overrides).starts_brokers:
                 raise ConfigError(
-                    f"{option} {spec} gives settings of brokers, and cluster {cluster} is no "
-                    "testbed; expected a testbed, whose brokers a comparison may start as it "
-                    "likes; name two cluster files instead, or another --cluster"
+                    f"{option} {spec} sets properties of brokers, and cluster {cluster} is no "
+                    "testbed; expected a testbed, whose brokers the comparison starts; name two "
+                    "cluster files, or another --cluster"
                 )
             config = load(cluster, workload, goal, (*overrides, *own, FULL_WINDOWS))
         require_endless(config)
@@ -189,34 +189,33 @@ def _require_producers(config: Configuration) -> None:
     axis = config.goal.search.axis
     if axis != "np":
         raise ConfigError(
-            f"goal {config.goal.name} searches along {axis}; a comparison offers more than either "
-            "side takes, which is a number of producers; expected goal.search.axis np; choose "
-            "another goal"
+            f"goal {config.goal.name} searches along {axis}; expected goal.search.axis np, as a "
+            "comparison changes the number of producers; choose another goal"
         )
 
 
 def share_brokers(sides: Mapping[Side, SideSetup]) -> bool:
-    """True where the sides differ in the workload or the goal alone, and load the same brokers."""
+    """Whether the sides differ in the workload or the goal only, and load the same brokers."""
     a, b = sides[Side.A].config, sides[Side.B].config
     return a.cluster == b.cluster and a != b
 
 
 def needed_bytes(sides: Mapping[Side, SideSetup]) -> int:
-    """Memory that both sides and Spark take on this machine, all at the same time [B]."""
+    """The memory that both sides and Spark need on this machine at the same time [B]."""
     each = [side.memory_bytes for side in sides.values()]
     return SPARK_BYTES + (max(each) if share_brokers(sides) else sum(each))
 
 
 def require_memory(sides: Mapping[Side, SideSetup], machine: Machine | None = None) -> None:
-    """Refuse testbeds that do not fit into the memory beside each other.
+    """Require enough memory for the brokers of both sides.
 
     Raises:
-        ConfigError: there is too little.
+        ConfigError: the machine has too little memory.
     """
     problem = memory_problem(machine or this_machine(), needed_bytes(sides))
     if problem is not None:
         raise ConfigError(
-            f"brokers of all sides run at the same time. {problem} Or compare with fewer brokers, "
+            f"brokers of both sides run at the same time. {problem} Or compare with fewer brokers, "
             "for example --set cluster.testbed.brokers=1 "
             "--set workload.topic.replication_factor=1"
         )

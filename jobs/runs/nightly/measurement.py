@@ -28,7 +28,7 @@ from search.lines import run_lines
 
 @dataclass(frozen=True)
 class CaseQuantity:
-    """A quantity that a case of a fixed load compares: a column of the table `cases`, and its value."""
+    """A quantity that a fixed load compares: a column of the table `cases`, and its value."""
 
     column: str
     read: Callable[[Trial], float | None]
@@ -179,8 +179,8 @@ class CaseMeasurer:
         )
         if not values:
             raise CaseInvalidError(
-                f"no trial has the metric {quantity.column}; expected brokers that provide it; make "
-                "the case compare latency_p99 instead"
+                f"no trial has the metric {quantity.column}; expected brokers that provide it; "
+                "make the case compare latency_p99 instead"
             )
         evidence = [trial.evidence for trial in valid]
         achieved = _median([each.client.achieved_mb_per_s for each in evidence])

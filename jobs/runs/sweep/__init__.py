@@ -1,1 +1,1 @@
-"""A sweep: the cases of an experiment, each a run of its own, and what the axes do."""
+"""A sweep: runs the cases of an experiment, and estimates the effects of its axes."""

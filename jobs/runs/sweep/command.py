@@ -1,4 +1,4 @@
-"""From a command line to a sweep: its plan shown, or all of it done and told."""
+"""The execution of a sweep from its command line: a dry run, or the whole sweep."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from metrics.reporting.sweep.page import sweep_page
 def execute_sweep(
     sweep: Sweep, options: RunOptions, resume: str | None, budget_s: float | None
 ) -> int:
-    """Carry out a sweep as its command line asks; the exit code.
+    """Execute a sweep with the options of its command line, and return the exit code.
 
     Raises:
-        ConfigError: nobody consents, or there is no such sweep to resume.
+        ConfigError: consent is missing, or the sweep to resume does not exist.
         RedlineError: as `SweepExecution.run` raises.
     """
     configs = [case.config for case in sweep.cases]
@@ -45,8 +45,8 @@ def execute_sweep(
         folder = options.out.absolute() / sweep_id
         if resume is not None and not folder.exists():
             raise ConfigError(
-                f"--resume names the sweep {resume}, and there is no {folder}; expected one that "
-                "was begun with this --out; name it as its folder"
+                f"--resume names the sweep {resume}, and {folder} does not exist; expected a sweep "
+                "of this --out; correct the id, or name the sweep's --out"
             )
         reporter.report(RunStarted(sweep_id, plan.whole()))
         order = SweepOrder(
@@ -58,7 +58,7 @@ def execute_sweep(
             options.slots,
             options.locks,
             sweep.experiment.budget_s if budget_s is None else budget_s,
-            plan.seconds_of,
+            plan.duration_s_of,
             options.json_file,
         )
         with run_lock(folder, holder_words(sweep_id, time.time())):
@@ -79,10 +79,10 @@ def _execute_sweep(sweeping: SweepExecution) -> int:
 
 
 class SweepPlan:
-    """What a sweep will take; each case is forecast once, however often it is measured.
+    """The plan of a sweep; each case is forecast once, also with several repeats.
 
     Args:
-        out: where its folder will be.
+        out: the folder that contains the sweep's folder.
     """
 
     def __init__(self, sweep: Sweep, out: Path) -> None:
@@ -91,17 +91,17 @@ class SweepPlan:
         self._plans: dict[str, Plan] = {}
 
     def of(self, turn: Turn) -> Plan:
-        """That of a case."""
+        """The plan of one turn."""
         if turn.case.name not in self._plans:
             self._plans[turn.case.name] = body_of(turn).plan(self._out)
         return self._plans[turn.case.name]
 
-    def seconds_of(self, turn: Turn) -> float:
-        """How long a case takes, about [s]."""
+    def duration_s_of(self, turn: Turn) -> float:
+        """The estimated duration of a turn [s]."""
         return self.of(turn).duration_s
 
     def whole(self) -> Plan:
-        """The sum of what the cases will take, and of starting their brokers."""
+        """The plan of the whole sweep: the sum of its turns, and the starts of their brokers."""
         sweep, experiment = self._sweep, self._sweep.experiment
         groups = list(turns(sweep))
         plans = [self.of(turn) for group in groups for turn in group]
@@ -130,14 +130,14 @@ class SweepPlan:
 
 
 def _conclude(sweeping: SweepExecution, outcome: RunOutcome) -> None:
-    """Leave sweep.json, the page and the chart, and tell what was found."""
+    """Write sweep.json, the page and the chart, and report the results."""
     order, reporter = sweeping.order, sweeping.order.reporter
     answer = answer_of(sweeping, outcome)
     file, page = order.folder / "sweep.json", order.folder / "sweep.html"
     files = ArtifactWriter()
     document = answer.document()
     files.write_answer_file(
-        "all of it", file, order.json_file, lambda path: write_atomic(path, document)
+        "answer", file, order.json_file, lambda path: write_atomic(path, document)
     )
     files.write("page", page, lambda: write_atomic(page, sweep_page(answer)))
     if answer.results:
@@ -149,4 +149,4 @@ def _conclude(sweeping: SweepExecution, outcome: RunOutcome) -> None:
         files.write("chart", chart, lambda: write_sweep_chart(answer, chart))
     for what, where in (*files.written, ("tables", order.tables)):
         note(reporter, f"{what}: {where}")
-    files.require_all("see to the disk, then --resume writes them anew and measures nothing twice")
+    files.require_all("fix the disk, then write them with --resume, which measures no case twice")

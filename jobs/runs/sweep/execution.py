@@ -210,7 +210,10 @@ def body_of(turn: Turn, nearby: int | None = None) -> Body:
 
 
 def _begun_near(config: Configuration, limit: int) -> Configuration:
-    """The configuration with a first load of which the search tries about three quarters."""
+    """The configuration whose search begins near `limit`.
+
+    The first load of a search is about three quarters of `load_start_max`.
+    """
     search = config.goal.search
     start = min(search.load_cap, max(2, math.ceil(limit / 0.75)))
     goal = config.goal.model_copy(

@@ -1,4 +1,4 @@
-"""What the runs of a sweep's cases left in their folders."""
+"""The results in the folders of a sweep's runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metrics.reporting.sweep.results import CONCLUDED
 
 
 def finished(folder: Path) -> RunSummary | None:
-    """What the run of a turn concluded; None where it did not come to its end."""
+    """The summary of a finished run; None for an unfinished one."""
     path = folder / "summary.json"
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""In which order the cases of a sweep are measured. Pure."""
+"""The order in which the cases of a sweep are measured. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Turn:
     """One case in one repeat.
 
     Attributes:
-        number: of the case in its experiment, from 1.
-        repeat: from 1.
+        number: the number of the case in its experiment, from 1.
+        repeat: the number of the repeat, from 1.
     """
 
     number: int
@@ -25,16 +25,16 @@ class Turn:
 
     @property
     def name(self) -> str:
-        """Of its run, within the sweep: it stays the same when the sweep is resumed."""
+        """The name of the turn's run in the sweep; a resumed sweep uses it again."""
         return f"c{self.number:02}-r{self.repeat}"
 
 
 def turns(sweep: Sweep) -> Iterator[list[Turn]]:
-    """Cases that can be measured on the same brokers, one group after another.
+    """The turns of a sweep, in groups that share brokers.
 
-    Each repeat measures all cases, in an order of its own drawn from the experiment's seed, so
-    that neither a slow hour nor what came before hits one case alone. Within a repeat brokers
-    are started once for each different cluster.
+    Each repeat measures all cases in a random order from the experiment's seed, so that a slow
+    hour or an earlier case affects no single case in all repeats. Within a repeat, brokers are
+    started once for each different cluster.
     """
     for repeat in range(1, sweep.experiment.repeats + 1):
         chance = random.Random(f"{sweep.experiment.seed} {repeat}")
