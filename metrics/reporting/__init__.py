@@ -1,1 +1,1 @@
-"""What people read: summaries, charts, the page of a run, tables in notebooks."""
+"""Output for people: summaries, charts, the report of a run, tables in notebooks."""

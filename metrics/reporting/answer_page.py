@@ -1,4 +1,4 @@
-"""The page of a comparison or of a night: sentences and tables in one file that loads nothing."""
+"""The HTML page of a comparison or of a night: one self-contained file."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 from metrics.reporting.templating import render
 
-Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""A table: its title, its columns and its rows."""
+AnswerTable = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""A table as its title, its columns and its rows."""
 
 
 @dataclass(frozen=True)
 class AnswerPage:
-    """What the page says.
+    """The content of the page.
 
     Attributes:
-        title: what was asked.
-        about: the run in a few words.
-        started_at: when it began; ISO 8601, UTC.
-        status: how it ended.
-        error: the sentence that the user was shown, or None.
-        caveat: what a reader of the figures must know; empty for nothing.
-        sentences: the answer, the first sentence first.
-        tables: what it rests on.
+        title: the question.
+        about: a short description of the run.
+        started_at: start of the run; ISO 8601, UTC.
+        status: how the run ended.
+        error: the error message that the user saw, or None.
+        caveat: a restriction that readers of the figures must know, or empty.
+        sentences: the answer; the first sentence is the most important.
+        tables: the figures behind the answer.
         facts: the environment, as (name, value).
-        file: beside the page, for programs.
+        file: name of the JSON file beside the page.
     """
 
     title: str
@@ -35,11 +35,11 @@ class AnswerPage:
     error: str | None
     caveat: str
     sentences: tuple[str, ...]
-    tables: tuple[Shown, ...]
+    tables: tuple[AnswerTable, ...]
     facts: tuple[tuple[str, str], ...]
     file: str
 
 
 def answer_page(page: AnswerPage) -> str:
-    """The page as HTML."""
+    """Render the page as HTML."""
     return render("answer.html", page=page)

@@ -1,4 +1,4 @@
-"""A page around a chart: one HTML file that loads nothing, in light and in dark."""
+"""A page around a chart: one self-contained HTML file with a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from metrics.reporting.templating import render
 
 
 def chart_page(summary: RunSummary, spec: Mapping[str, Any]) -> str:
-    """The page: the chart of `spec`, and its figures as a table under it."""
+    """Render the chart of `spec` with its figures as a table below it."""
     return render("boundary.html", summary=summary, spec=spec)

@@ -1,4 +1,4 @@
-"""How charts look: colours that any eye tells apart, in light and in dark."""
+"""The style of charts: colors for all kinds of color vision, a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 _FONT = "Helvetica, Arial, Liberation Sans, sans-serif"
 NEUTRAL = "#7f8a99"  # readable on white and on black
 PAGE = "page"
-"""Style of a mark in the colour of the page: under a hollow one it hides what lies below."""
-# Okabe and Ito's palette and three more: told apart with any colour vision
-# (jfly.uni-koeln.de/color); each resource has a shape of its own too.
+"""Style of a mark in the color of the page; below a hollow mark it hides the lines behind it."""
+# Okabe and Ito's palette for all kinds of color vision (jfly.uni-koeln.de/color) and three more
+# colors; each resource also has its own shape.
 RESOURCE_COLORS = {
     Resource.REQUEST_HANDLERS.value: "#0072b2",
     Resource.NETWORK_THREADS.value: "#e69f00",
@@ -45,16 +45,16 @@ RESOURCE_SHAPES = {
 
 
 def specification(chart: TopLevelMixin) -> dict[str, Any]:
-    """A chart's Vega-Lite specification, as it looks on white.
+    """A chart's Vega-Lite specification in the light theme.
 
-    Our tests hold charts against Vega-Lite's schema; here that would take half of the time.
+    Altair's own validation is off, as it would double the time; tests validate the charts.
     """
     spec: dict[str, Any] = chart.to_dict(validate=False)
     return spec | {"config": chart_config(dark=False)}
 
 
 def chart_config(*, dark: bool) -> dict[str, Any]:
-    """What both pictures share, and the colours of text and lines on white or on black."""
+    """The Vega-Lite configuration of the light or the dark theme."""
     ink, faint, grid = (
         ("#e8eaed", "#a6adb8", "#33383f")
         if dark

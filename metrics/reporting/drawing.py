@@ -1,4 +1,4 @@
-"""Pictures and scripts of charts, by vl-convert, which is an extra: `kafka-redline[charts]`."""
+"""Pictures and scripts of charts, by vl-convert, which the extra `kafka-redline[charts]` adds."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 try:
     import vl_convert
-except ModuleNotFoundError:  # then pages have tables in place of charts, and say so
+except ModuleNotFoundError:  # then pages show `MISSING` in place of charts
     vl_convert = None  # type: ignore[assignment]  # mypy sees the extra installed
 
 MISSING = (
-    "Charts are not drawn, as vl-convert is not installed here: pip install "
-    "'kafka-redline[charts]', then write this page again. The tables have the same figures."
+    "Charts are missing because vl-convert is not installed. Run pip install "
+    "'kafka-redline[charts]', then create this page again. The tables have the same figures."
 )
 _PNG_SCALE = 2.0
-# What the bundle shows to the script after it.
+# What the bundle exports to the next script of the page.
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
 _SMALLEST = {"data": {"values": [{}]}, "mark": "point"}
 _making = threading.Lock()
@@ -27,25 +27,25 @@ log = logging.getLogger(__name__)
 
 
 def can_draw() -> bool:
-    """Whether the extra is there."""
+    """Whether vl-convert is installed."""
     return vl_convert is not None
 
 
 def png(spec: Mapping[str, Any]) -> bytes:
-    """A chart as a picture; only where `can_draw`."""
+    """A chart as PNG; requires `can_draw()`."""
     picture: bytes = vl_convert.vegalite_to_png(dict(spec), scale=_PNG_SCALE)
     return picture
 
 
 def svg(spec: Mapping[str, Any]) -> str:
-    """A chart as a drawing; only where `can_draw`."""
+    """A chart as SVG; requires `can_draw()`."""
     return str(vl_convert.vegalite_to_svg(dict(spec)))
 
 
 def prepare() -> None:
-    """Make ready what the first picture and page would wait 1.5 s for, in a thread of its own.
+    """Load vl-convert in a background thread, so that the first chart appears 1.5 s earlier.
 
-    Python's other threads stand still for most of it, so no trial may be running.
+    Loading blocks Python's other threads most of the time: call this while no trial runs.
     """
     if can_draw():
         threading.Thread(target=_make_ready, name="redline-drawing", daemon=True).start()
@@ -55,12 +55,12 @@ def _make_ready() -> None:
     try:
         vega()
         png(_SMALLEST)
-    except Exception as error:  # noqa: BLE001 - the page that needs it meets it again, and tells it
-        log.debug("charts are not made ready: %s", error)
+    except Exception as error:  # noqa: BLE001 - the first chart meets the same error and reports it
+        log.debug("vl-convert cannot be loaded in advance: %s", error)
 
 
 def vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script; `</script` would end it early."""
+    """Vega, Vega-Lite and Vega-Embed as one script, safe to embed in HTML."""
     with _making:
         return _vega()
 

@@ -1,4 +1,4 @@
-"""Files that people ask for: written whole or not at all, and refused before anything is done."""
+"""Files that the user names: written atomically, and checked before the work begins."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from metrics.common.errors import ConfigError
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write `content` to `path` by way of a temporary file beside it and a rename.
+    """Write `content` to a temporary file beside `path`, then rename it to `path`.
 
-    A device, a pipe or a link, such as /dev/stdout, is written to and never replaced.
+    A device, a pipe or a link, such as /dev/stdout, is written to directly.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -33,13 +33,13 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 
 def write_file(name: str, path: Path, content: str | bytes) -> None:
-    """Write what somebody asks for into a file, whole or not at all.
+    """Write a file that the user named, atomically.
 
     Args:
-        name: what the file is, or the option that names it, for whoever reads the error.
+        name: the kind of file, or the option that names it, for the error message.
 
     Raises:
-        ConfigError: it cannot be written there.
+        ConfigError: the file cannot be written.
     """
     try:
         write_atomic(path, content)
@@ -48,23 +48,22 @@ def write_file(name: str, path: Path, content: str | bytes) -> None:
 
 
 def require_place(name: str, path: Path) -> None:
-    """Check, before there is anything to write, that a file can be left there; leaves nothing.
+    """Check that `write_file` will be able to write to a path; change nothing.
 
     Args:
-        name: as `write_file` takes it.
+        name: as in `write_file`.
 
     Raises:
-        ConfigError: its folder, or the nearest that exists, takes no file, or what is there
-            already cannot be written.
+        ConfigError: the nearest existing folder is not writable, or the existing file is not.
     """
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if path.exists() and (path.is_symlink() or not path.is_file()):  # written to as it is
+        if path.exists() and (path.is_symlink() or not path.is_file()):  # written to directly
             if not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             return
-        with suppress(FileNotFoundError):  # and no other, as of a name that is too long
+        with suppress(FileNotFoundError):  # a name that is too long raises another error
             path.lstat()
         folder = next(each for each in path.absolute().parents if each.exists())
         with TemporaryFile(dir=folder) as probe:
@@ -76,6 +75,6 @@ def require_place(name: str, path: Path) -> None:
 def _unwritable(name: str, path: Path, error: OSError | ValueError) -> ConfigError:
     why = getattr(error, "strerror", None) or error
     return ConfigError(
-        f"{name} {path} cannot be written ({why}); expected a file in a folder that can be "
-        "written to; make it so, or name another"
+        f"{name} {path} cannot be written ({why}); expected a file in a writable folder; "
+        "change its permissions, or name another file"
     )

@@ -71,14 +71,12 @@ class NightReport:
 
 def case_report(compared: NightComparison) -> CaseReport:
     """Report a case that was measured."""
-    row = compared.tonight
-    return CaseReport(
-        row.case, row.kind, row.message_bytes, compared.outcome, comparison_text(compared), compared
-    )
+    row, text = compared.tonight, comparison_text(compared)
+    return CaseReport(row.case, row.kind, row.message_bytes, compared.outcome, text, compared)
 
 
-def text_of(compared: NightComparison) -> str:
-    """A comparison in a sentence: figure, change, how sure it is, and the likely cause."""
+def comparison_text(compared: NightComparison) -> str:
+    """A comparison in a sentence: figure, change, interval and likely cause."""
     row, effect = compared.tonight, compared.effect
     name, unit = MEASURES[row.measure]
     figure = f"{name} {row.value:.4g} {unit}".rstrip()

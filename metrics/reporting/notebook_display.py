@@ -1,4 +1,4 @@
-"""Rows and charts as notebooks show them: HTML that loads nothing, and a picture beside it."""
+"""Tables and charts for notebooks: self-contained HTML, and PNG where HTML is not shown."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config, specification
 
 _MARGIN = 24  # around a chart in its frame, and room for its menu [px]
-_SENTENCE, _SENTENCE_EM = 44, 26  # from so many characters on a text may break, into such lines
+_SENTENCE, _SENTENCE_EM = 44, 26  # a text longer than this [characters] wraps at this width [em]
 _CELL = "vertical-align:top;padding:.3em .7em;max-width:44em"
 
 
-class Shown:
-    """Something for a notebook to show.
+class NotebookOutput:
+    """The output of a notebook's cell.
 
     Args:
-        html: for hosts that show pages.
-        png: the same as a picture, for those that do not, or None.
+        html: the output as HTML.
+        png: the same as a picture, for notebook front ends without HTML frames, or None.
     """
 
     def __init__(self, html: str, png: bytes | None = None) -> None:
         self._html, self._png = html, png
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        shown: dict[str, Any] = {"text/html": self._html}
-        return shown if self._png is None else shown | {"image/png": self._png}
+        bundle: dict[str, Any] = {"text/html": self._html}
+        return bundle if self._png is None else bundle | {"image/png": self._png}
 
     def _repr_html_(self) -> str:
         return self._html
 
 
-def sentence(text: str) -> Shown:
-    """A line of text."""
-    return Shown(f"<p>{escape(text)}</p>")
+def paragraph(text: str) -> NotebookOutput:
+    """One paragraph of text."""
+    return NotebookOutput(f"<p>{escape(text)}</p>")
 
 
-def lines(texts: Iterable[str]) -> Shown:
-    """Lines of text, one below the other."""
-    return Shown("".join(f"<p>{escape(text)}</p>" for text in texts))
+def paragraphs(texts: Iterable[str]) -> NotebookOutput:
+    """Several paragraphs of text."""
+    return NotebookOutput("".join(f"<p>{escape(text)}</p>" for text in texts))
 
 
-def shown_chart(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> Shown:
-    """Charts one below the other, each with its tooltips, in a frame that loads nothing.
+def chart_output(*specs: Mapping[str, Any] | alt.TopLevelMixin) -> NotebookOutput:
+    """Charts one below the other, each with tooltips in a self-contained frame.
 
-    A frame of its own keeps a chart's scripts from those of the notebook's host.
+    The frame isolates the chart's scripts from those of the notebook front end.
     """
     if not specs:
-        return Shown("<p>There is nothing to draw.</p>")
+        return NotebookOutput("<p>There is nothing to draw.</p>")
     if not drawing.can_draw():
-        return Shown(f"<p>{escape(drawing.MISSING)}</p>")
+        return NotebookOutput(f"<p>{escape(drawing.MISSING)}</p>")
     ready = [_styled(spec) for spec in specs]
     png = drawing.png(ready[0]) if len(ready) == 1 else None
-    return Shown("".join(_frame(spec) for spec in ready), png)
+    return NotebookOutput("".join(_frame(spec) for spec in ready), png)
 
 
 def _styled(spec: Mapping[str, Any] | alt.TopLevelMixin) -> dict[str, Any]:
@@ -83,31 +83,28 @@ def _frame(spec: dict[str, Any]) -> str:
 
 
 class _ForScripts(json.JSONEncoder):
-    """Writes JSON that cannot end the script that holds it."""
+    """A JSON encoder whose output is safe inside a script element."""
 
     def encode(self, o: Any) -> str:
         return super().encode(o).replace("<", "\\u003c")
 
 
 def table_html(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
-    """Rows as an HTML table: sentences whole, numbers to four digits, null as a dash."""
+    """An HTML table of the rows: long texts wrap, numbers have four digits, null is a dash."""
     listed = list(rows)
     sides = [_side(row[place] for row in listed) for place in range(len(columns))]
     head = "".join(
         f'<th style="{_CELL};text-align:{side}">{escape(name)}</th>'
         for name, side in zip(columns, sides, strict=True)
     )
-    body = "".join(
-        f"<tr>{''.join(map(_cell, row, sides))}</tr>"  # a row of cells, each on its column's side
-        for row in listed
-    )
+    body = "".join(f"<tr>{''.join(map(_cell, row, sides))}</tr>" for row in listed)
     foot = note or ("" if listed else "No rows.")
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div style="overflow-x:auto">{table}</div><p>{escape(foot)}</p>'
 
 
 def _side(values: Iterable[Any]) -> str:
-    """Numbers stand right, so that their digits stand below each other."""
+    """The alignment of a column: right for numbers, left for all else."""
     known = [value for value in values if value is not None]
     return "right" if known and all(_is_number(value) for value in known) else "left"
 
@@ -124,7 +121,7 @@ def _cell(value: Any, side: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value for people, as HTML."""
+    """A value as HTML."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "–"
     if isinstance(value, bool):
@@ -143,7 +140,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """Four significant digits, whole numbers whole."""
+    """A number with four significant digits; whole numbers stay whole."""
     if value == 0 or abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f}"
     digits = max(0, 3 - math.floor(math.log10(abs(value))))

@@ -44,7 +44,7 @@ class RunSummary:
             `failed`.
         exit_code: exit code of the command.
         error: the error message that the user saw, or None.
-        caveat: a restriction that readers of the figures must know: brokers on this machine are not real hardware.
+        caveat: a restriction that readers of the figures must know, or empty.
         environment: facts that a comparison of two runs needs, see `metrics.tables.environment`.
         replication_factor, consumer_groups: numbers in the traffic pattern; 0 replicas
             when unknown.

@@ -1,4 +1,4 @@
-"""Pages from templates: what goes into one is escaped, and a page loads nothing."""
+"""HTML pages from templates: all values are escaped, and each page is self-contained."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from search.interval import LEVEL
 
 
 def render(template: str, **values: Any) -> str:
-    """A page of `metrics/reporting/templates`.
+    """Render a template of `metrics/reporting/templates`.
 
     Raises:
-        jinja2.UndefinedError: the template asks for a value that is not there.
+        jinja2.UndefinedError: a value that the template uses is missing.
     """
     return environment().get_template(template).render(**values)
 
 
 HOSTS_MAX = 12
-"""Hosts that a trial of a report shows at most."""
+"""Maximum number of hosts in the evidence of a trial."""
 
 
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
-    """The templates with the filters that they use."""
+    """The Jinja environment with the filters of the templates."""
     made = jinja2.Environment(
         loader=jinja2.FunctionLoader(_source),
         autoescape=True,
@@ -81,32 +81,32 @@ def environment() -> jinja2.Environment:
 
 
 def _source(name: str) -> str:
-    # Read as a resource, so that a wheel that was never unpacked will do.
+    # A resource can be read from a wheel that is not unpacked.
     return (files("metrics.reporting") / "templates" / name).read_text(encoding="utf-8")
 
 
 def script_json(value: Mapping[str, Any]) -> str:
-    """JSON that cannot end the script that holds it."""
+    """A value as JSON that is safe inside a script element."""
     return json.dumps(value, allow_nan=False).replace("<", "\\u003c")
 
 
 def load_title(axis: str) -> str:
-    """The heading of a column of loads on an axis: `Producers`."""
+    """The heading of a column of loads on an axis, such as `Producers`."""
     return as_sentence(axis_named(axis).words).removesuffix(".")
 
 
 def as_sentence(text: str) -> str:
-    """`text` with a capital at its front and a full stop at its end."""
+    """`text` with a capital letter at its start and a full stop at its end."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def format_hundredths(share: float | None) -> str:
-    """A small share in hundredths of a percent: `0.13 %`; `–` when not known."""
+    """A small share with two decimals, such as `0.13 %`; `–` when not known."""
     return "–" if share is None else f"{100 * share:.2f} %"
 
 
 def format_two(value: float | None) -> str:
-    """A share or a small number to two digits after the point; `–` when not known."""
+    """A number with two decimals, or none from 100 on; `–` when not known."""
     if value is None:
         return "–"
     return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""What a trial offered, achieved and found, in words: the head of its page."""
+"""The facts of a trial in words: what it offered, what was achieved, and its verdict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from metrics.columns import restored
-from metrics.reporting.notebook_display import Shown, table_html
+from metrics.reporting.notebook_display import NotebookOutput, table_html
 from metrics.tables.schema import SampleRow
 from metrics.tables.trials import trial_from
 from metrics.units import (
@@ -42,7 +42,7 @@ WINDOW_COLUMNS = (
     "produce.local_ms",
     "produce.remote_ms",
 )
-"""The columns of a broker's window that explain most; docs/tables.md has all of them."""
+"""The most informative columns of a broker's window; docs/tables.md lists all columns."""
 
 
 def window_s(trial: Mapping[str, Any]) -> float:
@@ -54,7 +54,12 @@ def window_s(trial: Mapping[str, Any]) -> float:
 def points_over_time(
     samples: Iterable[Mapping[str, Any]], trial: Mapping[str, Any]
 ) -> list[SeriesPoint]:
-    """What the brokers of a row of `trials` showed over time, from its run's rows of `samples`."""
+    """The readings of a trial's brokers over time.
+
+    Args:
+        samples: rows of the table `samples` of the trial's run.
+        trial: the trial's row of the table `trials`.
+    """
     evidence = trial_from(trial).evidence
     kept = (restored(SampleRow, row) for row in samples)
     own = (each.sample for each in kept if each.trial == trial["trial"])
@@ -62,14 +67,14 @@ def points_over_time(
     return series_points(own, brokers, evidence.client.start_s)
 
 
-def trial_facts(trial: Mapping[str, Any]) -> Shown:
-    """A row of `trials` as a table of sentences and figures."""
+def trial_facts(trial: Mapping[str, Any]) -> NotebookOutput:
+    """A table of sentences and figures about a row of `trials`."""
     passed_s = window_s(trial)
     facts = (
         ("Trial", f"{trial['trial']} of run {trial['run_id']}"),
         ("Verdict", trial["verdict"]),
         ("Reasons", [reason["text"] for reason in trial["reasons"] or ()]),
-        ("What bound the brokers", trial["limited_by"] or "–"),
+        ("Limiting resource", trial["limited_by"] or "–"),
         ("Evidence", trial["attribution"] or "–"),
         ("Pattern", _pattern(trial)),
         ("Offered", _offered(trial, passed_s)),
@@ -78,20 +83,24 @@ def trial_facts(trial: Mapping[str, Any]) -> Shown:
         ("Accounting", _accounting(trial)),
         ("Generator", _generator(trial)),
         ("Measured for", format_duration(passed_s)),
-        ("Metrics by", trial["metrics_source"]),
+        ("Source of metrics", trial["metrics_source"]),
     )
-    return Shown(table_html(("what", "value"), facts))
+    return NotebookOutput(table_html(("what", "value"), facts))
 
 
 def _offered(trial: Mapping[str, Any], passed_s: float) -> str:
     if trial.get("closed_loop"):
-        return "as fast as it was let: closed loop, latencies leave out waiting before the send"
+        return "no fixed rate: in a closed loop, latencies exclude the wait before the send"
     return _rates(trial["offered_records"], trial["offered_bytes"], passed_s)
 
 
 def _pattern(trial: Mapping[str, Any]) -> str:
-    told = trial["rate_records_per_s"]
-    rate = "in a closed loop" if told is None else f"of {format_count(told)} records/s each"
+    records_per_s = trial["rate_records_per_s"]
+    rate = (
+        "in a closed loop"
+        if records_per_s is None
+        else f"of {format_count(records_per_s)} records/s each"
+    )
     return (
         f"{format_count(trial['np'])} producers {rate}, messages of "
         f"{format_size(trial['bpm'])}, acks={trial['acks']}, compression {trial['compression']}, "
@@ -118,7 +127,8 @@ def _achieved(trial: Mapping[str, Any], passed_s: float) -> str:
     if trial.get("closed_loop"):
         return _rates(trial["acked_records"], trial["acked_bytes"], passed_s)
     share = format_ratio(trial["acked_records"] / offered) if offered else UNKNOWN
-    return f"{_rates(trial['acked_records'], trial['acked_bytes'], passed_s)}, {share} of it"
+    rates = _rates(trial["acked_records"], trial["acked_bytes"], passed_s)
+    return f"{rates}, {share} of the offered records"
 
 
 def _accounting(trial: Mapping[str, Any]) -> str:
@@ -133,5 +143,5 @@ def _generator(trial: Mapping[str, Any]) -> str:
     late = trial["lateness_p99_ms"]
     return (
         f"busiest task {format_ratio(trial['loop_busy'])}, "
-        f"{UNKNOWN if late is None else f'{late:.1f}'} ms late in the worst hundredth"
+        f"lateness p99 {UNKNOWN if late is None else f'{late:.1f}'} ms"
     )

@@ -92,7 +92,7 @@ def test_a_killed_run_stands_where_its_id_says_that_it_began(out: Path) -> None:
     )
 
 
-def test_a_limit_is_told_by_what_its_search_went_along(tmp_path: Path) -> None:
+def test_the_answer_names_the_axis_of_the_search(tmp_path: Path) -> None:
     found = summary_of_sizes([1000])
     (limit,) = found.boundaries
     along = replace(limit, axis="partitions", load_sustained=95, goal="strict")
@@ -100,11 +100,11 @@ def test_a_limit_is_told_by_what_its_search_went_along(tmp_path: Path) -> None:
     several = replace(found, boundaries=(limit, along, away))
     for name, one in (("one", replace(found, boundaries=(along,))), ("several", several)):
         write_summary(one, tmp_path / name / "summary.json")
-    told = {each.run_id: each.answer for each in known_runs(tmp_path, is_locked)}
-    assert told["one"] == "1 kB: 95 partitions per broker"
-    assert told["several"] == (
-        f"default, all brokers: 1 kB: 14.5 MB/s; strict, all brokers: {told['one']}; "
-        "default, 1 broker offline: 1 kB: nothing sustained"
+    answers = {each.run_id: each.answer for each in known_runs(tmp_path, is_locked)}
+    assert answers["one"] == "1 kB: 95 partitions per broker"
+    assert answers["several"] == (
+        f"default, all brokers: 1 kB: 14.5 MB/s; strict, all brokers: {answers['one']}; "
+        "default, 1 broker offline: 1 kB: no load sustained"
     )
 
 
@@ -157,10 +157,10 @@ def test_a_night_tells_the_outcomes_of_its_cases(tmp_path: Path) -> None:
     ("file", "command"),
     [("index.html", ("list",)), (f"{RUN_ID}/tags.json", ("tag", RUN_ID, "baseline"))],
 )
-def test_a_folder_that_cannot_be_written_to_is_told(
+def test_a_folder_that_is_not_writable_is_reported(
     out: Path, file: str, command: tuple[str, ...]
 ) -> None:
-    (out / file).mkdir()  # no file can take its place, whoever runs this
+    (out / file).mkdir()  # no file can replace it, even for root
     done = asked(out, *command)
     assert isinstance(done.exception, ConfigError)
     assert f"{out / file} cannot be written" in str(done.exception)
@@ -196,14 +196,14 @@ def test_runs_are_listed_shown_tagged_and_deleted(out: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["show"], ["delete", "--yes"], ["tag", "x"]])
-@pytest.mark.parametrize("run_id", ["nobody", "tables"])
+@pytest.mark.parametrize("run_id", ["unknown", "tables"])
 def test_what_is_no_run_is_refused_with_those_that_are(
     out: Path, command: list[str], run_id: str
 ) -> None:
     name, *rest = command
     done = asked(out, name, run_id, *rest)
     assert isinstance(done.exception, ConfigError)
-    assert "the newest of which are swept, held" in str(done.exception)
+    assert "swept, held" in str(done.exception)
     assert (out / "tables" / "anything").exists()
 
 

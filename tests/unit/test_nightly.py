@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from junitparser import Error, Failure, JUnitXml, Skipped
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.suite import configuration_of
 from jobs.console.events import RecordingReporter
@@ -81,18 +82,20 @@ def test_no_case_is_silently_skipped() -> None:
     ]
     assert "10 s were left" in reports[1].text
     stopped = case_reports(SUITE, [], {}, GuardStopError("the disk is full"))
-    assert {each.text for each in stopped} == {"the night ended before it: the disk is full"}
+    assert len({each.text for each in stopped}) == 1
+    assert stopped[0].text.endswith(": the disk is full")
     interrupted = case_reports(SUITE, [], {}, KeyboardInterrupt())
-    assert interrupted[0].text == "the night ended before it: interrupted"
+    assert interrupted[0].text.endswith(": interrupted")
 
 
-def test_a_regression_says_how_much_how_surely_and_why() -> None:
+def test_a_regression_says_how_much_how_surely_and_why(snapshot: SnapshotAssertion) -> None:
     found = case_report(compared(10.0, environment=SLOW, limited_by="request handlers"))
     assert found.outcome is Outcome.REGRESSION
     assert "limit per broker 10 MB/s: regression, -50 %" in found.text
     assert "against 3 nights" in found.text
     assert "likely cause: broker.config.num.io.threads was 8, is 1" in found.text
     assert "bound by request handlers, before by disk" in found.text
+    assert found.text == snapshot
     assert "likely cause" not in case_report(compared(20.0, environment=SLOW)).text
 
 
@@ -130,7 +133,7 @@ def test_a_night_that_cannot_begin_leaves_its_files_and_spares_those_of_one_that
     assert (kept["exit_code"], kept["error"]) == (2, "no such cluster")
     assert "no such cluster" in junit.read_text()
     page = (order.folder / "nightly.html").read_text(encoding="utf-8")
-    assert "It ended as: failed.</strong> No such cluster." in page
+    assert "The run ended with the status: failed.</strong> No such cluster." in page
     (order.folder / "nightly.json").write_text("{}")  # as if a night had come further
     try_it()
     assert (order.folder / "nightly.json").read_text() == "{}"
@@ -180,9 +183,9 @@ def test_junit_says_failure_error_and_skipped(tmp_path: Path) -> None:
 
 def test_junit_can_be_read_whatever_the_words_hold(tmp_path: Path) -> None:
     path = tmp_path / "nightly.xml"
-    told = report()
-    cases = tuple(replace(each, text="\x1b[31mred\x00 \ud800 é") for each in told.cases)
-    write_junit(replace(told, cases=cases), path)
+    made = report()
+    cases = tuple(replace(each, text="\x1b[31mred\x00 \ud800 é") for each in made.cases)
+    write_junit(replace(made, cases=cases), path)
     (suite,) = JUnitXml.fromfile(str(path))
     assert next(iter(suite)).system_out == "?[31mred? ? é"
 
@@ -208,19 +211,19 @@ def test_a_dry_run_tells_the_cases_and_their_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--night", "../n1"], "expected a name of at most 80"),
-        (["--cluster", "example"], "may have other users, and this would load it"),
+        (["--cluster", "example"], "may have other users"),
         (["--suite", "nothing"], "is not found in conf/suites"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_any_load(
-    arguments: list[str], told: str, tmp_path: Path
+    arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     done = CliRunner().invoke(nightly, [*arguments, "--out", str(tmp_path / "out")])
     assert isinstance(done.exception, ConfigError)
-    assert told in str(done.exception)
+    assert message in str(done.exception)
     assert not (tmp_path / "out").exists()
 
 
@@ -230,5 +233,5 @@ def test_the_page_of_a_command_lists_its_options(command: click.Command) -> None
     options = [name for each in command.params for name in each.opts]
     assert len(options) > 8
     assert [name for name in options if f"`{name}" not in page] == []
-    told = set(re.findall(r"`(--[a-z-]+)", page))
-    assert told - set(options) == set()
+    documented = set(re.findall(r"`(--[a-z-]+)", page))
+    assert documented - set(options) == set()

@@ -37,7 +37,7 @@ def test_a_first_night_has_no_conclusion() -> None:
         (30.0, Outcome.IMPROVEMENT),
     ],
 )
-def test_a_change_that_is_no_chance_is_told(value: float, outcome: Outcome) -> None:
+def test_a_change_that_is_not_chance_is_reported(value: float, outcome: Outcome) -> None:
     found = judged(value)
     assert found.outcome is outcome
     assert found.nights == ("n1", "n2", "n3", "n4", "n5")
@@ -108,7 +108,7 @@ def test_many_differences_are_counted_and_some_named() -> None:
     assert found.left_out[0].why.endswith("package.c was 1, is –; and 2 more")
 
 
-def test_what_is_measured_separates_no_nights_and_is_told() -> None:
+def test_a_changed_subject_separates_no_nights_and_is_reported() -> None:
     slow = {**ENVIRONMENT, "broker.config.num.io.threads": "1", "cluster.id": "two"}
     found = judged(10.0, environment=slow)
     assert found.outcome is Outcome.REGRESSION
@@ -117,7 +117,7 @@ def test_what_is_measured_separates_no_nights_and_is_told() -> None:
     ]
 
 
-def test_a_commit_of_ours_is_told_and_separates_no_nights() -> None:
+def test_a_changed_commit_is_reported_and_separates_no_nights() -> None:
     found = judged(20.0, environment={**ENVIRONMENT, "redline.commit": "bbbb"})
     assert len(found.nights) == 5
     assert found.notes == ("redline.commit was aaaa, is bbbb",)

@@ -20,7 +20,7 @@ from jobs.notebook import parameter
 from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import Demand, MeasuredLimit, provision
 from metrics.reporting.history_charts import history_charts, lines_chart, nights_charts
-from metrics.reporting.notebook_display import sentence, shown_chart, table_html
+from metrics.reporting.notebook_display import chart_output, paragraph, table_html
 from metrics.reporting.provision_charts import answer_table, brokers_chart, sweep
 from metrics.reporting.trial_charts import (
     brokers_use_chart,
@@ -78,7 +78,7 @@ def test_a_cell_holds_no_logic(book: Any) -> None:
 def test_words_in_a_chart_cannot_end_its_script() -> None:
     rows = [{"x": "</script><b>", "y": 1}]
     chart = alt.Chart(alt.InlineData(values=rows)).mark_point().encode(x="x:N", y="y:Q")
-    html = shown_chart(chart)._repr_html_()
+    html = chart_output(chart)._repr_html_()
     assert "&lt;/script&gt;&lt;b&gt;" not in html.replace("&amp;", "&")
     assert "\\u003c/script" in html
 
@@ -210,12 +210,12 @@ def test_a_chart_is_a_frame_that_loads_nothing_and_a_picture() -> None:
         for s in range(-3, 9)
         for series in SERIES
     ]
-    shown = shown_chart(series_chart(points, 8.0))._repr_mimebundle_()
+    shown = chart_output(series_chart(points, 8.0))._repr_mimebundle_()
     assert shown["image/png"].startswith(b"\x89PNG")
     assert shown["text/html"].startswith("<iframe srcdoc=")
     assert not re.search(r"(src|href)=(&quot;|&#x27;|\")https?:", shown["text/html"])
-    assert sentence("a < b")._repr_html_() == "<p>a &lt; b</p>"
-    assert "nothing to draw" in shown_chart()._repr_html_()
+    assert paragraph("a < b")._repr_html_() == "<p>a &lt; b</p>"
+    assert "nothing to draw" in chart_output()._repr_html_()
 
 
 def _drawn(*charts: Any) -> str:

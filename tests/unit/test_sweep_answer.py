@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.experiment import load_sweep
 from jobs.runs.sweep.answer import axes_of, in_order
@@ -54,7 +55,9 @@ def figures(
 AXES = {ACKS: ("1", "all"), THREADS: ("1", "2")}
 
 
-def test_an_effect_is_told_and_the_others_say_what_would_have_been_seen() -> None:
+def test_an_effect_is_reported_and_the_others_state_the_smallest_detectable_one(
+    snapshot: SnapshotAssertion,
+) -> None:
     acks, threads = effects_of(figures(0.8, 4, 0.01), AXES)
     assert acks.effect is not None and threads.effect is not None
     assert acks.effect.low < 0.8 < acks.effect.high
@@ -63,7 +66,8 @@ def test_an_effect_is_told_and_the_others_say_what_would_have_been_seen() -> Non
     assert acks.by_repeats and acks.count == 8
     first, second = map(sentence, (acks, threads))
     assert first.startswith("acks all against 1, 1 kB: 2") and "less" in first
-    assert "no effect seen" in second and "would have been" in second
+    assert "num.io.threads 2 against 1, 1 kB" in second
+    assert [first, second] == snapshot
 
 
 def test_with_one_repeat_the_figures_own_intervals_speak() -> None:
@@ -88,7 +92,7 @@ def test_where_a_bracket_happened_to_close_is_no_effect() -> None:
 def test_a_case_without_an_answer_is_left_out_and_said() -> None:
     results = [
         Result({ACKS: "1"}, 1, 1000, 20.0),
-        Result({ACKS: "all"}, 1, 1000, None, why="nothing was sustained"),
+        Result({ACKS: "all"}, 1, 1000, None, why="no load was sustained"),
     ]
     (found,) = effects_of(results, {ACKS: ("1", "all")})
     assert found.effect is None
@@ -141,12 +145,12 @@ def answer(results: list[Result], axes: Mapping[str, tuple[str, ...]]) -> SweepA
 
 def test_the_table_has_a_row_for_each_figure_and_says_why_one_is_missing() -> None:
     known = Result({ACKS: "1"}, 1, 1000, 123.4, 120.0, 126.0, 1.5, 27.3, 99.0, "disk")
-    missing = Result({ACKS: "all"}, 1, 1000, None, why="nothing was sustained")
+    missing = Result({ACKS: "all"}, 1, 1000, None, why="no load was sustained")
     found = answer([known, missing], {ACKS: ("1", "all")})
     assert found.columns[:4] == ("acks", "size", "repeat", "sustained MB/s")
     first, second = found.rows
     assert first == ("1", "1 kB", "1", "123", "120 to 126", "1.50", "27.3", "disk")
-    assert second[:5] == ("all", "1 kB", "1", "?", "nothing was sustained")
+    assert second[:5] == ("all", "1 kB", "1", "?", "no load was sustained")
 
 
 def test_the_json_has_the_figures_and_the_words(tmp_path: Path) -> None:
@@ -187,7 +191,7 @@ def crossed(gain: float) -> tuple[str, ...]:
     return answer(results, axes).sentences
 
 
-def test_an_effect_that_is_not_the_same_everywhere_is_told_apart() -> None:
+def test_an_effect_that_is_not_the_same_everywhere_is_split(snapshot: SnapshotAssertion) -> None:
     told = crossed(1.35)
     assert [each.split(":")[0] for each in told] == [
         "kind repeated against random with compression none, 1 kB",
@@ -195,10 +199,10 @@ def test_an_effect_that_is_not_the_same_everywhere_is_told_apart() -> None:
         "compression zstd against none with kind random, 1 kB",
         "compression zstd against none with kind repeated, 1 kB",
     ]
-    assert "no effect seen" in told[0]
     assert "65.2% more" in told[1]
-    assert "no effect seen (-16.2%" in told[2]
+    assert "(-16.2%" in told[2]
     assert "35.0% more" in told[3]
+    assert told == snapshot
 
 
 def test_an_effect_that_may_be_the_same_everywhere_is_one() -> None:
@@ -220,7 +224,7 @@ def test_cases_that_change_several_keys_at_a_time_are_held_against_the_first() -
     assert told.startswith("kind, compression 1000, 1000 against 100, 100, 1 kB: 25.0% less")
 
 
-def test_cases_with_names_are_told_by_them(tmp_path: Path) -> None:
+def test_cases_with_names_are_called_by_them(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     value = {"set to 100 kB": 2.0, "tuned": 90.0, "set to 1 MiB": 3.0}
     results = [
         Result({CASE: name}, 1, 1000, mb_per_s, p99_ms=9.0) for name, mb_per_s in value.items()
@@ -230,13 +234,12 @@ def test_cases_with_names_are_told_by_them(tmp_path: Path) -> None:
         named={name: {KIND: "random", CODEC: f"{i}"} for i, name in enumerate(value)},
     )
     assert found.columns[0] == "case"
-    assert [each.split(", with 1 of each")[0] for each in found.sentences] == [
+    assert [each.split(", from 1 measurement")[0] for each in found.sentences] == [
         "tuned against set to 100 kB, 1 kB: 45 times as much",
         "set to 1 MiB against set to 100 kB, 1 kB: +50.0%",
     ]
-    assert found.advices[0] == (
-        "best for throughput: tuned (90 MB/s, p99 9.00 ms); how sure that is, the comparisons say"
-    )
+    assert found.advices[0].startswith("best for throughput: tuned (90 MB/s, p99 9.00 ms)")
+    assert found.advices[0] == snapshot
     assert found.meanings[1] == "tuned: kind random, compression 1"
     assert "<li>tuned: kind random, compression 1.</li>" in sweep_page(found)
     assert [heading for heading, _ in sweep_specs(found)] == [
@@ -244,17 +247,20 @@ def test_cases_with_names_are_told_by_them(tmp_path: Path) -> None:
     ]  # fmt: skip
     (tmp_path / "sweep.json").write_text(found.document(), encoding="utf-8")
     assert load_answer(tmp_path / "sweep.json") == found
-    told = json.loads(found.document())
-    del told["named"]  # as an older version left it
-    (tmp_path / "sweep.json").write_text(json.dumps(told), encoding="utf-8")
+    document = json.loads(found.document())
+    del document["named"]  # as an older version left it
+    (tmp_path / "sweep.json").write_text(json.dumps(document), encoding="utf-8")
     assert load_answer(tmp_path / "sweep.json").named == {}
 
 
-def test_times_without_an_interval_are_told_with_what_is_not_known() -> None:
+def test_times_without_an_interval_say_how_often_they_were_measured(
+    snapshot: SnapshotAssertion,
+) -> None:
     results = [Result({ACKS: each}, 1, 1000, value) for each, value in (("1", 8.0), ("all", 10.0))]
     found = replace(answer(results, {ACKS: ("1", "all")}), asks="fill", unit="s")
     (told,) = found.sentences
-    assert told.startswith("acks all against 1, 1 kB: +25.0%, with 1 of each measured")
+    assert told.startswith("acks all against 1, 1 kB: +25.0%, from 1 measurement of each")
+    assert told == snapshot
     assert found.advices == ("the shortest time: acks 1 (8 s)",)
 
 
@@ -271,7 +277,7 @@ def held(*trials: Trial) -> RunSummary:
     return replace(summary_of_sizes([]), trials=told, status="no conclusion")
 
 
-@pytest.mark.parametrize(("back_s", "why"), [(2.5, ""), (None, "not every leader served again")])
+@pytest.mark.parametrize(("back_s", "why"), [(2.5, ""), (None, "some partitions had no leader")])
 def test_a_failover_is_a_time_or_nothing(back_s: float | None, why: str) -> None:
     (found,) = results_of({}, 1, held(trial(leaders_back_s=back_s)), "failover")
     assert (found.value, found.message_bytes) == (back_s, 100)
@@ -300,7 +306,7 @@ def test_the_time_of_writing_is_none_of_reading() -> None:
     (wrote,) = results_of({}, 1, moved, "fill")
     assert wrote.value == 2.0
     (read,) = results_of({}, 1, moved, "drain")
-    assert read.value is None and "not all of the volume was moved" in read.why
+    assert read.value is None and "a part of the volume was left" in read.why
 
 
 def test_what_is_many_times_as_much_is_called_so() -> None:
@@ -330,7 +336,8 @@ def test_a_time_is_longer_or_shorter_and_not_more_or_less() -> None:
     assert "% shorter, 95% interval" in told(0.8, "fill")[0]
     assert "% longer, 95% interval" in told(1.3, "drain")[0]
     assert " times as long, 95% interval" in told(3.0, "failover")[0]
-    assert "a change of " in told(0.8, "fill")[1] and "a loss of " in told(0.8, "limit")[1]
+    assert "detectable change is" in told(0.8, "fill")[1]
+    assert "detectable loss is" in told(0.8, "limit")[1]
 
 
 def test_people_read_of_producers_and_bytes_and_not_of_our_keys() -> None:
@@ -449,7 +456,9 @@ def test_of_a_sweep_that_was_killed_the_cases_that_ended_are_read() -> None:
 # --- what was best ------------------------------------------------------------
 
 
-def test_the_best_cases_are_named_with_those_that_cannot_be_told_from_them() -> None:
+def test_the_best_cases_are_named_with_those_that_do_not_differ_from_them(
+    snapshot: SnapshotAssertion,
+) -> None:
     batches = "workload.producer.batch_size"
     figures = {"1": (10.0, 2.0), "2": (18.4, 9.0), "3": (20.0, 30.0), "4": (19.9, 40.0)}
     results = [
@@ -464,11 +473,13 @@ def test_the_best_cases_are_named_with_those_that_cannot_be_told_from_them() -> 
         "both": "2",
     }
     assert found["throughput"].alike == ({batches: "4"},)
-    said = answer(results, {batches: ("1", "2", "3", "4")})
-    assert said.advices[0] == (
-        "best for throughput: batch_size 3 (20 MB/s, 19.8 to 20.2 at 90 %, p99 30.0 ms); not to be "
-        "told from batch_size 4"
-    )
-    assert json.loads(said.document())["recommended"][2]["best"]["settings"] == {batches: "2"}
-    assert "Best for throughput and latency: batch_size 2" in sweep_page(said)
+    found_answer = answer(results, {batches: ("1", "2", "3", "4")})
+    best = found_answer.advices[0]
+    assert "batch_size 3 (20 MB/s, 19.8 to 20.2 at 90 %, p99 30.0 ms)" in best
+    assert best.endswith("batch_size 4")
+    assert best == snapshot
+    assert json.loads(found_answer.document())["recommended"][2]["best"]["settings"] == {
+        batches: "2"
+    }
+    assert "Best for throughput and latency: batch_size 2" in sweep_page(found_answer)
     assert recommendations(results[:2]) == (), "one case is no choice"

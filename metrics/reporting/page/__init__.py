@@ -1,1 +1,1 @@
-"""The report of a run: one page for people, from the tables' rows and the run's summary."""
+"""The report of a run: one HTML page, made from the tables' rows and the run's summary."""

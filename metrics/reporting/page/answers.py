@@ -156,12 +156,12 @@ def _figure(boundary: Boundary) -> tuple[str, str]:
 
 def _text(boundary: Boundary, brokers: int) -> str:
     low, over = boundary.loads
-    size = f"At {format_size(boundary.message_bytes)} messages"
+    size = f"With {format_size(boundary.message_bytes)} messages"
     who, verb = _who(brokers)
     if not low:
         least = "any load" if over is None else boundary.along.amount(over)
         payload = _overload_payload(boundary)
-        return f"{size} {who} did not sustain even {least}{payload}: {_why(boundary)}."
+        return f"{size} {who} did not sustain even {least}{payload}; {_why(boundary)}."
     sustained = f"{size} {who} {verb} {_load(boundary)}"
     if over is None:
         return f"{sustained}. The limit is at least this load, as no overload occurred."
@@ -170,7 +170,7 @@ def _text(boundary: Boundary, brokers: int) -> str:
 
 def _open_text(boundary: Boundary, brokers: int) -> str:
     low, over = boundary.loads
-    size = f"At {format_size(boundary.message_bytes)} messages"
+    size = f"With {format_size(boundary.message_bytes)} messages"
     text = f"{size} there is no conclusion: {boundary.gave_up}."
     who, verb = _who(brokers, first=True)
     if low:

@@ -1,4 +1,4 @@
-"""Environment and configuration of a run, in groups and in words."""
+"""Environment and configuration of a run, in groups with headings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metrics.reporting.summary import RunSummary
 from metrics.units import UNKNOWN, format_volume
 
 _GROUPS = {
-    "broker.config": "Properties of the brokers that are not Kafka's defaults",
+    "broker.config": "Properties of the brokers that differ from Kafka's defaults",
     "topic.config": "Properties of the topics",
     "broker": "Brokers",
     "controller": "Controllers",
@@ -39,7 +39,7 @@ class FactGroup:
 def key_facts(
     summary: RunSummary, configuration: Mapping[str, Mapping[str, Any]]
 ) -> tuple[tuple[str, str], ...]:
-    """What one asks first about a run."""
+    """The most important facts about a run, as (name, value)."""
     known, workload = summary.environment, configuration.get("workload", {})
     memory = known.get("broker.memory_bytes", "")
     heap = known.get("broker.jvm.heap_max_bytes", "")
@@ -50,7 +50,7 @@ def key_facts(
     facts = (
         ("Brokers", str(summary.brokers or UNKNOWN)),
         ("Kafka", known.get("broker.version", "")),
-        ("A broker", ", ".join(machine)),
+        ("Each broker", ", ".join(machine)),
         ("Java", java),
         ("Producers", _producer(workload)),
         ("Replicas", f"{summary.replication_factor or ''}"),
@@ -61,7 +61,7 @@ def key_facts(
 
 
 def environment_of(environment: Mapping[str, str]) -> tuple[FactGroup, ...]:
-    """Everything that is known of the environment, under headings."""
+    """All facts of the environment, in groups."""
     found: dict[str, list[tuple[str, str]]] = {}
     for name, value in environment.items():
         found.setdefault(_title(name), []).append((name, value))
@@ -70,7 +70,7 @@ def environment_of(environment: Mapping[str, str]) -> tuple[FactGroup, ...]:
 
 
 def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> tuple[FactGroup, ...]:
-    """Every key of the configuration, a group for each file."""
+    """All keys of the configuration, a group for each file."""
     return tuple(
         FactGroup(
             kind.capitalize() if kind in _FILES else kind,
@@ -81,7 +81,7 @@ def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> tuple[Fa
 
 
 def seconds_between(started_at: str, finished_at: str) -> float | None:
-    """Time between two moments in ISO 8601 [s]; None where one is not known."""
+    """Time between two moments in ISO 8601 [s]; None if one of them is not known."""
     try:
         began, ended = (_moment(text) for text in (started_at, finished_at))
     except ValueError:
@@ -90,13 +90,13 @@ def seconds_between(started_at: str, finished_at: str) -> float | None:
 
 
 def _moment(text: str) -> datetime:
-    # Python 3.10 does not read the Z.
+    # Python 3.10 cannot parse the Z.
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _title(name: str) -> str:
     prefixes: Iterable[str] = sorted(_GROUPS, key=len, reverse=True)
-    # Facts in which nodes differ have the node's number after the kind.
+    # A fact that differs between nodes has the node's number after its kind.
     parts = [part for part in name.split(".") if not part.isdigit()]
     plain = ".".join(parts)
     return next((_GROUPS[each] for each in prefixes if plain.startswith(f"{each}.")), "More")

@@ -1,4 +1,4 @@
-"""What a report says, as plain values: made from rows without Spark, drawn by `page`."""
+"""The content of a report as plain values, made from rows without Spark; `page` renders it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from metrics.units import format_count, format_duration
 
 @dataclass(frozen=True)
 class Command:
-    """The command that makes the run again.
+    """The command that reproduces the run.
 
     Attributes:
-        lines: of a shell, to be joined by a backslash.
-        notes: what it needs beyond, a sentence each.
+        lines: lines of a shell command; the page joins them by a backslash.
+        notes: further requirements, a sentence each.
     """
 
     lines: tuple[str, ...]
@@ -42,11 +42,11 @@ class GoalPart:
     """The answers for one goal.
 
     Attributes:
-        goal: its name.
-        summary: of this goal alone, as its chart takes it.
-        headline: all sizes in a sentence; empty where one answer says it all.
-        answers: one for each message size.
-        bindings: what bound each size.
+        goal: name of the goal.
+        summary: the run's summary, restricted to this goal.
+        headline: all sizes in a sentence; empty if there is only one.
+        answers: one answer for each message size.
+        bindings: the limiting resource of each size.
     """
 
     goal: str
@@ -58,19 +58,18 @@ class GoalPart:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report says.
+    """The content of a report.
 
     Attributes:
-        title: what the run was for.
-        summary: of the whole run.
-        series: the readings of trials over time, as far as they are known.
-        held: where fixed loads were held instead of searched for a limit, their verdicts in a
-            sentence; else empty.
-        parts: one for each goal.
-        trials: in the order in which they were made.
-        facts: the run in a few words, as (name, value).
-        environment, configuration: everything that is known, in groups.
-        command: what makes the run again, or None where its configuration is not known.
+        title: purpose of the run.
+        summary: summary of the whole run.
+        series: readings of the trials over time, as far as they are known.
+        held: verdicts of a run that held fixed loads, in a sentence; empty after a search.
+        parts: the answers, a part for each goal.
+        trials: trials in chronological order.
+        facts: the most important facts about the run, as (name, value).
+        environment, configuration: all facts and all keys, in groups.
+        command: command that reproduces the run, or None if its configuration is not known.
     """
 
     title: str
@@ -86,7 +85,7 @@ class Report:
 
     @property
     def has_closed_loop(self) -> bool:
-        """Whether a trial sent as fast as it was let."""
+        """True if a trial sent in a closed loop."""
         return any(each.trial.pattern.producer.closed_loop for each in self.trials)
 
     @property
@@ -102,13 +101,13 @@ def build_report(
     command: Command | None = None,
     series: Panels | None = None,
 ) -> Report:
-    """The report of a run.
+    """Build the report of a run.
 
     Args:
-        trials: all that it made.
-        configuration: cluster, workload and goal, each key → value, as the table `runs`
-            keeps them; empty when not known.
-        series: readings over time by trial, where they were read.
+        trials: all trials of the run.
+        configuration: cluster, workload and goal, each key → value, as in the table `runs`;
+            empty if not known.
+        series: readings over time by trial, if they were read.
     """
     rows = listed_trials(trials, summary.boundaries)
     ceilings = {
@@ -133,7 +132,7 @@ def build_report(
 
 
 def is_held(summary: RunSummary) -> bool:
-    """True for a run that held fixed loads; only a search leaves boundaries, or has none to say."""
+    """True for a run that held fixed loads; a search has boundaries or ends without an answer."""
     return not summary.boundaries and (bool(summary.trials) or summary.status == "done")
 
 

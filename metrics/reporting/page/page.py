@@ -1,4 +1,4 @@
-"""The report as one HTML file that loads nothing, in light, in dark and on paper."""
+"""The report as one self-contained HTML file, with themes for light, dark and print."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metrics.reporting.trial_charts import throughput_latency_spec
 
 
 def report_page(report: Report) -> str:
-    """The page of a report: a chart for each goal, and one of all trials."""
+    """Render a report, with a chart for each goal and one of all trials."""
     lines = [boundary_spec(part.summary) for part in report.parts]
     latency = throughput_latency_spec([listed.trial for listed in report.trials])
     specs = lines if latency is None else [*lines, latency]

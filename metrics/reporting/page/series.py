@@ -1,4 +1,4 @@
-"""The readings of each trial over time, as small drawings that need no script."""
+"""The readings of each trial over time, as small SVG drawings without scripts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from metrics.windows.series import SeriesPoint
 
 WIDTH, HEIGHT = 220, 56  # [px]
 BROKERS_MAX = 12
-"""Lines in a panel at most: those of the brokers with the lowest ids."""
+"""Maximum number of lines in a panel; the brokers with the lowest ids are drawn."""
 LATENCY = "Latency [ms]"
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One reading over a trial, of each broker or of all producers.
+    """One reading over the time of a trial, for each broker or for all producers.
 
     Attributes:
-        title: what it shows, with its unit.
-        top: the highest value, in words; the lower edge is 0.
-        window: where the measured window begins and how wide it is [px].
-        lines: what each stands for, and its corners, `x,y x,y`.
+        title: name of the reading, with its unit.
+        top: the highest value, as text; the lower edge is 0.
+        window: start and width of the measured window [px].
+        lines: (name, points) of each line; points are `x,y x,y`.
         size: width and height of the drawing [px].
     """
 
@@ -38,15 +38,15 @@ class Panel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the lines stand for."""
+        """The names of the lines."""
         return tuple(name for name, _ in self.lines)
 
 
 Panels = Mapping[int, tuple[Panel, ...]]
-"""By the number of the trial."""
+"""Number of the trial → its drawings."""
 
 Points = Sequence[tuple[float, float]]
-"""Seconds since the window began, and the value then."""
+"""(time since the start of the window [s], value) of each point."""
 
 
 def panels_of_run(series: RunSeries, trials: Iterable[Trial]) -> Panels:
@@ -59,11 +59,11 @@ def panels_of_run(series: RunSeries, trials: Iterable[Trial]) -> Panels:
 def panels_of(
     points: Mapping[int, Iterable[SeriesPoint]], clients: Mapping[int, ClientWindow]
 ) -> Panels:
-    """The drawings of each trial: the latency, and the brokers' readings.
+    """Draw the latency and the brokers' readings of each trial.
 
     Args:
-        points: trial → what the brokers showed, in the order of the drawings.
-        clients: trial → what its clients did.
+        points: trial → the brokers' readings, in the order of the drawings.
+        clients: trial → the window of its clients.
     """
     found = {}
     for trial, client in clients.items():
@@ -76,7 +76,7 @@ def panels_of(
 
 
 def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
-    """Each slice as a point in its middle."""
+    """Latency over time, with each slice as a point in its middle."""
     slices = client.latency_over_time
     if not slices:
         return {}
@@ -99,7 +99,7 @@ def _named(titles: Mapping[str, Mapping[int, Points]]) -> dict[str, dict[str, Po
 
 
 def _drawn(titles: Mapping[str, Mapping[str, Points]], client: ClientWindow) -> tuple[Panel, ...]:
-    """A panel for each title, all over the same time."""
+    """A panel for each title, all with the same time axis."""
     times = [at_s for lines in titles.values() for line in lines.values() for at_s, _ in line]
     first_s, last_s = min([0.0, *times]), max([client.duration_s, *times])
     return tuple(

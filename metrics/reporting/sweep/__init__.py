@@ -1,1 +1,1 @@
-"""What a sweep found, for people and for programs."""
+"""The answer of a sweep, for people and for programs."""

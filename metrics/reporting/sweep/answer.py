@@ -203,11 +203,11 @@ def load_answer(path: Path) -> SweepAnswer:
         ConfigError: the file is missing or is not the answer of a sweep.
     """
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        told.setdefault("named", {})  # older versions did not write it
-        own = {name: told[name] for name in (item.name for item in fields(SweepAnswer))}
-        results = tuple(restored(Result, each) for each in told["results"])
-        own["axes"] = {path: tuple(values) for path, values in told["axes"].items()}
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document.setdefault("named", {})  # older versions did not write it
+        own = {name: document[name] for name in (item.name for item in fields(SweepAnswer))}
+        results = tuple(restored(Result, each) for each in document["results"])
+        own["axes"] = {path: tuple(values) for path, values in document["axes"].items()}
         return SweepAnswer(**own | {"results": results})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The answer of a sweep, read back from the rows of its runs, on any Spark."""
+"""The answer of a sweep, read from the Delta tables by any Spark session."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Row = Mapping[str, Any]
 
 
 def read_sweep(tables: TableStore, sweep_id: str = "") -> SweepAnswer:
-    """What a sweep found, without its question and what was published, which no table has.
+    """Read the answer of a sweep, without `description` and `published`, which no table has.
 
     Args:
-        tables: where its runs left their rows.
+        tables: the tables with the rows of its runs.
         sweep_id: the sweep; empty for the newest.
 
     Raises:
-        ConfigError: there is no such sweep.
+        ConfigError: this sweep does not exist.
     """
     rows = _rows(tables, sweep_id)
     runs = sorted({row["run_id"] for row in rows})
-    points = _of(tables, "boundaries", runs)
+    points = _rows_of_runs(tables, "boundaries", runs)
     with_points = {row["run_id"] for row in points}
-    held = _of(tables, "trials", [each for each in runs if each not in with_points])
+    held = _rows_of_runs(tables, "trials", [each for each in runs if each not in with_points])
     return answer_from(rows, points, held)
 
 
@@ -41,7 +41,7 @@ def _rows(tables: TableStore, sweep_id: str) -> list[Row]:
     from pyspark.sql import functions as sql
 
     frame = tables.read("runs")
-    has_any = "sweep_id" in frame.columns  # tables of older versions have none
+    has_any = "sweep_id" in frame.columns  # tables of older versions lack the column
     if has_any and not sweep_id:
         newest = frame.where("sweep_id is not null").select(sql.max_by("sweep_id", "at"))
         sweep_id = newest.collect()[0][0] or ""
@@ -49,13 +49,13 @@ def _rows(tables: TableStore, sweep_id: str) -> list[Row]:
     if not found:
         raise ConfigError(
             f"there is no {f'sweep {sweep_id}' if sweep_id else 'sweep'} in "
-            f"{tables.address('runs')}; expected the id of one that redline sweep made with these "
-            "tables; correct it"
+            f"{tables.address('runs')}; expected the id of a sweep that redline sweep wrote to "
+            "these tables; correct it"
         )
     return [row.asDict(recursive=True) for row in found]
 
 
-def _of(tables: TableStore, table: str, run_ids: Sequence[str]) -> list[Row]:
+def _rows_of_runs(tables: TableStore, table: str, run_ids: Sequence[str]) -> list[Row]:
     if not run_ids:
         return []
     frame = tables.read(table)
@@ -65,13 +65,13 @@ def _of(tables: TableStore, table: str, run_ids: Sequence[str]) -> list[Row]:
 
 
 def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row]) -> SweepAnswer:
-    """What a sweep found.
+    """Combine the rows of a sweep's runs into its answer.
 
     Args:
-        runs: rows of the table `runs`, of all runs of one sweep.
-        points, trials: rows of `boundaries` and, of runs without any, of `trials`.
+        runs: rows of the table `runs` of all runs of one sweep.
+        points, trials: rows of `boundaries`; and, for runs without these, rows of `trials`.
     """
-    asks = "limit" if points else _asked_of(trials)
+    asks = "limit" if points else _question_of(trials)
     found: list[Result] = []
     seen: set[tuple[str, int]] = set()
     for row, summary in _summaries(runs, points, trials):
@@ -87,7 +87,7 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
         summary.finished_at or summary.started_at,
         "done" if found else "no conclusion",
         0 if found else 3,
-        None if found else "no run of it came to a conclusion",
+        None if found else "none of its runs came to a conclusion",
         summary.caveat,
         first["experiment"],
         "",
@@ -100,8 +100,8 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
     )
 
 
-def _asked_of(trials: Sequence[Row]) -> str:
-    """What was asked of cases without boundaries."""
+def _question_of(trials: Sequence[Row]) -> str:
+    """The question of a sweep without boundary points, as in `SweepAnswer.asks`."""
     if any(row.get("leaders_back_s") is not None for row in trials):
         return "failover"
     volumes = {row.get("volume_bytes") for row in trials} - {None}
@@ -117,8 +117,8 @@ def _summaries(
         own = [row for row in runs if row["run_id"] == run_id]
         summary = summary_of(own, [row for row in points if row["run_id"] == run_id])
         held = sorted((row for row in trials if row["run_id"] == run_id), key=lambda r: r["trial"])
-        told = tuple(trial_document(trial_from(dict(row))) for row in held)
-        yield own[0], replace(summary, trials=told)
+        documents = tuple(trial_document(trial_from(dict(row))) for row in held)
+        yield own[0], replace(summary, trials=documents)
 
 
 def _axes(runs: Sequence[Row]) -> dict[str, tuple[str, ...]]:

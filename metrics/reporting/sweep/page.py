@@ -1,4 +1,4 @@
-"""The page of a sweep: one HTML file that loads nothing, in light and in dark."""
+"""The page of a sweep: one self-contained HTML file with a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from metrics.reporting.templating import render
 
 
 def sweep_page(answer: SweepAnswer) -> str:
-    """What each axis does, the charts, and every case with a link to its own report."""
+    """Render the effects, the charts, and all cases with links to the reports of their runs."""
     charts = sweep_specs(answer)
     return render("sweep.html", answer=answer, charts=charts, specs=[spec for _, spec in charts])

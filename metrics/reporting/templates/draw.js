@@ -1,4 +1,4 @@
-// Draws SPECS into #chart-0, #chart-1, … in the colours and the width that there are.
+// Draws SPECS into #chart-0, #chart-1, … and again when the width or the color scheme changes.
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const AXIS = 66, GAP = 36, PADDING = 8, BESIDE = 860; // [px]
 const drawn = new Map();
@@ -10,7 +10,7 @@ function fitted(spec, width) {
   const sized = panels.map((panel) => ({
     ...panel, width: Math.max(160, Math.min(inner, 720)), height: beside ? 320 : 260,
   }));
-  const { hconcat, title, ...rest } = spec; // the page has a heading of its own
+  const { hconcat, title, ...rest } = spec; // the page has its own heading
   const all = { ...rest, padding: PADDING, config: dark.matches ? DARK_CONFIG : spec.config };
   return beside ? { ...all, hconcat: sized } : { ...all, vconcat: sized };
 }

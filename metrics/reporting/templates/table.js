@@ -1,4 +1,4 @@
-// Sorting by a column's button, and the rows of evidence that open and close.
+// Sorts the table by the button of a column, and opens and closes the rows of evidence.
 document.documentElement.classList.add("js");
 for (const table of document.querySelectorAll("table.trials")) {
   const bodies = [...table.tBodies];
