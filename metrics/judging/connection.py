@@ -29,7 +29,7 @@ BESIDE_SHARE_LEAST = 0.05
 """Share of the busy time above which the other end's buffer is named, too [ratio]."""
 
 WAITING_SHARE_LEAST = 0.5
-"""Share of the looks at a connection above which it waits for answers most of the time [ratio]."""
+"""Share of the samples above which a connection waits for answers most of the time [ratio]."""
 
 RTT_SHARE_LEAST = 0.5
 """Share of the time to an answer above which the round trip sets the pace [ratio]."""
@@ -102,7 +102,7 @@ def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts
     most = sockets.unanswered_max
     all_of_them = "the 1 request" if most == 1 else f"all {most} requests"
     return (
-        f"in {waiting:.0%} of the looks a connection had something to send and waited for an "
+        f"in {waiting:.0%} of the samples a connection had something to send and waited for an "
         f"answer to {all_of_them} that it may have in flight: "
         f"{per_s:.0f} requests/s of {format_volume(size)} at a round trip of {format_ms(rtt_ms)} "
         "ms; the round trip sets the pace, not the broker; raise producer.max_in_flight (up to 5 "

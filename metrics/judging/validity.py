@@ -23,8 +23,8 @@ from metrics.judging.indicators import (
 from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
 from metrics.judging.thresholds import Thresholds
 from metrics.trial.clock import OFFSET_MAX_S
-from metrics.trial.consumption import GroupWindow, Stint
-from metrics.trial.counts import Counts, ToBroker
+from metrics.trial.consumption import GroupWindow, ReadRange
+from metrics.trial.counts import BrokerAccount, Counts
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
@@ -243,7 +243,7 @@ class Unreachable(ValidityRule):
         ]
 
 
-def _is_unreachable(window: BrokerWindow, account: ToBroker, idle_min: float) -> bool:
+def _is_unreachable(window: BrokerWindow, account: BrokerAccount, idle_min: float) -> bool:
     has_room = window.handler_idle is not None and window.handler_idle >= idle_min
     # The silence has to contain a sample, which shows whether requests waited at the broker.
     least_s = max(SILENT_S, (window.samples_missed + 1) * window.interval_s)
@@ -552,8 +552,8 @@ class ConsumptionMismatch(ValidityRule):
 
 def _find_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, int] | None:
     read: Counter[int] = Counter()
-    for stint in group.read_by_partition:
-        read[stint.partition] += stint.length
+    for read_range in group.read_by_partition:
+        read[read_range.partition] += read_range.length
     missing = {p: offsets - read[p] for p, offsets in taken.items() if offsets > read[p]}
     lags = group.counts.lag_records
     lag = lags[-1] if lags else 0
@@ -568,26 +568,26 @@ def _find_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, in
 
 def _find_difference(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int] | None:
     name = f"consumer group {group.counts.group}"
-    earlier: dict[int, Stint] = {}
-    for stint in group.read_by_partition:
-        before = earlier.get(stint.partition)
+    earlier: dict[int, ReadRange] = {}
+    for read_range in group.read_by_partition:
+        before = earlier.get(read_range.partition)
         if before is not None:
-            missing = stint.from_offset - before.to_offset
+            missing = read_range.from_offset - before.to_offset
             return (
-                f"{name} missed {missing} records of partition {stint.partition} from offset "
+                f"{name} missed {missing} records of partition {read_range.partition} from offset "
                 f"{before.to_offset} on"
             ), missing
-        earlier[stint.partition] = stint
-        beyond = stint.to_offset - ends.get(stint.partition, 0)
+        earlier[read_range.partition] = read_range
+        beyond = read_range.to_offset - ends.get(read_range.partition, 0)
         if beyond > 0:
             return (
-                f"{name} read {beyond} records beyond the end offset of partition {stint.partition}"
+                f"{name} read {beyond} records beyond the end offset of partition {read_range.partition}"
             ), beyond
-        if stint.records != stint.length:
+        if read_range.records != read_range.length:
             return (
-                f"{name} read {stint.records} records in {stint.length} offsets of partition "
-                f"{stint.partition} from offset {stint.from_offset} on"
-            ), abs(stint.length - stint.records)
+                f"{name} read {read_range.records} records in {read_range.length} offsets of partition "
+                f"{read_range.partition} from offset {read_range.from_offset} on"
+            ), abs(read_range.length - read_range.records)
     return None
 
 

@@ -1,7 +1,7 @@
-"""Adding up what tasks counted; how a field adds up stands with the field.
+"""The sum of the tasks' counts; the annotation of a field states how it adds up.
 
-Numbers are summed, maps key by key, tuples are joined, histograms and dataclasses added.
-`Annotated` says where it is otherwise, with one of the words below.
+Numbers are summed, maps are summed key by key, tuples are joined, histograms and dataclasses are
+added. `Annotated` with one of the words below states another rule.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from functools import reduce
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 LARGEST = "largest"
-"""Of all tasks the largest value counts."""
+"""The largest value of all tasks counts."""
 SMALLEST = "smallest"
-"""Of all tasks the smallest value counts."""
+"""The smallest value of all tasks counts."""
 FIRST = "first"
-"""All tasks say the same, or nothing."""
+"""All tasks have the same value, or None."""
 POINT_BY_POINT = "point by point"
-"""A series: sums of the points with the same place, as far as all series go."""
+"""Series are summed point by point, up to the end of the shortest."""
 _WORDS = (LARGEST, SMALLEST, FIRST, POINT_BY_POINT)
 
 Part = TypeVar("Part")
 
 
 def total(parts: Iterable[Part]) -> Part:
-    """All parts together, of the type of each.
+    """The sum of all parts, of the type of each part.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there are no parts.
     """
     listed = list(parts)
     if not listed:
-        raise ValueError("there is nothing to add up; expected one part at least")
+        raise ValueError("there are no parts to add up; expected at least one")
     found: Part = _added(listed, None)
     return found
 

@@ -1,4 +1,4 @@
-"""The generator's account of the measured window, all tasks together."""
+"""The account of the measured window by the generator, for all tasks together."""
 
 from __future__ import annotations
 
@@ -20,31 +20,35 @@ from metrics.trial.sockets import KernelBuffers, SocketCounts
 
 @dataclass(frozen=True)
 class ClientWindow:
-    """What clients did in the measured window [start_s, end_s).
+    """The account of all clients in the measured window [start_s, end_s).
 
     Attributes:
-        start_s: when the measured window began.
-        end_s: when it ended.
-        counts: of the producers.
-        latency: from the intended send time to the acknowledgement.
-        lateness_p99_ms: how late sends left that no broker had blocked; NaN without any.
+        start_s: start of the measured window.
+        end_s: end of the measured window.
+        counts: counts of the producers.
+        latency: time from the intended send to the acknowledgement.
+        lateness_p99_ms: delay between intended and actual send, of sends that no broker blocked;
+            NaN without any.
         producer_share: how well the single producers kept their rates.
-        task_errors: why tasks could not take part or did not finish, a sentence each.
-        groups: what each consumer group read, and how far it was behind.
-        consumer_loop_busy: as `loop_busy`, of the tasks with consumers [ratio].
-        clocks: of the hosts with tasks, against the driver's.
-        host_samples: what these hosts showed, also before and after the window.
+        task_errors: reasons why tasks could not take part or did not finish, one sentence each.
+        groups: the account of each consumer group, with its lag.
+        consumer_loop_busy: like `loop_busy`, for the tasks with consumers [ratio].
+        clocks: clocks of the hosts with tasks, compared with the driver's.
+        host_samples: samples of these hosts, also from before and after the window.
         producer_sockets: broker id → the producers' sockets to it; empty where a client library
-            does not tell.
-        consumer_sockets: likewise of the consumers.
-        kernel_buffers: what the hosts with tasks let the buffers of sockets be.
+            does not report them.
+        consumer_sockets: broker id → the consumers' sockets to it; empty where a client library
+            does not report them.
+        kernel_buffers: the kernels' limits of socket buffers on the hosts with tasks.
         latency_over_time: the latency by slices of the window; empty in rows of older versions.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
     end_s: Annotated[float, Moment(), Column("window_end")]
     counts: Annotated[Counts, Flat()] = field(default_factory=Counts)
-    latency: Annotated[Quantiles, Flat("latency_", is_told=True)] = field(default_factory=Quantiles)
+    latency: Annotated[Quantiles, Flat("latency_", adds_meaning=True)] = field(
+        default_factory=Quantiles
+    )
     lateness_p99_ms: float = math.nan
     producer_share: Annotated[ProducerSpan, Flat("producer_share_")] = field(
         default_factory=ProducerSpan
@@ -66,7 +70,7 @@ class ClientWindow:
 
     @property
     def offered_mb_per_s(self) -> float | None:
-        """Payload that the schedule asked for [MB/s]; None when it asked for nothing."""
+        """Payload that the schedule required [MB/s]; None when it required no records."""
         return self._mb_per_s(self.counts.offered_bytes) if self.counts.offered_records else None
 
     @property
@@ -89,5 +93,5 @@ class ClientWindow:
 
     @property
     def shortfall_records(self) -> int:
-        """Records offered and not acknowledged inside the window, never below 0."""
+        """Records offered and not acknowledged inside the window, at least 0."""
         return max(0, self.counts.offered_records - self.counts.acked_records)

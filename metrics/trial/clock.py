@@ -1,4 +1,4 @@
-"""The clocks of the machines with tasks, against the driver's."""
+"""The clocks of the machines with tasks, compared with the driver's."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Annotated
 from metrics.columns import Flat
 
 OFFSET_MAX_S = 0.25
-"""How far an executor's clock may be from the driver's [s].
+"""Largest accepted offset of an executor's clock from the driver's [s].
 
-Tasks start their load at a moment that is agreed on by wall clocks, and the brokers' samples
-are taken in the driver's time. So much moves a window's edges no more than the brokers' own
-meters do, which follow a request handler's last poll of up to 0.3 s.
+Tasks start their load at a wall-clock time, and the brokers' samples have the driver's time. An
+offset of this size moves a window's edges no more than the brokers' own meters, which are updated
+when a request handler's poll of up to 0.3 s ends.
 """
 
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """A clock against the driver's, as a round trip to the driver shows it.
+    """The offset of a clock from the driver's, measured by a round trip to the driver.
 
     Attributes:
-        offset_s: by how much it is ahead [s].
+        offset_s: time by which the clock is ahead [s].
         error_s: half of the round trip, which bounds the error [s].
     """
 
@@ -31,23 +31,23 @@ class ClockOffset:
 
     @property
     def least_s(self) -> float:
-        """How far it is off at least, either way [s]."""
+        """The smallest possible distance from the driver's clock, in either direction [s]."""
         return max(0.0, abs(self.offset_s) - self.error_s)
 
     @property
     def text(self) -> str:
-        """For people: `1.300 s ahead of the driver's (± 0.002 s)`."""
+        """The offset in words, such as `1.300 s ahead of the driver's (± 0.002 s)`."""
         way = "ahead of" if self.offset_s > 0 else "behind"
         return f"{abs(self.offset_s):.3f} s {way} the driver's (± {self.error_s:.3f} s)"
 
 
 @dataclass(frozen=True)
 class HostClock:
-    """The clock of one host, when it was the furthest off in a trial.
+    """The largest clock offset of one host in a trial.
 
     Attributes:
         host: name of the machine.
-        clock: against the driver's.
+        clock: its offset from the driver's clock.
     """
 
     host: str
@@ -55,14 +55,14 @@ class HostClock:
 
 
 def furthest(offsets: Iterable[ClockOffset]) -> ClockOffset | None:
-    """The one that is surely the furthest off; None of none."""
+    """The offset with the largest `least_s`; None without any."""
     return max(offsets, key=lambda each: each.least_s, default=None)
 
 
-def host_clocks(seen: Iterable[tuple[str, ClockOffset | None]]) -> tuple[HostClock, ...]:
-    """One for each host that was compared, from what its tasks saw."""
+def host_clocks(offsets_by_task: Iterable[tuple[str, ClockOffset | None]]) -> tuple[HostClock, ...]:
+    """The clock of each host that was compared, from the offsets of its tasks."""
     by_host: dict[str, list[ClockOffset]] = {}
-    for host, offset in seen:
+    for host, offset in offsets_by_task:
         if offset is not None:
             by_host.setdefault(host, []).append(offset)
     worst = ((host, furthest(offsets)) for host, offsets in sorted(by_host.items()))

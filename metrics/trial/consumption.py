@@ -1,4 +1,4 @@
-"""What consumer groups read: a task's share, a group's window, its lag and its account."""
+"""The account of consumer groups: a task's share, a group's window, its lag and its ranges."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, total
 from metrics.trial.histogram import Histogram, Quantiles
 
 LAG_INTERVAL_S = 0.5
-"""Lag is noted at the window's start and every so often after it [s]."""
+"""Time between two readings of the lag, from the window's start on [s]."""
 
 
 @dataclass(frozen=True)
-class Stint:
-    """What one member read of one partition without a break.
+class ReadRange:
+    """A range of one partition that one member read without a gap.
 
     Attributes:
-        partition: that was read.
+        partition: the partition.
         from_offset, to_offset: the first offset and the one after the last.
-        records: as the batches say, the ends of transactions included; `to_offset - from_offset`
-            unless offsets are missing.
+        records: number of records by the batches' headers, the ends of transactions included;
+            `to_offset - from_offset` unless offsets are missing.
     """
 
     partition: int
@@ -34,31 +34,31 @@ class Stint:
 
     @property
     def length(self) -> int:
-        """Offsets passed."""
+        """Number of offsets."""
         return self.to_offset - self.from_offset
 
 
 @dataclass
 class GroupCounts:
-    """Counts of the members of one group: the engine's, a task's, and those of all tasks.
+    """Counts of the members of one group, in the engine, for a task, and for all tasks.
 
     Attributes:
         group: number of the group, from 0.
-        members: of the group.
-        records: read inside the window.
-        wire_bytes: of the record batches read inside the window, or of keys and values where a
-            library decodes them.
-        lag_records: at the window's start and every `LAG_INTERVAL_S` after it; records that
-            could be read and were not yet.
-        errors: error name → how often, over the whole trial.
-        control_records: ends of transactions that were passed over in the whole trial.
+        members: number of members.
+        records: records read inside the window.
+        wire_bytes: size of the record batches read inside the window, or of keys and values where
+            a library decodes them.
+        lag_records: records available and not yet read, at the window's start and every
+            `LAG_INTERVAL_S` after it.
+        errors: error name → number of errors over the whole trial.
+        control_records: ends of transactions that were skipped over the whole trial.
         rebalances: assignments after each member's first.
-        unread_records: acknowledged and not read by the end of the drain.
-        notes: what the consumers want remembered, a sentence each.
+        unread_records: records acknowledged and not read by the end of the drain.
+        notes: notes of the consumers for the reader, one sentence each.
         throttle_ms: throttle time that fetch responses reported over the whole trial, summed;
             None in rows of older versions.
-        last_read_s: when the last record was read, after the window's start [s]; None where none
-            was.
+        last_read_s: time at which the last record was read, after the window's start [s]; None
+            without records.
     """
 
     group: Annotated[int, FIRST]
@@ -80,14 +80,14 @@ class GroupShare:
     """The members of one group that one task hosts.
 
     Attributes:
-        counts: of these members.
-        latency_us: intended send time to receipt [µs].
-        stints: everything read over the whole trial.
+        counts: counts of these members.
+        latency_us: time from the intended send to the receipt [µs].
+        read_ranges: all ranges read over the whole trial.
     """
 
     counts: GroupCounts
     latency_us: Histogram = field(default_factory=Histogram)
-    stints: tuple[Stint, ...] = ()
+    read_ranges: tuple[ReadRange, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,40 +95,44 @@ class GroupWindow:
     """One consumer group over the measured window, all tasks together.
 
     Attributes:
-        latency: from the intended send time to the receipt.
-        records_total: read over the whole trial, drain included, rereads among them.
-        reread_records: read more than once, which a rebalance may bring about.
-        read_by_partition: what was read over the whole trial, in ranges without a break.
+        counts: counts of the group.
+        latency: time from the intended send to the receipt.
+        records_total: records read over the whole trial, drain and rereads included.
+        reread_records: records read more than once, which a rebalance can cause.
+        read_by_partition: the ranges read over the whole trial, each without a gap.
     """
 
     counts: Annotated[GroupCounts, Flat()]
-    latency: Annotated[Quantiles, Flat("latency_", is_told=True)] = field(default_factory=Quantiles)
+    latency: Annotated[Quantiles, Flat("latency_", adds_meaning=True)] = field(
+        default_factory=Quantiles
+    )
     records_total: int = 0
     reread_records: int = 0
-    read_by_partition: tuple[Stint, ...] = ()
+    read_by_partition: tuple[ReadRange, ...] = ()
 
     @property
     @column
     def lag_slope_records_per_s(self) -> float:
-        """Of a line through the lags [records/s]; NaN with one point."""
+        """Slope of a line through the lags [records/s]; NaN with one point."""
         return lag_slope(self.counts.lag_records, LAG_INTERVAL_S)
 
     @classmethod
     def of(cls, share: GroupShare) -> GroupWindow:
-        """Of the shares of all tasks, added up."""
-        read = ranges(share.stints)
-        passed = sum(stint.length for stint in share.stints)
+        """The window from the shares of all tasks, added up."""
+        read = join_ranges(share.read_ranges)
+        passed = sum(read_range.length for read_range in share.read_ranges)
         return cls(
             share.counts,
             Quantiles.of(share.latency_us),
-            sum(stint.records for stint in share.stints) - share.counts.control_records,
-            passed - sum(stint.length for stint in read),
+            sum(read_range.records for read_range in share.read_ranges)
+            - share.counts.control_records,
+            passed - sum(read_range.length for read_range in read),
             read,
         )
 
 
 def group_windows(shares: Iterable[GroupShare]) -> tuple[GroupWindow, ...]:
-    """One window per group, by its number."""
+    """One window per group, in the order of their numbers."""
     by_group: dict[int, list[GroupShare]] = defaultdict(list)
     for share in shares:
         by_group[share.counts.group].append(share)
@@ -138,8 +142,8 @@ def group_windows(shares: Iterable[GroupShare]) -> tuple[GroupWindow, ...]:
 def lag_slope(lag_records: Sequence[int], interval_s: float) -> float:
     """Slope of the line through lags taken every `interval_s` [records/s].
 
-    The line has the least squares of distance, as in Theodolite's lag trend metric
-    (https://www.theodolite.rocks). NaN of fewer than two points, which have none.
+    The line is the least-squares fit, as in Theodolite's lag trend metric
+    (https://www.theodolite.rocks). The slope is NaN with fewer than two points.
     """
     count = len(lag_records)
     if count < 2:
@@ -149,19 +153,23 @@ def lag_slope(lag_records: Sequence[int], interval_s: float) -> float:
     return rise / sum((index - middle) ** 2 for index in range(count)) / interval_s
 
 
-def ranges(stints: Iterable[Stint]) -> tuple[Stint, ...]:
-    """The stints' offsets as few ranges without a break, by partition and offset.
+def join_ranges(read_ranges: Iterable[ReadRange]) -> tuple[ReadRange, ...]:
+    """The read_ranges joined to as few ranges as possible, by partition and offset.
 
-    What several of them hold counts once.
+    Offsets that several read_ranges contain count once.
     """
-    joined: list[Stint] = []
-    for stint in sorted(stints, key=lambda each: (each.partition, each.from_offset)):
+    joined: list[ReadRange] = []
+    for read_range in sorted(read_ranges, key=lambda each: (each.partition, each.from_offset)):
         last = joined[-1] if joined else None
-        if last is None or last.partition != stint.partition or stint.from_offset > last.to_offset:
-            joined.append(stint)
+        if (
+            last is None
+            or last.partition != read_range.partition
+            or read_range.from_offset > last.to_offset
+        ):
+            joined.append(read_range)
             continue
-        end = max(last.to_offset, stint.to_offset)
-        again = max(0, min(last.to_offset, stint.to_offset) - stint.from_offset)
-        records = last.records + max(0, stint.records - again)
-        joined[-1] = Stint(stint.partition, last.from_offset, end, records)
+        end = max(last.to_offset, read_range.to_offset)
+        again = max(0, min(last.to_offset, read_range.to_offset) - read_range.from_offset)
+        records = last.records + max(0, read_range.records - again)
+        joined[-1] = ReadRange(read_range.partition, last.from_offset, end, records)
     return tuple(joined)

@@ -1,4 +1,4 @@
-"""What producers did, counted: by the tasks that hosted them, and in all."""
+"""The counts of producers, for each task and for all tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metrics.columns import column
 from metrics.trial.adding import FIRST, LARGEST
 
 Errors = dict[str, int]
-"""Kafka error name → records."""
+"""Name of Kafka's error → records."""
 
 
 def _errors() -> dict[int, Errors]:
@@ -18,17 +18,17 @@ def _errors() -> dict[int, Errors]:
 
 
 @dataclass
-class ByProducer:
-    """Records by the number of the producer, which writes to topic number modulo topics.
+class ProducerAccounts:
+    """Records by the number of the producer; producer n writes to topic n modulo the topics.
 
     Attributes:
-        offered: due by its schedule.
-        sent: handed to a socket, each once.
-        acked: acknowledged.
-        failed: ended in an error, by the name of Kafka's error; only of producers that have
-            some, as the following.
-        retried: sent again, each time.
-        duplicates: that the logs may hold at most beyond the acknowledged and the failed.
+        offered: records due by the schedule.
+        sent: records handed to a socket, each counted once.
+        acked: records acknowledged.
+        failed: records that ended in an error, by the name of Kafka's error; like the following,
+            only of producers with such records.
+        retried: records sent again, counted each time.
+        duplicates: highest number of records in the logs beyond the acknowledged and the failed.
     """
 
     offered: dict[int, int] = field(default_factory=Counter)
@@ -40,14 +40,14 @@ class ByProducer:
 
 
 @dataclass
-class ToBroker:
-    """What producers had for one broker, the leader of its partitions, in the measured window.
+class BrokerAccount:
+    """The producers' account for one broker and the partitions that it leads, in the window.
 
     Attributes:
         requests: produce requests handed to a socket.
         silent_s: longest time of any task without an answer although requests waited for one [s].
-        waiting_connections: with something unacknowledged at the window's end.
-        missing_records: due and not acknowledged at the window's end.
+        waiting_connections: connections with unacknowledged records at the window's end.
+        missing_records: records due and not acknowledged at the window's end.
     """
 
     requests: int = 0
@@ -58,49 +58,52 @@ class ToBroker:
 
 @dataclass
 class Counts:
-    """Counts of producers: the engine's while it runs, a task's at its end, a trial's of all tasks.
+    """Counts of producers: of the running engine, of a task at its end, or of all tasks of a trial.
 
     The whole trial is warm-up, window and drain. Bytes are payload: keys and values.
 
     Attributes:
-        offered_records: due by the schedule inside the window.
-        sent_records: handed to a socket inside the window, each once.
-        acked_records: acknowledged inside the window.
-        failed_records: ended in an error inside the window.
+        offered_records: records due by the schedule inside the window.
+        sent_records: records handed to a socket inside the window, each counted once.
+        acked_records: records acknowledged inside the window.
+        failed_records: records that ended in an error inside the window.
         offered_bytes: payload of the offered records.
         acked_bytes: payload of the acknowledged records.
-        unsent_own_records: due and unsent at the window's end although their connection had
-            room, so held up by the generator and not by the brokers.
-        log_bytes: of the record batches that were acknowledged over the whole trial, as brokers
-            count them; None where a client library does not tell.
+        unsent_own_records: records due and unsent at the window's end although their connection
+            had room, so that the generator held them up and not the brokers.
+        log_bytes: size of the record batches acknowledged over the whole trial, as brokers
+            count them; None where a client library does not report it.
         acked_by_partition: partition, numbered through all topics → records acknowledged over
             the whole trial.
-        sent_by_partition: partition → records handed to a socket over the whole trial, each once.
+        sent_by_partition: partition → records handed to a socket over the whole trial, each
+            counted once.
         errors_by_partition: partition → name of Kafka's error → records that ended in it over
             the whole trial.
-        retried_by_partition: partition → records sent again over the whole trial, each time.
+        retried_by_partition: partition → records sent again over the whole trial, counted each
+            time.
         retry_errors: name of Kafka's error → records that were sent again because of it.
-        duplicates_by_partition: partition → records that its log may hold beyond the
+        duplicates_by_partition: partition → highest number of records in its log beyond the
             acknowledged and the failed, because an answer was lost and they were sent again.
         by_producer: the account of each producer over the whole trial.
-        by_broker: broker id → what there was for it; empty where a client library does not tell.
+        by_broker: broker id → the account for it; empty where a client library does not report it.
         control_records_by_partition: partition → records that ended our transactions in its log,
             commits and aborts, over the whole trial.
-        transactions_committed: whose commit was answered inside the window.
-        transactions_aborted: over the whole trial; with those still open at the end of the drain.
+        transactions_committed: transactions whose commit was answered inside the window.
+        transactions_aborted: transactions aborted over the whole trial, with those still open at
+            the end of the drain.
         aborted_records: acknowledged records of aborted transactions over the whole trial, which
             consumers of committed records do not read.
-        commit_s: from the beginning of each commit inside the window, which waits for the answers
-            to all batches of its transaction, to the answer, summed over producers [s].
-        transaction_log_records: that the brokers' own log of transactions took of ours over the
-            whole trial.
+        commit_s: time of the commits inside the window, summed over producers; a commit waits for
+            the answers to all batches of its transaction and then for its own [s].
+        transaction_log_records: records of our transactions in the brokers' own log of
+            transactions over the whole trial.
         throttle_ms: throttle time that produce responses reported over the whole trial, summed.
-        loop_busy: highest share of any task's window spent outside of waiting [ratio].
-        last_acked_s: when the last record was acknowledged, after the window's start [s]; None
-            where none was.
+        loop_busy: highest busy share of any task's event loop in the window [ratio].
+        last_acked_s: time at which the last record was acknowledged, after the window's start [s];
+            None without acknowledged records.
         cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
-        compression_ratio: size of the batches' records before over after compression, as they
-            were encoded before the trial [ratio]; None when no task took part.
+        compression_ratio: size of the batches' records before over after compression, as
+            encoded before the trial [ratio]; None when no task took part.
     """
 
     offered_records: int = 0
@@ -117,8 +120,8 @@ class Counts:
     retried_by_partition: dict[int, int] = field(default_factory=Counter)
     retry_errors: dict[str, int] = field(default_factory=Counter)
     duplicates_by_partition: dict[int, int] = field(default_factory=Counter)
-    by_producer: ByProducer = field(default_factory=ByProducer)
-    by_broker: dict[int, ToBroker] = field(default_factory=dict)
+    by_producer: ProducerAccounts = field(default_factory=ProducerAccounts)
+    by_broker: dict[int, BrokerAccount] = field(default_factory=dict)
     control_records_by_partition: dict[int, int] = field(default_factory=Counter)
     transactions_committed: int = 0
     transactions_aborted: int = 0
@@ -134,26 +137,28 @@ class Counts:
     @property
     @column
     def produce_requests(self) -> int | None:
-        """Handed to a socket inside the window; None where a client library does not tell."""
+        """Produce requests handed to a socket inside the window; None where a client library does
+        not report them.
+        """
         sent = [each.requests for each in self.by_broker.values()]
         return sum(sent) if sent else None
 
     @property
     @column
     def records_per_request(self) -> float | None:
-        """Mean of a produce request inside the window; it grows while requests wait [records]."""
+        """Mean size of a produce request in the window; it grows while requests wait [records]."""
         return self.sent_records / self.produce_requests if self.produce_requests else None
 
     @property
     @column
     def commit_mean_ms(self) -> float | None:
-        """Mean time of a commit inside the window [ms]; None where there was none."""
+        """Mean time of a commit inside the window [ms]; None without commits."""
         commits = self.transactions_committed
         return 1000.0 * self.commit_s / commits if commits else None
 
     @property
     def control_records(self) -> int:
-        """Records that ended our transactions, of all logs, over the whole trial."""
+        """Records that ended our transactions in all logs, over the whole trial."""
         return sum(self.control_records_by_partition.values())
 
     @property
@@ -183,11 +188,11 @@ class Counts:
     @property
     @column
     def retried_records(self) -> int:
-        """Records sent again over the whole trial, each time."""
+        """Records sent again over the whole trial, counted each time."""
         return sum(self.retried_by_partition.values())
 
     @property
     @column
     def duplicates_at_most(self) -> int:
-        """Records that the logs may hold beyond the acknowledged and the failed."""
+        """Highest number of records in the logs beyond the acknowledged and the failed."""
         return sum(self.duplicates_by_partition.values())

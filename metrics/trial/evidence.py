@@ -1,4 +1,4 @@
-"""What one trial left behind, before it is judged, and what can be derived from it."""
+"""The evidence of one trial before it is judged, and the values derived from it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from metrics.windows.use import ResourceUse, use_table
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What is known of a cluster before any trial, and what its trials are judged by.
+    """Facts about a cluster that are known before any trial and that affect its judgement.
 
     Attributes:
-        is_blind: it shows no metrics, so that none can be missing.
-        isr_window_s: least window in which an ISR change can show, from the brokers'
-            `replica.lag.time.max.ms` [s]; None where there are no followers.
+        is_blind: the cluster shows no metrics, so that none can be missing.
+        isr_window_s: shortest window in which an ISR change can show, from the brokers'
+            `replica.lag.time.max.ms` [s]; None without followers.
         under_replicated_at_rest: broker id → under-replicated partitions before the run, or
-            before the trial where they were fewer then.
-        queued_max_requests: broker id → its `queued.max.requests`, where that was asked.
-        offline: brokers that are away on purpose, which controllers see as fenced.
-        killed: broker that was killed on purpose in the window, to see what follows.
+            before the trial where there were fewer then.
+        queued_max_requests: broker id → its `queued.max.requests`, where it was read.
+        offline: number of brokers that are offline on purpose, which controllers report as fenced.
+        killed: broker that is killed on purpose in the window, to measure the failover.
     """
 
     is_blind: bool = False
@@ -44,25 +44,25 @@ class ClusterFacts:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What clients and brokers did in a trial.
+    """The measurements of clients and brokers in a trial.
 
     Attributes:
-        client: what clients did.
-        brokers: what each broker did in the window.
-        controllers: the same of controllers whose metrics are known.
-        metrics_source: `driver-jvm`, `jmxquery`, …
-        hosts: what the machines of brokers and of tasks did, as far as they show it.
-        end_offsets: partition → (before, after) the trial, to be compared with what was
+        client: the account of the clients.
+        brokers: the window of each broker.
+        controllers: the window of each controller whose metrics are known.
+        metrics_source: the source of the metrics: `driver-jvm`, `jmxquery`, …
+        hosts: the windows of the machines of brokers and of tasks, as far as they show metrics.
+        end_offsets: partition → (before, after) the trial, for comparison with the records
             acknowledged and read; None when they were not read.
-        others: what others wrote to the brokers meanwhile; None where the brokers do not tell.
-        any_isr_changed_share: share of the samplings in which at least one broker shows an ISR
+        others: the load of other producers; None where the brokers do not show it.
+        any_isr_changed_share: share of the samples in which at least one broker shows an ISR
             change or under-replicated partitions [ratio].
-        broker_sockets: broker id → its ends of the connections to clients, on this machine; its
-            counters are of the time between the first look and the last.
-        refusals: why the trial was not made, or was ended, and so is no answer.
-        planned_s: length of the window as it was planned; 0 when that is not known [s].
-        closed_loop: producers sent as fast as they were let, so nothing is missing and none late.
-        cluster: what is known of it.
+        broker_sockets: broker id → its sockets to clients, on this machine; their counters cover
+            the time between the first sample and the last.
+        refusals: reasons why the trial was not made or was ended, and so is not an answer.
+        planned_s: planned length of the window; 0 when it is unknown [s].
+        closed_loop: True where producers sent without a rate, so that no record is missing or late.
+        cluster: facts about the cluster.
     """
 
     client: Annotated[ClientWindow, Flat()]
@@ -89,7 +89,7 @@ class Evidence:
     @property
     @column
     def resources(self) -> tuple[ResourceUse, ...]:
-        """The USE table, a row for each resource of each broker."""
+        """The USE table of the brokers, a row for each resource of each broker."""
         return use_table(self.brokers)
 
     @property
@@ -99,7 +99,7 @@ class Evidence:
         return host_use_table(self.hosts)
 
     def hosts_of(self, broker_id: int) -> tuple[HostWindow, ...]:
-        """The host of a broker; of several names for one machine all."""
+        """The host of a broker, under each of its names."""
         return self._hosts_by_broker.get(broker_id, ())
 
     @cached_property
@@ -112,14 +112,14 @@ class Evidence:
 
     @property
     def broker_resident_bytes(self) -> float | None:
-        """Memory of the broker's process that had most [B]; None where hosts do not tell."""
+        """Largest memory of a broker's process [B]; None where hosts do not show it."""
         return max(
             (size for each in self.hosts for size in each.resident_bytes.values()), default=None
         )
 
     @property
     def page_cache_bytes(self) -> float | None:
-        """Page cache of the brokers' host that had most [B]; None where hosts do not tell."""
+        """Largest page cache of a brokers' host [B]; None where hosts do not show it."""
         known = [each.page_cache_bytes for each in self.hosts if each.brokers]
         return max(filter(None, known), default=None)
 
@@ -134,7 +134,7 @@ class Evidence:
 
     @property
     def busiest_broker(self) -> BrokerWindow | None:
-        """The broker whose request handlers had the least idle time; None where none tells."""
+        """The broker whose request handlers had the least idle time; None where it is unknown."""
         return busiest_of(self.brokers)
 
     @property
@@ -145,8 +145,8 @@ class Evidence:
 
     @property
     def isr_changed_share(self) -> float | None:
-        """Share of samplings with an ISR change at any broker; where only the brokers' own shares
-        are known, as in older rows, that of the broker with the most [ratio].
+        """Share of samples with an ISR change at any broker; where only the brokers' own shares
+        are known, as in older rows, the largest of them [ratio].
         """
         if self.any_isr_changed_share is not None:
             return self.any_isr_changed_share
@@ -157,9 +157,9 @@ class Evidence:
     def handler_s_per_mb(self) -> float | None:
         """Time for which all of a broker's handlers are busy with each MB of its payload [s/MB].
 
-        The busy share of the handlers over the payload that each broker took [MB/s]. Its
-        inverse is the payload that would fill them if the cost of a MB did not change with
-        the load.
+        It is the busy share of the handlers over the payload of each broker [MB/s]. Its
+        inverse is the payload that would keep them fully busy if the cost of a MB did not change
+        with the load.
         """
         idle = [each.handler_idle for each in self.brokers if each.handler_idle is not None]
         achieved = self.client.achieved_mb_per_s
@@ -170,10 +170,10 @@ class Evidence:
 
     @property
     def log_bytes_per_byte(self) -> float | None:
-        """Record batches that brokers took from all producers over our payload [ratio].
+        """Bytes of record batches that brokers took from all producers over our payload [ratio].
 
-        Below 1 where compression saves more than the framing costs; None where a broker does not
-        tell, or nothing was acknowledged.
+        It is below 1 where compression saves more than the framing costs; None where a broker does
+        not show its input, or no record was acknowledged.
         """
         taken = [each.bytes_in_per_s for each in self.brokers]
         achieved = self.client.achieved_mb_per_s
@@ -198,8 +198,8 @@ class Evidence:
     def lag_growth_per_s(self) -> dict[str, float]:
         """Consumer group → growth of its lag: acknowledged less read in the window [records/s].
 
-        Lags as members know them follow the ends that brokers told with their last answers; a
-        member that is behind gets long answers, and hears of the ends too late.
+        The lag that members report is not used, as it depends on the end offsets in their last
+        fetch responses; a member that is behind gets long responses, and so old end offsets.
         """
         client = self.client
         return {

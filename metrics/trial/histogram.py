@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from hdrh.histogram import HdrHistogram
 
 HIGHEST = 3_600_000_000
-"""The highest value that is told apart: one hour, of times in microseconds."""
+"""The highest value that is distinguished: one hour, for times in microseconds."""
 
 _LOWEST = 1
 _DIGITS = 3
 
 
 class Histogram:
-    """Values from 1 to 3.6e9 to three significant digits: times [µs], or shares [millionths].
+    """Counts of values from 1 to 3.6e9 to three digits: times [µs], or shares [millionths].
 
-    Quantiles of tasks cannot be averaged, but histograms can be added. It travels as base64.
+    Quantiles of tasks cannot be averaged, but histograms can be added. They are sent as base64.
     """
 
     def __init__(self, values: Iterable[float] = ()) -> None:
@@ -27,33 +27,33 @@ class Histogram:
             self.record(value)
 
     def record(self, value: float, count: int = 1) -> None:
-        """Count a value; what lies outside of the range counts as its nearest edge.
+        """Count a value; a value outside of the range counts as the nearest edge.
 
-        HdrHistogram refuses values beyond its range, which at overload would lose just the
-        worst ones.
+        HdrHistogram refuses values beyond its range, which would lose the longest times of an
+        overload.
         """
         self._counts.record_value(min(max(round(value), _LOWEST), HIGHEST), count)
 
     @property
     def count(self) -> int:
-        """Values that were recorded."""
+        """Number of recorded values."""
         return int(self._counts.get_total_count())
 
     def quantile(self, percentile: float) -> float:
-        """The value that so many percent do not exceed; NaN of an empty histogram."""
+        """The value that `percentile` percent do not exceed; NaN for an empty histogram."""
         if not self.count:
             return math.nan
         return min(float(self._counts.get_value_at_percentile(percentile)), HIGHEST)
 
     def plus(self, other: Histogram) -> Histogram:
-        """Both together."""
+        """The sum of both histograms."""
         total = Histogram()
         total._counts.add(self._counts)
         total._counts.add(other._counts)
         return total
 
     def to_text(self) -> str:
-        """The histogram as base64; empty when it is."""
+        """The histogram as base64; an empty text for an empty histogram."""
         if not self.count:
             return ""
         encoded: bytes = self._counts.encode()
@@ -61,7 +61,7 @@ class Histogram:
 
     @classmethod
     def from_text(cls, text: str) -> Histogram:
-        """The inverse of `to_text`."""
+        """The histogram from a text by `to_text`."""
         histogram = cls()
         if text:
             histogram._counts.decode_and_add(text.encode("ascii"))
@@ -81,11 +81,11 @@ class Quantiles:
     """Quantiles of times; NaN where nothing was recorded.
 
     Attributes:
-        p50_ms: what 50 % do not exceed.
-        p95_ms: what 95 % do not exceed.
-        p99_ms: what 99 % do not exceed.
-        p999_ms: what 99.9 % do not exceed.
-        max_ms: the longest.
+        p50_ms: the time that 50 % do not exceed.
+        p95_ms: the time that 95 % do not exceed.
+        p99_ms: the time that 99 % do not exceed.
+        p999_ms: the time that 99.9 % do not exceed.
+        max_ms: the longest time.
     """
 
     p50_ms: float = math.nan
@@ -96,6 +96,6 @@ class Quantiles:
 
     @classmethod
     def of(cls, times_us: Histogram) -> Quantiles:
-        """Of a histogram of times [µs]."""
+        """The quantiles of a histogram of times [µs]."""
         percentiles = (50.0, 95.0, 99.0, 99.9, 100.0)
         return cls(*(times_us.quantile(each) / 1000.0 for each in percentiles))

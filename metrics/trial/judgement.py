@@ -1,4 +1,4 @@
-"""What a goal says of a trial, and why."""
+"""The judgement of a trial by a goal, with its reasons."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Reason:
 
     Attributes:
         indicator: the rule's name, for example `request_handler_idle`.
-        text: for people, with numbers and units.
-        broker_id: the broker it speaks of, or None.
-        value, threshold: the numbers compared [as the rule says].
-        resource: what the rule points at.
+        text: the sentence, with numbers and units.
+        broker_id: the broker that the reason is about, or None.
+        value, threshold: the numbers compared [in the unit of the rule].
+        resource: the resource that the rule points at.
     """
 
     indicator: str
@@ -31,15 +31,15 @@ class Reason:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a goal says of a trial.
+    """The judgement of a trial by a goal.
 
     Attributes:
         verdict: `SUSTAINED`, `OVERLOADED` or `INVALID`.
-        reasons: of the verdict, the most telling first.
-        utilization: how near each indicator is to its threshold, 1 at it; what guides the
-            search (`search.model.Observation.indicators`).
-        limited_by: the resource that bound the brokers, of an overload or a closed loop.
-        attribution: the evidence for it in one sentence.
+        reasons: reasons of the verdict, the most important first.
+        utilization: indicator → its nearness to the threshold, 1 at it; it guides the search
+            (`search.model.Observation.indicators`).
+        limited_by: the limiting resource of an overload or a closed loop.
+        attribution: the evidence for the limiting resource in one sentence.
     """
 
     verdict: Verdict

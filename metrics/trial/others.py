@@ -1,4 +1,4 @@
-"""What others wrote to the brokers while a trial loaded them."""
+"""The load of other producers on the brokers during a trial."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from metrics.trial.counts import Counts
 
 MESSAGES_LEAST_PER_S = 50.0
 BYTES_LEAST_PER_S = 100_000.0
-"""Less than this is no load: the commits of our own consumer groups, for example [1/s], [B/s]."""
+"""Rates of messages [1/s] and bytes [B/s] up to which others do not count as a load, such as the
+commits of our own consumer groups."""
 
 CONTROL_BATCH_BYTES = 78
 """Size of the end of a transaction in the log of a partition [B], as Kafka 4.1.2 encodes it."""
@@ -19,21 +20,21 @@ CONTROL_BATCH_BYTES = 78
 TRANSACTION_LOG_RECORD_BYTES = 190
 """Size of a record of the brokers' own log of transactions, with its batch [B].
 
-As Kafka 4.1.2 encodes it (TransactionLogKey and -Value, each record in a batch of its own) for
-names as long as ours, a transactional id of 33 and a topic of 34 characters: 188 with one
-partition, 4 more for each further one, 143 without any, as of a transaction that is complete. So
-173 in the mean for a transaction of one partition, and 202 for one of ten, added one by one.
+Kafka 4.1.2 encodes TransactionLogKey and -Value in a batch per record. With names as long as ours
+(a transactional id of 33 and a topic of 34 characters) a record has 188 bytes with one partition, 4
+more for each further partition, and 143 without any, at the end of a transaction. The mean is 173
+for a transaction of one partition, and 202 for one of ten that are added one by one.
 """
 
 
 @dataclass(frozen=True)
 class Written:
-    """What producers of all kinds wrote to the brokers between two polls of their counters.
+    """The writes of all producers to the brokers between two polls of their counters.
 
     Attributes:
-        duration_s: between the polls [s].
-        messages: as brokers count them [count].
-        log_bytes: of record batches, as brokers count them [B].
+        duration_s: time between the polls [s].
+        messages: number of messages as brokers count them [count].
+        log_bytes: size of the record batches as brokers count them [B].
     """
 
     duration_s: float
@@ -47,7 +48,7 @@ class Written:
         later: Sequence[BrokerSample],
         broker_ids: Iterable[int],
     ) -> Written | None:
-        """None where a broker does not tell, or was started anew in between."""
+        """The writes between two polls; None where a broker lacks counters or restarted between."""
         before = {each.broker_id: each for each in earlier if each.error is None}
         after = {each.broker_id: each for each in later if each.error is None}
         messages = log_bytes = 0.0
@@ -72,16 +73,16 @@ class Written:
 
 @dataclass(frozen=True)
 class OtherLoad:
-    """The load of others, from just before a trial to just after it.
+    """The load of other producers, from just before a trial to just after it.
 
     Attributes:
-        messages_per_s: that were not ours [1/s].
-        bytes_per_s: of their record batches [B/s]; None where a client library does not tell
-            the size of ours.
-        at_rest_messages_per_s: before the run [1/s].
-        at_rest_bytes_per_s: before the run [B/s].
-        all_messages_per_s: of everybody [1/s].
-        all_bytes_per_s: of everybody [B/s].
+        messages_per_s: messages of others [1/s].
+        bytes_per_s: bytes of their record batches [B/s]; None where a client library does not
+            report the size of ours.
+        at_rest_messages_per_s: messages before the run [1/s].
+        at_rest_bytes_per_s: bytes before the run [B/s].
+        all_messages_per_s: messages of all producers [1/s].
+        all_bytes_per_s: bytes of all producers [B/s].
     """
 
     messages_per_s: float
@@ -99,7 +100,7 @@ class OtherLoad:
         own_bytes: float | None,
         at_rest: Written | None,
     ) -> OtherLoad:
-        """What is left of everything without ours, beside the level at rest."""
+        """The load of others: all writes less our own, with the level at rest."""
         lasted_s = all_of_it.duration_s
         rest = at_rest or Written(1.0, 0.0, 0.0)
         others = max(0.0, all_of_it.messages - own_messages) / lasted_s
@@ -114,7 +115,7 @@ class OtherLoad:
 
     @property
     def excess_share(self) -> float:
-        """Share of what the brokers took that others wrote beyond their level at rest [ratio]."""
+        """Share of the brokers' input that others wrote beyond their level at rest [ratio]."""
         messages = self.messages_per_s - self.at_rest_messages_per_s
         shares = [0.0]
         if messages > MESSAGES_LEAST_PER_S:
@@ -126,8 +127,8 @@ class OtherLoad:
         return max(shares)
 
     @property
-    def is_worth_telling(self) -> bool:
-        """True where the brokers were not ours alone."""
+    def is_notable(self) -> bool:
+        """True where others wrote more than a negligible load."""
         return (
             self.messages_per_s > MESSAGES_LEAST_PER_S
             or (self.bytes_per_s or 0.0) > BYTES_LEAST_PER_S
@@ -135,7 +136,7 @@ class OtherLoad:
 
     @property
     def text(self) -> str:
-        """`40.0 MB/s (40,000 messages/s)`."""
+        """The load in words, such as `40.0 MB/s (40,000 messages/s)`."""
         messages = f"{self.messages_per_s:,.0f} messages/s"
         if self.bytes_per_s is None:
             return messages
@@ -154,14 +155,15 @@ def others_at(
     at_rest: Written | None,
     commits_per_s: float = 0.0,
 ) -> OtherLoad:
-    """What was not ours in a window of a load that goes on, by the rates of the brokers.
+    """The load of others in a window of a continuous load, by the rates of the brokers.
 
-    What transactions wrote to the brokers' log of them is spread evenly over the load.
+    The records of our transactions in the brokers' own log are spread evenly over the load.
 
     Args:
-        messages_per_s, bytes_per_s: that all brokers took in the window.
-        client: what we did in it.
-        commits_per_s: offsets that our own groups committed at most.
+        messages_per_s, bytes_per_s: input of all brokers in the window.
+        client: the account of our clients in the window.
+        at_rest: writes before the run.
+        commits_per_s: highest rate of offsets that our own groups commit [1/s].
     """
     counts, lasted_s = client.counts, client.duration_s
     everything = Written(lasted_s, messages_per_s * lasted_s, bytes_per_s * lasted_s)
@@ -181,12 +183,14 @@ def others_in(
     at_rest: Written | None,
     commits_per_s: float = 0.0,
 ) -> OtherLoad | None:
-    """What of everything written was not ours; None where that is not known.
+    """The load of others in a trial; None where the writes are unknown.
 
     Args:
-        grown: growth of our topics' end offsets, failed and doubled records included.
-        at_rest: what was written before the run.
-        commits_per_s: offsets that our consumer groups commit, at most [1/s].
+        written: writes of all producers in the trial.
+        grown: growth of our topics' end offsets, failed and repeated records included.
+        counts: counts of our producers.
+        at_rest: writes before the run.
+        commits_per_s: highest rate of offsets that our own groups commit [1/s].
     """
     if written is None:
         return None

@@ -1,4 +1,4 @@
-"""Latency over a measured window, one slice of it after the other."""
+"""Latency over a measured window, slice by slice."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from metrics.trial.adding import LARGEST
 from metrics.trial.histogram import Histogram, Quantiles
 
 SLICES_MAX = 120
-"""Slices of a window at most, so that hours take no more room than minutes."""
+"""Highest number of slices of a window, so that hours take no more space than minutes."""
 
 
 def slice_length_s(window_s: float) -> int:
-    """Length of each slice of a window [s]: one second, or more in a window of many."""
+    """Length of each slice of a window [s]: one second, or more in a long window."""
     return max(1, math.ceil(window_s / SLICES_MAX))
 
 
 @dataclass(frozen=True)
 class SlicedTimes:
-    """Times of the records of one task, or of several, by the slice in which they were answered.
+    """Latencies of the records of one task or several, by the slice of their acknowledgement.
 
     Attributes:
         slice_s: length of a slice [s].
-        by_slice: number of the slice, from 0 → time [µs], rounded → records.
+        by_slice: number of the slice, from 0 → rounded latency [µs] → records.
     """
 
     slice_s: Annotated[int, LARGEST] = 1
@@ -37,11 +37,11 @@ class LatencySlice:
     """Latency of the records that were acknowledged in one slice of the window.
 
     Attributes:
-        start_s: when the slice began, after the window's start [s].
-        length_s: how long it is; the window's last one may be cut short [s].
-        records: that were acknowledged.
-        p50_ms, p99_ms: what 50 and 99 % of them do not exceed, to 2 %.
-        max_ms: the longest, to 2 %.
+        start_s: start of the slice, after the window's start [s].
+        length_s: length of the slice; the window's last slice may be shorter [s].
+        records: records acknowledged in the slice.
+        p50_ms, p99_ms: the latency that 50 % and 99 % of them do not exceed, accurate to 2 %.
+        max_ms: the longest latency, accurate to 2 %.
     """
 
     start_s: float
@@ -53,7 +53,7 @@ class LatencySlice:
 
 
 def latency_slices(times: SlicedTimes, window_s: float) -> tuple[LatencySlice, ...]:
-    """The slices of a window in their order; one in which nothing was acknowledged is left out."""
+    """The slices of a window in their order; slices without acknowledged records are left out."""
     return tuple(
         _slice(number * times.slice_s, times.slice_s, window_s, times.by_slice[number])
         for number in sorted(times.by_slice)
@@ -67,12 +67,12 @@ def _slice(
     found = Histogram()
     for value, records in times_us.items():
         found.record(value, records)
-    told = Quantiles.of(found)
+    quantiles = Quantiles.of(found)
     return LatencySlice(
         start_s,
         min(length_s, window_s - start_s),
         found.count,
-        told.p50_ms,
-        told.p99_ms,
-        told.max_ms,
+        quantiles.p50_ms,
+        quantiles.p99_ms,
+        quantiles.max_ms,
     )

@@ -1,4 +1,4 @@
-"""Whether every single producer kept its rate, in a few numbers whatever their count."""
+"""The rates that the single producers kept, in a few numbers for any number of producers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ProducerShares:
     """Achieved shares of producers: acknowledged inside the window over due inside it [ratio].
 
     Attributes:
-        lowest, highest: of the producers.
-        worst: index of the producer that is farthest from 1.
-        parts: the shares of all of them [millionths].
+        lowest, highest: the lowest and the highest share of a producer.
+        worst: index of the producer whose share is farthest from 1.
+        parts: the shares of all producers [millionths].
     """
 
     lowest: float | None = None
@@ -30,7 +30,7 @@ class ProducerShares:
 
     @classmethod
     def of(cls, producers: Iterable[tuple[int, int, int]]) -> ProducerShares:
-        """Of (index, acknowledged, due); producers with nothing due are left out."""
+        """The shares from (index, acknowledged, due), without producers that had no due records."""
         shares = [(acked / due, index) for index, acked, due in producers if due > 0]
         if not shares:
             return cls()
@@ -39,7 +39,7 @@ class ProducerShares:
         return cls(min(shares)[0], max(shares)[0], worst, parts)
 
     def plus(self, other: ProducerShares) -> ProducerShares:
-        """With the producers of another task."""
+        """The shares together with those of another task."""
         if self.lowest is None or other.lowest is None:
             return other if self.lowest is None else self
         assert self.highest is not None and other.highest is not None, "known with the lowest"
@@ -52,27 +52,27 @@ class ProducerShares:
 
     @property
     def farthest(self) -> float:
-        """How far the worst producer is from its rate [ratio]."""
+        """Distance of the worst producer from its rate [ratio]."""
         edges = [edge for edge in (self.lowest, self.highest) if edge is not None]
         return max((abs(edge - 1.0) for edge in edges), default=0.0)
 
     @property
     def median(self) -> float | None:
-        """The share that half of the producers do not exceed, to 0.1 %."""
+        """The share that half of the producers do not exceed, accurate to 0.1 %."""
         median = self.parts.quantile(50.0)
         return None if math.isnan(median) else median / _PARTS
 
 
 @dataclass(frozen=True)
 class ProducerSpan:
-    """How well the single producers kept their rates.
+    """The range of the rates that the single producers kept.
 
     Attributes:
         min: the lowest share of a producer: acknowledged inside the window over due inside it
             [ratio].
         p50: the share that half of the producers do not exceed [ratio].
         max: the highest share of a producer [ratio].
-        worst: index of the producer that is farthest from 1.
+        worst: index of the producer whose share is farthest from 1.
     """
 
     min: float | None = None
@@ -82,5 +82,5 @@ class ProducerSpan:
 
     @classmethod
     def of(cls, shares: ProducerShares) -> ProducerSpan:
-        """Of all producers of a trial."""
+        """The range of the shares of all producers of a trial."""
         return cls(shares.lowest, shares.median, shares.highest, shares.worst)

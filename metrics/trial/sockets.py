@@ -1,4 +1,4 @@
-"""TCP sockets of a measured window, as the kernel tells of them (`TCP_INFO`, `SO_MEMINFO`)."""
+"""TCP sockets of a measured window, as the kernel reports them (`TCP_INFO`, `SO_MEMINFO`)."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from metrics.trial.adding import LARGEST, SMALLEST
 class SocketCounts:
     """The sockets to one broker in the measured window: of a task, or of all tasks.
 
-    What the kernel does not tell (Linux before 4.10, or another system) is None.
+    Values that the kernel does not report (before Linux 4.10, or another system) are None.
 
     Attributes:
-        connections: that were open.
-        watched: those of them that were looked at.
-        looks: all of them together.
-        waiting_looks: those at which something waited to be sent until one of the requests was
-            answered, as `max_in_flight` allows no more; 0 of consumers.
-        unanswered_max: the most requests that one of them waited for at a look; 0 of consumers.
-        rtt_min_us: shortest round trip of any of them since it was opened [µs].
-        rtt_sum_us: smoothed round trips at the looks, summed [µs].
-        cwnd_sum_bytes: congestion windows at the looks, summed [B].
-        in_flight_sum_bytes: sent and not acknowledged by TCP at the looks, summed [B].
-        in_flight_max_bytes: the most of it that one socket had at a look [B].
-        send_buffer_bytes: the largest limit of a send buffer, twice what was asked for, as the
-            kernel counts its own overhead [B].
-        receive_buffer_bytes: likewise of a receive buffer [B].
-        memory_max_bytes: the most that one socket held at a look, both buffers [B].
-        sent_bytes: in the window, with what was sent again [B].
-        retransmitted_bytes: sent again in the window [B].
-        received_bytes: in the window [B].
-        fastest_bytes_per_s: of the socket that got most acknowledged by TCP.
-        busy_us: time in which there was something to send or to be acknowledged, summed [µs].
-        receiver_limited_us: that part of it in which the other end's window was full [µs].
-        send_buffer_limited_us: that part of it in which the send buffer was too small [µs].
+        connections: connections that were open.
+        watched: connections that were sampled.
+        looks: number of samples of all connections together.
+        waiting_looks: samples at which data waited for the answer to a request, as
+            `max_in_flight` requests were unanswered; 0 for consumers.
+        unanswered_max: highest number of unanswered requests of a connection in a sample; 0 for
+            consumers.
+        rtt_min_us: shortest round trip of any connection since it was opened [µs].
+        rtt_sum_us: smoothed round trips of the samples, summed [µs].
+        cwnd_sum_bytes: congestion windows of the samples, summed [B].
+        in_flight_sum_bytes: bytes sent and not acknowledged by TCP in the samples, summed [B].
+        in_flight_max_bytes: largest number of such bytes of one socket in a sample [B].
+        send_buffer_bytes: largest limit of a send buffer, twice the requested size, as the
+            kernel adds its own overhead [B].
+        receive_buffer_bytes: largest limit of a receive buffer, twice the requested size [B].
+        memory_max_bytes: largest content of both buffers of one socket in a sample [B].
+        sent_bytes: bytes sent in the window, retransmissions included [B].
+        retransmitted_bytes: bytes retransmitted in the window [B].
+        received_bytes: bytes received in the window [B].
+        fastest_bytes_per_s: rate of the socket with the most bytes acknowledged by TCP.
+        busy_us: time with bytes to send or to be acknowledged, summed [µs].
+        receiver_limited_us: the part of it in which the other end's window was full [µs].
+        send_buffer_limited_us: the part of it in which the send buffer was too small [µs].
     """
 
     connections: int = 0
@@ -65,31 +66,31 @@ class SocketCounts:
     @property
     @column
     def rtt_min_ms(self) -> float | None:
-        """Shortest round trip of any of them since it was opened."""
+        """Shortest round trip of any connection since it was opened."""
         return None if self.rtt_min_us is None else self.rtt_min_us / 1000.0
 
     @property
     @column
     def rtt_mean_ms(self) -> float | None:
-        """Mean of the smoothed round trips at the looks."""
+        """Mean of the smoothed round trips in the samples."""
         return self.rtt_sum_us / self.looks / 1000.0 if self.looks else None
 
     @property
     @column
     def cwnd_mean_bytes(self) -> float | None:
-        """Mean congestion window of a socket at the looks."""
+        """Mean congestion window of a socket in the samples."""
         return self.cwnd_sum_bytes / self.looks if self.looks else None
 
     @property
     @column
     def in_flight_mean_bytes(self) -> float | None:
-        """Sent and not acknowledged by TCP, mean of a socket at the looks."""
+        """Mean number of bytes of a socket sent and not acknowledged by TCP, in the samples."""
         return self.in_flight_sum_bytes / self.looks if self.looks else None
 
     @property
     @column
     def retransmitted_share(self) -> float | None:
-        """Bytes that were sent again over all that were sent."""
+        """Retransmitted bytes over all bytes sent."""
         return self.retransmitted_bytes / self.sent_bytes if self.sent_bytes else None
 
     @property
@@ -107,7 +108,7 @@ class SocketCounts:
     @property
     @column
     def waiting_share(self) -> float | None:
-        """Share of the looks at which something waited until a request was answered."""
+        """Share of the samples at which data waited for the answer to a request."""
         return self.waiting_looks / self.looks if self.looks else None
 
 
@@ -117,15 +118,16 @@ def _share(part: int | None, whole: int | None) -> float | None:
 
 @dataclass(frozen=True)
 class KernelBuffers:
-    """What the kernel of one host lets the buffers of a socket be; None where it does not tell.
+    """The limits of socket buffers by the kernel of one host; None where they are unknown.
 
     Attributes:
         host: name of the machine.
-        tcp_rmem: least, initial and greatest receive buffer of a socket that the kernel tunes
+        tcp_rmem: smallest, initial and largest receive buffer of a socket that the kernel tunes
             (`net.ipv4.tcp_rmem`) [B].
-        tcp_wmem: likewise of a send buffer (`net.ipv4.tcp_wmem`) [B].
-        rmem_max: the largest receive buffer that may be asked for (`net.core.rmem_max`) [B].
-        wmem_max: the largest send buffer that may be asked for (`net.core.wmem_max`) [B].
+        tcp_wmem: smallest, initial and largest send buffer of a socket that the kernel tunes
+            (`net.ipv4.tcp_wmem`) [B].
+        rmem_max: the largest receive buffer that a program can request (`net.core.rmem_max`) [B].
+        wmem_max: the largest send buffer that a program can request (`net.core.wmem_max`) [B].
     """
 
     host: str
@@ -136,14 +138,14 @@ class KernelBuffers:
 
     @property
     def text(self) -> str:
-        """For people: `receive up to 6.3 MB by tuning and 4.2 MB if asked for, send …`."""
+        """The limits in words, such as `receive up to 6.3 MB by tuning and 4.2 MB if requested`."""
         ways = (
             ("receive", self.tcp_rmem, self.rmem_max),
             ("send", self.tcp_wmem, self.wmem_max),
         )
         return ", ".join(
             f"{name} up to {_mb(tuned[-1] if tuned else None)} by tuning and {_mb(asked)} if "
-            "asked for"
+            "requested"
             for name, tuned, asked in ways
         )
 
@@ -152,7 +154,7 @@ def _mb(size_bytes: int | None) -> str:
     return "?" if size_bytes is None else f"{size_bytes / 1e6:.1f} MB"
 
 
-def kernel_buffers_of(told: Iterable[KernelBuffers | None]) -> tuple[KernelBuffers, ...]:
-    """One for each host, from what its tasks read."""
-    by_host = {each.host: each for each in told if each is not None}
+def kernel_buffers_of(by_task: Iterable[KernelBuffers | None]) -> tuple[KernelBuffers, ...]:
+    """The limits of each host, from the readings of its tasks."""
+    by_host = {buffers.host: buffers for buffers in by_task if buffers is not None}
     return tuple(by_host[host] for host in sorted(by_host))

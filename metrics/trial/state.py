@@ -7,10 +7,10 @@ CATCHING_UP = "catching up"
 
 
 def offline_state(count: int) -> str:
-    """With so many brokers away: `1 broker offline`."""
+    """The state with a number of brokers offline: `1 broker offline`."""
     return f"{count} broker{'' if count == 1 else 's'} offline"
 
 
 def place_of(state: str) -> int:
-    """Where a state stands in an answer: all brokers first, catching up last."""
+    """The position of a state in an answer: all brokers first, catching up last."""
     return {ALL_BROKERS: 0, CATCHING_UP: 2}.get(state, 1)

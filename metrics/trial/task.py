@@ -1,4 +1,4 @@
-"""What an executor task reports of a trial, and how the reports of all tasks become one window."""
+"""The report of an executor task on a trial, and the merge of all reports to one window."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from metrics.trial.producer_shares import ProducerShares, ProducerSpan
 from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of
 
 WINDOW_TOLERANCE_S = 0.001
-"""How far the windows of two tasks of one trial may lie apart [s]."""
+"""Largest accepted distance between the windows of two tasks of one trial [s]."""
 
 
 @dataclass(frozen=True)
-class Produced:
+class ProducerReport:
     """The account of a task's producers.
 
     Attributes:
-        counts: of all of them.
-        latency_us: intended send time to acknowledgement [µs].
-        latency_over_time: the same by slices of the window.
-        lateness_us: intended to actual send time, of sends that no broker had blocked [µs].
-        shares: how well each of them kept its rate.
-        sockets: broker id → their sockets; empty where a client library does not tell.
+        counts: counts of all producers of the task.
+        latency_us: time from the intended send to the acknowledgement [µs].
+        latency_over_time: the latency by slices of the window.
+        lateness_us: time from the intended to the actual send, of sends that no broker blocked
+            [µs].
+        shares: the achieved shares of the single producers.
+        sockets: broker id → sockets to it; empty where a client library does not report them.
     """
 
     counts: Counts = field(default_factory=Counts)
@@ -47,13 +48,13 @@ class Produced:
 
 
 @dataclass(frozen=True)
-class Consumed:
+class ConsumerReport:
     """The account of a task's members of consumer groups.
 
     Attributes:
-        loop_busy: share of the window spent outside of waiting [ratio].
-        groups: what the members read, by group.
-        sockets: broker id → their sockets; empty where a client library does not tell.
+        loop_busy: busy share of the event loop in the window [ratio].
+        groups: the accounts of the members by group.
+        sockets: broker id → sockets to it; empty where a client library does not report them.
     """
 
     loop_busy: Annotated[float, LARGEST] = 0.0
@@ -71,20 +72,20 @@ class TaskReport:
         task_id: index of the task in the barrier stage, from 0.
         host: name of the machine that it ran on.
         start_s, end_s: the measured window, the same for all tasks [s since the epoch].
-        produced, consumed: what it did.
-        clock: its host's clock, when it was the furthest off before or after the load.
-        kernel_buffers: what its host lets the buffers of sockets be; None where it does not tell.
-        error: why the task could not take part or did not finish, or None.
-        is_refused: the error is one of the configuration, which comes again with each try.
-        host_samples: what its host showed meanwhile; one task of each host tells.
+        produced, consumed: the accounts of its producers and consumers.
+        clock: the larger offset of its host's clock, of those before and after the load.
+        kernel_buffers: its host's limits of socket buffers; None where they are unknown.
+        error: the reason why the task could not take part or did not finish, or None.
+        is_refused: True for an error of the configuration, which a retry cannot remove.
+        host_samples: samples of its host during the load, in the report of one task of each host.
     """
 
     task_id: int
     host: str
     start_s: float
     end_s: float
-    produced: Produced | None = None
-    consumed: Consumed | None = None
+    produced: ProducerReport | None = None
+    consumed: ConsumerReport | None = None
     clock: ClockOffset | None = None
     kernel_buffers: KernelBuffers | None = None
     error: str | None = None
@@ -93,7 +94,7 @@ class TaskReport:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> TaskReport:
-        """From a row as `Row.asDict(recursive=True)` or Arrow's `to_pylist()` give it."""
+        """The report from a row by `Row.asDict(recursive=True)` or Arrow's `to_pylist()`."""
         return restored(cls, row)
 
 
@@ -110,12 +111,12 @@ def reports_to_batch(reports: Sequence[TaskReport]) -> pa.RecordBatch:
 
 
 def merge(reports: Iterable[TaskReport]) -> ClientWindow:
-    """All tasks' reports of one trial as one window.
+    """The reports of all tasks of one trial, merged to one window.
 
-    Tasks with an error are not left out: their text stands in `task_errors`.
+    Tasks with an error are included: their errors are in `task_errors`.
 
     Raises:
-        ValueError: when there is no report, or the tasks measured different windows.
+        ValueError: there is no report, or the tasks measured different windows.
     """
     tasks = list(reports)
     if not tasks:
@@ -128,8 +129,8 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
                 f"tasks {first.task_id} and {task.task_id} measured windows {apart_s:.3f} s "
                 f"apart; expected one window for all tasks of a trial"
             )
-    produced = total([Produced(), *(task.produced for task in tasks if task.produced)])
-    consumed = total([Consumed(), *(task.consumed for task in tasks if task.consumed)])
+    produced = total([ProducerReport(), *(task.produced for task in tasks if task.produced)])
+    consumed = total([ConsumerReport(), *(task.consumed for task in tasks if task.consumed)])
     return ClientWindow(
         first.start_s,
         first.end_s,

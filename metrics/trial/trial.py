@@ -18,23 +18,23 @@ from search.model import Observation, Verdict
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial: what was offered, what the generator and the brokers did, what it means.
+    """One trial: the offered pattern, the evidence of clients and brokers, and the judgements.
 
     Attributes:
-        run_id: the run that it belongs to.
+        run_id: the run that the trial belongs to.
         number: its number within the run, from 1.
-        started_at_s, finished_at_s: all phases.
-        topic: that was written to; the first of several.
-        pattern: what was offered.
-        evidence: what clients and brokers did.
-        judgements: goal → its judgement, of all goals that the run judges by.
-        held: it is a window of a limit that was held (`search.confirm_s`).
-        state: of the cluster: `all brokers`, `1 broker offline` or `catching up`.
-        warm_up: what the run's warm-up read before its first trial.
-        leaders_back_s: from the kill of a broker in the window until all others knew a leader that
-            lives of every partition [s]; None where none was killed, or that was not seen.
-        recovery_s: from the end of an overload until the brokers were at rest [s]; None when
-            it was no overload, or when they did not come to rest.
+        started_at_s, finished_at_s: start and end of all phases.
+        topic: the topic of the records; the first of several.
+        pattern: the offered traffic pattern.
+        evidence: the measurements of clients and brokers.
+        judgements: goal → its judgement, for all goals of the run.
+        held: True for a window of a limit that is held (`search.confirm_s`).
+        state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
+        warm_up: the reading of the run's warm-up before its first trial.
+        leaders_back_s: time from the kill of a broker in the window until all other brokers knew a
+            live leader of every partition [s]; None without a kill, or if it was not observed.
+        recovery_s: time from the end of an overload until the brokers were at rest [s]; None
+            without an overload, or if they did not come to rest.
     """
 
     run_id: str
@@ -49,65 +49,65 @@ class Trial:
     leaders_back_s: float | None = None
     held: bool = False
     state: str = ALL_BROKERS
-    warm_up: Annotated[WarmUp, Flat("warm_up_", is_told=True)] = field(default_factory=WarmUp)
+    warm_up: Annotated[WarmUp, Flat("warm_up_", adds_meaning=True)] = field(default_factory=WarmUp)
 
     @property
     def judgement(self) -> Judgement:
-        """Of the first goal, which orders the search."""
+        """The judgement of the first goal, which orders the search."""
         return next(iter(self.judgements.values()))
 
     @property
     @column
     def verdict(self) -> Verdict:
-        """`SUSTAINED`, `OVERLOADED` or `INVALID`."""
+        """The verdict of the first goal: `SUSTAINED`, `OVERLOADED` or `INVALID`."""
         return self.judgement.verdict
 
     @property
     @column
     def reasons(self) -> tuple[Reason, ...]:
-        """Why, the most telling first."""
+        """The reasons of the verdict, the most important first."""
         return self.judgement.reasons
 
     @property
     @column
     def limited_by(self) -> Resource | None:
-        """The resource that bound the brokers, of an overload or a closed loop."""
+        """The limiting resource of an overload or a closed loop."""
         return self.judgement.limited_by
 
     @property
     @column
     def attribution(self) -> str:
-        """The evidence for it in a sentence."""
+        """The evidence for the limiting resource in a sentence."""
         return self.judgement.attribution
 
     @property
     @column
     def utilization(self) -> Mapping[str, float]:
-        """Indicator → how near it was to its threshold; 1 at it, above 1 beyond."""
+        """Indicator → its nearness to the threshold; 1 at it, above 1 beyond."""
         return self.judgement.utilization
 
     @property
     def is_valid(self) -> bool:
-        """True when the trial is an answer."""
+        """True when the trial is not INVALID."""
         return self.verdict is not Verdict.INVALID
 
     @property
     def load(self) -> int:
-        """Where on the searched axis it lies."""
+        """The load of the trial on the searched axis."""
         return self.pattern.on_axis
 
     @property
     def point_message_bytes(self) -> int:
-        """Message size of the boundary point that it was offered for [B]."""
+        """Message size of the boundary point that the trial belongs to [B]."""
         return self.pattern.point_message_bytes or self.pattern.message_bytes
 
     @property
     def duration_s(self) -> float:
-        """All phases [s]."""
+        """Duration of all phases [s]."""
         return self.finished_at_s - self.started_at_s
 
     def observation(self, goal: str) -> Observation:
-        """The trial as the search of a goal sees it."""
+        """The trial as an observation for the search of a goal."""
         judged = self.judgements[goal]
         return Observation(
             self.load, judged.verdict, dict(judged.utilization), self.duration_s, self.held

@@ -1,4 +1,4 @@
-"""How long a fixed volume took. Pure."""
+"""The duration of a fixed volume."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from metrics.trial.client import ClientWindow
 
 
 def moved_s(pattern: TrafficPattern, client: ClientWindow) -> float | None:
-    """When the last record of a fixed volume was acknowledged, or read where none was offered [s].
+    """The time at which the last record of a fixed volume was acknowledged, or was read where no
+    record was offered [s].
 
-    Counted from the start of the load. None where no volume is fixed, and where not all of it was
-    moved by the end of the drain.
+    It counts from the start of the load. It is None without a fixed volume, and where a part of
+    the volume was not moved by the end of the drain.
     """
     each = pattern.records_each
     if each is None:

@@ -1,4 +1,4 @@
-"""What the warm-up of cold brokers read: it tells the search where to begin, and no more."""
+"""The reading of the warm-up of cold brokers, which determines only where the search begins."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from search.model import Observation, Verdict
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The last load of a warm-up; all None where brokers were warm.
+    """The last load of a warm-up; all values are None where brokers were warm.
 
     Attributes:
-        load: that was offered, on the searched axis.
+        load: the offered load on the searched axis.
         handler_idle: lowest idle fraction of the request handlers of any broker [ratio].
     """
 
@@ -20,10 +20,10 @@ class WarmUp:
     handler_idle: float | None = None
 
     def hint(self, idle_min: float) -> Observation | None:
-        """The reading as a search takes it; None where there is none.
+        """The reading as an observation for the search; None without a reading.
 
         Args:
-            idle_min: the threshold of a goal [ratio].
+            idle_min: the idle threshold of the goal [ratio].
         """
         if self.load is None or self.handler_idle is None:
             return None

@@ -7,10 +7,10 @@ import pytest
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import AccountingMismatch, ErrorsUnexplained
 from metrics.trial.adding import total
-from metrics.trial.counts import ByProducer, Counts
+from metrics.trial.counts import Counts, ProducerAccounts
 from metrics.trial.judgement import Reason
 from metrics.trial.producer_shares import ProducerShares
-from metrics.trial.task import Produced, TaskReport, merge
+from metrics.trial.task import ProducerReport, TaskReport, merge
 from tests.support.evidence import client, evidence
 
 GOAL = Thresholds()
@@ -77,7 +77,7 @@ def test_shares_of_producers_merge_over_tasks() -> None:
 
 def report(task: int, counts: Counts, shares: ProducerShares | None = None) -> TaskReport:
     """Of a task with producers."""
-    produced = Produced(counts, shares=shares or ProducerShares())
+    produced = ProducerReport(counts, shares=shares or ProducerShares())
     return TaskReport(task, "host", 10.0, 20.0, produced)
 
 
@@ -96,12 +96,12 @@ def test_a_trial_sums_what_its_tasks_sent_again() -> None:
 
 def test_a_trial_has_the_account_of_each_producer() -> None:
     one = Counts(
-        by_producer=ByProducer({0: 9, 2: 9}, acked={0: 9, 2: 8}, failed={2: {"E": 1}}),
+        by_producer=ProducerAccounts({0: 9, 2: 9}, acked={0: 9, 2: 8}, failed={2: {"E": 1}}),
         errors_by_partition={3: {"E": 1}},
         sent_by_partition={3: 9},
     )
     other = Counts(
-        by_producer=ByProducer({1: 9}, acked={1: 9}, retried={1: 2}),
+        by_producer=ProducerAccounts({1: 9}, acked={1: 9}, retried={1: 2}),
         retried_by_partition={3: 2},
         errors_by_partition={3: {"E": 2, "F": 1}, 4: {"F": 1}},
         sent_by_partition={3: 1},

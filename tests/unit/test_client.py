@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metrics.columns import row_of
-from metrics.trial.counts import ByProducer, Counts
+from metrics.trial.counts import Counts, ProducerAccounts
 from metrics.trial.histogram import Histogram
 from metrics.trial.over_time import SlicedTimes
 from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import (
     TASK_DDL,
     TASK_SCHEMA,
-    Produced,
+    ProducerReport,
     TaskReport,
     merge,
     reports_to_batch,
@@ -30,7 +30,7 @@ def report(
     error: str | None = None,
     **counts: Any,
 ) -> TaskReport:
-    produced = Produced(Counts(**counts), Histogram(latencies_us))
+    produced = ProducerReport(Counts(**counts), Histogram(latencies_us))
     return TaskReport(task_id, "a", start_s, 110.0, produced, error=error)
 
 
@@ -40,7 +40,7 @@ def travelled(*reports: TaskReport) -> list[TaskReport]:
 
 
 def test_reports_survive_arrow_and_pickle() -> None:
-    by_producer = ByProducer(acked={7: 4}, failed={7: {"X": 1}})
+    by_producer = ProducerAccounts(acked={7: 4}, failed={7: {"X": 1}})
     reports = [
         report(0, (5.0,), acked_by_partition={3: 4}, errors_by_partition={3: {"X": 1}},
                by_producer=by_producer, error="why"),
@@ -90,11 +90,11 @@ def test_counts_add_up_and_the_busiest_loop_counts() -> None:
 def test_producers_of_all_tasks_stand_side_by_side() -> None:
     def task(number: int, acked: int) -> TaskReport:
         shares = ProducerShares.of([(number, acked, 10)])
-        counts = Counts(by_producer=ByProducer(offered={number: 10}, acked={number: acked}))
-        return TaskReport(number, "a", 100.0, 110.0, Produced(counts, shares=shares))
+        counts = Counts(by_producer=ProducerAccounts(offered={number: 10}, acked={number: acked}))
+        return TaskReport(number, "a", 100.0, 110.0, ProducerReport(counts, shares=shares))
 
     window = merge([task(0, 9), task(1, 6), TaskReport(2, "a", 100.0, 110.0)])
-    assert window.counts.by_producer == ByProducer(offered={0: 10, 1: 10}, acked={0: 9, 1: 6})
+    assert window.counts.by_producer == ProducerAccounts(offered={0: 10, 1: 10}, acked={0: 9, 1: 6})
     span = window.producer_share
     assert (span.min, span.max, span.worst) == (0.6, 0.9, 1)
     assert span.p50 == pytest.approx(0.6, rel=0.001)
@@ -103,7 +103,7 @@ def test_producers_of_all_tasks_stand_side_by_side() -> None:
 def test_latency_over_time_is_of_all_tasks_together_and_crosses_to_the_driver() -> None:
     def task(number: int, *slices: dict[int, int]) -> TaskReport:
         times = SlicedTimes(2, dict(enumerate(slices)))
-        return TaskReport(number, "a", 100.0, 103.0, Produced(latency_over_time=times))
+        return TaskReport(number, "a", 100.0, 103.0, ProducerReport(latency_over_time=times))
 
     one, other = task(0, {1_000: 99}, {4_000: 1}), task(1, {1_000: 99, 50_000: 2})
     window = merge([*travelled(one, other), TaskReport(2, "a", 100.0, 103.0, error="no broker")])

@@ -19,18 +19,18 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import (
     GroupCounts,
     GroupShare,
-    Stint,
+    ReadRange,
     group_windows,
+    join_ranges,
     lag_slope,
-    ranges,
 )
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram
 from metrics.trial.judgement import Reason
 from metrics.trial.task import (
     TASK_SCHEMA,
-    Consumed,
-    Produced,
+    ConsumerReport,
+    ProducerReport,
     TaskReport,
     merge,
     reports_to_batch,
@@ -57,11 +57,16 @@ def test_the_slope_of_lag() -> None:
 
 
 def test_ranges_join_what_members_took_over_and_count_rereads_once() -> None:
-    stints = [Stint(1, 50, 90, 40), Stint(0, 0, 5, 5), Stint(1, 0, 50, 50), Stint(1, 80, 120, 40)]
-    assert ranges(stints) == (Stint(0, 0, 5, 5), Stint(1, 0, 120, 120))
-    assert ranges([Stint(1, 0, 50, 50), Stint(1, 60, 70, 10)]) == (
-        Stint(1, 0, 50, 50),
-        Stint(1, 60, 70, 10),
+    read_ranges = [
+        ReadRange(1, 50, 90, 40),
+        ReadRange(0, 0, 5, 5),
+        ReadRange(1, 0, 50, 50),
+        ReadRange(1, 80, 120, 40),
+    ]
+    assert join_ranges(read_ranges) == (ReadRange(0, 0, 5, 5), ReadRange(1, 0, 120, 120))
+    assert join_ranges([ReadRange(1, 0, 50, 50), ReadRange(1, 60, 70, 10)]) == (
+        ReadRange(1, 0, 50, 50),
+        ReadRange(1, 60, 70, 10),
     )
 
 
@@ -70,10 +75,14 @@ def shares() -> list[GroupShare]:
         GroupShare(
             GroupCounts(0, 1, 10, 100, (1, 2, 3), unread_records=4, notes=("four unread",)),
             Histogram([5_000.0]),
-            (Stint(0, 0, 10, 10),),
+            (ReadRange(0, 0, 10, 10),),
         ),
-        GroupShare(GroupCounts(0, 2, 5, 50, (0, 10, 20, 30)), stints=(Stint(1, 5, 15, 10),)),
-        GroupShare(GroupCounts(1, 1, errors={"X": 2}, rebalances=1), stints=(Stint(0, 0, 10, 10),)),
+        GroupShare(
+            GroupCounts(0, 2, 5, 50, (0, 10, 20, 30)), read_ranges=(ReadRange(1, 5, 15, 10),)
+        ),
+        GroupShare(
+            GroupCounts(1, 1, errors={"X": 2}, rebalances=1), read_ranges=(ReadRange(0, 0, 10, 10),)
+        ),
     ]
 
 
@@ -86,15 +95,15 @@ def test_shares_of_tasks_become_one_window_per_group() -> None:
     assert (first.records_total, first.reread_records) == (20, 0)
     assert first.latency.p50_ms == pytest.approx(5.0, rel=0.001)
     assert first.lag_slope_records_per_s == pytest.approx(22.0)
-    assert first.read_by_partition == (Stint(0, 0, 10, 10), Stint(1, 5, 15, 10))
+    assert first.read_by_partition == (ReadRange(0, 0, 10, 10), ReadRange(1, 5, 15, 10))
     assert (second.counts.errors, second.counts.rebalances) == ({"X": 2}, 1)
     assert math.isnan(second.latency.p50_ms)
 
 
 def test_groups_travel_in_reports() -> None:
-    consumed = Consumed(0.7, tuple(shares()))
+    consumed = ConsumerReport(0.7, tuple(shares()))
     consumer = TaskReport(1, "h", 100.0, 110.0, consumed=consumed)
-    producer = TaskReport(0, "h", 100.0, 110.0, Produced(Counts(loop_busy=0.1, cpu_s=2.0)))
+    producer = TaskReport(0, "h", 100.0, 110.0, ProducerReport(Counts(loop_busy=0.1, cpu_s=2.0)))
     batch = reports_to_batch([producer, consumer])
     assert batch.schema == TASK_SCHEMA
     assert [TaskReport.from_row(row) for row in batch.to_pylist()] == [producer, consumer]
@@ -105,13 +114,13 @@ def test_groups_travel_in_reports() -> None:
 
 
 def window(
-    *stints: Stint,
+    *read_ranges: ReadRange,
     acked: dict[int, int] | None = None,
     acked_records: int = 0,
     busy: float = 0.0,
     **counts: Any,
 ) -> ClientWindow:
-    """A trial of 1,000 offered records whose group 0 read these stints.
+    """A trial of 1,000 offered records whose group 0 read these ranges.
 
     Args:
         acked: partition → records acknowledged.
@@ -119,10 +128,12 @@ def window(
         busy: loop of the consumers [ratio].
         counts: of the group.
     """
-    produced = Produced(
+    produced = ProducerReport(
         Counts(offered_records=1_000, acked_records=acked_records, acked_by_partition=acked or {})
     )
-    consumed = Consumed(busy, (GroupShare(GroupCounts(0, 1, **counts), stints=stints),))
+    consumed = ConsumerReport(
+        busy, (GroupShare(GroupCounts(0, 1, **counts), read_ranges=read_ranges),)
+    )
     return merge([TaskReport(0, "h", 100.0, 110.0, produced, consumed)])
 
 
@@ -133,26 +144,29 @@ def mismatches(seen: ClientWindow, ends: dict[int, int] | None) -> list[Reason]:
 
 
 @pytest.mark.parametrize(
-    ("stints", "says"),
+    ("read_ranges", "says"),
     [
-        ([Stint(0, 5, 100, 95), Stint(1, 0, 50, 50)], None),
-        ([Stint(0, 5, 60, 55), Stint(0, 60, 80, 20)], None),
-        ([Stint(0, 5, 60, 55), Stint(0, 70, 100, 30)], "missed 10 records of partition 0 from "),
-        ([Stint(1, 0, 51, 51)], "1 records beyond the end offset of partition 1"),
-        ([Stint(0, 5, 100, 94)], "94 records in 95 offsets of partition 0 from offset 5 on"),
+        ([ReadRange(0, 5, 100, 95), ReadRange(1, 0, 50, 50)], None),
+        ([ReadRange(0, 5, 60, 55), ReadRange(0, 60, 80, 20)], None),
+        (
+            [ReadRange(0, 5, 60, 55), ReadRange(0, 70, 100, 30)],
+            "missed 10 records of partition 0 from ",
+        ),
+        ([ReadRange(1, 0, 51, 51)], "1 records beyond the end offset of partition 1"),
+        ([ReadRange(0, 5, 100, 94)], "94 records in 95 offsets of partition 0 from offset 5 on"),
     ],
 )
 def test_what_groups_read_is_held_against_the_end_offsets(
-    stints: list[Stint], says: str | None
+    read_ranges: list[ReadRange], says: str | None
 ) -> None:
-    reasons = mismatches(window(*stints), {0: 100, 1: 50})
+    reasons = mismatches(window(*read_ranges), {0: 100, 1: 50})
     assert [reason.indicator for reason in reasons] == (["consumption_mismatch"] if says else [])
     assert all("consumer group 0" in each.text and str(says) in each.text for each in reasons)
-    assert mismatches(window(*stints), None) == []
+    assert mismatches(window(*read_ranges), None) == []
 
 
 def test_groups_stand_in_the_row_of_their_trial() -> None:
-    made = trial(client=window(Stint(0, 5, 100, 95), lag_records=(3,), errors={"X": 1}))
+    made = trial(client=window(ReadRange(0, 5, 100, 95), lag_records=(3,), errors={"X": 1}))
     table = pa.Table.from_pylist([row_of(made)], schema=SCHEMAS["trials"])
     (group,) = table.column("groups")[0].as_py()
     assert group["lag_records"] == [3]
@@ -179,11 +193,11 @@ def test_what_was_not_read_is_said_with_its_place_and_judged_by_the_lag() -> Non
 
 def test_acknowledged_records_that_a_group_did_not_read_are_judged_by_its_lag() -> None:
     acked = {0: 10, 7: 15}
-    stalled = window(Stint(0, 0, 10, 10), lag_records=(0, 3), acked=acked)
+    stalled = window(ReadRange(0, 0, 10, 10), lag_records=(0, 3), acked=acked)
     (reason,) = mismatches(stalled, acked)
     assert "did not read 15 acknowledged records of 1 partitions" in reason.text
     assert "first of partition 7, although its lag was 3" in reason.text
-    slow = window(Stint(0, 0, 10, 10), lag_records=(0, 40), acked=acked)
+    slow = window(ReadRange(0, 0, 10, 10), lag_records=(0, 40), acked=acked)
     assert mismatches(slow, acked) == [], "the lag speaks for itself"
 
 
@@ -191,7 +205,7 @@ def test_ends_of_transactions_are_offsets_that_a_group_passes_over() -> None:
     produced = Counts(acked_by_partition={0: 10}, control_records_by_partition={0: 2})
 
     def read(to_offset: int) -> list[str]:
-        seen = replace(window(Stint(0, 0, to_offset, to_offset)), counts=produced)
+        seen = replace(window(ReadRange(0, 0, to_offset, to_offset)), counts=produced)
         return [each.indicator for each in mismatches(seen, {0: 12})]
 
     assert read(12) == []

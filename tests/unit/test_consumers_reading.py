@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from jobs.engine.consuming.group_member import Assigned, Moved, Revoked
 from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
-from jobs.engine.consuming.membership import Assigned, Moved, Revoked
 from jobs.engine.consuming.reading import FetchChannel, Reader
 from jobs.engine.consuming.stream import FetchAnswer
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.window import Window
-from metrics.trial.consumption import GroupWindow, Stint
+from metrics.trial.consumption import GroupWindow, ReadRange
 
 
 class SomeMember:
@@ -39,7 +39,7 @@ def channel_of(offsets: dict[int, int]) -> tuple[FetchChannel, Reader, Any]:
     member, ledger = SomeMember(), GroupLedger(0, 1, 0.001)
     ledger.window = Window(0.0, 100.0)
     reader = Reader(member, ledger, [1] * 9 + [2])  # type: ignore[arg-type]
-    reader.take(Assigned(offsets))
+    reader.apply(Assigned(offsets))
     partitions = Partitions(("t",), 10)
     channel = FetchChannel(("me", 1), reader, NoEncoder(), partitions, False)  # type: ignore[arg-type]
     channel.wall_offset_s = 50.0
@@ -48,38 +48,38 @@ def channel_of(offsets: dict[int, int]) -> tuple[FetchChannel, Reader, Any]:
 
 def test_a_member_fetches_what_the_broker_leads_from_where_it_is() -> None:
     channel, reader, member = channel_of({3: 100, 4: 5, 9: 7})
-    assert channel.request(0.0) == ((0, 0), {3: 100, 4: 5}, [])  # type: ignore[comparison-overlap]
-    channel.partition(3, 0, 250)
-    channel.batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
-    channel.answered(FetchAnswer(1, 0, 77, 0), 1.0)
+    assert channel.next_request(0.0) == ((0, 0), {3: 100, 4: 5}, [])  # type: ignore[comparison-overlap]
+    channel.begin_partition(3, 0, 250)
+    channel.take_batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
+    channel.end_response(FetchAnswer(1, 0, 77, 0), 1.0)
     assert reader.positions[3].offset == 150 == member.positions[3]
     assert reader.lag == 100
-    assert channel.request(0.0) == ((77, 1), {3: 150}, [])  # type: ignore[comparison-overlap]
+    assert channel.next_request(0.0) == ((77, 1), {3: 150}, [])  # type: ignore[comparison-overlap]
     share = reader.ledger.share(reader.positions.values())
     assert (share.counts.records, share.counts.wire_bytes) == (50, 5_000)
-    assert share.stints == (Stint(3, 100, 150, 50),)
+    assert share.read_ranges == (ReadRange(3, 100, 150, 50),)
 
 
 def test_latency_counts_from_the_time_in_the_batch() -> None:
     channel, reader, _ = channel_of({3: 100})
-    channel.request(0.0)
-    channel.partition(3, 0, 250)
-    channel.batch((100, 100, 1, 50_750, 50_750, 100), 1.0)  # now is 51 s since the epoch
+    channel.next_request(0.0)
+    channel.begin_partition(3, 0, 250)
+    channel.take_batch((100, 100, 1, 50_750, 50_750, 100), 1.0)  # now is 51 s since the epoch
     reader.ledger.latency.fold()
     assert reader.ledger.latency.histogram.quantile(100) == pytest.approx(250_000, rel=0.01)
 
 
 def test_the_end_of_a_transaction_is_passed_over_and_is_no_record_of_ours() -> None:
     channel, reader, member = channel_of({3: 100})
-    channel.request(0.0)
-    channel.partition(3, 0, 250)
-    channel.batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
-    channel.control(150, 1)
-    channel.control(150, 1)  # a fetch from before it gets it again
+    channel.next_request(0.0)
+    channel.begin_partition(3, 0, 250)
+    channel.take_batch((100, 149, 50, 40_000, 40_100, 5_000), 1.0)
+    channel.take_control_batch(150, 1)
+    channel.take_control_batch(150, 1)  # a fetch from before it gets it again
     assert reader.positions[3].offset == 151 == member.positions[3]
     share = reader.ledger.share(reader.positions.values())
     assert (share.counts.records, share.counts.control_records) == (50, 1)
-    assert share.stints == (Stint(3, 100, 151, 51),), "no offset is missing"
+    assert share.read_ranges == (ReadRange(3, 100, 151, 51),), "no offset is missing"
     window = GroupWindow.of(share)
     assert (window.records_total, window.reread_records) == (50, 0)
 
@@ -87,48 +87,48 @@ def test_the_end_of_a_transaction_is_passed_over_and_is_no_record_of_ours() -> N
 def test_what_was_read_before_counts_once() -> None:
     """A fetch from inside a batch gets the batch as a whole."""
     channel, reader, _ = channel_of({3: 120})
-    channel.request(0.0)
-    channel.partition(3, 0, 250)
-    channel.batch((50, 99, 50, 1, 1, 5_000), 1.0)
-    channel.batch((100, 149, 50, 1, 1, 5_000), 1.0)
-    assert reader.positions[3].stint() == Stint(3, 120, 150, 30)
+    channel.next_request(0.0)
+    channel.begin_partition(3, 0, 250)
+    channel.take_batch((50, 99, 50, 1, 1, 5_000), 1.0)
+    channel.take_batch((100, 149, 50, 1, 1, 5_000), 1.0)
+    assert reader.positions[3].read_range() == ReadRange(3, 120, 150, 30)
 
 
 def test_answers_to_what_was_asked_before_a_rebalance_count_for_nothing() -> None:
     channel, reader, _ = channel_of({3: 0})
-    channel.request(0.0)
+    channel.next_request(0.0)
     done = threading.Event()
-    reader.take(Revoked(done))
+    reader.apply(Revoked(done))
     assert done.is_set()
-    assert channel.request(0.0) is None
-    reader.take(Assigned({3: 10}))
-    channel.partition(3, 0, 250)
-    channel.batch((10, 19, 10, 1, 1, 100), 1.0)
+    assert channel.next_request(0.0) is None
+    reader.apply(Assigned({3: 10}))
+    channel.begin_partition(3, 0, 250)
+    channel.take_batch((10, 19, 10, 1, 1, 100), 1.0)
     assert reader.positions[3].offset == 10
     assert reader.ledger.counts.rebalances == 1
-    channel.answered(FetchAnswer(1, 0, 77, 0), 1.0)
-    assert channel.request(0.0) == ((77, 0), {3: 10}, [])  # type: ignore[comparison-overlap]
+    channel.end_response(FetchAnswer(1, 0, 77, 0), 1.0)
+    assert channel.next_request(0.0) == ((77, 0), {3: 10}, [])  # type: ignore[comparison-overlap]
 
 
 def test_a_moved_leader_is_looked_up_and_followed() -> None:
     channel, reader, member = channel_of({3: 0})
-    channel.request(0.0)
-    channel.partition(3, 6, -1)
-    channel.answered(FetchAnswer(1, 0, 77, 0), 5.0)
+    channel.next_request(0.0)
+    channel.begin_partition(3, 6, -1)
+    channel.end_response(FetchAnswer(1, 0, 77, 0), 5.0)
     assert channel.retry_s > 5.0
     assert member.asked == [(3, False)]
     assert dict(reader.ledger.counts.errors) == {"NotLeaderForPartitionError": 1}
-    reader.take(Moved({3: 2}, {}))
-    assert channel.request(6.0) is None
+    reader.apply(Moved({3: 2}, {}))
+    assert channel.next_request(6.0) is None
     assert reader.offsets_led_by(2) == {3: 0}
 
 
 def test_records_deleted_before_they_were_read_are_counted_as_skipped() -> None:
     channel, reader, member = channel_of({3: 10})
-    channel.request(0.0)
-    channel.partition(3, 1, -1)
+    channel.next_request(0.0)
+    channel.begin_partition(3, 1, -1)
     assert member.asked == [(3, True)]
-    reader.take(Moved({}, {3: 60}))
+    reader.apply(Moved({}, {3: 60}))
     assert reader.positions[3].offset == 60
     assert reader.ledger.counts.errors[SKIPPED] == 50
 
@@ -137,7 +137,7 @@ def test_targets_are_reached_by_who_owns_the_partitions() -> None:
     _, reader, _ = channel_of({3: 10, 4: 10})
     assert reader.has_reached({3: 10, 4: 10, 5: 99})
     assert not reader.has_reached({3: 11})
-    reader.take(Revoked(threading.Event()))
+    reader.apply(Revoked(threading.Event()))
     assert not reader.has_reached({}), "somebody may get the rest assigned"
 
 
@@ -145,5 +145,5 @@ def test_a_position_knows_its_lag() -> None:
     position = Position(3, 10)
     assert position.lag == 0
     position.high_watermark = 25
-    position.read(5, 15)
-    assert (position.lag, position.stint()) == (10, Stint(3, 10, 15, 5))
+    position.advance(5, 15)
+    assert (position.lag, position.read_range()) == (10, ReadRange(3, 10, 15, 5))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from metrics.trial.adding import total
-from metrics.trial.counts import Counts, ToBroker
+from metrics.trial.counts import BrokerAccount, Counts
 
 
 def test_a_mean_is_told_only_where_requests_were_counted() -> None:
-    told = {1: ToBroker(requests=15), 2: ToBroker(requests=5)}
+    told = {1: BrokerAccount(requests=15), 2: BrokerAccount(requests=5)}
     engine = total([Counts(sent_records=90, by_broker=told), Counts(sent_records=10)])
     assert engine.records_per_request == pytest.approx(5.0)
     assert Counts(sent_records=90).records_per_request is None
