@@ -552,8 +552,8 @@ class ConsumptionMismatch(ValidityRule):
 
 def _find_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, int] | None:
     read: Counter[int] = Counter()
-    for read_range in group.read_by_partition:
-        read[read_range.partition] += read_range.length
+    for found in group.read_by_partition:
+        read[found.partition] += found.length
     missing = {p: offsets - read[p] for p, offsets in taken.items() if offsets > read[p]}
     lags = group.counts.lag_records
     lag = lags[-1] if lags else 0
@@ -569,25 +569,25 @@ def _find_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, in
 def _find_difference(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, int] | None:
     name = f"consumer group {group.counts.group}"
     earlier: dict[int, ReadRange] = {}
-    for read_range in group.read_by_partition:
-        before = earlier.get(read_range.partition)
+    for found in group.read_by_partition:
+        before = earlier.get(found.partition)
         if before is not None:
-            missing = read_range.from_offset - before.to_offset
+            missing = found.from_offset - before.to_offset
             return (
-                f"{name} missed {missing} records of partition {read_range.partition} from offset "
+                f"{name} missed {missing} records of partition {found.partition} from offset "
                 f"{before.to_offset} on"
             ), missing
-        earlier[read_range.partition] = read_range
-        beyond = read_range.to_offset - ends.get(read_range.partition, 0)
+        earlier[found.partition] = found
+        beyond = found.to_offset - ends.get(found.partition, 0)
         if beyond > 0:
             return (
-                f"{name} read {beyond} records beyond the end offset of partition {read_range.partition}"
+                f"{name} read {beyond} records beyond the end offset of partition {found.partition}"
             ), beyond
-        if read_range.records != read_range.length:
+        if found.records != found.length:
             return (
-                f"{name} read {read_range.records} records in {read_range.length} offsets of partition "
-                f"{read_range.partition} from offset {read_range.from_offset} on"
-            ), abs(read_range.length - read_range.records)
+                f"{name} read {found.records} records in {found.length} offsets of partition "
+                f"{found.partition} from offset {found.from_offset} on"
+            ), abs(found.length - found.records)
     return None
 
 

@@ -1,8 +1,8 @@
-"""Exact windows: what one broker did between two moments, from samples of counters.
+"""Exact windows: the work of one broker between two moments, from samples of counters.
 
-Counters are subtracted, histogram means weighted by their counts, gauges taken from the
-samples inside. Only samples inside the asked window count, because the load before and
-after it is another. What the samples do not show is None, never 0.
+Counters are subtracted, histogram means are weighted by their counts, and gauges are taken from
+the samples inside. Only samples inside the window count, because the load before and after it
+differs. A value that the samples do not show is None, never 0.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class RequestWindow:
     Kafka rounds each request's times to whole milliseconds before it adds them.
 
     Attributes:
-        per_s: requests that ended [1/s].
-        total_ms: from the request's arrival to the last byte of the answer.
-        request_queue_ms: waiting for a request handler.
-        local_ms: in a request handler: CPU, page cache and flushes.
-        remote_ms: waiting for followers, or for data to fetch.
-        throttle_ms: held back by a quota.
-        response_queue_ms: waiting for a network thread.
-        response_send_ms: being sent.
+        per_s: completed requests [1/s].
+        total_ms: time from the request's arrival to the last byte of the answer.
+        request_queue_ms: wait for a request handler.
+        local_ms: time in a request handler: CPU, page cache and flushes.
+        remote_ms: wait for followers, or for data to fetch.
+        throttle_ms: delay by a quota.
+        response_queue_ms: wait for a network thread.
+        response_send_ms: time to send the response.
     """
 
     per_s: float | None = None
@@ -62,53 +62,55 @@ class RequestWindow:
 
 @dataclass(frozen=True)
 class BrokerWindow:
-    """One broker (or controller) over the measured window; None where nothing is known.
+    """One broker (or controller) over the measured window; unknown values are None.
 
     Attributes:
         broker_id: node id.
-        start_s, end_s: the first and the last good sample inside [s since the epoch].
-        samples_expected, samples_missed: of the window, by the sampling interval.
-        edge_gap_s: how far the samples stay away from the window's edges, the larger
-            side [s].
+        start_s, end_s: time of the first and the last good sample inside [s since the epoch].
+        samples_expected, samples_missed: expected and missed samples by the sampling interval.
+        edge_gap_s: largest distance of the samples from an edge of the window [s].
         interval_s: intended time between samples [s].
-        contradiction: why the samples cannot all be true of one running broker, or None.
+        contradiction: the reason why the samples cannot all be from one running broker, or None.
         handler_idle: idle fraction of the request handlers, exact up to 0.3 s over the
             window; slightly above 1 is normal [ratio].
         network_idle: idle fraction of the busiest network thread [ratio].
-        request_queue_max: most waiting requests in a sample [requests].
+        request_queue_max: highest number of waiting requests in a sample [requests].
         produce, fetch_consumer, fetch_follower: requests of this kind.
-        produce_delayed_max: most produce requests that waited for followers in a sample
-            [requests].
-        isr_shrinks, isr_expands: how many [count].
+        produce_delayed_max: highest number of produce requests that wait for followers in a
+            sample [requests].
+        isr_shrinks, isr_expands: number of ISR shrinks and expands [count].
         isr_changed_share: share of samples with under-replicated partitions or an ISR
             change since the sample before [ratio].
-        under_replicated_max: most under-replicated partitions in a sample [partitions].
+        under_replicated_max: highest number of under-replicated partitions in a sample
+            [partitions].
         replica_lag_max_records: largest lag of a follower in a sample [records].
-        messages_in_per_s: from producers [1/s].
-        bytes_in_per_s, bytes_out_per_s: of record batches, from producers and to
+        messages_in_per_s: messages from producers [1/s].
+        bytes_in_per_s, bytes_out_per_s: bytes of record batches from producers and to
             consumers [B/s].
-        replication_bytes_in_per_s, replication_bytes_out_per_s: of record batches, from
+        replication_bytes_in_per_s, replication_bytes_out_per_s: bytes of record batches from
             leaders and to followers [B/s].
-        network_in_bytes_per_s, network_out_bytes_per_s: of everything on the sockets of
+        network_in_bytes_per_s, network_out_bytes_per_s: all bytes on the sockets of
             the broker's listeners, which serve clients and followers [B/s].
         link_mbit_per_s: stated speed of the network interface, one direction [Mbit/s].
-        failed_produce_requests_per_s: refused or failed [1/s].
+        failed_produce_requests_per_s: produce requests refused or failed [1/s].
         cpu_cores: CPU time of the process per second [cores].
-        cpu_process_share: the same per core of the machine [ratio].
+        cpu_process_share: CPU time of the process over that of all cores of the machine [ratio].
         cpu_machine_share: busy share of the machine, mean of the samples [ratio].
         gc_share: share of time that garbage collection stopped the threads [ratio].
-        heap_used_share_min, heap_used_share_max: used share of the heap over the samples;
-            the least is near what collections leave [ratio].
+        heap_used_share_min, heap_used_share_max: lowest and highest used share of the heap in the
+            samples; the lowest is close to the share that collections cannot free [ratio].
         flush_per_s: log flushes [1/s].
-        flush_ms: their exact mean time [ms].
-        flush_threads: time in flushes per second: threads that flush at a time [threads].
-        disk_read_bytes_per_s, disk_write_bytes_per_s: of the process [B/s].
-        leader_partitions_min, leader_partitions_max: partitions led, over the samples [partitions].
-        offline_replicas_max: most replicas on failed disks in a sample [replicas].
-        fenced_brokers_max: most fenced brokers in a sample, of a controller [brokers].
-        controller_elections: by how much the controller's epoch rose, each election by one or
-            more [count].
-        standstill_s: for so long at least the process answered nothing, collections not
+        flush_ms: exact mean time of a flush [ms].
+        flush_threads: time in flushes per second, which is the mean number of flushing threads
+            [threads].
+        disk_read_bytes_per_s, disk_write_bytes_per_s: disk reads and writes of the process [B/s].
+        leader_partitions_min, leader_partitions_max: lowest and highest number of partitions led
+            in the samples [partitions].
+        offline_replicas_max: highest number of replicas on failed disks in a sample [replicas].
+        fenced_brokers_max: highest number of fenced brokers in a sample of a controller [brokers].
+        controller_elections: increase of the controller's epoch, by at least one for each
+            election [count].
+        standstill_s: least time for which the process answered no request, collections not
             counted [s].
     """
 
@@ -193,10 +195,10 @@ def broker_window(
     """One broker's window inside [start_s, end_s].
 
     Args:
-        samples: of any brokers, in any order, also from before and after the window.
+        samples: samples of any brokers, in any order, also from before and after the window.
         start_s, end_s: the measured window [s since the epoch].
         interval_s: intended time between samples [s].
-        under_replicated_at_rest: partitions before the run.
+        under_replicated_at_rest: under-replicated partitions before the run.
     """
     good = good_samples(each for each in samples if each.broker_id == broker_id).get(broker_id, [])
     inside = [sample for sample in good if start_s <= sample.at_s <= end_s]
@@ -206,7 +208,7 @@ def broker_window(
     if len(inside) < 2:
         return BrokerWindow(broker_id, None, None, interval_s, expected, missed)
     edge_gap_s = max(inside[0].at_s - start_s, end_s - inside[-1].at_s)
-    # A restart before the window matters too: leaders have moved, and the JVM is cold.
+    # A restart before the window counts, too: leaders moved, and the JVM is cold.
     contradiction = find_contradiction([each for each in good if each.at_s <= end_s])
     if contradiction is not None:
         return BrokerWindow(
@@ -296,16 +298,16 @@ def broker_windows(
     link_mbit_per_s: float | None = None,
     at_rest: Mapping[int, float] | None = None,
 ) -> tuple[BrokerWindow, ...]:
-    """The windows of all these nodes, one each even where no sample was answered.
+    """The windows of all nodes, including those without a good sample.
 
     Args:
         link_mbit_per_s: stated speed of their network interfaces, None where unknown.
         at_rest: broker id → under-replicated partitions before the run.
     """
-    usual, good, asked = at_rest or {}, good_samples(samples), (start_s, end_s, interval_s)
+    baseline, good, span = at_rest or {}, good_samples(samples), (start_s, end_s, interval_s)
     return tuple(
         replace(
-            broker_window(good.get(each, ()), each, *asked, usual.get(each, 0.0)),
+            broker_window(good.get(each, ()), each, *span, baseline.get(each, 0.0)),
             link_mbit_per_s=link_mbit_per_s,
         )
         for each in sorted(broker_ids)
@@ -313,6 +315,6 @@ def broker_windows(
 
 
 def busiest_of(windows: Iterable[BrokerWindow]) -> BrokerWindow | None:
-    """The broker whose request handlers had the least idle time; None where none tells."""
+    """The broker whose request handlers had the least idle time; None where it is unknown."""
     known = [(w.handler_idle, w.broker_id, w) for w in windows if w.handler_idle is not None]
     return min(known, key=lambda each: each[:2])[2] if known else None

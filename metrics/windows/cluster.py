@@ -1,4 +1,4 @@
-"""What a window shows of all brokers together, from samples that were taken at the same moments."""
+"""The window of all brokers together, from samples that were taken at the same moments."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def any_isr_changed_share(
     end_s: float,
     at_rest: Mapping[int, float] | None = None,
 ) -> float | None:
-    """Share of the samplings inside [start_s, end_s] after which at least one broker shows an ISR
-    change or lacks replicas [ratio]; None where no broker tells.
+    """Share of the sampling times inside [start_s, end_s] at which at least one broker shows an ISR
+    change or under-replicated partitions [ratio]; None where no broker shows them.
 
-    Brokers are sampled at the same moments, up to some milliseconds: those of the broker with the
-    most samples count, and each other sample belongs to the nearest of them.
+    Brokers are sampled at the same moments, up to some milliseconds: the times of the broker with
+    the most samples count, and each other sample belongs to the nearest of them.
 
     Args:
         at_rest: broker id → under-replicated partitions before the run.
     """
-    usual, good = at_rest or {}, good_samples(samples)
+    baseline, good = at_rest or {}, good_samples(samples)
     found: list[list[tuple[float, bool]]] = []
     for broker_id in broker_ids:
         known = [
@@ -35,7 +35,7 @@ def any_isr_changed_share(
             if "under_replicated_partitions" in each.values and each.at_s <= end_s
         ]
         pairs = pairwise([*known[:1], *known])
-        own = usual.get(broker_id, 0.0)
+        own = baseline.get(broker_id, 0.0)
         found.append([(b.at_s, isr_changed(a, b, own)) for a, b in pairs if b.at_s >= start_s])
     moments = [at_s for at_s, _ in max(found, key=len, default=[])]
     if not moments:
@@ -45,7 +45,7 @@ def any_isr_changed_share(
 
 
 def _nearest(moments: Sequence[float], at_s: float) -> float:
-    """The nearest of some moments, which are in order; of two the earlier."""
+    """The nearest of the ordered moments; the earlier one of two at the same distance."""
     after = bisect_left(moments, at_s)
     around = moments[max(0, after - 1) : after + 1]
     return min(around, key=lambda moment: abs(moment - at_s))

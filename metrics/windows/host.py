@@ -1,6 +1,6 @@
-"""Exact windows of hosts: what one machine did between two moments, from samples of its counters.
+"""Exact windows of hosts: the work of one machine between two moments, from samples of counters.
 
-As of brokers: counters are subtracted, what is of now is taken from the samples inside, and what
+As with brokers, counters are subtracted, gauges are taken from the samples inside, and a value that
 the samples do not show is None, never 0.
 """
 
@@ -22,12 +22,12 @@ class DiskWindow:
     """One disk of a host.
 
     Attributes:
-        device: its name.
-        read_bytes_per_s, written_bytes_per_s: moved [B/s].
-        operations_per_s: reads and writes that ended [1/s].
+        device: name of the disk.
+        read_bytes_per_s, written_bytes_per_s: bytes read and written [B/s].
+        operations_per_s: completed reads and writes [1/s].
         busy_share: share of the time in which it had work; a disk that takes many operations at
             a time is not full at 1 [ratio].
-        queue: operations that waited or were served at a time, on average [operations].
+        queue: mean number of operations that wait or are served [operations].
     """
 
     device: str
@@ -43,12 +43,12 @@ class InterfaceWindow:
     """One network interface of a host.
 
     Attributes:
-        device: its name.
-        received_bytes_per_s, sent_bytes_per_s: with all headers [B/s].
-        packets: both ways [packets].
-        dropped: packets that the host dropped, either way [packets].
+        device: name of the interface.
+        received_bytes_per_s, sent_bytes_per_s: bytes received and sent, with all headers [B/s].
+        packets: packets in both directions [packets].
+        dropped: packets that the host dropped in both directions [packets].
         errors: packets that were damaged or could not be sent [packets].
-        speed_bytes_per_s: of the interface, one direction [B/s].
+        speed_bytes_per_s: speed of the interface, one direction [B/s].
     """
 
     device: str
@@ -61,14 +61,14 @@ class InterfaceWindow:
 
     @property
     def busiest_bytes_per_s(self) -> float | None:
-        """Of its busier direction [B/s]."""
+        """Rate of its busier direction [B/s]."""
         known = [r for r in (self.received_bytes_per_s, self.sent_bytes_per_s) if r is not None]
         return max(known, default=None)
 
     @property
     @column
     def dropped_share(self) -> float | None:
-        """Packets dropped, of all that came or went and of those [ratio]."""
+        """Dropped packets over all packets, the dropped ones included [ratio]."""
         if self.dropped is None or self.packets is None:
             return None
         return over(self.dropped, self.packets + self.dropped) or 0.0
@@ -82,34 +82,34 @@ class InterfaceWindow:
 
 @dataclass(frozen=True)
 class HostWindow:
-    """One host over the measured window; None where nothing is known.
+    """One host over the measured window; unknown values are None.
 
     Attributes:
-        host: its name.
+        host: name of the host.
         brokers: ids of the brokers that run on it.
-        generates: tasks of the load ran on it.
-        shares_machine: brokers run on the same machine, under this name or another.
-        start_s, end_s: the first and the last good sample inside [s since the epoch].
-        samples: good ones inside.
-        cores: how many [cores].
+        generates: True where tasks of the load ran on it.
+        shares_machine: True where brokers run on the same machine, under this name or another.
+        start_s, end_s: time of the first and the last good sample inside [s since the epoch].
+        samples: number of good samples inside.
+        cores: number of cores [cores].
         cpu_busy: share of the cores' time that was neither idle nor waiting for a disk [ratio].
-        cpu_system: share in the kernel, interrupts included [ratio].
-        cpu_iowait: share idle while a disk was waited for [ratio].
-        cpu_steal: share that other machines on the same hardware took [ratio].
+        cpu_system: share of the time in the kernel, interrupts included [ratio].
+        cpu_iowait: share of the time that was idle while a disk had work [ratio].
+        cpu_steal: share of the time that other machines on the same hardware took [ratio].
         running_threads: threads that ran or waited for a core, mean of the samples [threads].
-        memory_total_bytes: memory [B].
-        memory_available_bytes: the least that programs could still get [B].
-        page_cache_bytes: the most that held pages of files [B].
+        memory_total_bytes: size of the memory [B].
+        memory_available_bytes: least memory available to programs in a sample [B].
+        page_cache_bytes: largest page cache in a sample [B].
         swapped_pages_per_s: pages moved to and from swap [1/s].
-        oom_kills: processes that the kernel ended for want of memory [count].
-        pressure_cpu, pressure_io, pressure_memory: share of the time in which some task waited
-            for it [ratio].
-        retransmitted_share: TCP segments that were sent again, of all that were sent [ratio].
-        retransmits_per_s: the same per second [1/s].
-        listen_overflows: connections turned away because a listener's queue was full [count].
-        disks: that did anything.
-        interfaces: that moved anything.
-        resident_bytes: broker id → the most memory that its process had [B].
+        oom_kills: processes that the kernel ended for lack of memory [count].
+        pressure_cpu, pressure_io, pressure_memory: share of the time in which a task waited for
+            this resource [ratio].
+        retransmitted_share: retransmitted TCP segments over all segments sent [ratio].
+        retransmits_per_s: retransmitted TCP segments [1/s].
+        listen_overflows: connections refused because a listener's queue was full [count].
+        disks: the disks with operations.
+        interfaces: the interfaces with packets.
+        resident_bytes: broker id → largest memory of its process [B].
     """
 
     host: str
@@ -142,24 +142,24 @@ class HostWindow:
 
     @property
     def busiest_disk(self) -> DiskWindow | None:
-        """The one that had work for most of the time."""
+        """The disk that had work for the most time."""
         return max(self.disks, key=lambda each: each.busy_share or 0.0, default=None)
 
     @property
     def busiest_interface(self) -> InterfaceWindow | None:
-        """The one that carried most."""
+        """The interface with the highest rate."""
         return max(self.interfaces, key=lambda each: each.busiest_bytes_per_s or 0.0, default=None)
 
     @property
     def waiting_threads(self) -> float | None:
-        """Threads that waited for a core, on average, at least [threads]."""
+        """Least mean number of threads that waited for a core [threads]."""
         if self.running_threads is None or self.cores is None:
             return None
         return max(0.0, self.running_threads - self.cores)
 
     @property
     def memory_used_share(self) -> float | None:
-        """Share of the memory that programs could not get [ratio]."""
+        """Share of the memory that is not available to programs [ratio]."""
         free = over(self.memory_available_bytes, self.memory_total_bytes)
         return None if free is None else 1.0 - free
 
@@ -177,11 +177,11 @@ def host_window(
     """One host's window inside [start_s, end_s].
 
     Args:
-        samples: of any hosts, in any order, also from before and after the window.
+        samples: samples of any hosts, in any order, also from before and after the window.
         start_s, end_s: the measured window [s since the epoch].
-        brokers: that run on it.
-        generates: tasks of the load ran on it.
-        shares_machine: brokers run on the same machine.
+        brokers: ids of the brokers that run on it.
+        generates: True where tasks of the load ran on it.
+        shares_machine: True where brokers run on the same machine.
     """
     own = [each for each in samples if each.host == host and each.values]
     inside = sorted(
@@ -247,7 +247,7 @@ def host_windows(
     """The windows of all hosts, those with brokers first.
 
     Args:
-        samples: of all of them.
+        samples: samples of all hosts.
         brokers: host → ids of the brokers that run on it.
         generators: hosts with tasks of the load.
         of_brokers: names of machines with brokers, which may differ from their hosts'.

@@ -1,6 +1,6 @@
-"""The USE table of a host: utilization, saturation and errors of what the kernel counts.
+"""The USE table of a host: utilization, saturation and errors by the kernel's counters.
 
-The rows and their questions are those of Gregg's checklist for Linux
+The rows are those of Gregg's checklist for Linux
 (https://www.brendangregg.com/USEmethod/use-linux.html).
 """
 
@@ -18,14 +18,14 @@ class HostUse:
     """One resource of one host in one window.
 
     Attributes:
-        host: its name.
-        resource: what was used.
-        device: which disk or interface; empty for what there is one of.
-        utilization: share of it that was in use [ratio].
-        saturation: how much work waited for it [saturation_unit].
-        saturation_unit: what `saturation` counts.
-        errors: how often it failed [errors_unit].
-        errors_unit: what `errors` counts.
+        host: name of the host.
+        resource: the resource.
+        device: name of the disk or interface; empty for other resources.
+        utilization: share of the resource that was in use [ratio].
+        saturation: work that waited for it [saturation_unit].
+        saturation_unit: unit of `saturation`.
+        errors: number of errors [errors_unit].
+        errors_unit: unit of `errors`.
     """
 
     host: str
@@ -39,7 +39,7 @@ class HostUse:
 
 
 def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
-    """The rows of one host; of one that shows nothing none."""
+    """The rows of one host; empty for a host without samples."""
     if window.start_s is None:
         return ()
     host = window.host

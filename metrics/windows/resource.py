@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Resource(str, Enum):
-    """What can bind a broker, or the connections to it."""
+    """A resource that can limit a broker, or the connections to it."""
 
     REQUEST_HANDLERS = "request handlers"
     NETWORK_THREADS = "network threads"

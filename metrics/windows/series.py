@@ -15,11 +15,11 @@ class Series:
     """A reading over time.
 
     Attributes:
-        title: what it shows, with its unit.
-        reading: its name in `metrics.sources.beans`; of several collectors or network threads
-            the part before the colon, and their values are added.
-        scale: turns the reading, or the rate of a counter per second, into the unit.
-        is_counter: it only grows, so its rate is what tells.
+        title: title with the unit.
+        reading: name in `metrics.sources.beans`; for several collectors or network threads the
+            part before the colon, and their values are added.
+        scale: factor from the reading, or from the rate of a counter per second, to the unit.
+        is_counter: True for a reading that only grows, which is shown as its rate.
     """
 
     title: str
@@ -28,7 +28,7 @@ class Series:
     is_counter: bool = False
 
     def value_in(self, sample: BrokerSample) -> float | None:
-        """The reading of one poll; None where it has none."""
+        """The reading in one sample; None where it is missing."""
         found = [
             value for name, value in sample.values.items() if name.split(":")[0] == self.reading
         ]
@@ -42,7 +42,7 @@ SERIES = (
     Series("Under-replicated partitions", "under_replicated_partitions"),
     Series("ISR shrinks [1/s]", "isr_shrinks", is_counter=True),
 )
-"""What the report and the notebook `trial` draw, in their order."""
+"""The series that the report and the notebook `trial` draw, in their order."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ class SeriesPoint:
     """One value of one broker.
 
     Attributes:
-        title: of its series.
-        elapsed_s: since the measured window began [s].
-        value: in the series' unit; of a counter its rate since the sample before.
+        title: title of its series.
+        broker_id: node id.
+        elapsed_s: time since the start of the measured window [s].
+        value: value in the unit of the series; for a counter, its rate since the sample before.
     """
 
     title: str
@@ -66,11 +67,12 @@ def series_points(
 ) -> list[SeriesPoint]:
     """The samples of one trial as `SERIES`, by series, broker and time.
 
-    A counter that fell, as the broker had started anew, has no value there.
+    A counter that fell because the broker restarted has no value there.
 
     Args:
-        brokers: whose; controllers are left out.
-        start_s: when the measured window began [s since the epoch].
+        samples: samples of any nodes, in any order.
+        brokers: ids of the brokers; controllers are left out.
+        start_s: start of the measured window [s since the epoch].
     """
     own: dict[int, list[BrokerSample]] = defaultdict(list)
     for sample in sorted(samples, key=lambda each: each.at_s):

@@ -10,7 +10,7 @@ from metrics.sources.beans import GC_MS, HANDLER_IDLE_NS, SILENT_MS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
 
 HANDLER_POLL_S = 0.3
-"""The longest single wait of a request handler, which its idle counter adds at its end [s]."""
+"""The longest single wait of a request handler; the idle counter adds a wait at its end [s]."""
 
 _COUNTERS = (
     HANDLER_IDLE_NS,
@@ -26,24 +26,24 @@ _COUNTERS = (
 )
 
 
-class Look(Protocol):
-    """One look at one broker or host."""
+class Sample(Protocol):
+    """A sample of one broker or host."""
 
     @property
     def at_s(self) -> float:
-        """When [s since the epoch]."""
+        """Time of the sample [s since the epoch]."""
         ...
 
     @property
     def values(self) -> Mapping[str, float]:
-        """What was read."""
+        """Name of a reading → its value."""
         ...
 
 
 class Span:
     """Differences between the first and the last of some samples of one broker or host."""
 
-    def __init__(self, samples: Sequence[Look]) -> None:
+    def __init__(self, samples: Sequence[Sample]) -> None:
         self._samples = samples
         self._first, self._last = samples[0].values, samples[-1].values
         self.duration_s = seconds_between(samples[0], samples[-1])
@@ -71,9 +71,9 @@ class Span:
         return over(sum(grown.values()), self.duration_s) if grown else None
 
     def mean(self, name: str) -> float | None:
-        """Exact mean of a histogram inside: None when it recorded nothing.
+        """Exact mean of a histogram inside the span; None when it recorded no values.
 
-        (Mean₂·Count₂ - Mean₁·Count₁) / (Count₂ - Count₁).
+        It is (Mean₂·Count₂ - Mean₁·Count₁) / (Count₂ - Count₁).
         """
         return over(self._sum_delta(name), self.delta(f"{name}_count"))
 
@@ -86,11 +86,11 @@ class Span:
         if any(key not in edge for key in (count, mean) for edge in (self._first, self._last)):
             return None
         grown = self._last[mean] * self._last[count] - self._first[mean] * self._first[count]
-        # A sum cannot fall; count and mean are read one after the other, so it may seem to.
+        # A sum cannot fall, but may seem to, as count and mean are read one after the other.
         return max(0.0, grown)
 
     def gauges(self, name: str) -> list[float]:
-        """A gauge's readings; the JVM says a negative number where it does not know."""
+        """The readings of a gauge; negative ones, which the JVM uses for unknown, are left out."""
         found = (sample.values.get(name) for sample in self._samples)
         return [value for value in found if value is not None and value >= 0]
 
@@ -100,14 +100,14 @@ class Span:
 
 
 def over(part: float | None, whole: float | None) -> float | None:
-    """The quotient; None where a part is unknown or nothing was counted."""
+    """The quotient; None where a part is unknown or `whole` is 0."""
     return None if part is None or not whole else part / whole
 
 
-def seconds_between(first: Look, last: Look) -> float:
+def seconds_between(first: Sample, last: Sample) -> float:
     """Time between two samples, by the broker's own uptime where both have it [s].
 
-    The poll's wall-clock time is some milliseconds off; uptime is read with the counters.
+    The wall-clock time of a poll is some milliseconds off; uptime is read with the counters.
     """
     if UPTIME_MS in first.values and UPTIME_MS in last.values:
         return (last.values[UPTIME_MS] - first.values[UPTIME_MS]) / 1000.0
@@ -115,7 +115,7 @@ def seconds_between(first: Look, last: Look) -> float:
 
 
 def good_samples(samples: Iterable[BrokerSample]) -> dict[int, list[BrokerSample]]:
-    """Broker id → its answered samples by time; a sample that came twice counts once."""
+    """Broker id → its good samples by time; a sample that was received twice counts once."""
     found: dict[int, list[BrokerSample]] = {}
     for sample in sorted(samples, key=lambda each: each.at_s):
         if sample.error is None and sample.values:
@@ -126,10 +126,11 @@ def good_samples(samples: Iterable[BrokerSample]) -> dict[int, list[BrokerSample
 
 
 def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0) -> bool:
-    """True when the ISR changed between two samples, or the later one lacks replicas.
+    """True when the ISR changed between two samples, or the later one has under-replicated
+    partitions.
 
     Args:
-        at_rest: under-replicated partitions before the run, which no load of ours explains.
+        at_rest: under-replicated partitions before the run, which our load does not cause.
     """
     moved = any(
         after.values.get(name, 0.0) != before.values.get(name, after.values.get(name, 0.0))
@@ -144,7 +145,8 @@ def isr_changed_share(
     """Share of samples after an ISR change or with under-replicated partitions [ratio].
 
     Args:
-        earlier: the last sample before these, if there is one.
+        earlier: the last sample before these, or None.
+        samples: samples of one broker by time.
         at_rest: under-replicated partitions before the run.
     """
     known = [s for s in samples if "under_replicated_partitions" in s.values]
@@ -156,17 +158,20 @@ def isr_changed_share(
 
 
 def impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> str | None:
-    """An idle fraction above what waits across the edges explain is of two thread pools."""
+    """A contradiction where an idle fraction is too high for one pool of handlers, or None.
+
+    Waits across the window's edges explain values slightly above 1.
+    """
     if idle is None or idle <= 1.1 + HANDLER_POLL_S / duration_s:
         return None
     return (
-        f"broker {broker_id}: request handlers idle {idle:.2f}, above 1: the metric seems to "
-        f"cover a controller's handlers too"
+        f"broker {broker_id}: request handlers idle {idle:.2f}, above 1: the metric probably "
+        f"includes a controller's handlers"
     )
 
 
 def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
-    """Used share of the heap in each sample that tells it [ratio]."""
+    """Used share of the heap in each sample that shows it [ratio]."""
     return [
         sample.values["heap_used_bytes"] / sample.values["heap_max_bytes"]
         for sample in samples
@@ -175,25 +180,25 @@ def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
 
 
 def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
-    """The collectors whose time stopped the threads: ZGC and Shenandoah also count cycles
-    that run beside them.
+    """The collectors whose time stopped the threads, without the concurrent cycles of ZGC and
+    Shenandoah.
     """
     return {name: ms for name, ms in collection_ms.items() if not name.endswith("Cycles")}
 
 
 def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) -> float | None:
-    """The longest time for which the process answered nothing, without what collections explain.
+    """The longest time for which the process answered no request, garbage collections subtracted.
 
-    Between its samples the source asks every 0.2 s, so the true time is up to so much longer. A
-    collection that a sample was too early to count is in the next one.
+    Between the samples, the source polls every 0.2 s, so the true time is up to 0.2 s longer. A
+    collection that a sample does not count yet is in the next one.
 
     Args:
-        samples: of one broker by time, from before and after the window too.
-        start_s, end_s: the window; of the first sample after it only the time since the one
-            before counts.
+        samples: samples of one broker by time, also from before and after the window.
+        start_s, end_s: the window; the first sample after it counts with the time since the
+            sample before.
 
     Returns:
-        At least so long [s]; None where the source does not watch.
+        The least such time [s]; None where the source does not measure it.
     """
     found = []
     for index, sample in enumerate(samples):
@@ -205,12 +210,12 @@ def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) 
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean; None of nothing."""
+    """The arithmetic mean; None without values."""
     return sum(values) / len(values) if values else None
 
 
 def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
-    """Why consecutive samples cannot be of one broker that kept running, or None."""
+    """The reason why samples cannot all be from one broker that kept running, or None."""
     for before, after in pairwise(samples):
         if seconds_between(before, after) < 0:
             up_s = after.values[UPTIME_MS] / 1000.0

@@ -1,8 +1,8 @@
 """The USE table of a broker: utilization, saturation and errors of each of its resources.
 
-The method is Gregg's (https://www.brendangregg.com/usemethod.html): for every resource ask
-how used it was, how much work waited for it, and whether it failed. All three are of one
-window and of one broker. What the metrics do not tell is None, never 0.
+The method is Gregg's (https://www.brendangregg.com/usemethod.html): for every resource,
+measure its utilization, the work that waited for it, and its errors. All three are for one
+window and one broker. A value that the metrics do not show is None, never 0.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class ResourceUse:
 
     Attributes:
         broker_id: node id.
-        resource: what was used.
+        resource: the resource.
         utilization: share of it that was in use; 1 minus it is the headroom [ratio].
-        saturation: how much work waited for it [saturation_unit].
-        saturation_unit: what `saturation` counts.
-        errors: how often it failed [errors_unit].
-        errors_unit: what `errors` counts.
+        saturation: work that waited for it [saturation_unit].
+        saturation_unit: unit of `saturation`.
+        errors: number of errors [errors_unit].
+        errors_unit: unit of `errors`.
     """
 
     broker_id: int
@@ -43,21 +43,21 @@ def requests_of(window: BrokerWindow) -> tuple[RequestWindow, ...]:
 
 
 def _in_phase(parts: Iterable[tuple[float | None, float | None]]) -> float | None:
-    """Requests in a phase at a time, by Little's law: rate [1/s] × mean time [ms], summed."""
+    """Mean number of requests in a phase, by Little's law from (rate [1/s], mean time [ms])."""
     known = [rate * ms / 1000.0 for rate, ms in parts if rate is not None and ms is not None]
     return sum(known) if known else None
 
 
 def local_threads(window: BrokerWindow) -> float | None:
-    """Threads that work on requests locally at a time."""
+    """Mean number of threads that work on requests locally."""
     return _in_phase((request.per_s, request.local_ms) for request in requests_of(window))
 
 
 def busy_threads(window: BrokerWindow) -> float | None:
-    """Request handlers that are busy at a time, at least.
+    """Least mean number of busy request handlers.
 
-    By Little's law, but Kafka cuts each request's times to whole milliseconds; by their idle
-    fraction at least that of one handler.
+    It follows from Little's law. As Kafka cuts each request's times to whole milliseconds, it is at
+    least the busy fraction of one handler.
     """
     threads, idle = local_threads(window), window.handler_idle
     if threads is None or idle is None:
@@ -66,9 +66,9 @@ def busy_threads(window: BrokerWindow) -> float | None:
 
 
 def flush_share(window: BrokerWindow) -> float | None:
-    """Share of the request handlers' busy time that went into log flushes [ratio].
+    """Share of the request handlers' busy time in log flushes [ratio].
 
-    Followers flush too, on threads of their own; their part is taken to be that of the
+    Replica fetchers flush, too, on threads of their own; their part is assumed to be that of the
     replicated bytes.
     """
     busy = busy_threads(window)
@@ -81,7 +81,7 @@ def flush_share(window: BrokerWindow) -> float | None:
 
 
 def waiting_share(window: BrokerWindow) -> float | None:
-    """Share of the handlers' busy time that used no CPU, at least [ratio]."""
+    """Least share of the handlers' busy time without CPU [ratio]."""
     threads = busy_threads(window)
     if not threads or window.cpu_cores is None:
         return None
@@ -89,15 +89,15 @@ def waiting_share(window: BrokerWindow) -> float | None:
 
 
 def produce_throttle_ms(window: BrokerWindow) -> float | None:
-    """Mean throttle time of produce requests; 0 where it is less than rounding makes [ms].
+    """Mean throttle time of produce requests; 0 where it is only a rounding error [ms].
 
     Kafka counts whole milliseconds, and the difference of two means times their counts is off by
-    some billionths. So half a millisecond in the whole window is none.
+    some billionths. So up to half a millisecond in the whole window is a rounding error.
     """
-    told, per_s = window.produce.throttle_ms, window.produce.per_s
-    if told is None or not per_s or window.start_s is None or window.end_s is None:
-        return told
-    return told if told * per_s * (window.end_s - window.start_s) > 0.5 else 0.0
+    mean_ms, per_s = window.produce.throttle_ms, window.produce.per_s
+    if mean_ms is None or not per_s or window.start_s is None or window.end_s is None:
+        return mean_ms
+    return mean_ms if mean_ms * per_s * (window.end_s - window.start_s) > 0.5 else 0.0
 
 
 def remote_share(window: BrokerWindow) -> float | None:
@@ -109,10 +109,10 @@ def remote_share(window: BrokerWindow) -> float | None:
 
 
 def link_share(window: BrokerWindow) -> float | None:
-    """Use of the network interface in its busier direction [ratio].
+    """Utilization of the network interface in its busier direction [ratio].
 
-    What Kafka read and wrote, so without TCP's and IP's own headers: a full link of
-    1,500-byte frames reads 0.94 to 0.96. None where the link's speed was not stated.
+    It counts the bytes that Kafka read and wrote, without TCP's and IP's headers: it is 0.94 to
+    0.96 for a full link with frames of 1,500 bytes. None without a stated speed of the link.
     """
     rates = [r for r in (network_in(window), network_out(window)) if r is not None]
     if window.link_mbit_per_s is None or not rates:
@@ -140,7 +140,7 @@ def _or(first: float | None, second: float | None) -> float | None:
 
 
 def cpu_share(window: BrokerWindow) -> float | None:
-    """Busy share of the CPU [ratio]: of the machine, and at least what the broker used of it."""
+    """Busy share of the machine's CPU, at least the share that the broker used [ratio]."""
     known = [s for s in (window.cpu_machine_share, window.cpu_process_share) if s is not None]
     return max(known, default=None)
 
@@ -150,7 +150,7 @@ def _used(idle: float | None) -> float | None:
 
 
 def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
-    """One broker's table, one row for each resource of its own."""
+    """The table of one broker, one row for each resource."""
     requests = requests_of(window)
     flushing = window.flush_threads
     rows = (
