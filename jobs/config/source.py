@@ -188,8 +188,8 @@ class _Reader:
             return self.yaml.constructor.construct_object(node)
         except (KeyError, ValueError):
             raise ConfigError(
-                f"{self._place(node)}: the value in {_dotted(path)} cannot be read as {_tag(node)[2:]}; "
-                "expected a plain value; correct it"
+                f"{self._place(node)}: the value in {_dotted(path)} cannot be read as "
+                f"{_tag(node)[2:]}; expected a plain value; correct it"
             ) from None
 
     def _text(self, node: Node, path: Path) -> str:

@@ -46,7 +46,7 @@ def test_a_line_is_a_socket() -> None:
     assert parse_ss("nonsense\n\n") == []
 
 
-def test_connections_between_brokers_are_none_of_clients() -> None:
+def test_connections_between_brokers_do_not_count() -> None:
     text = TEXT + TEXT.splitlines()[0].replace("56474", "33333")
     ends = client_ends(parse_ss(text), {1: 3934, 2: 3935}, {1: ":27302", 2: ":27303"})
     assert [(broker, each.peer) for broker, each in ends] == [(1, "127.0.0.1:56474")]
@@ -62,7 +62,7 @@ class Time:
 PHASES = Phases(warmup_s=2.0, measure_s=4.0)
 
 
-def test_looks_are_in_the_window_and_what_grew_between_them_counts() -> None:
+def test_growth_within_the_window_counts() -> None:
     first, last = (
         parse_ss(TEXT)[0],
         parse_ss(TEXT.replace("received:1701", "received:9701"))[0],
@@ -87,7 +87,7 @@ def test_looks_are_in_the_window_and_what_grew_between_them_counts() -> None:
     assert found.receive_buffer_bytes == 204_800
 
 
-def test_windows_in_a_row_have_looks_of_their_own() -> None:
+def test_windows_in_a_row_have_counts_of_their_own() -> None:
     def received(so_far: int) -> list[SocketEntry]:
         return parse_ss(TEXT.replace("received:1701", f"received:{so_far}"))[:1]
 
@@ -128,7 +128,7 @@ def test_a_connection_that_came_within_the_window_counts_from_its_beginning() ->
     assert looking.window_counts()[1].received_bytes == 756_625
 
 
-def test_a_namespace_is_asked_once_and_ours_without_entering_it(
+def test_a_namespace_has_one_command_and_its_own_is_not_entered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spaces = {"self": "net:[1]", "10": "net:[1]", "11": "net:[1]", "20": "net:[2]", "21": "net:[2]"}

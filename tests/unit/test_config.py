@@ -1,4 +1,4 @@
-"""Clusters, workloads and goals: what the files give, and what overrides change."""
+"""Clusters, workloads and goals: the values of files, and the effect of overrides."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def test_a_path_names_the_goal_after_the_file(goal_file: Path) -> None:
     assert goal.search.load_cap == 20_000
 
 
-def test_a_file_may_say_another_name(goal_file: Path) -> None:
+def test_a_file_may_state_another_name(goal_file: Path) -> None:
     goal_file.write_text("name: tolerant\n", encoding="utf-8")
     assert load_goal(str(goal_file)).name == "tolerant"
 
 
-def test_overrides_replace_single_keys_and_the_last_one_wins() -> None:
+def test_overrides_replace_single_keys_and_the_last_one_takes_effect() -> None:
     overrides = [
         "workload.producer.linger_ms=20",
         "workload.producer.linger_ms=0",
@@ -97,7 +97,7 @@ def test_kafka_properties_keep_their_dots_and_become_text() -> None:
     assert "retention.bytes" in workload.topic.config
 
 
-def test_null_takes_a_key_out_so_that_the_other_rate_can_be_set() -> None:
+def test_null_removes_a_key_so_that_the_other_rate_can_be_set() -> None:
     workload = load_workload(
         "demo",
         ["workload.producer.rate_bytes_per_s=null", "workload.producer.rate_records_per_s=1e3"],
@@ -141,7 +141,7 @@ def test_describe_gives_the_paths_that_set_takes() -> None:
     assert flat["topic.config"]["segment.bytes"]
 
 
-def test_yaml_numbers_are_read_as_people_mean_them(goal_file: Path) -> None:
+def test_yaml_numbers_are_read_as_people_intend(goal_file: Path) -> None:
     goal_file.write_text("search: {resolution: 5e-2, load_cap: 0200}", encoding="utf-8")
     goal = load_goal(str(goal_file))
     assert goal.search.resolution == 0.05

@@ -1,4 +1,4 @@
-"""Clusters and testbeds: their addresses, their metrics, and what is refused."""
+"""Clusters and testbeds: their addresses, their metrics, and refused combinations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster_refusal(*overrides: str) -> str:
         (("security.protocol=TLS",), ("PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL",)),
     ],
 )
-def test_a_wrong_cluster_says_what_to_do(
+def test_the_message_for_a_wrong_cluster_states_the_remedy(
     overrides: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
     message = cluster_refusal(*overrides)
@@ -48,7 +48,7 @@ def test_a_testbed_brings_its_own_metrics() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.8.1", '"4.1"', "4.1", "latest"])
-def test_a_testbed_wants_a_whole_version_from_3_9_on(version: str) -> None:
+def test_a_testbed_needs_a_whole_version_from_3_9_on(version: str) -> None:
     with pytest.raises(ConfigError, match=r"a Kafka version from 3\.9\.0 on"):
         load_cluster("testbed", [f"cluster.testbed.kafka_version={version}"])
 

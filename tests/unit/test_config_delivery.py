@@ -1,4 +1,4 @@
-"""The options of delivery, and the combinations that no broker could honour."""
+"""The options of delivery, and the combinations that brokers do not support."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_options_reach_the_producers() -> None:
         (["delivery_timeout_ms=30000"], "linger_ms and request_timeout_ms together, 30"),
     ],
 )
-def test_what_cannot_work_is_refused_in_words(options: list[str], words: str) -> None:
+def test_combinations_that_cannot_work_are_refused(options: list[str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_workload("demo", [f"workload.producer.{option}" for option in options])
     assert words in str(caught.value)

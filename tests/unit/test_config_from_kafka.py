@@ -143,7 +143,7 @@ def test_a_variable_that_is_not_set_is_refused_with_its_place(tmp_path: Path) ->
     "line",
     ["description: 'x ${KAFKA_PASSWORD}'", "security: {username_from: 'env:${WHO}'}"],
 )
-def test_no_secret_comes_by_a_variable(
+def test_a_variable_with_a_secret_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", SECRET)

@@ -1,4 +1,4 @@
-"""GSSAPI: tickets are Kerberos' own matter; what configuration can tell is told by it."""
+"""GSSAPI: Kerberos supplies the tickets, and the configuration checks the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLUSTER = [f"cluster.security.{key}={value}" for key, value in GSSAPI.items()]
 
 
 @pytest.mark.parametrize(("given", "service"), [(None, "kafka"), ("broker", "broker")])
-def test_the_service_is_what_kafka_python_asks_a_ticket_for(
+def test_kafka_python_requests_a_ticket_for_the_service(
     monkeypatch: pytest.MonkeyPatch, given: str | None, service: str
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
@@ -29,7 +29,9 @@ def test_the_service_is_what_kafka_python_asks_a_ticket_for(
     assert options["sasl_kerberos_service_name"] == service
 
 
-def test_without_the_extra_its_name_and_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_message_names_it_and_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(ConfigError) as caught:
         Security.model_validate(GSSAPI).client_kwargs()
@@ -52,7 +54,7 @@ def test_librdkafka_is_refused_before_any_load(role: str) -> None:
         load("example", "1kB", "default", overrides)
 
 
-def test_doctor_asks_executors_for_the_package() -> None:
+def test_doctor_checks_executors_for_the_package() -> None:
     config = load("example", "1kB", "default", CLUSTER)
     assert Needs.of(config.workload, config.cluster).packages["gssapi"] == "gssapi"
     plain = load("example", "1kB", "default")
@@ -74,7 +76,7 @@ def test_half_a_configuration_is_refused(keys: dict[str, str | None], part: str)
         Security.model_validate({**GSSAPI, **keys})
 
 
-def test_clients_own_properties_give_the_service_and_no_keytab(tmp_path: Path) -> None:
+def test_a_properties_file_supplies_the_service_but_no_keytab(tmp_path: Path) -> None:
     file, cluster = tmp_path / "client.properties", tmp_path / "cluster.yaml"
     cluster.write_text(f"client_properties: {file}\nmetrics: {{client_only: true}}\n")
     text = (

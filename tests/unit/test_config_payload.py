@@ -53,7 +53,7 @@ def _workload(*overrides: str) -> Workload:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_words(overrides: list[str], parts: list[str]) -> None:
+def test_combinations_without_effect_are_refused(overrides: list[str], parts: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         _workload(*overrides)
     for part in parts:
@@ -129,7 +129,7 @@ def test_a_missing_histogram_is_refused() -> None:
         _workload("payload.sizes=histogram", "payload.histogram_file=/nowhere")
 
 
-def test_the_largest_message_decides_what_the_topic_must_take() -> None:
+def test_the_largest_message_decides_the_size_limit_of_the_topic() -> None:
     def largest(message_bytes: int, *overrides: str) -> int:
         return largest_batch_bytes(_workload(*overrides).pattern(message_bytes).producer)
 

@@ -79,7 +79,7 @@ def refusal(*overrides: str, workload: str = "demo") -> str:
         ),
     ],
 )
-def test_a_wrong_workload_says_what_was_given_and_what_was_expected(
+def test_the_message_for_a_wrong_workload_states_value_and_expectation(
     override: str, parts: tuple[str, ...], snapshot: SnapshotAssertion
 ) -> None:
     message = refusal(override)
@@ -230,7 +230,7 @@ def test_an_unknown_name_gets_the_nearest_and_all() -> None:
     assert caught.value.exit_code == 2
 
 
-def test_a_file_of_another_program_is_no_cluster(
+def test_a_file_of_another_program_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "brokers").write_text("[all]")

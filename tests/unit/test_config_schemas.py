@@ -1,4 +1,4 @@
-"""The JSON Schemas of configuration files: as the models are, and as editors use them."""
+"""The JSON Schemas of configuration files agree with the models, and work in editors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_file_is_that_of_the_models(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "path"), FILES, ids=lambda each: getattr(each, "stem", each))
-def test_an_editor_takes_what_comes_with_the_project(kind: str, path: Any) -> None:
+def test_the_schema_accepts_the_files_of_the_project(kind: str, path: Any) -> None:
     data = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     assert checked(kind, data) == []
 
@@ -59,13 +59,13 @@ def test_units_kafkas_names_and_variables_are_known() -> None:
         ("topic", "config", {"min.insync.replicas": [2]}),
     ],
 )
-def test_an_editor_sees_what_is_wrong(section: str, key: str, value: Any) -> None:
+def test_the_schema_refuses_wrong_files(section: str, key: str, value: Any) -> None:
     wrong = {**WORKLOAD, section: {**WORKLOAD[section], key: value}}  # type: ignore[dict-item]
     (where, *_) = checked("workload", wrong)
     assert where.startswith(f"$.{section}")
 
 
-def test_each_key_says_what_it_is() -> None:
+def test_each_key_has_a_description() -> None:
     keys = schema_of("workload")["$defs"]["ProducerOptions"]["properties"]
     assert keys["linger_ms"]["description"].startswith("how long an unfilled batch waits for more")
     assert keys["linger.ms"]["description"] == "as linger_ms"

@@ -1,4 +1,4 @@
-"""Sections of a file that are plain dataclasses: checked as strictly as any other model."""
+"""Sections of a file that are plain dataclasses: checked as strictly as other models."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_a_section_is_the_dataclass_itself_with_its_defaults() -> None:
     assert room("{shelf: {books: 3}, third: {books: 4}}").third == Shelf(books=4)
 
 
-def test_a_default_that_can_be_changed_is_made_anew() -> None:
+def test_a_mutable_default_is_created_for_each_section() -> None:
     first, second = (room("shelf: {books: 3}").shelf for _ in range(2))
     assert first.names == second.names == {}
     assert first.names is not second.names
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         (
             "shelf:\n  books: 3\n  boks: 4\n",
@@ -132,16 +132,16 @@ def test_a_default_that_can_be_changed_is_made_anew() -> None:
         ),
     ],
 )
-def test_a_wrong_section_is_told_with_its_place_and_its_options(text: str, told: str) -> None:
-    assert refusal(text).startswith(f"room.yaml, {told}")
+def test_a_wrong_section_is_refused_with_its_place_and_its_options(text: str, words: str) -> None:
+    assert refusal(text).startswith(f"room.yaml, {words}")
 
 
-def test_several_problems_of_a_section_are_told_together() -> None:
-    told = refusal("shelf: {books: x, order: 5, boks: 1}").splitlines()
-    assert [line.split(" ")[3] for line in told] == ["shelf.books", "shelf.order", "shelf.boks"]
+def test_several_problems_of_a_section_are_in_one_message() -> None:
+    words = refusal("shelf: {books: x, order: 5, boks: 1}").splitlines()
+    assert [line.split(" ")[3] for line in words] == ["shelf.books", "shelf.order", "shelf.boks"]
 
 
-def test_what_fits_together_is_asked_where_a_file_is_read_and_nowhere_else() -> None:
+def test_consistency_is_checked_only_when_a_file_is_read() -> None:
     assert Shelf(books=0, names={"a": "b"}).books == 0
     with pytest.raises(ConfigError, match="exactly one of rate_bytes_per_s"):
         load_workload("demo", ["workload.producer.rate_bytes_per_s=null"])
@@ -187,16 +187,16 @@ def test_each_of_them_refuses_an_unknown_key_with_its_options(path: tuple[str, .
     with pytest.raises(ConfigError) as caught:
         load_workload("demo", [given]) if path[0] == "workload" else load_goal("default", [given])
     below = ".".join(path[1:])
-    told = str(caught.value)
-    assert told.startswith(f"--set {path[0]}.{below}.zzz: {below}.zzz is an unknown key; ")
+    words = str(caught.value)
+    assert words.startswith(f"--set {path[0]}.{below}.zzz: {below}.zzz is an unknown key; ")
     held: Any = load_workload("demo") if path[0] == "workload" else load_goal("default")
     for name in path[1:]:
         held = getattr(held, name)
-    assert f"expected one of {', '.join(item.name for item in fields(held))};" in told
+    assert f"expected one of {', '.join(item.name for item in fields(held))};" in words
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("noise: {zzz: 1}\n", "line 1: noise.zzz is an unknown key; expected one of cv, weight;"),
         (
@@ -206,12 +206,14 @@ def test_each_of_them_refuses_an_unknown_key_with_its_options(path: tuple[str, .
         ("noise: {cv: 0}\n", "line 1: noise.cv is 0; expected a number above 0 up to 2"),
     ],
 )
-def test_a_suites_noise_is_checked_alike(tmp_path: Path, text: str, told: str) -> None:
+def test_the_noise_of_a_suite_is_checked_in_the_same_way(
+    tmp_path: Path, text: str, words: str
+) -> None:
     path = tmp_path / "nights.yaml"
     path.write_text(text + "cases: [{name: a, limit: 100}]\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load_suite(str(path))
-    assert f"{path}, {told}" in str(caught.value)
+    assert f"{path}, {words}" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", [ProducerOptions, Indicators, Budget, Shelf])

@@ -1,4 +1,4 @@
-"""Secrets: read from where a reference points, never written in a file, never repeated."""
+"""Secrets: read by reference, never part of a file, never quoted."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_mutual_tls_passes_certificate_key_and_its_password(
         f"cluster.metrics.host.prometheus.endpoints={{1: '{SECRET}@host:9100'}}",
     ],
 )
-def test_a_literal_secret_is_refused_and_not_repeated(override: str) -> None:
+def test_a_literal_secret_is_refused_and_not_quoted(override: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_cluster("example", [*SASL, override])
     assert SECRET not in str(caught.value)
@@ -115,19 +115,17 @@ def test_a_literal_secret_is_refused_and_not_repeated(override: str) -> None:
         ),
     ],
 )
-def test_security_that_would_not_work_as_written_is_refused(
-    overrides: list[str], part: str
-) -> None:
+def test_contradicting_keys_of_security_are_refused(overrides: list[str], part: str) -> None:
     with pytest.raises(ConfigError, match=part):
         load_cluster("example", overrides)
 
 
-def test_a_file_that_is_not_there_is_named_before_any_connection() -> None:
+def test_a_missing_file_is_named_before_any_connection() -> None:
     with pytest.raises(ConfigError, match=r"security\.cafile is /nowhere/ca\.pem"):
         Security(protocol="SSL", cafile="/nowhere/ca.pem").client_kwargs()
 
 
-def test_a_secret_that_is_not_there_says_where_it_was_looked_for(
+def test_the_message_for_a_missing_secret_names_its_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TEST_KAFKA_NOWHERE", raising=False)
@@ -143,12 +141,12 @@ def test_a_secret_that_is_not_there_says_where_it_was_looked_for(
 
 
 @pytest.mark.parametrize("given", [SECRET, f"https://hooks.example.com/{SECRET}", "file:", "env: "])
-def test_a_secret_in_the_place_of_its_reference_is_refused_and_not_repeated(given: str) -> None:
+def test_a_secret_instead_of_its_reference_is_refused_and_not_quoted(given: str) -> None:
     with pytest.raises(
         ConfigError, match=r"is neither env:NAME nor file:PATH; .* name that"
-    ) as told:
+    ) as caught:
         read_secret(given, "--notify", "")
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(caught.value)
 
 
 def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(

@@ -73,7 +73,7 @@ def test_a_token_is_used_for_most_of_its_life_and_then_renewed(server: TokenServ
     assert server.forms[0] == "grant_type=client_credentials&scope=kafka"
 
 
-def test_an_executor_gets_one_token_and_nothing_to_ask_for_more(server: TokenServer) -> None:
+def test_an_executor_gets_one_token_and_no_credentials(server: TokenServer) -> None:
     tokens = ClientCredentials(server.url, "us", SECRET)
     sent = pickle.dumps(tokens)
     assert SECRET.encode() not in sent and server.url.encode() not in sent

@@ -40,14 +40,14 @@ def write(folder: Path, text: str) -> str:
 
 @pytest.mark.parametrize("name", names_in("experiments"))
 @pytest.mark.parametrize("quick", [False, True])
-def test_the_ready_experiments_are_right(name: str, quick: bool) -> None:
+def test_the_experiments_of_the_project_are_valid(name: str, quick: bool) -> None:
     loaded = load_sweep(name, quick=quick)
     assert len(loaded.cases) >= 2
     assert loaded.experiment.description
     assert len({case.name for case in loaded.cases}) == len(loaded.cases)
 
 
-def test_each_ready_experiment_stands_in_the_docs_with_its_question() -> None:
+def test_each_experiment_of_the_project_is_in_the_docs_with_its_question() -> None:
     text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     for name in names_in("experiments"):
         found = load_sweep(name).experiment
@@ -56,7 +56,7 @@ def test_each_ready_experiment_stands_in_the_docs_with_its_question() -> None:
 
 
 @pytest.mark.parametrize("name", names_in("experiments"))
-def test_each_ready_experiment_has_a_page_with_what_it_found(name: str) -> None:
+def test_each_experiment_of_the_project_has_a_page_with_its_results(name: str) -> None:
     pages = ROOT / "docs" / "experiments"
     text = (pages / f"{name}.md").read_text(encoding="utf-8")
     measured, says = text.split("<!-- measured -->")[1].split("<!-- end of measured -->")

@@ -1,4 +1,4 @@
-"""Properties of Kafka's clients, by Kafka's names and by ours."""
+"""Properties of Kafka's clients, by Kafka's names and by the keys here."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ def test_a_file_takes_kafkas_names(tmp_path: Path) -> None:
     assert (read.producer.linger_ms, read.consumers.fetch_min_bytes) == (3, 9)
 
 
-def test_both_names_are_one_too_many(tmp_path: Path) -> None:
+def test_a_key_under_both_names_is_refused(tmp_path: Path) -> None:
     text = (ROOT / "conf" / "workloads" / "1kB.yaml").read_text(encoding="utf-8")
     path = tmp_path / "mine.yaml"
     path.write_text(text.replace("linger_ms: 25", "linger_ms: 25\n  linger.ms: 3"))
-    told = r"line \d+: producer\.linger\.ms is given a second time, first as linger_ms in .*line"
-    with pytest.raises(ConfigError, match=told):
+    words = r"line \d+: producer\.linger\.ms is given a second time, first as linger_ms in .*line"
+    with pytest.raises(ConfigError, match=words):
         load_workload(str(path))
 
 
-def test_a_wrong_name_is_told_with_the_nearest() -> None:
+def test_the_message_for_a_wrong_name_has_the_nearest() -> None:
     with pytest.raises(ConfigError, match="the nearest known key is linger_ms"):
         load_workload("1kB", ["workload.producer.linger.m=3"])
     with pytest.raises(ConfigError, match=r"producer\.linger_ms is -1"):
         load_workload("1kB", ["workload.producer.linger.ms=-1"])
 
 
-def test_no_key_of_ours_is_taken_for_another() -> None:
+def test_no_key_is_mistaken_for_another() -> None:
     read = load_workload("1kB")
     keys = {key.split(".", 1)[1] for key in describe(read) if key.split(".")[0] in SECTIONS}
     assert all(own_name(key) == key for key in keys | set(describe(ConsumerOptions())))

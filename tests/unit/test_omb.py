@@ -51,7 +51,7 @@ def test_each_key_has_its_counterpart(tmp_path: Path) -> None:
     assert any("redline traffic --load 8" in note for note in read.notes)
 
 
-def test_options_change_what_was_read(tmp_path: Path) -> None:
+def test_options_replace_values_of_the_file(tmp_path: Path) -> None:
     changed = ["workload.trial.measure_s=8", "workload.topic.partitions_per_broker=6"]
     read = load_workload(write(tmp_path), changed)
     assert read.trial.measure_s == 8

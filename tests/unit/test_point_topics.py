@@ -24,7 +24,7 @@ NAMES = ("redline-run1-100B-10p-0", "redline-run1-100B-10p-1")
 
 
 def traffic(message_bytes: int, producers: int, partitions: int = 10) -> TrafficPattern:
-    """The traffic of np producers."""
+    """The traffic of so many producers."""
     pattern = NP.apply(WORKLOAD.pattern(message_bytes), producers)
     return replace(pattern, topic=replace(pattern.topic, partitions_per_broker=partitions))
 
@@ -47,7 +47,7 @@ def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     return PointTopics(cast(RunContext, context))
 
 
-def test_another_np_keeps_the_topics_and_another_size_has_fresh_ones(
+def test_another_load_keeps_the_topics_and_another_size_has_new_ones(
     topics: PointTopics, admin: ScriptedAdmin
 ) -> None:
     first = topics.open(traffic(100, 4))
@@ -61,7 +61,7 @@ def test_another_np_keeps_the_topics_and_another_size_has_fresh_ones(
     ]
 
 
-def test_other_partitions_have_fresh_topics_too(topics: PointTopics, admin: ScriptedAdmin) -> None:
+def test_other_partitions_have_new_topics_too(topics: PointTopics, admin: ScriptedAdmin) -> None:
     topics.open(traffic(100, 4))
     topics.open(traffic(100, 4, partitions=20))
     assert admin.requests == [
@@ -71,9 +71,7 @@ def test_other_partitions_have_fresh_topics_too(topics: PointTopics, admin: Scri
     ]
 
 
-def test_what_a_failed_creation_left_behind_is_deleted(
-    topics: PointTopics, admin: ScriptedAdmin
-) -> None:
+def test_topics_of_a_failed_creation_are_deleted(topics: PointTopics, admin: ScriptedAdmin) -> None:
     admin.topics_of_others = {NAMES[1]}
     with pytest.raises(AdminError):
         topics.open(traffic(100, 4))
@@ -92,10 +90,10 @@ def test_topics_that_cannot_be_deleted_do_not_hide_the_first_error(
         topics.open(traffic(100, 4))
     (notice,) = (event for event in reporter.events if isinstance(event, Notice))
     assert notice.level is Level.WARNING
-    assert notice.text == "topics of the run may be left: no broker answers"
+    assert notice.text == "topics of the run may remain: no broker answers"
 
 
-def test_topics_that_cannot_be_deleted_are_an_error_by_themselves(
+def test_topics_that_cannot_be_deleted_are_an_error(
     topics: PointTopics, admin: ScriptedAdmin
 ) -> None:
     admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]

@@ -55,7 +55,7 @@ def test_steps_ramps_and_repeats_by_hand() -> None:
 
 
 @pytest.mark.parametrize("arrivals", ["fixed", "poisson"])
-def test_a_schedule_offers_what_the_profile_says(arrivals: str) -> None:
+def test_a_schedule_follows_the_profile(arrivals: str) -> None:
     whole = pattern(rate_records_per_s=1_000.0, arrivals=arrivals, warmup_s=2.0)
     schedule = schedule_for(replace(whole, profile=STEPS), 0, 100.0)
     parts = [due_between(schedule, 100.0 + a, 100.0 + b) for a, b in ((0, 2), (2, 12), (12, 22))]
@@ -70,14 +70,14 @@ def test_a_schedule_offers_what_the_profile_says(arrivals: str) -> None:
 
 
 @pytest.mark.parametrize("name", names_in("profiles"))
-def test_the_ready_profiles_are_right(name: str) -> None:
+def test_the_profiles_of_the_project_are_valid(name: str) -> None:
     found = load_rate_profile(name)
     assert found.name == name
     assert 0 < found.mean <= found.peak <= 2
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         ("points: [[0, 1]]", "a list of points"),
         ("points: [[0, 1], 5]", "a list of points"),
@@ -93,9 +93,9 @@ def test_the_ready_profiles_are_right(name: str) -> None:
         ("points: hello", "a list of points"),
     ],
 )
-def test_a_wrong_profile_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_profile_is_refused_with_its_place(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=told) as caught:
+    with pytest.raises(ConfigError, match=words) as caught:
         load_rate_profile(str(path))
     assert "mine.yaml" in str(caught.value)

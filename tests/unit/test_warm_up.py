@@ -254,7 +254,7 @@ def test_a_load_ends_once_the_cost_is_steady() -> None:
     warmed = Warmed()
     assert not warmed.has_ended(of_both(13), 11.1)
     assert warmed.has_ended(of_both(14), 12.1)
-    assert warmed.line.ends_s == [pytest.approx(12.1 + NOTICE_S)] == [warmed.warming.loaded_s]
+    assert warmed.channel.ends_s == [pytest.approx(12.1 + NOTICE_S)] == [warmed.warming.loaded_s]
     last = warmed.reporter.events[-1]
     assert isinstance(last, PhaseProgress)
     assert last.detail == "12 s of load, 3.12 ms a request"
@@ -263,7 +263,7 @@ def test_a_load_ends_once_the_cost_is_steady() -> None:
 def test_a_load_that_is_about_to_end_is_not_ended() -> None:
     warmed = Warmed()
     assert warmed.has_ended(of_both(55), 53.5)
-    assert warmed.line.ends_s == []
+    assert warmed.channel.ends_s == []
     assert warmed.warming.loaded_s == 54.0
 
 
@@ -271,12 +271,12 @@ def test_without_a_metric_of_the_cost_a_short_load_is_all() -> None:
     warmed = Warmed()
     assert not warmed.has_ended([], SHORT_S - 0.1)
     assert warmed.has_ended([], SHORT_S)
-    assert warmed.line.ends_s == [SHORT_S + NOTICE_S]
+    assert warmed.channel.ends_s == [SHORT_S + NOTICE_S]
 
 
 def test_a_load_that_has_not_begun_reports_nothing() -> None:
     warmed = Warmed()
     assert not warmed.has_ended(of_both(14), -1.0)
-    warmed.line.start_s = None
+    warmed.channel.start_s = None
     assert not warmed.has_ended(of_both(14), 12.1)
     assert warmed.reporter.events == []

@@ -1,4 +1,4 @@
-"""Looking on while a block runs."""
+"""The polling thread that lasts as long as a block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs.trials.watching import watching
 from tests.support.processes import PATIENCE_S
 
 
-def test_it_looks_until_the_block_is_left() -> None:
+def test_calls_repeat_until_the_block_ends() -> None:
     third, looks = threading.Event(), []
 
     def look() -> float:
@@ -26,7 +26,7 @@ def test_it_looks_until_the_block_is_left() -> None:
     assert len(looks) == seen
 
 
-def test_it_looks_no_more_when_told_so() -> None:
+def test_none_ends_the_calls() -> None:
     looked, looks = threading.Event(), []
 
     def look() -> None:
@@ -38,7 +38,7 @@ def test_it_looks_no_more_when_told_so() -> None:
     assert looks == [1]
 
 
-def test_what_a_look_raises_comes_out_of_the_block() -> None:
+def test_the_error_of_a_call_leaves_the_block() -> None:
     failed = threading.Event()
 
     def look() -> None:
@@ -49,7 +49,7 @@ def test_what_a_look_raises_comes_out_of_the_block() -> None:
         assert failed.wait(PATIENCE_S)
 
 
-def test_an_error_of_the_block_goes_before_that_of_a_look() -> None:
+def test_an_error_of_the_block_precedes_that_of_a_call() -> None:
     failed = threading.Event()
 
     def look() -> None:
