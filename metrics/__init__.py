@@ -1,1 +1,1 @@
-"""What happened: samples, exact windows, verdict and attribution, Delta tables, charts."""
+"""The measurement of trials: samples, exact windows, verdict, attribution, Delta tables, charts."""

@@ -25,7 +25,7 @@ def arrow_type(hint: Any) -> pa.DataType:
     """The Arrow type of a field's annotation.
 
     Raises:
-        TypeError: for an annotation that no column can hold.
+        TypeError: a column cannot have this annotation.
     """
     if any(isinstance(mark, Moment) for mark in marks_of(hint)):
         return _SCALARS[datetime]
@@ -43,7 +43,9 @@ def arrow_type(hint: Any) -> pa.DataType:
         return _SCALARS[type(arguments[0])]
     if hint in _SCALARS:
         return _SCALARS[hint]
-    raise TypeError(f"{hint!r} is no type of a column; see metrics.columns for those that are")
+    raise TypeError(
+        f"{hint!r} is not a type of a column; expected one of those that metrics.columns lists"
+    )
 
 
 def schema_of(kind: type[Any]) -> pa.Schema:

@@ -1,15 +1,14 @@
-"""Rows of tables from dataclasses and back, so that each column is defined once.
+"""The conversion of dataclasses to rows of tables and back, so that each column is defined once.
 
 A field's annotation gives its Arrow type and its Spark DDL (`metrics.arrow_schema`): `int`
 bigint, `float` double, `str` and `Literal` string, `bool` boolean, `datetime` timestamp, `X |
 None` the same as X, `tuple[X, ...]` an array, `Mapping` a map, an `Enum` a string, a dataclass a
-struct, and a class with `to_text` and `from_text` a string. All columns are nullable: what is not
-known is null.
+struct, and a class with `to_text` and `from_text` a string. All columns are nullable: an unknown
+value is null.
 
-`Annotated` says what differs from that: a `Column` has another name than its field, the
-columns of a `Flat` dataclass stand in the row themselves, a `Moment` is a timestamp, and a
-field with `NO_COLUMN` is in no table. A property under `@column` is a column that is derived:
-it is written, and never read back.
+`Annotated` states exceptions: a `Column` has another name than its field, the columns of a `Flat`
+dataclass are columns of the row itself, a `Moment` is a timestamp, and a field with `NO_COLUMN` is
+not in tables. A property with `@column` is a derived column: it is written and never read back.
 """
 
 from __future__ import annotations
@@ -46,40 +45,41 @@ class Column:
 
 @dataclass(frozen=True)
 class Flat:
-    """The columns of a dataclass stand in the row themselves, each behind a prefix.
+    """A mark for a dataclass whose columns are columns of the row itself, each with a prefix.
 
     Attributes:
-        is_told: what the whole means is a part of what each of its columns means.
+        prefix: prefix of the columns' names.
+        adds_meaning: True where the description of the field is a part of that of each column.
     """
 
     prefix: str = ""
-    is_told: bool = False
+    adds_meaning: bool = False
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Seconds since the epoch in Python, a timestamp in tables."""
+    """A mark for seconds since the epoch in Python that are a timestamp in tables."""
 
 
 NO_COLUMN = "no column"
 
 
 def column(getter: Getter) -> Getter:
-    """Mark the getter of a property as a column; its docstring says what it holds."""
+    """Mark the getter of a property as a column, whose description is the docstring."""
     getter.__dict__["is_column"] = True
     return getter
 
 
 @dataclass(frozen=True)
 class ColumnField:
-    """A column as its dataclass has it.
+    """A column as its dataclass defines it.
 
     Attributes:
-        name: of the column.
-        attribute: of the dataclass.
-        hint: its annotation.
-        has_default: the field does without a value.
-        is_derived: it is a property.
+        name: name of the column.
+        attribute: name of the attribute of the dataclass.
+        hint: annotation of the attribute.
+        has_default: True where the field has a default.
+        is_derived: True for a property.
     """
 
     name: str
@@ -90,7 +90,7 @@ class ColumnField:
 
     @property
     def flat(self) -> Flat | None:
-        """How the columns of the dataclass behind it stand in the row; None for a value."""
+        """The mark for a dataclass whose columns are in the row itself; None for a value."""
         return next((mark for mark in marks_of(self.hint) if isinstance(mark, Flat)), None)
 
     @property
@@ -100,7 +100,7 @@ class ColumnField:
 
 
 def marks_of(hint: Any) -> tuple[Any, ...]:
-    """What `Annotated` says of a field."""
+    """The marks of a field's `Annotated`."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
@@ -150,9 +150,9 @@ class RowColumn:
     """A column of a row.
 
     Attributes:
-        name: of the column.
-        homes: the dataclass that has it, and before it those whose flat field, which is told
-            with it, holds that; each with the field.
+        name: name of the column.
+        homes: the dataclass that defines it, after the dataclasses whose flat fields contain that
+            one and add their meaning; each with the field.
     """
 
     name: str
@@ -160,18 +160,18 @@ class RowColumn:
 
     @property
     def field(self) -> ColumnField:
-        """As its dataclass has it."""
+        """The column as its dataclass defines it."""
         return self.homes[-1][1]
 
 
 def columns_of(
     kind: type[Any], prefix: str = "", homes: tuple[tuple[type[Any], ColumnField], ...] = ()
 ) -> Iterator[RowColumn]:
-    """The columns of a row; a `Column` keeps its name whatever the prefix."""
+    """The columns of a row; a `Column` has no prefix."""
     for item in fields_of(kind):
         if item.flat is not None:
-            told = ((kind, item),) if item.flat.is_told else ()
-            yield from columns_of(bare(item.hint), prefix + item.flat.prefix, (*homes, *told))
+            home = ((kind, item),) if item.flat.adds_meaning else ()
+            yield from columns_of(bare(item.hint), prefix + item.flat.prefix, (*homes, *home))
         else:
             name = item.name if _is_named(item) else prefix + item.name
             yield RowColumn(name, (*homes, (kind, item)))
@@ -201,7 +201,7 @@ def _in_document(value: Any) -> Any:
 
 
 def row_of(record: Any, prefix: str = "") -> dict[str, Any]:
-    """A dataclass as a row that Arrow takes."""
+    """A dataclass as a row for Arrow."""
     row: dict[str, Any] = {}
     for item in fields_of(type(record)):
         value = getattr(record, item.attribute)
@@ -214,7 +214,7 @@ def row_of(record: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as Arrow takes it: dataclasses as dicts, maps as pairs, NaN as null."""
+    """A value for Arrow: dataclasses as dicts, maps as pairs, NaN as null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return row_of(value)
     if isinstance(value, Enum):
@@ -229,7 +229,7 @@ def plain(value: Any) -> Any:
 
 
 def utc(at_s: float) -> datetime:
-    """A wall-clock time [s since the epoch] as a column holds it."""
+    """A wall-clock time [s since the epoch] as a value of a column."""
     return datetime.fromtimestamp(at_s, tz=timezone.utc)
 
 
@@ -237,13 +237,13 @@ def utc(at_s: float) -> datetime:
 
 
 def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Record:
-    """A dataclass from a row as Spark, Arrow or JSON give it.
+    """A dataclass from a row of Spark, Arrow or JSON.
 
-    What a row of another version does not have, or has as null, is the field's default; without
-    one it is None where that is allowed, NaN for a number, and nothing for a list.
+    A value that is missing in a row of another version, or null, is the field's default; without
+    one it is None where that is allowed, NaN for a float, and empty for a tuple.
 
     Raises:
-        ValueError: a column is missing that is none of these.
+        ValueError: the value of another field without a default is missing.
     """
     values = {}
     for item in fields_of(kind):
@@ -253,9 +253,9 @@ def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Re
             inner = bare(item.hint)
             values[item.attribute] = restored(inner, row, prefix + item.flat.prefix)
             continue
-        told = row.get(item.name if _is_named(item) else prefix + item.name)
-        if told is not None:
-            values[item.attribute] = _read(item.hint, told)
+        value = row.get(item.name if _is_named(item) else prefix + item.name)
+        if value is not None:
+            values[item.attribute] = _read(item.hint, value)
         elif not item.has_default:
             values[item.attribute] = _unknown(kind, item)
     return kind(**values)
@@ -278,27 +278,27 @@ def _unknown(kind: type[Any], item: ColumnField) -> Any:
     raise ValueError(f"a row of {kind.__name__} has no {item.name}; expected its value")
 
 
-def _read(hint: Any, told: Any) -> Any:
-    if told is None:  # inside a list or map, where NaN was written as null
+def _read(hint: Any, value: Any) -> Any:
+    if value is None:  # inside a list or map, where NaN is written as null
         return math.nan if bare(hint) is float else None
     if any(isinstance(mark, Moment) for mark in marks_of(hint)):
-        at = datetime.fromisoformat(told) if isinstance(told, str) else told  # JSON has a text
+        at = datetime.fromisoformat(value) if isinstance(value, str) else value  # text in JSON
         return at.timestamp()
     hint = bare(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is tuple:
-        return tuple(_read(arguments[0], each) for each in told)
+        return tuple(_read(arguments[0], each) for each in value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         # Arrow lists a map's pairs.
         return {
-            _read(arguments[0], key): _read(arguments[1], item) for key, item in dict(told).items()
+            _read(arguments[0], key): _read(arguments[1], item) for key, item in dict(value).items()
         }
     if dataclasses.is_dataclass(hint):
-        return restored(cast("type[Any]", hint), told)
+        return restored(cast("type[Any]", hint), value)
     if hint is datetime:
-        return told.astimezone(timezone.utc)
+        return value.astimezone(timezone.utc)
     if origin is Literal:
-        return told
+        return value
     if isinstance(hint, type) and hasattr(hint, "from_text"):
-        return hint.from_text(told)
-    return hint(told)
+        return hint.from_text(value)
+    return hint(value)

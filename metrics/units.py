@@ -1,4 +1,4 @@
-"""Numbers for people: sizes, rates and durations, the same in tables, lines and charts.
+"""The format of numbers for people: sizes, rates and durations, in tables, messages and charts.
 
 Units are decimal: 1 kB is 1000 bytes, 1 MB is 10⁶ bytes.
 """
@@ -35,7 +35,7 @@ def _with_unit(size_bytes: float, digits: int) -> str:
 
 
 def _round(value: float, digits: int) -> float:
-    """`value` to so many digits, but never rounding a whole number below 1000."""
+    """A value rounded to `digits` digits, except for whole numbers below 1000."""
     if value == 0 or (value < 1000 and value == int(value)):
         return value
     return round(value, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
@@ -59,7 +59,7 @@ def format_megabytes(size_bytes: float | None) -> str:
 
 
 def format_beside(value: float, limit: float, digits: int = 2) -> str:
-    """A value that is held against a limit: with so many digits that it does not read as the limit.
+    """A value beside its limit, with enough digits to differ from the limit.
 
     0.1996 beside 0.2 → `0.1996`, 0.05 → `0.05`; equal values are equal.
     """
@@ -80,7 +80,7 @@ def format_ms(duration_ms: float | None) -> str:
 def format_span(low: float, high: float) -> str:
     """An interval of loads, rounded outwards: `44 to 50`; below ten to a tenth: `1.6 to 2.9`."""
     parts = 1 if high >= 10 else 10
-    # What lies a rounding error beside a step is that step.
+    # A value that differs from a step by a rounding error counts as that step.
     least, most = (
         math.floor(round(low * parts, 6)) / parts,
         math.ceil(round(high * parts, 6)) / parts,
@@ -89,7 +89,7 @@ def format_span(low: float, high: float) -> str:
 
 
 def format_count(count: float | None) -> str:
-    """A whole number with thousands separated: `12,000`."""
+    """A whole number with separated thousands: `12,000`."""
     if count is None or not math.isfinite(count):
         return UNKNOWN
     return f"{count:,.0f}"

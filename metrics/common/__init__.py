@@ -1,1 +1,1 @@
-"""What every package above `search` needs: errors, bounds of options, quantities with units."""
+"""Errors, bounds of options and quantities with units, for every package above `search`."""

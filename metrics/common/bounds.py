@@ -1,8 +1,8 @@
-"""The values that an option takes, told to messages and to the documentation.
+"""The values that an option accepts, for checks, messages and the documentation.
 
-Options are plain dataclasses; `Annotated` says of each what it expects, and of Kafka's own
-which property of Kafka it is. pydantic reads these annotations where a file is checked
-(`jobs.config.base`); nothing here needs it.
+Options are plain dataclasses; `Annotated` states for each the expected values, and for Kafka's own
+options the property of Kafka. pydantic reads these annotations where a file is checked
+(`jobs.config.base`); this module does not import it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from metrics.common.quantities import amount
 
 
 class UnexpectedError(ValueError):
-    """A value is not what its field expects, a noun phrase."""
+    """A value that its field does not accept; `expected` is a noun phrase."""
 
     def __init__(self, expected: str) -> None:
         super().__init__(f"expected {expected}")
@@ -25,15 +25,15 @@ class UnexpectedError(ValueError):
 
 
 class Checked(ABC):
-    """An annotation that checks a value before pydantic does, and says what it expects."""
+    """An annotation that checks a value before pydantic does, and describes the expected values."""
 
     @abstractmethod
     def expected(self) -> str:
-        """A noun phrase for messages and docs."""
+        """The expected values as a noun phrase, for messages and docs."""
 
     @abstractmethod
     def accepts(self, value: Any) -> bool:
-        """True when the value may go on to pydantic's own checks."""
+        """True when the value passes this check; pydantic's own checks follow."""
 
     def _check(self, value: Any) -> Any:
         if not self.accepts(value):
@@ -41,27 +41,27 @@ class Checked(ABC):
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:
-        """Pydantic's word for a check before its own."""
+        """The pydantic schema with this check before pydantic's own."""
         check = {"type": "no-info", "function": self._check}
         return {"type": "function-before", "function": check, "schema": handler(source)}
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        """Pydantic's word for what an editor is told of a value."""
+        """The JSON Schema of the value for editors."""
         return {**handler(core), **self.for_editors()}
 
     def for_editors(self) -> dict[str, Any]:
-        """What a JSON Schema says beside the type, or in its place."""
+        """The entries of a JSON Schema that complete or replace the type."""
         return {"description": self.expected()}
 
 
 def _numeric(kind: str, unit: str, bounds: Mapping[str, float]) -> dict[str, Any]:
-    """A number, or a text with its unit or an environment variable, for editors."""
+    """The JSON Schema of a number, a text with a unit, or an environment variable."""
     texts = [r"^\$\{", *([r"^[0-9.]+ *[A-Za-z/]+$"] if unit else [])]
     return {"anyOf": [{"type": kind, **bounds}, {"type": "string", "pattern": "|".join(texts)}]}
 
 
 def _in_unit(value: Any, unit: str) -> Any:
-    """A text with a unit of its own, such as `30s`, as the number of units that it stands for."""
+    """A text with a unit, such as `30s`, as a number of `unit`; other values as they are."""
     number = amount(value, unit) if isinstance(value, str) else None
     return value if number is None else number
 
@@ -76,7 +76,7 @@ class Whole(Checked):
     also: int | None = None
 
     def expected(self) -> str:
-        """The noun phrase for messages and docs."""
+        """The expected values as a noun phrase, for messages and docs."""
         of = f" of {self.unit}" if self.unit else ""
         also = "" if self.also is None else f", or {self.also}"
         return f"a whole number{of} from {self.low} to {self.high}{also}"
@@ -85,13 +85,13 @@ class Whole(Checked):
         return super()._check(_in_unit(value, self.unit))
 
     def for_editors(self) -> dict[str, Any]:
-        """A whole number in its bounds, or a text with its unit."""
+        """The JSON Schema of a whole number in the bounds, or a text with a unit."""
         low = self.low if self.also is None else min(self.low, self.also)
         whole = _numeric("integer", self.unit, {"minimum": low, "maximum": self.high})
         return {**super().for_editors(), "type": ["integer", "string"], **whole}
 
     def accepts(self, value: Any) -> bool:
-        """True for an int inside the bounds; a bool is none."""
+        """True for an int, but not a bool, inside the bounds."""
         is_int = isinstance(value, int) and not isinstance(value, bool)
         return is_int and (self.low <= value <= self.high or value == self.also)
 
@@ -107,7 +107,7 @@ class Number(Checked):
     below: bool = False
 
     def expected(self) -> str:
-        """The noun phrase for messages and docs."""
+        """The expected values as a noun phrase, for messages and docs."""
         of = f" of {self.unit}" if self.unit else ""
         low = f"above {self.low:.12g}" if self.above else f"from {self.low:.12g}"
         if self.below:
@@ -118,14 +118,14 @@ class Number(Checked):
         return super()._check(_in_unit(value, self.unit))
 
     def for_editors(self) -> dict[str, Any]:
-        """A number in its bounds, or a text with its unit."""
+        """The JSON Schema of a number in the bounds, or a text with a unit."""
         low = "exclusiveMinimum" if self.above else "minimum"
         high = "exclusiveMaximum" if self.below else "maximum"
         number = _numeric("number", self.unit, {low: self.low, high: self.high})
         return {**super().for_editors(), "type": ["number", "string"], **number}
 
     def accepts(self, value: Any) -> bool:
-        """True for an int or float inside the bounds; NaN and bool are none."""
+        """True for an int or float, but not NaN or a bool, inside the bounds."""
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             return False
         over = value > self.low if self.above else value >= self.low
@@ -141,11 +141,11 @@ class Text(Checked):
     what: str
 
     def expected(self) -> str:
-        """The noun phrase for messages and docs."""
+        """The expected values as a noun phrase, for messages and docs."""
         return self.what
 
     def for_editors(self) -> dict[str, Any]:
-        """A text of the pattern."""
+        """The JSON Schema of a text with the pattern."""
         return {**super().for_editors(), "pattern": rf"^(?:{self.pattern})$"}
 
     def accepts(self, value: Any) -> bool:
@@ -155,12 +155,12 @@ class Text(Checked):
 
 @dataclass(frozen=True)
 class Choice(Checked):
-    """One of some names."""
+    """One of several names."""
 
     names: tuple[str, ...]
 
     def expected(self) -> str:
-        """The noun phrase for messages and docs."""
+        """The expected values as a noun phrase, for messages and docs."""
         *most, last = self.names
         return f"{', '.join(most)} or {last}" if most else last
 
@@ -174,16 +174,16 @@ class KafkaProperties(Checked):
     """A map of Kafka's property names; numbers and booleans of the YAML become text."""
 
     def expected(self) -> str:
-        """The noun phrase for messages and docs."""
+        """The expected values as a noun phrase, for messages and docs."""
         return "a map of Kafka property names to values, such as {retention.bytes: 1000}"
 
     def for_editors(self) -> dict[str, Any]:
-        """Any properties, each a text, a number or a boolean."""
+        """The JSON Schema of a map with texts, numbers and booleans."""
         each = {"type": ["string", "number", "boolean"]}
         return {**super().for_editors(), "additionalProperties": each}
 
     def accepts(self, value: Any) -> bool:
-        """True for a map of names."""
+        """True for a map."""
         return isinstance(value, Mapping)
 
     def _check(self, value: Any) -> Any:
@@ -195,11 +195,11 @@ class KafkaProperties(Checked):
 
 
 _PROPERTY_UNITS = {"bytes": "bytes", "ms": "milliseconds"}
-"""By the last part of a property's name: `retention.bytes`, `max.compaction.lag.ms`."""
+"""Last part of a property's name, as in `retention.bytes` → the unit of the property."""
 
 
 def _as_property(name: str, value: Any) -> Any:
-    """Kafka's properties are text; YAML's numbers and booleans are written as Kafka reads them."""
+    """The value of a Kafka property as text, from YAML's numbers and booleans."""
     unit = _PROPERTY_UNITS.get(name.rpartition(".")[2])
     value = value if unit is None else _in_unit(value, unit)
     if isinstance(value, bool):
@@ -216,7 +216,7 @@ Properties = Annotated[Mapping[str, str], KafkaProperties()]
 
 @dataclass(frozen=True)
 class Kafka:
-    """The property of Kafka that an option is, where its name does not follow from the option's."""
+    """The property of Kafka for an option, where its name does not follow from the option's."""
 
     name: str
 
@@ -226,9 +226,10 @@ OURS = "no property of Kafka"
 
 
 def kafka_properties(kind: type[Any]) -> dict[str, str]:
-    """Option → the property of Kafka that it is, of all that are one.
+    """Option → property of Kafka, for all options that are one.
 
-    The name is the option's with dots, `linger.ms` of `linger_ms`, unless `Kafka` says another.
+    The name is the option's with dots, as in `linger.ms` for `linger_ms`, unless `Kafka` states
+    another.
     """
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():

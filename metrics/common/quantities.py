@@ -37,11 +37,12 @@ EXAMPLES = {
 
 
 def amount(text: str, unit: str) -> float | int | None:
-    """The number that a text with its own unit stands for; None where it is none.
+    """The value of a text with a unit, as a number of `unit`; None for another text.
 
     Args:
-        unit: of the number, a plural noun such as `seconds`; any noun that is no unit of time
-            or size, such as `records`, takes k, M, Ki and the like.
+        text: a number with a unit.
+        unit: unit of the result, a plural noun such as `seconds`; a noun that is not a unit of
+            time or size, such as `records`, accepts k, M, Ki and so on.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:

@@ -1,7 +1,7 @@
-"""The axes of the traffic space that a search may follow: what a load on each of them is.
+"""The axes of the traffic space that a search can follow, with the meaning of a load on each.
 
 A load is a whole number. The traffic at a load is a pattern with one of its options replaced,
-so everything behind it (topics, plans, rows) sees an ordinary pattern. A further axis is one
+so all other code (topics, plans, rows) handles an ordinary pattern. A further axis is one
 more entry of `AXES`.
 """
 
@@ -20,19 +20,20 @@ from search.model import PRODUCERS, LoadWords
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis.
+    """An axis of the traffic space.
 
     Attributes:
-        name: as goals have it.
-        option: what a load replaces, as a path below the pattern.
-        counts: what a load counts.
-        column: its heading where there is little room.
-        maximum: the highest load that the option takes; None where only the goal bounds it.
-        grows_payload: more load is proportionally more payload.
-        grows_batches: more load makes larger batches, which brokers may refuse.
-        needs_latency: more load makes records wait and takes no more work, so that only a
-            latency objective says how much is too much.
-        other_way: what else can be raised when even the goal's highest load was sustained.
+        name: name of the axis in goals.
+        option: path below the pattern to the option that a load replaces.
+        counts: unit of a load in words.
+        column: short heading where there is little space.
+        maximum: the highest load that the option allows; None where only the goal limits it.
+        grows_payload: True where a higher load is proportionally more payload.
+        grows_batches: True where a higher load makes larger batches, which brokers can refuse.
+        needs_latency: True where a higher load makes records wait without more work, so that only
+            a latency objective defines a limit.
+        other_way: what else can be raised when even the goal's highest load is sustained, as a
+            noun phrase.
     """
 
     name: str
@@ -52,26 +53,26 @@ class Axis:
 
     @property
     def words(self) -> str:
-        """What a load counts, in the plural."""
+        """The unit of a load, in the plural."""
         return self.counts.many
 
     @property
     def heading(self) -> str:
-        """Its heading where there is little room."""
+        """The heading where there is little space."""
         return self.column or self.name
 
     @property
     def key(self) -> str:
-        """Its name in lines for logs: what a load counts, where that is a single word."""
+        """The name in log lines: the unit of a load, where that is a single word."""
         return self.words if self.words.isidentifier() else self.name
 
     @property
     def unit(self) -> str:
-        """Of a limit's figure: MB/s, where more load is more payload, or what a load counts."""
+        """The unit of a limit: MB/s where a higher load is more payload, or the unit of a load."""
         return "MB/s" if self.grows_payload else self.words
 
     def amount(self, load: int) -> str:
-        """`95 producers`: a load in words."""
+        """A load in words, such as `95 producers`."""
         return self.counts.amount(load)
 
 
@@ -83,13 +84,13 @@ def _replaced(record: Any, path: list[str], load: int) -> Any:
 
 NP = Axis(
     "np",
-    "np",
+    "producers",
     PRODUCERS,
     column="producers",
     grows_payload=True,
     other_way="the rate of each producer so that fewer of them are needed",
 )
-"""The axis of a search when its goal names no other."""
+"""The axis of a search unless its goal names another."""
 
 RATE = Axis(
     "rate",
@@ -100,7 +101,7 @@ RATE = Axis(
 
 MESSAGE_BYTES = Axis(
     "message_bytes",
-    "producer.bpm",
+    "producer.message_bytes",
     LoadWords("bytes per message"),
     column="bytes",
     maximum=MESSAGE_BYTES_MAX,
@@ -149,9 +150,9 @@ AXES: Mapping[str, Axis] = {
         ),
     )
 }
-"""By their names."""
+"""Name → axis."""
 
 
 def axis_named(name: str) -> Axis:
-    """The axis of this name; one that a newer version wrote into a table has no other words."""
+    """The axis with this name; an axis of a newer version's table has its name as unit."""
     return AXES.get(name) or Axis(name, name, LoadWords(name))

@@ -1,8 +1,8 @@
-"""The names of clients, as workloads have them."""
+"""The names of clients in workloads."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 ClientName = Literal["wire", "kafka-python", "librdkafka"]
-"""What sends or reads: the engine's own client, or a library (`jobs.engine.clients.registry`)."""
+"""A client that sends or reads: the engine's own, or a library."""

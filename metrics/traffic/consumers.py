@@ -13,22 +13,22 @@ GROUPS_MAX = 100
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """Groups that each read everything; options are named like Kafka's.
+    """Options of consumer groups that each read the whole topic; named like Kafka's.
 
     Attributes:
         groups: number of groups; 0 for none.
         members: members of each group, spread over the tasks.
         client: "wire" reads batch headers; "kafka-python" and "librdkafka" decode records.
-        start: where groups begin: "latest", the end offsets before the load; "earliest"; or
-            "backlog", `backlog_records` before the end.
-        backlog_records: records of a backlog, all partitions together.
-        fetch_min_bytes: a broker waits for so much …
-        fetch_max_wait_ms: … and no longer than this.
+        start: the position where groups begin: "latest", the end offsets before the load;
+            "earliest"; or "backlog", `backlog_records` before the end.
+        backlog_records: records of a backlog in all partitions together.
+        fetch_min_bytes: size of the data that a broker waits for …
+        fetch_max_wait_ms: … and the longest time for which it waits.
         fetch_max_bytes: upper bound of a response, one batch excepted.
-        max_partition_fetch_bytes: upper bound of one partition's part in it.
-        send_buffer_bytes, receive_buffer_bytes: of the sockets, -1 for the kernel's tuning.
+        max_partition_fetch_bytes: upper bound of one partition's part in a response.
+        send_buffer_bytes, receive_buffer_bytes: buffers of the sockets; -1 for the kernel's tuning.
         check_crcs: whether the CRC of each batch is verified.
-        auto_commit_interval_ms: between two commits of a member's offsets.
+        auto_commit_interval_ms: time between two commits of a member's offsets.
     """
 
     groups: Annotated[int, Whole(0, GROUPS_MAX, "groups"), OURS] = 0
@@ -51,7 +51,9 @@ class ConsumerOptions:
         return self.groups * self.members
 
     def members_of(self, task: int, tasks: int) -> list[tuple[int, int]]:
-        """(group, member) of those that this consumer task hosts; a group's are spread.
+        """The members that a consumer task hosts, as (group, member).
+
+        The members of a group are spread over the tasks.
 
         Args:
             task: index among the consumer tasks, from 0.
@@ -61,14 +63,14 @@ class ConsumerOptions:
         return [(index // self.members, index % self.members) for index in hosted]
 
     def commits_per_s(self, partitions: int) -> float:
-        """Offsets that all groups commit at most, which brokers count as messages too [1/s]."""
+        """Highest rate of commits of all groups, which brokers count as messages [1/s]."""
         return self.groups * partitions * 1000.0 / self.auto_commit_interval_ms
 
     def tasks(self, slots: int) -> int:
-        """Tasks that host the members, out of so many slots; the producers get the rest.
+        """The number of tasks that host the members; the producers get the other slots.
 
-        Every group takes as many bytes as all producers send, so slots are shared out by the
-        bytes, with one for each side at least. 0 without groups, and where there is no room.
+        Every group reads as many bytes as all producers send, so the slots are divided by bytes,
+        with at least one for each side. 0 without groups, and with fewer than two slots.
         """
         if self.groups == 0 or slots < 2:
             return 0
@@ -79,7 +81,7 @@ class ConsumerOptions:
         """Refuse options that contradict each other.
 
         Raises:
-            ValueError: says which, what was expected and what to do.
+            ValueError: the message names them, the expected values and the remedy.
         """
         if (self.start == "backlog") != (self.backlog_records > 0):
             raise ValueError(

@@ -14,25 +14,25 @@ from metrics.traffic.profile import RateProfile
 from search.early_stop import StopRule
 
 PARTITIONS_MAX = 1_000
-"""Of a topic that one broker leads."""
+"""Highest number of partitions of a topic that one broker leads."""
 
 RETENTION_BYTES = 1_073_741_824
-"""What a partition of ours keeps, unless the workload says another: brokers keep it all [B]."""
+"""Retention of a partition unless the workload sets another; brokers would keep all bytes [B]."""
 
 SAMPLES_MIN = 4
-"""Samples of a broker at least in the measured window: shares of samples need some."""
+"""Lowest number of samples of a broker in the measured window, as shares of samples need some."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicOptions:
-    """The fresh topics that are made for each message size.
+    """Options of the topics that are created for each message size.
 
     Attributes:
-        count: topics, all of the same shape; producers take them in turns, one each, and
-            every consumer group reads all of them.
-        partitions_per_broker: partitions that each broker leads, of each topic.
-        replication_factor: replicas of a partition, the leader among them.
-        config: topic properties by Kafka's names; `retention.bytes` is 1 GiB unless it is told.
+        count: number of topics, all with the same options; producers are assigned to them in
+            turns, one topic each, and every consumer group reads all of them.
+        partitions_per_broker: partitions of each topic that each broker leads.
+        replication_factor: replicas of a partition, the leader included.
+        config: topic properties by Kafka's names; `retention.bytes` is 1 GiB unless it is set.
     """
 
     count: Annotated[int, Whole(1, 1_000, "topics"), Column("topics")] = 1
@@ -44,14 +44,14 @@ class TopicOptions:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Those of `config`, and a bound of what a partition keeps where they have none."""
+        """The properties of `config`, with a default for `retention.bytes`."""
         return {"retention.bytes": f"{RETENTION_BYTES}", **self.config}
 
     def require_consistent(self) -> None:
         """Refuse more in-sync replicas than replicas.
 
         Raises:
-            ValueError: says which, what was expected and what to do.
+            ValueError: the message names them, the expected values and the remedy.
         """
         wanted = self.config.get("min.insync.replicas", "1")
         if wanted.isdigit() and int(wanted) > self.replication_factor:
@@ -67,16 +67,15 @@ class Phases:
     """The phases of one trial.
 
     Attributes:
-        ramp_up_s: how long the rate grows evenly from 0, as a part of warmup_s.
-        warmup_s: load before the measured window.
-        measure_s: the measured window, when it is not ended early.
-        drain_timeout_s: how long to wait for the last acknowledgements.
-        volume_bytes: payload that all producers offer together, in equal shares, and no more;
-            without it they offer to the window's end [B].
-        sample_interval_s: between two samples of a broker.
-        early_end_error_rate: a window ends as soon as its verdict would change with no
-            more than this probability if it went on; 0 holds every trial for its full
-            time [ratio].
+        ramp_up_s: time in which the rate grows evenly from 0, a part of warmup_s.
+        warmup_s: time of the load before the measured window.
+        measure_s: length of the measured window, unless it ends early.
+        drain_timeout_s: longest wait for the last acknowledgements.
+        volume_bytes: payload that all producers offer together, in equal shares; without it they
+            offer until the window's end [B].
+        sample_interval_s: time between two samples of a broker.
+        early_end_error_rate: probability of a changed verdict at which a window may end early;
+            0 runs every trial for its full time [ratio].
     """
 
     ramp_up_s: Annotated[float, Number(0, 3_600, "seconds")] = 0.0
@@ -89,24 +88,24 @@ class Phases:
 
     @property
     def stop_rule(self) -> StopRule | None:
-        """When a window may end early; None when it never may."""
+        """The rule for the early end of a window; None where windows do not end early."""
         return StopRule(self.early_end_error_rate) if self.early_end_error_rate else None
 
     @property
     def in_full(self) -> Phases:
-        """The same without early ends: a load that is held is not decided about."""
+        """The phases without early ends, as for a load that is held."""
         return replace(self, early_end_error_rate=0.0)
 
     @property
     def load_s(self) -> float:
-        """How long a trial loads the brokers [s]."""
+        """Time for which a trial loads the brokers [s]."""
         return self.warmup_s + self.measure_s
 
     def require_consistent(self) -> None:
         """Refuse phases that contradict each other.
 
         Raises:
-            ValueError: says which, what was expected and what to do.
+            ValueError: the message names them, the expected values and the remedy.
         """
         if self.ramp_up_s > self.warmup_s:
             raise ValueError(
@@ -123,18 +122,18 @@ class Phases:
 
 @dataclass(frozen=True)
 class TrafficPattern:
-    """A traffic pattern, and how a trial of it runs.
+    """A traffic pattern with the phases of its trial.
 
     Attributes:
-        producers: identical producers.
-        producer: what each of them offers.
-        topic: what is written to.
-        consumers: groups that read along.
-        phases: of its trial.
-        brokers: of the cluster.
-        axis, load: what was searched along, and where on it this pattern lies.
-        point_message_bytes: message size of the boundary point that it was offered for [B].
-        profile: how the rate changes over time; None where it does not.
+        producers: number of identical producers.
+        producer: traffic of each producer.
+        topic: options of the topics.
+        consumers: consumer groups that read while the producers write.
+        phases: phases of the trial.
+        brokers: number of brokers of the cluster.
+        axis, load: the searched axis, and the load of this pattern on it.
+        point_message_bytes: message size of the boundary point that the pattern belongs to [B].
+        profile: change of the rate over time; None for a constant rate.
     """
 
     producers: Annotated[int, Column("np")]
@@ -153,7 +152,7 @@ class TrafficPattern:
     @property
     @column
     def rate_profile(self) -> str | None:
-        """Name of the profile by which the rate changes over time, or null."""
+        """Name of the profile of the rate over time, or null."""
         return None if self.profile is None else self.profile.name
 
     @property
@@ -163,7 +162,7 @@ class TrafficPattern:
 
     @property
     def peak_mb_per_s(self) -> float:
-        """The most payload that all producers offer at any time [MB/s]."""
+        """The highest payload that all producers offer at any time [MB/s]."""
         return self.mb_per_s * self.peak_share
 
     @property
@@ -173,7 +172,7 @@ class TrafficPattern:
 
     @property
     def on_axis(self) -> int:
-        """Where on the searched axis it lies."""
+        """The load on the searched axis."""
         return self.producers if self.load is None else self.load
 
     @property
@@ -187,18 +186,18 @@ class TrafficPattern:
         return self.records_per_s * self.message_bytes / 1e6
 
     def written_bytes(self, records: float) -> float:
-        """Payload that so many records write, all replicas counted [B]."""
+        """Payload of a number of records in all replicas [B]."""
         return records * self.message_bytes * self.topic.replication_factor
 
     @property
     def records_each(self) -> int | None:
-        """Records that each producer offers where the volume is fixed; None to the end."""
+        """Records that each producer offers where the volume is fixed; None otherwise."""
         volume = self.phases.volume_bytes
         return None if volume is None else -(-volume // (self.producers * self.message_bytes))
 
     @property
     def planned_records(self) -> float:
-        """Records that all producers offer if it is held to its end; inf where nobody can tell."""
+        """Records that all producers offer if the load runs to its end; inf in a closed loop."""
         load_s = self.phases.load_s
         if self.profile is not None:
             before_s = -self.profile.passed_s(-self.phases.warmup_s)
@@ -210,5 +209,5 @@ class TrafficPattern:
 
     @property
     def planned_bytes(self) -> float:
-        """Payload that its load writes if nothing fails and it is held to its end [B]."""
+        """Payload that the load writes in all replicas if it runs to its end without errors [B]."""
         return self.written_bytes(self.planned_records)

@@ -1,4 +1,4 @@
-"""What the messages of a traffic pattern hold, and how large they are."""
+"""The content and the sizes of the messages of a traffic pattern."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ HISTOGRAM_LINES_MAX = 10_000
 
 @dataclass(frozen=True)
 class Payload:
-    """What the records hold.
+    """The content of the records.
 
     Attributes:
         kind: "random", incompressible bytes; one "repeated" character; "mixed" of both; or
             "messages" from a file.
-        compressibility: of "mixed", the share of each value that is repeated [ratio].
-        wanted_ratio: of "mixed" instead, size before over size after compression [ratio].
-        messages_file: of "messages", a path on the executors.
+        compressibility: for "mixed", the share of each value that is repeated [ratio].
+        wanted_ratio: for "mixed" instead, size before over size after compression [ratio].
+        messages_file: for "messages", a path on the executors.
         messages_format: "lines", or "length-prefixed" by four bytes, most significant first.
-        sizes: "fixed"; "uniform"; "lognormal"; of a "histogram"; or those of the "messages".
-        size_spread: of "uniform", half the width over the mean; of "lognormal", the
+        sizes: "fixed"; "uniform"; "lognormal"; sizes of a "histogram"; or those of the "messages".
+        size_spread: for "uniform", half the width over the mean; for "lognormal", the
             standard deviation of the sizes' natural logarithm [ratio].
-        histogram_file: lines of a size [B] and its weight; it is read on the driver.
-        key_bytes: size of a message's key, 0 for none.
-        key_count: different keys; 0 for a new one each time.
-        headers: per message, named h0, h1, …
+        histogram_file: a file with a size [B] and its weight per line, read on the driver.
+        key_bytes: size of a message's key; 0 for none.
+        key_count: number of different keys; 0 for a new key in each message.
+        headers: number of headers per message, named h0, h1, …
         header_bytes: size of a header's value.
-        seed: of all that is random.
-        pool_bytes: encoded records that a task keeps to send from.
+        seed: seed of all random values.
+        pool_bytes: size of the encoded records that a task keeps and sends again.
     """
 
     kind: Annotated[Literal["random", "repeated", "mixed", "messages"], Column("payload")] = (
@@ -65,7 +65,7 @@ class Payload:
         return Sizes(self.sizes, self.size_spread or 0.0)
 
     def __getstate__(self) -> dict[str, object]:
-        self.distribution  # noqa: B018 - travels along, as its file may be on the driver only
+        self.distribution  # noqa: B018 - pickled too, as its file may be only on the driver
         return self.__dict__
 
     @property
@@ -77,7 +77,7 @@ class Payload:
         """Refuse options that contradict each other, and read the histogram.
 
         Raises:
-            ValueError: says which, what was expected and what to do.
+            ValueError: the message names them, the expected values and the remedy.
         """
         dials = [d for d in (self.compressibility, self.wanted_ratio) if d is not None]
         if len(dials) != (1 if self.kind == "mixed" else 0):
@@ -88,8 +88,8 @@ class Payload:
         self._require_together("messages_file", self.kind == "messages", "kind messages")
         if self.sizes == "messages" and self.kind != "messages":
             raise ValueError(
-                f"sizes is messages and kind {self.kind}; expected kind messages, as the sizes "
-                "are those of the messages of a file; change one of them"
+                f"sizes is messages and kind {self.kind}; expected kind messages, as only a file "
+                "of messages has their sizes; change one of them"
             )
         self._require_sizes()
         for count, size in (("key_count", "key_bytes"), ("header_bytes", "headers")):
@@ -124,7 +124,7 @@ def read_histogram(path: Path) -> tuple[tuple[int, float], ...]:
     """Pairs of size [B] and weight, from lines of two numbers each.
 
     Raises:
-        ValueError: it cannot be read, or a line is something else.
+        ValueError: the file cannot be read, or a line does not have this form.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

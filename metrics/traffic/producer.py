@@ -1,4 +1,4 @@
-"""What each of the np identical producers does: its options, and what follows from them."""
+"""The traffic of each of the identical producers: its options, and the values derived from them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from metrics.traffic.payload import Payload
 from metrics.traffic.record_format import records_that_fit
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""Brokers remember so many batches of a producer in a partition."""
+"""Number of batches of a producer that brokers remember in a partition."""
 
 LZ4_FAST_LEVEL = 9
-"""Kafka's default of lz4, at which its producer takes the fast compressor."""
+"""Kafka's default level of lz4, at which its producer uses the fast compressor."""
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """Kafka's default of `transaction.timeout.ms`."""
@@ -33,10 +33,10 @@ _SPELLINGS = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all":
 
 
 class AcksText(Checked):
-    """0, 1 or all; YAML reads a bare 0 or 1 as a number, and -1 is Kafka's other word for all."""
+    """The values 0, 1 and all, also as YAML's numbers 0 and 1, and as Kafka's -1 for all."""
 
     def expected(self) -> str:
-        """The noun phrase for messages and docs."""
+        """The expected values as a noun phrase, for messages and docs."""
         return "0, 1 or all"
 
     def accepts(self, value: Any) -> bool:
@@ -45,7 +45,7 @@ class AcksText(Checked):
         return is_plain and value in _SPELLINGS
 
     def for_editors(self) -> dict[str, Any]:
-        """All spellings."""
+        """The JSON Schema with all spellings."""
         return {**super().for_editors(), "type": ["string", "integer"], "enum": list(_SPELLINGS)}
 
     def _check(self, value: Any) -> Any:
@@ -57,38 +57,39 @@ class ProducerOptions:
     """Options of a producer; they are named like Kafka's, with underscores for dots.
 
     Attributes:
-        client: what sends: "wire", batches that were encoded before, or a library.
-        rate: "unlimited" for a closed loop, which sends as fast as it is let; this or one of the
-            next two.
-        rate_bytes_per_s: payload that it offers [B/s].
-        rate_records_per_s: records that it offers [1/s].
+        client: client that sends: "wire", the engine's own with batches that are encoded before
+            the trial, or a library.
+        rate: "unlimited" for a closed loop, which sends as fast as brokers acknowledge; exactly one
+            of this and the next two is set.
+        rate_bytes_per_s: payload that a producer offers [B/s].
+        rate_records_per_s: records that a producer offers [1/s].
         acks: "0", "1" or "all".
-        linger_ms: how long an unfilled batch waits for more records.
+        linger_ms: time that an unfilled batch waits for more records.
         batch_size: upper bound of a record batch, one record excepted [B].
-        max_in_flight: unacknowledged requests per connection.
-        buffer_memory: full batches that may wait for a slow broker; beyond that the producer
-            blocks, as a real one does, and falls behind its schedule [B].
+        max_in_flight: highest number of unacknowledged requests per connection.
+        buffer_memory: size of the full batches that can wait for a slow broker; beyond it the
+            producer blocks, as Kafka's does, and falls behind its schedule [B].
         max_request_size: upper bound of a produce request, one batch excepted [B].
-        request_timeout_ms: an unanswered request fails after this time.
-        retries: how often a batch is sent again after an error that may pass.
-        retry_backoff_ms, retry_backoff_max_ms: wait before the first retry, doubled for each
-            further one up to the second (KIP-580).
-        delivery_timeout_ms: a batch fails so long after its first record was due.
-        enable_idempotence: whether brokers drop what they have already, by producer id, epoch
-            and sequence.
-        transaction_duration_ms: how old a transaction gets before it is committed, as of Kafka's
+        request_timeout_ms: time after which an unanswered request fails.
+        retries: highest number of retries of a batch after a retriable error.
+        retry_backoff_ms, retry_backoff_max_ms: wait before the first retry, and the bound up to
+            which it doubles for each further retry (KIP-580).
+        delivery_timeout_ms: time after which a batch fails, from the due time of its first record.
+        enable_idempotence: whether brokers drop repeated batches, by producer id, epoch and
+            sequence.
+        transaction_duration_ms: age at which a transaction is committed, as in Kafka's
             ProducerPerformance with `--transaction-duration-ms`; null for no transactions.
-        send_buffer_bytes, receive_buffer_bytes: of the sockets, -1 for the kernel's tuning.
+        send_buffer_bytes, receive_buffer_bytes: buffers of the sockets; -1 for the kernel's tuning.
         compression: codec of the batches.
-        compression_gzip_level: of gzip; -1 is zlib's own default, 6.
-        compression_lz4_level: of lz4; 9 is its fast compressor, as in Kafka's producer, any other
-            level its high compression, whose own levels are 3 to 12.
-        compression_zstd_level: of zstd; below 0 are its fast levels.
+        compression_gzip_level: level of gzip; -1 is zlib's own default, 6.
+        compression_lz4_level: level of lz4; 9 is its fast compressor, as in Kafka's producer, any
+            other level its high compression, whose own levels are 3 to 12.
+        compression_zstd_level: level of zstd; the levels below 0 are its fast ones.
         arrivals: "fixed", evenly spaced; "poisson"; or "bursts", at the same mean rate.
-        burst_on_s, burst_off_s: of "bursts": how long one lasts, and the pause after it.
-        partitioner_ignore_keys: whether messages with keys go to the sticky partition too.
-        sticky_partition: how the sticky partition changes: "random", as in Kafka's default
-            partitioner; or "round_robin", so that every partition gets as many batches.
+        burst_on_s, burst_off_s: for "bursts", the length of a burst, and of the pause after it.
+        partitioner_ignore_keys: whether messages with keys also go to the sticky partition.
+        sticky_partition: change of the sticky partition: "random", as in Kafka's default
+            partitioner; or "round_robin", so that all partitions get the same number of batches.
     """
 
     client: Annotated[ClientName, OURS] = "wire"
@@ -142,25 +143,25 @@ class ProducerOptions:
 
     @property
     def acks_code(self) -> int:
-        """`acks` as the protocol has it: 0, 1, or -1 for all."""
+        """`acks` in the protocol: 0, 1, or -1 for all."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the codec in use; None for one that has no levels."""
+        """The level of the codec in use; None for a codec without levels."""
         level: int | None = getattr(self, f"compression_{self.compression}_level", None)
         return level
 
     @property
     def has_transactions(self) -> bool:
-        """True where producers commit what they send."""
+        """True where producers send in transactions."""
         return self.transaction_duration_ms is not None
 
     @property
     def transaction_timeout_ms(self) -> int:
-        """After how long brokers abort a transaction [ms].
+        """Time after which brokers abort a transaction [ms].
 
-        Its batches may take `delivery_timeout_ms`, and an overload makes them take it.
+        It includes `delivery_timeout_ms`, as batches can take that long in an overload.
         """
         least_ms = int(self.transaction_duration_ms or 0) + self.delivery_timeout_ms
         return max(TRANSACTION_TIMEOUT_MS, least_ms)
@@ -178,7 +179,7 @@ class ProducerOptions:
         """Refuse options that contradict each other.
 
         Raises:
-            ValueError: says which, what was expected and what to do.
+            ValueError: the message names them, the expected values and the remedy.
         """
         self._require_one_rate()
         self._require_possible_idempotence()
@@ -216,8 +217,8 @@ class ProducerOptions:
         if self.enable_idempotence and wrong:
             raise ValueError(
                 f"enable_idempotence is true with {' and '.join(wrong)}; expected acks all, "
-                f"max_in_flight up to {IDEMPOTENT_IN_FLIGHT_MAX} and retries, or a broker could "
-                "not tell a repetition; change these or leave enable_idempotence out"
+                f"max_in_flight up to {IDEMPOTENT_IN_FLIGHT_MAX} and retries, which brokers need "
+                "to detect a repetition; change these or leave enable_idempotence out"
             )
 
     def _require_possible_transactions(self) -> None:
@@ -227,28 +228,28 @@ class ProducerOptions:
         if not self.enable_idempotence:
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and enable_idempotence false, with "
-                f"acks {self.acks}; expected enable_idempotence true and acks all, without which "
-                "Kafka has no transactions; set both, or leave transaction_duration_ms out"
+                f"acks {self.acks}; expected enable_idempotence true and acks all, which Kafka's "
+                "transactions require; set both, or leave transaction_duration_ms out"
             )
         if self.transaction_timeout_ms > TRANSACTION_TIMEOUT_MS_MAX:
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and delivery_timeout_ms "
                 f"{self.delivery_timeout_ms}; expected at most {TRANSACTION_TIMEOUT_MS_MAX} "
-                "together, as brokers abort what lasts longer (transaction.max.timeout.ms); "
+                "together, as brokers abort longer transactions (transaction.max.timeout.ms); "
                 "lower one of them"
             )
 
 
 @dataclass(frozen=True)
 class ProducerPattern:
-    """What each of np identical producers offers.
+    """The traffic of each of the identical producers.
 
     Attributes:
         message_bytes: mean bytes per message, key and value [B].
-        rate_records_per_s: that each of them offers, fixed, open loop; in a closed loop None in
-            tables and without bound here.
-        options: of each of them.
-        payload: what the records hold.
+        rate_records_per_s: fixed rate of each producer; in a closed loop null in tables and
+            infinite here.
+        options: options of each producer.
+        payload: content of the records.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -259,26 +260,28 @@ class ProducerPattern:
     @property
     @column
     def closed_loop(self) -> bool:
-        """Sent as fast as it was let: latencies leave out the waiting before the send."""
+        """True without a rate: producers send as fast as brokers acknowledge, and latencies exclude
+        the wait before the send.
+        """
         return self.rate_records_per_s == math.inf
 
     @property
     def records_per_full_batch(self) -> int:
-        """Records of the mean size that fit into `batch_size` uncompressed, at least one."""
+        """Number of records of the mean size in a full uncompressed batch, at least one."""
         return records_that_fit(
             self.options.batch_size, self.message_bytes, self.rate_records_per_s, self.payload
         )
 
     @property
     def lingered_records(self) -> int:
-        """Records due in `linger_ms`, with the one that opens the batch."""
+        """Number of records due in `linger_ms`, with the one that opens the batch."""
         if self.closed_loop:
             return _MORE_THAN_FIT
         return int(self.rate_records_per_s * self.options.linger_ms / 1000.0) + 1
 
     @property
     def records_per_batch(self) -> int:
-        """Records in a batch while the brokers keep up, of the mean size and uncompressed.
+        """Number of records of the mean size in an uncompressed batch while the brokers keep up.
 
         The first record opens a batch, which is sent when it is full or when `linger_ms`
         is over, whichever comes first.
@@ -287,7 +290,7 @@ class ProducerPattern:
 
     @property
     def record_interval_s(self) -> float:
-        """Time between two records of one producer, where they follow each other [s]."""
+        """Time between two records of one producer, within a burst if there are bursts [s]."""
         interval_s, options = 1.0 / self.rate_records_per_s, self.options
         if options.arrivals != "bursts":
             return interval_s

@@ -1,4 +1,4 @@
-"""How a load changes over time: a share of its full rate, linear between points."""
+"""The change of a load over time: a share of its full rate, linear between points."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _ROUNDING_S = 1e-9
 
 @dataclass(frozen=True)
 class RateProfile:
-    """Steps, ramps, spikes or a day: what share of the full rate is offered at which time.
+    """The share of the full rate over time, such as steps, ramps, spikes or a day.
 
-    It repeats itself. Two points at one time are a step.
+    It repeats at its end. Two points at one time are a step.
 
     Attributes:
-        name: for people.
-        points: (time from the start [s], share of the rate [ratio]), times ascending from 0.
+        name: name of the profile.
+        points: (time from the start [s], share of the rate [ratio]), with times ascending from 0.
     """
 
     name: str
@@ -26,17 +26,17 @@ class RateProfile:
 
     @property
     def length_s(self) -> float:
-        """After which it begins anew [s]."""
+        """Length of the profile, after which it repeats [s]."""
         return self.points[-1][0]
 
     @property
     def peak(self) -> float:
-        """The highest share."""
+        """The highest share [ratio]."""
         return max(share for _, share in self.points)
 
     @property
     def mean(self) -> float:
-        """Over its whole length."""
+        """The mean share over its whole length [ratio]."""
         return self._passed[-1] / self.length_s
 
     @cached_property
@@ -45,7 +45,7 @@ class RateProfile:
 
     @cached_property
     def _passed(self) -> list[float]:
-        """Seconds of the full rate that have passed at each point."""
+        """Seconds of the full rate that have passed at each point [s]."""
         areas = (
             (later - earlier) * (first + second) / 2
             for (earlier, first), (later, second) in itertools.pairwise(self.points)
@@ -53,7 +53,7 @@ class RateProfile:
         return [0.0, *itertools.accumulate(areas)]
 
     def passed_s(self, time_s: float) -> float:
-        """Seconds of the full rate that have passed; before the start its first share holds."""
+        """Seconds of the full rate that have passed; before the start by the first share [s]."""
         if time_s <= 0:
             return time_s * self.points[0][1]
         cycles, rest_s = divmod(time_s, self.length_s)
@@ -65,7 +65,7 @@ class RateProfile:
         return cycles * self._passed[-1] + self._passed[index] + inside
 
     def time_s(self, passed_s: float) -> float:
-        """The first time at which so many seconds of the full rate have passed [s]."""
+        """The first time at which `passed_s` seconds of the full rate have passed [s]."""
         first = self.points[0][1]
         if passed_s <= 0:
             return passed_s / first if first else 0.0
@@ -76,7 +76,7 @@ class RateProfile:
         (begin_s, share), (end_s, later) = self.points[index], self.points[index + 1]
         wanted = rest - self._passed[index]
         slope = (later - share) / (end_s - begin_s)
-        # Of a·t + b·t²/2 = wanted the root that holds for b = 0 and for a = 0, too.
+        # The root of a·t + b·t²/2 = wanted in the form that also holds for b = 0 and for a = 0.
         root = max(0.0, share**2 + 2 * slope * wanted) ** 0.5
         into_s = 2 * wanted / (share + root) if share + root else 0.0
         return cycles * self.length_s + begin_s + min(into_s, end_s - begin_s)

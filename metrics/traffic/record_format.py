@@ -15,7 +15,7 @@ BATCH_HEADER_BYTES = 61
 
 
 def varint_bytes(value: int) -> int:
-    """Bytes that Kafka's zig-zag varint takes for a value ≥ 0."""
+    """Size of Kafka's zig-zag varint of a value ≥ 0 [B]."""
     return max(1, math.ceil((value << 1).bit_length() / 7))
 
 
@@ -24,12 +24,14 @@ def record_bytes(
 ) -> int:
     """Size of record `index` of a batch [B].
 
-    Attributes, timestamp delta, offset delta, key, value, headers, and in front of them the
-    length of it all.
+    A record consists of its length, attributes, timestamp delta, offset delta, key, value and
+    headers.
 
     Args:
-        message_bytes: key and value [B].
-        payload: what it holds besides a value; nothing by default.
+        index: position of the record in its batch, from 0.
+        message_bytes: size of key and value [B].
+        rate_records_per_s: rate of the producer, which determines the timestamp delta [1/s].
+        payload: options of key and headers; neither by default.
     """
     held = payload or Payload()
     deltas = varint_bytes(int(index * 1000.0 / rate_records_per_s)) + varint_bytes(index)
@@ -48,7 +50,7 @@ def record_bytes(
 def records_that_fit(
     batch_size: int, message_bytes: int, rate_records_per_s: float, payload: Payload
 ) -> int:
-    """Records that fit into a batch of this size [B] uncompressed, at least one."""
+    """Number of records that fit into a batch of this size [B] uncompressed, at least one."""
     size, records = BATCH_HEADER_BYTES, 0
     while True:
         size += record_bytes(records, message_bytes, rate_records_per_s, payload)

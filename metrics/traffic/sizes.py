@@ -1,4 +1,4 @@
-"""How large messages are: one size, or a distribution around a mean."""
+"""The sizes of messages: one size, or a distribution around a mean."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from itertools import accumulate
 from statistics import NormalDist
 
 MESSAGE_BYTES_MAX = 10_000_000
-"""No message is larger [B]."""
+"""Size of the largest message that is allowed [B]."""
 
 QUANTILE_MAX = 0.9999
-"""Distributions are cut above this quantile, so that there is a largest message to plan with."""
+"""Quantile above which distributions are cut, so that plans have a largest message."""
 
 _NORMAL = NormalDist()
 _GRID = 1_024
@@ -23,14 +23,14 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """The distribution of message sizes; its mean is given where it is used.
+    """The distribution of message sizes; its methods take the mean as an argument.
 
     Attributes:
-        kind: "fixed"; "uniform"; "lognormal"; "histogram"; or "messages" for those of the
-            messages that are sent, whatever their mean.
-        spread: of "uniform", half its width over the mean, above 0 up to 1; of "lognormal",
+        kind: "fixed"; "uniform"; "lognormal"; "histogram"; or "messages" for the sizes of the
+            messages of a file, with their own mean.
+        spread: for "uniform", half the width over the mean, above 0 up to 1; for "lognormal",
             the standard deviation of the sizes' natural logarithm.
-        histogram: of "histogram", pairs of size [B] and weight; scaled to the mean.
+        histogram: for "histogram", pairs of size [B] and weight; scaled to the mean.
     """
 
     kind: str = "fixed"
@@ -46,19 +46,19 @@ class Sizes:
         """The size that `share` of all messages do not exceed [B].
 
         Args:
-            mean_bytes: of the distribution as it is cut and rounded, as well as can be.
-            share: from 0 to 1.
+            mean_bytes: mean of the distribution after cutting and rounding, approximately [B].
+            share: share of the messages, from 0 to 1 [ratio].
         """
         if self.kind in ("fixed", "messages"):
             return mean_bytes
         return _rounded(self._scaled(mean_bytes) * self._relative(share))
 
     def largest(self, mean_bytes: int) -> int:
-        """No message is larger [B]; not for "messages", where the file decides."""
+        """Size of the largest message [B]; not valid for "messages", whose file decides."""
         return self.quantile(mean_bytes, 1.0)
 
     def _relative(self, share: float) -> float:
-        """A quantile of the distribution at some mean."""
+        """A quantile of the unscaled distribution."""
         share = min(max(share, 1 - QUANTILE_MAX), QUANTILE_MAX)
         if self.kind == "uniform":
             return 1 + self.spread * (2 * share - 1)
@@ -76,7 +76,7 @@ def _rounded(size: float) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _scale(sizes: Sizes, mean_bytes: int) -> float:
-    """What to multiply relative sizes by, so that the rounded ones have the mean."""
+    """The factor by which the rounded relative sizes have the mean."""
     relative = [sizes._relative((i + 0.5) / _GRID) for i in range(_GRID)]
     scale = mean_bytes * _GRID / sum(relative)
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""What tells the limit of one traffic pattern from that of another."""
+"""The options that distinguish the limits of two traffic patterns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _OF_THE_POINT = ("load", "point_bpm", "bpm")
 
 
 def variant_of(pattern: TrafficPattern) -> dict[str, str]:
-    """All options of a pattern but its load and its message size, as the table `trials` names them.
+    """All options of a pattern except its load and message size, by the columns of table `trials`.
 
-    How long its trials are is none of them. What is searched along has the value 1.
+    The phases of a trial are left out. The option of the searched axis has the value 1.
     """
     neutral = axis_named(pattern.axis).apply(pattern, 1)
     left_out = {*_OF_THE_POINT, *row_of(pattern.phases)}
@@ -21,6 +21,6 @@ def variant_of(pattern: TrafficPattern) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, list | tuple):  # of a map its pairs
+    if isinstance(value, list | tuple):  # a map is a list of its pairs
         return ", ".join(map(_text, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,1 +1,1 @@
-"""The record of one trial: counts, windows, judgements, and what is derived from them."""
+"""The record of one trial: counts, windows, judgements, and the values derived from them."""

@@ -1,1 +1,1 @@
-"""Exact windows: what one node did between two moments, from its samples."""
+"""Exact windows: the work of one node between two moments, from its samples."""
