@@ -1,1 +1,1 @@
-"""How two sides, or a night and those before it, differ, how sure that is, and why."""
+"""Comparisons: the difference between two sides or between nights, its certainty and its cause."""

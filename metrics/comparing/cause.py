@@ -1,7 +1,7 @@
-"""The likely cause of a difference: what bound the slower side, and what differs that governs it.
+"""The likely cause of a difference between two sides.
 
-A suspicion with its evidence, not a proof: the proof is to change that one thing and to
-compare again.
+It is a property that differs and governs the limiting resource of the slower side. This is
+evidence and not a proof: to prove it, change this one property and compare again.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from metrics.windows.resource import Resource
 from search.model import Verdict
 
 MAY_BIND_UTILIZATION = 0.80
-"""Use of a resource at saturation from which on it may bind, next to what was named [ratio]."""
-GREW_LEAST = 1.10
-"""A resource is used more at the same load when it is so many times as used [ratio]."""
-OF_OURS = ("redline.", "package.", "python.", "driver.", "spark.", "controller.")
-"""What the sides share, or what no broker runs on."""
+"""Use at saturation from which a resource is a suspect beside the named one [ratio]."""
+GROWTH_MIN = 1.10
+"""Ratio of the use at the same load from which a side uses more of a resource [ratio]."""
+NOT_BROKERS = ("redline.", "package.", "python.", "driver.", "spark.", "controller.")
+"""Prefixes of facts that do not describe brokers."""
 
 SETTINGS = ("workload.", "goal.")
-"""What is offered to the brokers and how it is judged, as `--set` names it."""
+"""Prefixes of keys that define the traffic and its judgment, as `--set` names them."""
 
 Use = Mapping[Resource, float]
 
 
 @dataclass(frozen=True)
 class SideEvidence:
-    """What one side showed.
+    """The evidence of one side.
 
     Attributes:
-        label: what people call it, such as `B`.
-        saturated, steady: its trials; the steady ones at the same load as the other side's.
-        environment: as the table `runs` has it, and settings of the workload and the goal.
+        label: name of the side for people, such as `B`.
+        saturated, steady: trials of the side; both sides have the same load in the steady ones.
+        environment: environment as in the table `runs`, with the keys of workload and goal.
     """
 
     label: str
@@ -47,32 +47,32 @@ class SideEvidence:
     environment: Mapping[str, str]
 
     @property
-    def _bound(self) -> Attribution | None:
+    def _attribution(self) -> Attribution | None:
         named = [trial.judgement for trial in self.saturated if trial.judgement.limited_by]
         return combine_votes([AttributionVote(judgement) for judgement in named])
 
     @property
-    def bound_by(self) -> Resource:
-        """What bound it when it was saturated, as most of its trials say that can tell."""
-        return Resource.UNKNOWN if self._bound is None else self._bound.resource
+    def limiting_resource(self) -> Resource:
+        """The limiting resource at saturation, by the majority of the trials that name one."""
+        return Resource.UNKNOWN if self._attribution is None else self._attribution.resource
 
     @property
     def attribution(self) -> str:
-        """The evidence for it, of the last trial that says so, and how many say so."""
-        return "" if self._bound is None else self._bound.text
+        """The evidence of the last trial of this majority, and the size of the majority."""
+        return "" if self._attribution is None else self._attribution.text
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why one side is slower, as far as what was seen tells.
+    """The likely reason why one side is slower.
 
     Attributes:
         slower: label of the slower side.
-        resource: what binds it there.
-        names: what differs and governs that resource, as Kafka names it; none when nothing
-            that was seen explains the difference.
+        resource: the resource that limits this side.
+        names: Kafka's names of the properties that differ and govern this resource; empty if
+            no difference explains the result.
         text: the answer in a sentence.
-        evidence: what it rests on, a sentence each.
+        evidence: the evidence, a sentence each.
     """
 
     slower: str
@@ -82,23 +82,23 @@ class Cause:
     evidence: tuple[str, ...] = field(default_factory=tuple)
 
 
-def use_of_trials(trials: Sequence[Trial]) -> dict[Resource, float]:
-    """How used each resource was on the broker that used it most, median of the trials [ratio]."""
-    seen: dict[Resource, list[float]] = {}
+def resource_use(trials: Sequence[Trial]) -> dict[Resource, float]:
+    """Each resource's use on the broker that used it most, as the median of the trials [ratio]."""
+    uses: dict[Resource, list[float]] = {}
     for trial in trials:
         if trial.judgement.verdict is Verdict.INVALID:
             continue
         tables = [utilization(window) for window in trial.evidence.brokers]
         for resource in Resource:
             used = [table[resource] for table in tables if resource in table]
-            used += _of_interfaces(trial) if resource is Resource.NETWORK else []
+            used += _interface_use(trial) if resource is Resource.NETWORK else []
             if used:
-                seen.setdefault(resource, []).append(max(used))
-    return {resource: median(values) for resource, values in seen.items()}
+                uses.setdefault(resource, []).append(max(used))
+    return {resource: median(values) for resource, values in uses.items()}
 
 
-def _of_interfaces(trial: Trial) -> list[float]:
-    """How used the interfaces of the brokers' hosts were, where their speed is known [ratio]."""
+def _interface_use(trial: Trial) -> list[float]:
+    """The use of each interface of the brokers' hosts whose speed is known [ratio]."""
     hosts = [host for host in trial.evidence.hosts if host.brokers]
     shares = [each.used_share for host in hosts for each in host.interfaces]
     return [share for share in shares if share is not None]
@@ -107,21 +107,25 @@ def _of_interfaces(trial: Trial) -> list[float]:
 def broker_differences(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> tuple[Difference, ...]:
-    """What differs between two environments and can matter to brokers."""
-    return tuple(each for each in difference(before, after) if not each.name.startswith(OF_OURS))
+    """The differences between two environments that can affect brokers."""
+    return tuple(
+        each for each in difference(before, after) if not each.name.startswith(NOT_BROKERS)
+    )
 
 
 def likely_cause(slower: SideEvidence, faster: SideEvidence) -> Cause:
-    """The most likely reason for the slower side, or that none was seen."""
+    """Find the most likely reason for the slower side, or report that there is none."""
     differences = broker_differences(faster.environment, slower.environment)
     suspects = _suspects(slower, faster)
     if differences and all(each.name.startswith(SETTINGS) for each in differences):
         return _only_change(differences, suspects, slower, faster)
     versions = [each for each in differences if VERSIONS.match(each.name)]
-    # A release tells properties that another does not have, or sets to their defaults.
-    told = [each for each in differences if not versions or ABSENT not in (each.before, each.after)]
+    # A property that only one of two releases reports is a consequence of the upgrade.
+    candidates = [
+        each for each in differences if not versions or ABSENT not in (each.before, each.after)
+    ]
     for resource in suspects:
-        found = [each for each in told if _explains(each, resource)]
+        found = [each for each in candidates if _explains(each, resource)]
         if found:
             return _cause(resource, found, slower, faster)
     if versions:
@@ -130,24 +134,25 @@ def likely_cause(slower: SideEvidence, faster: SideEvidence) -> Cause:
 
 
 def _suspects(slower: SideEvidence, faster: SideEvidence) -> tuple[Resource, ...]:
-    """What may bind the slower side: named, then nearly used up, then more used at one load.
+    """Resources that may limit the slower side, the most likely first.
 
-    Of those that are nearly used up handlers come first, as they do in `Resource`: what they
-    wait for, such as a disk, is waited for by more of them side by side.
+    First comes the named one, then those that are nearly used up, then those that the side uses
+    more at the same load. Among those that are nearly used up the request handlers come first,
+    as in `Resource`: more handlers could wait in parallel, for example for the disk.
     """
-    bound = slower.bound_by
-    full = use_of_trials(slower.saturated)
+    limiting = slower.limiting_resource
+    full = resource_use(slower.saturated)
     near = [name for name in Resource if full.get(name, 0.0) >= MAY_BIND_UTILIZATION]
-    named = [] if bound is Resource.UNKNOWN else [bound]
+    named = [] if limiting is Resource.UNKNOWN else [limiting]
     grown = [name for name, _ in _grown(slower, faster)]
     return tuple(dict.fromkeys([*named, *near, *grown]))
 
 
 def _grown(slower: SideEvidence, faster: SideEvidence) -> list[tuple[Resource, float]]:
-    """Resources that the slower side uses more at the same load, and how many times as much."""
-    mine, theirs = use_of_trials(slower.steady), use_of_trials(faster.steady)
+    """Resources that the slower side uses more at the same load, with the ratio of the use."""
+    mine, theirs = resource_use(slower.steady), resource_use(faster.steady)
     times = {name: used / theirs[name] for name, used in mine.items() if theirs.get(name)}
-    grown = [(name, ratio) for name, ratio in times.items() if ratio >= GREW_LEAST]
+    grown = [(name, ratio) for name, ratio in times.items() if ratio >= GROWTH_MIN]
     return sorted(grown, key=lambda each: -each[1])
 
 
@@ -160,14 +165,14 @@ def _cause(
     resource: Resource, found: Sequence[Difference], slower: SideEvidence, faster: SideEvidence
 ) -> Cause:
     names = tuple(dict.fromkeys(short_name(each.name) for each in found))
-    told = "; ".join(_change(each, slower, faster) for each in found)
+    changes = "; ".join(_change(each, slower, faster) for each in found)
     used = _used(resource, slower, faster)
     return Cause(
         slower.label,
         resource,
         names,
-        ". ".join(filter(None, (f"likely cause of the slower {slower.label}: {told}", used))),
-        _bound(slower, faster),
+        ". ".join(filter(None, (f"likely cause of the slower {slower.label}: {changes}", used))),
+        _limits(slower, faster),
     )
 
 
@@ -181,17 +186,17 @@ def _change(changed: Difference, slower: SideEvidence, faster: SideEvidence) -> 
 
 
 def _used(resource: Resource, slower: SideEvidence, faster: SideEvidence) -> str:
-    """How used a resource is on both sides; empty of one that has no such figure."""
+    """A sentence about a resource's use on both sides; empty if it is not known."""
     parts = []
     for when, mine, theirs in (
         ("saturated", slower.saturated, faster.saturated),
         ("at the same load", slower.steady, faster.steady),
     ):
-        used, other = use_of_trials(mine).get(resource), use_of_trials(theirs).get(resource)
+        used, other = resource_use(mine).get(resource), resource_use(theirs).get(resource)
         if used is not None and other is not None:
             parts.append(f"{when} {used:.2f} on {slower.label} and {other:.2f} on {faster.label}")
     name = resource.value[:1].upper() + resource.value[1:]
-    return f"{name} in use: {'; '.join(parts)}" if parts else ""
+    return f"{name} used: {'; '.join(parts)}" if parts else ""
 
 
 def _version_cause(
@@ -204,13 +209,17 @@ def _version_cause(
     resource = suspects[0] if suspects else Resource.UNKNOWN
     grown = _grown(slower, faster)
     more = ", ".join(f"{name.value} ×{ratio:.2f}" for name, ratio in grown)
-    cost = f"used more at the same load: {more}" if more else "nothing is used more at one load"
+    cost = (
+        f"at the same load {slower.label} uses more: {more}"
+        if more
+        else f"at the same load {slower.label} does not use more of any resource"
+    )
     return Cause(
         slower.label,
         resource,
         ("version",),
         f"likely cause of the slower {slower.label}: Kafka {first.after} in place of "
-        f"{first.before}, as no property differs that governs what binds it "
+        f"{first.before}, as no property differs that governs the limiting resource "
         f"({resource.value}); {cost}",
         _evidence(slower, faster, resource),
     )
@@ -222,16 +231,16 @@ def _only_change(
     slower: SideEvidence,
     faster: SideEvidence,
 ) -> Cause:
-    """What is offered or asked for differs, and nothing else does."""
+    """The cause if only keys of the workload or the goal differ."""
     resource = suspects[0] if suspects else Resource.UNKNOWN
-    told = "; ".join(_change(each, slower, faster) for each in changed)
-    binds = slower.bound_by
-    bound = "" if binds is Resource.UNKNOWN else f"; {slower.label} is bound by {binds.value}"
+    changes = "; ".join(_change(each, slower, faster) for each in changed)
+    limiting = slower.limiting_resource
+    bound = "" if limiting is Resource.UNKNOWN else f"; {slower.label} is bound by {limiting.value}"
     return Cause(
         slower.label,
         resource,
         tuple(short_name(each.name) for each in changed),
-        f"cause of the slower {slower.label}: {told}, and nothing else that was compared "
+        f"cause of the slower {slower.label}: {changes}, and nothing else that was compared "
         f"differs{bound}",
         _evidence(slower, faster, resource),
     )
@@ -240,29 +249,32 @@ def _only_change(
 def _no_cause(
     differences: Sequence[Difference], slower: SideEvidence, faster: SideEvidence
 ) -> Cause:
-    bound = slower.bound_by
+    limiting = slower.limiting_resource
     if differences:
         among = ", ".join(dict.fromkeys(short_name(each.name) for each in differences))
-        told = f"what differs ({among}) does not govern what binds {slower.label} ({bound.value})"
+        why = (
+            f"none of the differences ({among}) explains the limiting resource of {slower.label} "
+            f"({limiting.value})"
+        )
     else:
         count = len(slower.environment.keys() & faster.environment.keys())
-        told = f"the sides agree in all {count} properties and facts that were compared"
+        why = f"the sides agree in all {count} properties and facts that were compared"
     return Cause(
         slower.label,
-        bound,
+        limiting,
         (),
-        f"no cause seen for the slower {slower.label}: {told}",
-        _evidence(slower, faster, bound),
+        f"no cause found for the slower {slower.label}: {why}",
+        _evidence(slower, faster, limiting),
     )
 
 
 def _evidence(slower: SideEvidence, faster: SideEvidence, resource: Resource) -> tuple[str, ...]:
-    return (*_bound(slower, faster), *filter(None, (_used(resource, slower, faster),)))
+    return (*_limits(slower, faster), *filter(None, (_used(resource, slower, faster),)))
 
 
-def _bound(slower: SideEvidence, faster: SideEvidence) -> tuple[str, ...]:
-    """What bound each side."""
+def _limits(slower: SideEvidence, faster: SideEvidence) -> tuple[str, ...]:
+    """A sentence about the limiting resource of each side."""
     return tuple(
-        f"{side.label} saturated, bound by {side.attribution or side.bound_by.value}"
+        f"{side.label} saturated, bound by {side.attribution or side.limiting_resource.value}"
         for side in (slower, faster)
     )

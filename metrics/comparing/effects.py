@@ -1,7 +1,7 @@
-"""How large a change is, and how sure one can be of it: the statistics of comparisons.
+"""The statistics of comparisons: the size of a change, and its certainty.
 
-All measures are positive (throughput, latency, cost), so an effect is a ratio and is
-estimated on its logarithm, where a loss of a half and a gain of twice are the same size.
+All measures are positive (throughput, latency, cost). An effect is therefore a ratio, and its
+logarithm is estimated: there, halving and doubling have the same size.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from metrics.comparing.quantiles import chi2_tail, student_quantile, student_tai
 
 CONFIDENCE = 0.95
 POWER = 0.8
-"""Chance to see the effect that is called the smallest visible one."""
+"""Probability with which the smallest detectable effect is detected."""
 ALIKE_P = 0.01
-"""Less likely than this, effects in several places are not the same."""
+"""P-value below which the effects of one change in several places count as different."""
 PAIRS_MIN = 3
-"""With fewer pairs their scatter is a guess."""
+"""Minimum number of pairs from which the scatter of the pairs is estimated."""
 BETWEEN_STARTS_SD = 0.08
-"""How much equal cases differ from one measurement to the next beyond their own intervals: standard
-deviation of the logarithm. Of 17 ready experiments that were measured on two days, 38 cases on one
-disk, differences within an experiment gave 0.06 (0.04 to 0.10), 21 degrees of freedom; more than
-that is taken, as an error bar has to hold on a worse day too."""
+"""Standard deviation between measurements of equal cases, beyond their own intervals, of the
+logarithm. 17 ready experiments with 38 cases, measured on two days on one disk, gave 0.06 (0.04 to
+0.10, 21 degrees of freedom) within an experiment. The constant is larger, so that intervals are
+still correct on a less quiet day."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class Effect:
 
     Attributes:
         ratio: the estimate.
-        low, high: its confidence interval, or prediction interval for a single night [ratio].
-        p_value: two-sided, of no change.
-        smallest_visible: the loss that would have been seen with a chance of 80 % [share].
-        count: pairs or nights behind it.
+        low, high: the confidence interval or, for a night, the prediction interval [ratio].
+        p_value: two-sided p-value of the hypothesis that there is no change.
+        smallest_visible: the smallest detectable loss: it is found with a probability of 80 %
+            [share].
+        count: number of pairs or earlier nights.
     """
 
     ratio: float
@@ -54,10 +55,11 @@ class Effect:
 
 
 def are_alike(effects: Sequence[Effect]) -> bool:
-    """Whether effects of the same change in several places may be one and the same.
+    """True if the effects of the same change in several places can be one common effect.
 
-    Cochran's Q: the scatter of their logarithms around the weighted mean, against what their
-    intervals let expect; not alike where chance makes so much of it once in a hundred times.
+    Cochran's Q compares the scatter of the logarithms around their weighted mean with the scatter
+    that the intervals predict. The effects differ if chance causes such a scatter less often
+    than once in a hundred times.
     """
     spreads = [math.log(each.high / each.low) for each in effects]
     if len(effects) < 2 or not all(0 < each < math.inf for each in spreads):
@@ -73,14 +75,15 @@ def are_alike(effects: Sequence[Effect]) -> bool:
 def paired_effect(
     pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE
 ) -> Effect | None:
-    """The effect of B against A from pairs measured next to each other in time.
+    """Estimate the effect of B against A from pairs that were measured one after the other.
 
-    Student's t interval of the mean of ln(b/a): what both of a pair met alike, such as a slow
-    hour of the machine, cancels. None with fewer than `PAIRS_MIN` pairs.
+    The interval is Student's t interval of the mean of ln(b/a). An influence on both values of a
+    pair, such as a slow hour of the machine, cancels out. Returns None with fewer than
+    `PAIRS_MIN` pairs.
 
     Args:
         pairs: (a, b), both above zero.
-        confidence: of the interval [share].
+        confidence: confidence level of the interval [share].
     """
     if len(pairs) < PAIRS_MIN:
         return None
@@ -90,7 +93,7 @@ def paired_effect(
 
 
 NORMAL_90 = 1.6449
-"""A normal curve holds 90 % within so many standard deviations to either side."""
+"""Number of standard deviations to either side that contain 90 % of a normal distribution."""
 
 
 def spread_of(low: float, high: float) -> float:
@@ -103,17 +106,16 @@ def interval_effect(
     between_sd: float = BETWEEN_STARTS_SD,
     confidence: float = CONFIDENCE,
 ) -> Effect:
-    """The effect of B against A from few pairs whose figures state how sure they are.
+    """Estimate the effect of B against A from few pairs of figures with known intervals.
 
-    The normal interval of the mean of ln(b/a). It knows how sure each figure is; what changes from
-    one measurement to the next it can only assume.
+    The interval is the normal interval of the mean of ln(b/a). The variance is that of the figures
+    and, between measurements, an assumed one.
 
     Args:
-        pairs: (a, its spread), (b, its spread): above zero, and the standard deviation of its
-            logarithm.
-        between_sd: how much equal cases differ beyond their intervals: standard deviation of the
-            logarithm.
-        confidence: of the interval [share].
+        pairs: ((a, its spread), (b, its spread)); a figure is above zero, and its spread is the
+            standard deviation of its logarithm.
+        between_sd: standard deviation between measurements of equal cases, of the logarithm.
+        confidence: confidence level of the interval [share].
     """
     logs = [math.log(b / a) for (a, _), (b, _) in pairs]
     variances = [of_a**2 + of_b**2 + 2 * between_sd**2 for (_, of_a), (_, of_b) in pairs]
@@ -128,19 +130,20 @@ def night_effect(
     noise_weight: float,
     confidence: float = CONFIDENCE,
 ) -> Effect | None:
-    """The effect of tonight against the nights before it, all alike but for chance.
+    """Estimate the effect of tonight against earlier, comparable nights.
 
-    Student's t prediction interval for one night more. The variance between nights is the
-    weighted mean of a stated one and of that of the nights (scaled inverse chi-square prior,
-    Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6): so two nights that happen to agree
-    raise no alarm, and a long history speaks for itself. None without a night before.
+    The interval is Student's t prediction interval for one more night. The variance between nights
+    is the weighted mean of a stated variance and the variance of the nights (scaled inverse
+    chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6). Thus two nights that
+    agree by chance cause no false alarm, and a long history outweighs the statement. Returns None
+    without an earlier night.
 
     Args:
-        tonight: above zero.
-        nights: of the same case in the same environment; above zero.
+        tonight: tonight's figure, above zero.
+        nights: figures of the same case in the same environment, above zero.
         noise_cv: the stated standard deviation from night to night [ratio].
-        noise_weight: what the statement is worth [nights].
-        confidence: of the interval [share].
+        noise_weight: weight of the statement [nights].
+        confidence: confidence level of the interval [share].
     """
     if not nights:
         return None
@@ -172,10 +175,10 @@ def _effect(
 
 
 def holm(p_values: Sequence[float], alpha: float = 1.0 - CONFIDENCE) -> tuple[bool, ...]:
-    """Which of several changes are none of chance, with at most `alpha` false alarms in all.
+    """Decide which of several changes are significant, with a family-wise error rate of `alpha`.
 
-    S. Holm, Scandinavian Journal of Statistics 6, 65 (1979): from the smallest p-value on,
-    each is held against alpha over the number of those that are left, until one fails.
+    S. Holm, Scandinavian Journal of Statistics 6, 65 (1979): in ascending order, each p-value is
+    compared with alpha divided by the number of those that are left, until one is larger.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     found = [False] * len(p_values)
@@ -187,7 +190,7 @@ def holm(p_values: Sequence[float], alpha: float = 1.0 - CONFIDENCE) -> tuple[bo
 
 
 class Conclusion(str, Enum):
-    """What one may call a change, in a comparison as in a night."""
+    """The conclusion about a change, in a comparison or a night."""
 
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
@@ -197,26 +200,28 @@ class Conclusion(str, Enum):
 
 
 def conclude(effects: Sequence[Effect | None], min_effect: float) -> tuple[Conclusion, ...]:
-    """What to call each of several effects that share the chance of a false alarm.
+    """Draw a conclusion about each of several effects that share one error rate.
 
-    A change is called one when it is not chance by Holm's rule over all cases, and when it is
-    no smaller than the least that matters: `min_effect` down, and as much up on the logarithm,
-    so that a loss of a tenth is undone by a gain of a ninth.
+    A change counts if it is significant by Holm's rule over all cases and at least `min_effect`.
+    A gain has to be as large as a loss on the logarithm: a gain of a ninth undoes a loss of a
+    tenth.
 
     Args:
-        effects: one for each case; None where too little was measured.
-        min_effect: the least change that matters, such as 0.05 [share].
+        effects: one effect for each case; None if there are too few measurements.
+        min_effect: the smallest change that matters, such as 0.05 [share].
     """
     known = [effect for effect in effects if effect is not None]
-    is_seen = iter(holm([effect.p_value for effect in known], 1.0 - CONFIDENCE))
+    significant = iter(holm([effect.p_value for effect in known], 1.0 - CONFIDENCE))
     return tuple(
-        Conclusion.NO_ANSWER if effect is None else _called(effect, next(is_seen), min_effect)
+        Conclusion.NO_ANSWER
+        if effect is None
+        else _conclusion(effect, next(significant), min_effect)
         for effect in effects
     )
 
 
-def _called(effect: Effect, is_seen: bool, min_effect: float) -> Conclusion:
-    if not is_seen:
+def _conclusion(effect: Effect, is_significant: bool, min_effect: float) -> Conclusion:
+    if not is_significant:
         return Conclusion.NONE_SEEN
     if effect.ratio <= 1.0 - min_effect:
         return Conclusion.REGRESSION

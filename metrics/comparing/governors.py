@@ -1,9 +1,9 @@
-"""Which properties and facts of a broker govern which of its resources.
+"""The properties and facts of a broker, and the resources that they govern.
 
-Properties are those of https://kafka.apache.org/documentation/#brokerconfigs and
-#topicconfigs; which threads they touch follows from the broker's design: network threads read
-requests and send responses (and encrypt), request handlers append, decompress and flush,
-replica fetchers copy from other leaders.
+The properties are those of https://kafka.apache.org/documentation/#brokerconfigs and
+#topicconfigs. The resources follow from the broker's design: network threads read requests, send
+responses and encrypt; request handlers append, decompress and flush; replica fetchers copy from
+other leaders.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _H, _N, _C, _D = (
 
 @dataclass(frozen=True)
 class Governor:
-    """A property or fact, and the resources that it gives or takes.
+    """A property or fact, and the resources that it governs.
 
     Attributes:
-        pattern: of names without `broker.`, a node's number and `config.`.
-        resources: that it governs.
-        more_is: 1 when a larger value gives more, -1 when it takes more, 0 when it depends.
-        what: what it decides, after "which".
+        pattern: regular expression of names without `broker.`, a node's number and `config.`.
+        resources: the resources that it governs.
+        more_is: 1 if a larger value provides more of them, -1 if it consumes more, 0 if it depends.
+        what: its meaning, as a predicate that follows "it".
     """
 
     pattern: str
@@ -41,7 +41,7 @@ class Governor:
 
 GOVERNORS = (
     Governor(r"num\.io\.threads", (_H,), 1, "is the number of request handlers"),
-    Governor(r"queued\.max\.requests", (_H,), 0, "bounds the requests that wait for a handler"),
+    Governor(r"queued\.max\.requests", (_H,), 0, "limits the requests that wait for a handler"),
     Governor(
         r"(listener\.name\..+\.)?num\.network\.threads",
         (_N,),
@@ -51,8 +51,8 @@ GOVERNORS = (
     Governor(
         r"socket\.(send|receive)\.buffer\.bytes",
         (_N, Resource.NETWORK, Resource.CONNECTION),
-        0,  # -1 leaves it to the system, which is usually the most
-        "bounds what a connection can have under way",
+        0,  # -1 leaves the size to the system, which usually allows the most
+        "limits the data that a connection can have in flight",
     ),
     Governor(
         r"(listener\.security\.protocol\.map|ssl\..+|sasl\..+|.*security.*protocol)",
@@ -73,13 +73,13 @@ GOVERNORS = (
         r"|segment\.ms)",
         (_D,),
         0,
-        "decides how often a log file is begun",
+        "decides how often a new log file is created",
     ),
     Governor(
         r"compression\..*(type|level)",
         (_C, _H, _D, Resource.NETWORK),
         0,
-        "decides whether brokers compress again",
+        "decides whether brokers recompress batches",
     ),
     Governor(r"log\.cleaner\..+", (_C, _D), 0, "governs compaction"),
     Governor(r"cores", (_C,), 1, "is the number of processors"),
@@ -88,9 +88,9 @@ GOVERNORS = (
         r"jvm\.(arguments|name|vendor|version)",
         (Resource.HEAP, _C),
         0,
-        "decides how code is compiled and garbage collected",
+        "decides how code is compiled and how garbage is collected",
     ),
-    Governor(r"memory_bytes", (_D, Resource.MEMORY), 1, "bounds the page cache"),
+    Governor(r"memory_bytes", (_D, Resource.MEMORY), 1, "limits the page cache"),
     Governor(
         r"num\.replica\.fetchers",
         (Resource.REPLICATION,),
@@ -101,7 +101,7 @@ GOVERNORS = (
         r"replica\.(fetch\.(max|response\.max)\.bytes|lag\.time\.max\.ms)",
         (Resource.REPLICATION,),
         1,
-        "bounds how followers keep up",
+        "limits how followers keep up",
     ),
     Governor(
         r"(replica\.(fetch|socket)\..+|unclean\.leader\..+)",
@@ -119,49 +119,49 @@ GOVERNORS = (
         r".*replication\.throttled\.rate",
         (Resource.REPLICATION,),
         1,
-        "bounds the bytes of replication",
+        "limits the bytes of replication",
     ),
     Governor(
         r"link\.(delay|jitter)",
         (Resource.CONNECTION,),
         0,
-        "is how long the brokers' answers are under way",
+        "is the delay of the brokers' answers",
     ),
     Governor(
         r"link\.(rate|loss)",
         (Resource.NETWORK, Resource.CONNECTION),
         0,
-        "is what the link to the brokers carries",
+        "is a property of the link to the brokers",
     ),
     Governor(
         r"link\.(brokers|generator)_tcp_[rw]mem_max",
         (Resource.CONNECTION,),
         1,
-        "bounds what a connection can have under way",
+        "limits the data that a connection can have in flight",
     ),
-    Governor(r"(.*quota.*|.*byte_rate)", (Resource.QUOTA,), 1, "bounds what clients may use"),
+    Governor(r"(.*quota.*|.*byte_rate)", (Resource.QUOTA,), 1, "limits the traffic of clients"),
 )
-"""First match wins."""
+"""All governors; the first match wins."""
 
 _PREFIX = re.compile(r"^(broker|controller|topic)\.(\d+\.)?(config\.)?")
 VERSIONS = re.compile(r"^(broker(\.\d+)?\.version|cluster\.[a-z.]*version)$")
-"""Names of the environment that say which release runs."""
+"""Names of facts that state the release of Kafka."""
 
 
 def short_name(name: str) -> str:
-    """A name of the environment as Kafka's users know it: `num.io.threads`."""
+    """A fact's name as Kafka's users know it, such as `num.io.threads`."""
     return _PREFIX.sub("", name)
 
 
 def governor_of(name: str) -> Governor | None:
-    """What a name of the environment governs, or None when that is not known."""
+    """The governor of a fact's name, or None if it is not known."""
     short = short_name(name)
     found = (each for each in GOVERNORS if re.fullmatch(each.pattern, short))
     return next(found, None)
 
 
 def can_slow(governor: Governor, changed: Difference) -> bool:
-    """Whether the change from `before` to `after` can have taken something away."""
+    """True if the change from `before` to `after` can have reduced a resource."""
     if not governor.more_is or ABSENT in (changed.before, changed.after):
         return True
     try:

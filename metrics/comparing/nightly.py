@@ -1,14 +1,14 @@
-"""Judging a night against the nights before it: decides, measures nothing.
+"""The comparison of a night with earlier nights. Pure.
 
-Method. Each case has one positive figure a night, turned so that more is better. Its effect is
-the ratio to the geometric mean of the nights before it, with Student's t prediction interval for
-one night more (`effects.night_effect`): the variance from night to night combines what
-the suite states with what the history shows, by a scaled inverse chi-square prior (Gelman et
-al., Bayesian Data Analysis, 3rd ed., 2.6). What a change is called is `effects.conclude`'s, as in
-a comparison; without history there is no conclusion.
+Each case has one positive figure per night, inverted if less is better. Its effect is the ratio to
+the geometric mean of the earlier nights, with Student's t prediction interval for one more night
+(`effects.night_effect`). The variance from night to night combines the suite's statement with the
+history by a scaled inverse chi-square prior (Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6).
+`effects.conclude` draws the conclusion, as in a comparison of two sides; without history there is
+none.
 
-Only like is compared with like: nights made with another instrument are left out, and named.
-Nights that stood out themselves are left out too, or a loss would become the norm in time.
+Only nights with the same instrument are compared; others are left out and listed. Nights with a
+regression or an improvement are left out, too: otherwise a loss would become the norm.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from metrics.tables.cases import CaseRow, Outcome
 from metrics.tables.environment import Difference, difference
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
-"""Beginnings of the names of what measures; all else in an environment is what is measured."""
+"""Prefixes of facts about the instrument; all other facts describe the subject."""
 COMMIT = "redline.commit"
-"""Names a change of ours without saying whether it touches a figure: it is told, and separates
-no nights, or a history would begin anew with every commit. `redline.version` does separate."""
+"""The fact that is reported but does not separate nights, as most commits affect no figure and
+each would start a new history. `redline.version` separates nights."""
 _GIB = 2**30
 _NAMED_MAX = 3
 _OUTCOMES = {
@@ -34,16 +34,16 @@ _OUTCOMES = {
     Conclusion.IMPROVEMENT: Outcome.IMPROVEMENT,
     Conclusion.NO_ANSWER: Outcome.NO_HISTORY,
 }
-"""Any other conclusion is no change."""
+"""Conclusion → outcome; all other conclusions are `no change`."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """How much equal nights differ, as far as it was known before there were any.
+    """The suite's statement about the noise between equal nights.
 
     Attributes:
-        cv: standard deviation from night to night over the mean [ratio].
-        weight: how many nights that statement is worth [nights].
+        cv: standard deviation from night to night, divided by the mean [ratio].
+        weight: weight of the statement [nights].
     """
 
     cv: Annotated[float, Number(0, 2, above=True)] = 0.05
@@ -52,13 +52,13 @@ class Noise:
 
 @dataclass(frozen=True)
 class NightRule:
-    """How to judge.
+    """The rules of a comparison of nights.
 
     Attributes:
-        noise: case → what is stated of its noise.
-        min_effect: a smaller change is none [share].
-        history_max: the newest nights that count.
-        since_s: nights before this time do not count [s since the epoch].
+        noise: case → statement about its noise.
+        min_effect: the smallest change that matters [share].
+        history_max: maximum number of nights that count; the newest are used.
+        since_s: time from which nights count [s since the epoch].
     """
 
     noise: Mapping[str, Noise]
@@ -69,31 +69,31 @@ class NightRule:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Nights that were not compared with, and the one reason for it."""
+    """Nights that were left out of a comparison for the same reason."""
 
     nights: tuple[str, ...]
     why: str
 
     @property
     def text(self) -> str:
-        """`3 nights left out: driver.cores was 4, is 2`."""
+        """A sentence such as `3 nights left out: driver.cores was 4, is 2`."""
         count = len(self.nights)
         return f"{count} night{'' if count == 1 else 's'} left out: {self.why}"
 
 
 @dataclass(frozen=True)
 class NightComparison:
-    """What the history says of one case of tonight.
+    """The comparison of one case of tonight with its history.
 
     Attributes:
-        tonight: what was measured.
-        outcome: what it means.
+        tonight: tonight's measurement.
+        outcome: the conclusion.
         effect: the change, as a ratio of merits; None without history.
-        before: the night before that counted, or None.
-        nights: that counted, oldest first.
-        left_out: those that did not, by their reasons.
-        changes: what of the subject differs from the night before.
-        notes: further sentences.
+        before: the newest earlier night that counts, or None.
+        nights: the nights that count, oldest first.
+        left_out: the nights that do not count, grouped by reason.
+        changes: differences of the subject from the night `before`.
+        notes: further remarks, a sentence each.
     """
 
     tonight: CaseRow
@@ -107,7 +107,7 @@ class NightComparison:
 
 
 def is_instrument(name: str) -> bool:
-    """True for a name of an environment that says what measured."""
+    """True for the name of a fact about the instrument."""
     return name.startswith(INSTRUMENT)
 
 
@@ -129,17 +129,17 @@ def _coarse(name: str, value: str) -> str:
 
 
 def subject_of(row: CaseRow) -> dict[str, str]:
-    """What was measured: the brokers, the controllers, their properties and the topic's."""
+    """The facts about the subject: brokers, controllers, their properties and the topic's."""
     return {name: value for name, value in row.environment.items() if not is_instrument(name)}
 
 
 def judge_night(
     tonight: Sequence[CaseRow], history: Iterable[CaseRow], rule: NightRule
 ) -> tuple[NightComparison, ...]:
-    """A comparison for each case of a night, in its order.
+    """Compare each case of a night with its history; the order of the cases is kept.
 
     Args:
-        history: rows of any nights and cases, each night's case once.
+        history: rows of any nights and cases, with one row for each case of a night.
     """
     rows = sorted(history, key=lambda row: (row.at_s, row.run_id))
     compared = [_compared(row, rows, rule) for row in tonight]
@@ -151,7 +151,7 @@ def judge_night(
 
 
 def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: NightRule) -> NightComparison:
-    """The effect of one case, and which nights are behind it."""
+    """Compare one case with the nights that count."""
     earlier = [
         each
         for each in rows
@@ -189,7 +189,7 @@ def _why_left_out(night: CaseRow, tonight: CaseRow, rule: NightRule) -> str | No
     if night.at_s < rule.since_s:
         return "before history_since"
     if night.outcome is not None and Outcome(night.outcome).stands_out:
-        return f"{night.outcome} then, not accepted by history_since"
+        return f"its outcome was {night.outcome}, and history_since does not accept it"
     found = difference(instrument_of(night), instrument_of(tonight))
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Two sides measured in pairs: how they differ, and how sure that is."""
+"""The comparison of two sides that were measured in pairs."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from metrics.trial.trial import Trial
 
 
 class Side(str, Enum):
-    """One of the two that are compared; B is judged against A."""
+    """One of the two sides of a comparison; B is judged against A."""
 
     A = "A"
     B = "B"
 
     @property
     def other(self) -> Side:
-        """The side that it is compared with."""
+        """The opposite side."""
         return Side.B if self is Side.A else Side.A
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is compared.
+    """A measure that is compared.
 
     Attributes:
-        name: as compare.json has it, with its unit.
-        title: for people.
-        unit: of the values, for people.
-        read: a trial's value; None where it is not known.
+        name: name in compare.json, with the unit.
+        title: name for people.
+        unit: unit for people.
+        read: returns the value of a trial; None if it is not known.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Quantity:
     read: Callable[[Trial], float | None]
 
     def of(self, trial: Trial) -> float | None:
-        """A trial's value; None where it is not known or not above zero."""
+        """The value of a trial; None if it is not known or not above zero."""
         value = self.read(trial)
         return value if value is not None and math.isfinite(value) and value > 0 else None
 
@@ -61,7 +61,7 @@ def _cpu_ms_per_mb(trial: Trial) -> float | None:
 
 
 def _requests_per_1000_records(trial: Trial) -> float | None:
-    """Of the producers; of all that write where their library does not tell its requests."""
+    """Produce requests per 1,000 records, from the clients or else from the brokers' counters."""
     own = trial.evidence.client.counts.records_per_request
     if own:
         return 1000.0 / own
@@ -73,7 +73,10 @@ def _requests_per_1000_records(trial: Trial) -> float | None:
 
 
 def _network_bytes_per_byte(trial: Trial) -> float | None:
-    """Of the busiest interface of each host with brokers, its busier way, with all headers."""
+    """Network bytes, with all headers, for each byte of payload.
+
+    For each host with brokers, the busier direction of its busiest interface counts.
+    """
     hosts = [host for host in trial.evidence.hosts if host.brokers]
     carried = [each.busiest_bytes_per_s for host in hosts if (each := host.busiest_interface)]
     rate = trial.evidence.client.achieved_mb_per_s
@@ -83,7 +86,7 @@ def _network_bytes_per_byte(trial: Trial) -> float | None:
 
 
 CAPACITY = Quantity("capacity_mb_per_s_per_broker", "capacity", "MB/s/broker", _capacity)
-"""What brokers acknowledge while more is offered than they take; the quantity that decides."""
+"""The rate that saturated brokers acknowledge; this quantity decides the comparison."""
 
 STEADY = (
     Quantity("handlers_busy", "request handlers busy", "", _handlers_busy),
@@ -103,34 +106,34 @@ STEADY = (
     Quantity("latency_p50_ms", "latency p50", "ms", lambda t: t.evidence.client.latency.p50_ms),
     Quantity("latency_p99_ms", "latency p99", "ms", lambda t: t.evidence.client.latency.p99_ms),
 )
-"""What is compared at a load that both sides sustain; it explains and decides nothing."""
+"""Quantities at a load that both sides sustain; they explain and do not decide."""
 
 
 def achieved_share(trial: Trial) -> float:
-    """Acknowledged over offered records; 0 where nothing was offered [ratio]."""
+    """Acknowledged records divided by offered records; 0 if no records were offered [ratio]."""
     return trial.evidence.client.achieved_share or 0.0
 
 
 @dataclass(frozen=True)
 class TrialPair:
-    """Two trials of the same load, one after the other."""
+    """Two successive trials at the same load, one of each side."""
 
     a: Trial
     b: Trial
 
     def of(self, side: Side) -> Trial:
-        """The trial of one side."""
+        """The trial of a side."""
         return self.a if side is Side.A else self.b
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A quantity on both sides.
+    """The comparison of a quantity.
 
     Attributes:
-        quantity: what was compared.
-        pairs: (a, b) of the pairs in which both are known, in the order of time.
-        effect: of B against A; None with too few pairs.
+        quantity: the quantity.
+        pairs: (a, b) of the pairs in which both values are known, in chronological order.
+        effect: effect of B against A; None with too few pairs.
     """
 
     quantity: Quantity
@@ -138,13 +141,13 @@ class Compared:
     effect: Effect | None
 
     def mean(self, side: Side) -> float | None:
-        """Geometric mean of one side, so that the means' ratio is the effect's."""
+        """The geometric mean of a side, so that the ratio of both means is the effect."""
         values = [pair[0 if side is Side.A else 1] for pair in self.pairs]
         return math.exp(fmean(math.log(value) for value in values)) if values else None
 
 
 def compared(quantity: Quantity, pairs: Sequence[TrialPair]) -> Compared:
-    """A quantity over pairs of trials."""
+    """Compare a quantity over pairs of trials."""
     found = [(quantity.of(pair.a), quantity.of(pair.b)) for pair in pairs]
     known = tuple((a, b) for a, b in found if a is not None and b is not None)
     return Compared(quantity, known, paired_effect(known))

@@ -1,4 +1,4 @@
-"""Student's t and chi-squared, as far as effects need them; the special functions are mpmath's."""
+"""Student's t and the chi-squared distribution, with the special functions of mpmath."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from statistics import NormalDist
 import mpmath
 
 _STEPS = 100
-"""More than any freedom from 0.5 on needs."""
+"""Maximum number of steps, sufficient for all degrees of freedom from 0.5 on."""
 _CLOSE = 1e-9
-"""A step as small as this is the last: what it leaves is its square."""
+"""Relative size of the last step; Newton's method leaves an error of its square."""
 
 
 def student_tail(x: float, freedom: float) -> float:
-    """How likely a value of Student's t is above `x`, from 0 on.
+    """The probability that Student's t is above `x`.
 
     P(T > x) is half of the regularized incomplete beta function at freedom / (freedom + x²)
     (Abramowitz and Stegun, 26.7.1).
 
     Args:
-        freedom: degrees of freedom, above 0; need not be whole. Infinite is the normal
+        x: the value, 0 or more.
+        freedom: degrees of freedom, a real number above 0; infinity stands for the normal
             distribution.
     """
     if math.isinf(x):
@@ -34,10 +35,14 @@ def student_tail(x: float, freedom: float) -> float:
 
 @lru_cache(maxsize=1024)
 def student_quantile(probability: float, freedom: float) -> float:
-    """The value that Student's t is below with this probability, from 0.5 to below 1.
+    """The quantile of Student's t.
 
-    By Newton's method from the normal quantile, which is below it: from 0 on the tail falls ever
-    slower, so that no step goes too far.
+    Newton's method starts at the quantile of the normal distribution, which is lower. From 0 on
+    the tail is convex, so that no step overshoots.
+
+    Args:
+        probability: from 0.5 to below 1.
+        freedom: as in `student_tail`.
     """
     tail, found = 1.0 - probability, NormalDist().inv_cdf(probability)
     for _ in range(_STEPS):
@@ -57,5 +62,5 @@ def _student_density(x: float, freedom: float) -> float:
 
 
 def chi2_tail(x: float, freedom: float) -> float:
-    """How likely a value of chi-squared is above `x` (Abramowitz and Stegun, 26.4.19)."""
+    """The probability that chi-squared is above `x` (Abramowitz and Stegun, 26.4.19)."""
     return float(mpmath.gammainc(freedom / 2, x / 2, mpmath.inf, regularized=True))

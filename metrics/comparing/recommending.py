@@ -1,4 +1,4 @@
-"""Which of a sweep's cases is best, and which cannot be told from it. Pure."""
+"""The best cases of a sweep, and the cases that do not differ from them significantly. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metrics.comparing.effects import interval_effect, spread_of
 from metrics.comparing.sweeps import Result
 
 NEAR = 0.1
-"""For both: cases whose figure is so near to the highest count as high [share]."""
+"""For the aim `both`: distance from the highest figure up to which a figure is near it [share]."""
 THROUGHPUT, LATENCY, BOTH = "throughput", "latency", "both"
 
 
@@ -23,10 +23,10 @@ class CaseFigure:
     Attributes:
         settings: full path of each key that varies → its value.
         message_bytes: message size [B].
-        value: the middle of its figure's interval, or the figure where none is known.
-        low, high: where that lies at 90 %; None where it is not known.
-        p99_ms: latency there [ms].
-        run_ids: of the runs behind it.
+        value: the middle of the figure's interval, or the figure if no interval is known.
+        low, high: ends of the 90 % interval; None if it is not known.
+        p99_ms: latency at the figure [ms].
+        run_ids: ids of the runs of its repeats.
     """
 
     settings: Mapping[str, str]
@@ -38,7 +38,7 @@ class CaseFigure:
     run_ids: tuple[str, ...]
 
     def is_apart_from(self, other: CaseFigure) -> bool:
-        """Whether chance does not make this difference; without intervals nobody can say."""
+        """True if the figures differ significantly; False without intervals."""
         if not (self.low and self.high and other.low and other.high):
             return False
         ours = (self.value, spread_of(self.low, self.high))
@@ -53,11 +53,11 @@ class Recommendation:
     """The best case for an aim.
 
     Attributes:
-        aim: `throughput`, the highest figure; `latency`, the lowest p99 at the figure; `both`, the
+        aim: `throughput`: the highest figure; `latency`: the lowest p99 at the figure; `both`: the
             lowest p99 among the cases whose figure is near the highest.
-        best: the case.
-        alike: settings of the cases whose figure cannot be told from the best one's, of those that
-            the aim `throughput` looks at.
+        best: the best case.
+        alike: for the aim `throughput`, settings of the cases whose figure does not differ
+            significantly from the best one.
     """
 
     aim: str
@@ -68,10 +68,10 @@ class Recommendation:
 def recommendations(
     results: Sequence[Result], less_is_better: bool = False
 ) -> tuple[Recommendation, ...]:
-    """The best case for each aim, at each message size; none where fewer than two have a figure.
+    """Find the best case for each aim at each message size with two or more figures.
 
     Args:
-        less_is_better: figures are times of a fixed volume; then throughput is the only aim.
+        less_is_better: True if figures are times; then throughput is the only aim.
     """
     found: list[Recommendation] = []
     for message_bytes in sorted({each.message_bytes for each in results}):

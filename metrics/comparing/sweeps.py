@@ -1,4 +1,4 @@
-"""What the axes of an experiment do to its figure, with an interval over all comparisons."""
+"""The effects of an experiment's axes on its figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from metrics.comparing.effects import (
 )
 
 CASE = "case"
-"""The one axis of an experiment whose cases have names, in place of the keys that they set."""
+"""The only axis of an experiment whose cases have names; it stands for the keys that they set."""
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,21 @@ class Result:
 
     Attributes:
         settings: full path of each key that varies → its value.
-        repeat: from 1.
+        repeat: number of the repeat, from 1.
         message_bytes: message size [B].
-        value: the figure; None where the case has no answer [MB/s].
-        low, high: where it lies at 90 %; None where that is not known [MB/s].
+        value: the figure; None if the case has no answer [MB/s].
+        low, high: ends of the figure's 90 % interval; None if it is not known [MB/s].
         p50_ms, p99_ms, p999_ms: latencies at the figure.
         limited_by: the resource that bound the brokers, or None.
-        why: why there is no answer; empty where there is one.
-        brokers: of the cluster; 0 where that is not known.
-        run_id: of the case's run.
-        cpu_s_per_mb: of the producers for each MB of payload, at a fixed load [CPU-s/MB].
-        broker_cpu_s_per_mb: the same of all brokers [CPU-s/MB].
-        commit_ms: how long a commit took in the mean, at a fixed load with transactions.
-        log_bytes_per_byte: of record batches for each byte of payload, at a fixed load [ratio].
-        broker_resident_bytes, page_cache_bytes: the most memory of a broker's process, and of a
-            host's page cache, at the figure; None where the hosts do not tell [B].
+        why: reason why there is no answer; empty if there is one.
+        brokers: number of brokers; 0 if it is not known.
+        run_id: id of the case's run.
+        cpu_s_per_mb: CPU time of the producers per MB of payload, at a fixed load [CPU-s/MB].
+        broker_cpu_s_per_mb: CPU time of all brokers per MB of payload [CPU-s/MB].
+        commit_ms: mean duration of a commit, at a fixed load with transactions.
+        log_bytes_per_byte: bytes of record batches per byte of payload, at a fixed load [ratio].
+        broker_resident_bytes, page_cache_bytes: highest memory of a broker's process, and of a
+            host's page cache, at the figure; None if the hosts do not report it [B].
     """
 
     settings: Mapping[str, str]
@@ -69,13 +69,15 @@ class Result:
 
     @property
     def has_interval(self) -> bool:
-        """Whether it is known how sure the figure is."""
+        """True if the interval of the figure is known."""
         return bool(self.low and self.high)
 
     @property
     def estimate(self) -> float | None:
-        """The middle of the interval: a limit's figure is the most that was sustained, which lies
-        anywhere in a bracket that may be 15 % wide. The figure itself where no interval is known.
+        """The geometric middle of the interval, or the figure if no interval is known.
+
+        A limit's figure is the highest sustained load, which can lie anywhere in a bracket that
+        may be 15 % wide; the middle of the interval is the better estimate.
         """
         if self.value and self.low and self.high:
             return math.sqrt(self.low * self.high)
@@ -83,25 +85,24 @@ class Result:
 
 
 Pairs = list[tuple[Result, Result]]
-"""Results that differ in one axis alone: with its first value, and with another one."""
+"""Pairs of results that differ in one axis alone: its first value and another value."""
 
 
 @dataclass(frozen=True)
 class AxisEffect:
-    """One value of an axis against its first one.
+    """The effect of one value of an axis, compared with the first value.
 
     Attributes:
         axis: full path of the key.
         message_bytes: message size [B].
-        before, after: the first value, and the other.
-        effect: of `after`; None where too little was measured.
-        conclusion: what to call it, among all comparisons of the sweep.
-        count: pairs of cases, alike in all but this axis and measured in the same repeat.
-        by_repeats: True where the interval is that of the pairs' scatter; else it follows from
-            the intervals of the figures, and assumes what changes from start to start.
-        where: the other keys that vary, and their values, where the effect is not the same for
-            all of them; empty where it is over all.
-        seen: the ratio of the figures, where too little was measured for an effect too.
+        before, after: the first value and the other value.
+        effect: effect of `after`; None with too few measurements.
+        conclusion: the conclusion, with one error rate for all comparisons of the sweep.
+        count: number of pairs of cases that differ in this axis alone, within one repeat.
+        by_repeats: True if the interval follows from the scatter of the pairs; otherwise it
+            follows from the intervals of the figures and an assumed scatter between measurements.
+        where: values of the other keys if the effect depends on them; otherwise empty.
+        seen: mean ratio of the figures, also with too few measurements for an effect.
     """
 
     axis: str
@@ -116,11 +117,11 @@ class AxisEffect:
     seen: float | None = None
 
 
-_OF_TIMES = {
+_CONCLUSIONS_ON_TIMES = {
     Conclusion.REGRESSION: Conclusion.IMPROVEMENT,
     Conclusion.IMPROVEMENT: Conclusion.REGRESSION,
 }
-"""What a change is called where less is better; any other conclusion is the same."""
+"""Conclusion → conclusion if less is better; all others are the same."""
 
 
 def effects_of(
@@ -130,14 +131,14 @@ def effects_of(
     less_is_better: bool = False,
     between_sd: float = BETWEEN_STARTS_SD,
 ) -> tuple[AxisEffect, ...]:
-    """Each value of each axis against the axis's first one, at each size.
+    """Compare each value of each axis with the axis's first value, at each message size.
 
     Args:
-        results: of all cases and repeats.
-        axes: full path → its values, the one that others are held against first.
-        min_effect: the least change that matters [share].
-        less_is_better: figures are times.
-        between_sd: of `interval_effect`.
+        results: results of all cases and repeats.
+        axes: full path → its values; the first value is the reference.
+        min_effect: the smallest change that matters [share].
+        less_is_better: True if figures are times.
+        between_sd: as in `interval_effect`.
     """
     found: list[AxisEffect] = []
     for axis, values in axes.items():
@@ -148,7 +149,7 @@ def effects_of(
     if not any(each.count for each in found):  # the cases change several keys at a time
         found = list(_between_cases(results, axes, between_sd)) or found
     conclusions = conclude([each.effect for each in found], min_effect)
-    names = _OF_TIMES if less_is_better else {}
+    names = _CONCLUSIONS_ON_TIMES if less_is_better else {}
     return tuple(
         replace(each, conclusion=names.get(conclusion, conclusion))
         for each, conclusion in zip(found, conclusions, strict=True)
@@ -162,10 +163,13 @@ def _against(
     values: tuple[str, str],
     between_sd: float,
 ) -> Iterator[AxisEffect]:
-    """One value against the first: over all that else varies, or apart where that differs."""
+    """Compare one value with the first value.
+
+    Yields one effect over all values of the other axes or, if it depends on them, one for each.
+    """
     before, after = values
 
-    def told(pairs: Pairs, where: Mapping[str, str]) -> AxisEffect:
+    def axis_effect(pairs: Pairs, where: Mapping[str, str]) -> AxisEffect:
         by_repeats = len(pairs) >= PAIRS_MIN
         effect = _effect(pairs, by_repeats, between_sd)
         known = (effect, Conclusion.NO_ANSWER, len(pairs), by_repeats, where)
@@ -176,18 +180,18 @@ def _against(
     for pair in pairs:
         rest = tuple((k, v) for k, v in pair[0].settings.items() if k != axis)
         places.setdefault(rest, []).append(pair)
-    apart = [told(own, dict(rest)) for rest, own in places.items()]
+    apart = [axis_effect(own, dict(rest)) for rest, own in places.items()]
     effects = [each.effect for each in apart if each.effect is not None]
     if len(apart) > 1 and len(effects) == len(apart) and not are_alike(effects):
         yield from apart
     else:
-        yield told(pairs, {})
+        yield axis_effect(pairs, {})
 
 
 def _between_cases(
     results: Sequence[Result], axes: Mapping[str, Sequence[str]], between_sd: float
 ) -> Iterator[AxisEffect]:
-    """Each case against the first one, where no two of them differ in one key alone."""
+    """Compare each case with the first case, if no two cases differ in one key alone."""
     for message_bytes in sorted({each.message_bytes for each in results}):
         by_case: dict[str, list[Result]] = {}
         for each in results:
@@ -209,13 +213,13 @@ def _between_cases(
 
 
 def _seen(pairs: Pairs) -> float | None:
-    """The mean ratio of the figures, however little is known of chance."""
+    """The geometric mean of the ratios of the figures."""
     logs = [math.log(b.estimate / a.estimate) for a, b in pairs if a.estimate and b.estimate]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def _pairs(results: Sequence[Result], axis: str, before: str, after: str) -> Pairs:
-    """Results that differ in this axis alone, of the same repeat."""
+    """Pairs of results of the same repeat that differ in this axis alone."""
 
     def place(each: Result) -> tuple[object, ...]:
         rest = tuple(sorted((k, v) for k, v in each.settings.items() if k != axis))
@@ -247,5 +251,5 @@ def _effect(
 
 
 def _spread(result: Result) -> float:
-    """See `spread_of`; NaN where no interval is known."""
+    """The standard deviation of the figure's logarithm; NaN if no interval is known."""
     return spread_of(result.low, result.high) if result.low and result.high else math.nan

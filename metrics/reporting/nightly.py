@@ -110,7 +110,7 @@ def _cause(compared: NightComparison) -> list[str]:
     found = [f"likely cause: {', '.join(changed)}" if changed else nothing]
     then = (before.limited_by if before else None) or "not known"
     if row.limited_by:
-        found.append(f"bound by {row.limited_by}, before by {then}")
+        found.append(f"bound by {row.limited_by}, previously by {then}")
     return found
 
 

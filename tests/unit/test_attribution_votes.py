@@ -120,5 +120,5 @@ def test_the_limiting_resource_of_a_side_is_that_of_most_trials_that_name_one(
     named: list[Resource], expected: Resource
 ) -> None:
     side = SideEvidence("A", [overload(40, each) for each in named], [], {})
-    assert side.bound_by is expected
+    assert side.limiting_resource is expected
     assert side.attribution.startswith(f"{expected.value}: seen at 40; ")

@@ -94,7 +94,7 @@ def test_a_regression_says_how_much_how_surely_and_why(snapshot: SnapshotAsserti
     assert "limit per broker 10 MB/s: regression, -50 %" in found.text
     assert "against 3 nights" in found.text
     assert "likely cause: broker.config.num.io.threads was 8, is 1" in found.text
-    assert "bound by request handlers, before by disk" in found.text
+    assert "bound by request handlers, previously by disk" in found.text
     assert found.text == snapshot
     assert "likely cause" not in case_report(compared(20.0, environment=SLOW)).text
 

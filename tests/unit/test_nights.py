@@ -140,7 +140,8 @@ def test_nights_that_stood_out_are_no_history_until_accepted() -> None:
     found = judged(10.0, history)
     assert found.outcome is Outcome.REGRESSION
     assert found.nights[-1] == "n5"
-    assert "regression then" in found.left_out[0].why
+    assert "regression" in found.left_out[0].why
+    assert "history_since" in found.left_out[0].why
     # Accepted: what was before it counts no more, so a new history begins.
     since = replace(RULE, since_s=6.5 * DAY_S)
     accepted = [*history, case_row(7, 10.0), case_row(8, 10.0)]

@@ -17,7 +17,7 @@ from metrics.comparing.cause import (
     SideEvidence,
     broker_differences,
     likely_cause,
-    use_of_trials,
+    resource_use,
 )
 from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN, Conclusion, conclude
 from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Side, compared
@@ -193,10 +193,10 @@ def _case(answer: CaseAnswer) -> dict[str, Any]:
         "steady": [_measured(each) for each in answer.steady],
         "bound": {
             side.value.lower(): {
-                "resource": evidence.bound_by.value,
+                "resource": evidence.limiting_resource.value,
                 "evidence": evidence.attribution,
-                "used_saturated": _used(use_of_trials(evidence.saturated)),
-                "used_steady": _used(use_of_trials(evidence.steady)),
+                "used_saturated": _used(resource_use(evidence.saturated)),
+                "used_steady": _used(resource_use(evidence.steady)),
             }
             for side, evidence in answer.evidence.items()
         },

@@ -10,7 +10,7 @@ from jobs.runs.compare.answer import CaseAnswer, ComparisonAnswer
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import SideSetup, needed_bytes, share_brokers
 from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s, plan_of, trial_s
-from metrics.comparing.cause import use_of_trials
+from metrics.comparing.cause import resource_use
 from metrics.comparing.effects import PAIRS_MIN, Conclusion
 from metrics.comparing.governors import short_name
 from metrics.comparing.pairs import Compared, Side
@@ -137,8 +137,8 @@ def bound_table(answer: ComparisonAnswer) -> Table:
         for when in ("saturated", "same load"):
             for side, evidence in case.evidence.items():
                 trials = evidence.saturated if when == "saturated" else evidence.steady
-                used = use_of_trials(trials)
-                bound = evidence.bound_by.value if when == "saturated" else ""
+                used = resource_use(trials)
+                bound = evidence.limiting_resource.value if when == "saturated" else ""
                 cells = [_value(used.get(resource)) for resource in _SHOWN]
                 rows.append((format_size(case.case.message_bytes), when, side.value, bound, *cells))
     shown = tuple(resource.value for resource in _SHOWN)
