@@ -1,12 +1,12 @@
-"""The Java class by which a broker's request handlers spend a stated time in produce requests.
+"""The Java authorizer that makes a broker's request handlers wait in each produce request.
 
-A broker asks its authorizer once for each produce request, on the handler's thread, whether
-the topics in it may be written. This one always says yes, to every question, and lets the
-handler wait before it does so when the request is a produce request. It implements Kafka's
-public interface, which all releases from 2.4 on have, and no class of a release.
+A broker asks its authorizer once for each produce request, on the handler's thread, whether the
+client may write to the topics. This authorizer allows every operation; in a produce request it
+waits for a stated time first. It implements only Kafka's public interface, which exists from
+Kafka 2.4 on.
 
-The wait parks the thread, so it costs no CPU; the kernel wakes it a little late, which
-belongs to a request's own time. Compiled by Janino, hence the plain style.
+The wait parks the thread and costs no CPU. The kernel wakes the thread slightly late; this delay
+is part of a request's own time. Janino compiles the source, hence its plain style.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 NAME = "RedlineTimedAuthorizer"
 
 HANDLER_TIME_PROPERTY = "redline.produce.handler.ns"
-"""The broker property that holds the stated time [ns]; Kafka hands it on."""
+"""The broker property with the stated time [ns]; Kafka passes it to the authorizer."""
 
 SOURCE = r"""
 import java.util.Collections;
@@ -61,7 +61,7 @@ public class RedlineTimedAuthorizer implements Authorizer {
         return AuthorizationResult.ALLOWED;
     }
 
-    /** Whether this asks for the topics of a produce request, and not for its transaction. */
+    /** Whether these are the topics of a produce request, and not its transactional id. */
     private static boolean writesToTopic(List actions) {
         for (Iterator i = actions.iterator(); i.hasNext();) {
             Action action = (Action) i.next();
@@ -86,11 +86,11 @@ public class RedlineTimedAuthorizer implements Authorizer {
     }
 
     public List createAcls(AuthorizableRequestContext context, List bindings) {
-        throw new UnsupportedOperationException("these brokers let everybody do everything");
+        throw new UnsupportedOperationException("these brokers allow every operation");
     }
 
     public List deleteAcls(AuthorizableRequestContext context, List filters) {
-        throw new UnsupportedOperationException("these brokers let everybody do everything");
+        throw new UnsupportedOperationException("these brokers allow every operation");
     }
 
     public void close() {

@@ -1,7 +1,7 @@
-"""Messages between the owner of a testbed and its supervisor: JSON, one a line.
+"""The channel between the owner of a testbed and its supervisor: one JSON message per line.
 
-It is a pair of connected sockets, one end inherited by the supervisor. The kernel closes the
-owner's end however the owner ends, kill -9 included, and so the supervisor learns of it.
+The channel is a pair of connected sockets; the supervisor inherits one end. The kernel closes the
+owner's end whenever the owner ends, kill -9 included, and the supervisor notices it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _CHUNK_BYTES = 65_536
 
 
 class ChannelClosedError(Exception):
-    """The other end is closed: its process has ended, or has done with us."""
+    """The other end is closed: its process has ended, or has closed the channel."""
 
 
 class MessageChannel:
-    """One end of the pair."""
+    """One end of the channel."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._received = b""
 
     def fileno(self) -> int:
-        """For selectors and for inheritance."""
+        """The descriptor, for selectors and for inheritance."""
         return self._end.fileno()
 
     def send(self, message: Message) -> None:
         """Send a message.
 
         Raises:
-            ChannelClosedError: nobody is there to read it.
+            ChannelClosedError: the other end is closed.
         """
         try:
             self._end.settimeout(None)
@@ -44,10 +44,10 @@ class MessageChannel:
             raise ChannelClosedError from error
 
     def receive(self, timeout_s: float) -> Message | None:
-        """The next message, or None when none came in time [s].
+        """The next message; None when none arrived within the timeout [s].
 
         Raises:
-            ChannelClosedError: the other end is closed and all it sent has been received.
+            ChannelClosedError: the other end is closed and all its messages have been received.
         """
         deadline_s = time.monotonic() + timeout_s
         while b"\n" not in self._received:
@@ -67,11 +67,11 @@ class MessageChannel:
         return message
 
     def close(self) -> None:
-        """Close this end; the other end learns of it."""
+        """Close this end; the other end notices it."""
         self._end.close()
 
 
 def channel_pair() -> tuple[MessageChannel, socket.socket]:
-    """Our end, and the socket that the other process inherits."""
+    """A new channel: this process's end, and the socket that the other process inherits."""
     ours, theirs = socket.socketpair()
     return MessageChannel(ours), theirs

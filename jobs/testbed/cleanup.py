@@ -1,8 +1,8 @@
-"""Ends and deletes what a crash left of a testbed, and nothing else.
+"""Ends the processes and deletes the files that a crash left of a testbed, and nothing else.
 
-A process counts as ours only with the testbed's id on its command line or, for what Spark
-starts, in its environment, our user, and, if the state names its pid, the creation time that
-the state names.
+A process belongs to a testbed if it runs as the same user and has the testbed's id on its command
+line or, if Spark started it, in its environment. If the state file names its process id, the
+creation time must match too.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from jobs.testbed.strays import end_processes, has_testbed_id
 log = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
-# The kernel's start time comes in ticks of 10 ms; a pid is not used again within a second.
+# The kernel counts start times in ticks of 10 ms, and reuses no process id within a second.
 _SAME_TIME_S = 1.0
 
 
 @dataclass(frozen=True)
 class CleanupReport:
-    """What was cleaned up after one testbed.
+    """The result of cleaning up after one testbed.
 
     Attributes:
-        name: the testbed's.
-        processes: how many were ended.
-        data_bytes: what was deleted [B].
-        logs: where its logs are now, or None.
+        name: name of the testbed.
+        processes: number of processes that were ended.
+        data_bytes: size of the deleted files [B].
+        logs: folder of its logs now; None without logs.
     """
 
     name: str
@@ -58,30 +58,30 @@ class CleanupReport:
 
 
 def root_lock(root: Path) -> FileLock:
-    """Held while testbeds are created or swept up, so that nobody sweeps up a new one."""
+    """The lock to hold while testbeds are created or cleaned up, so that no new one is deleted."""
     root.mkdir(parents=True, exist_ok=True)
     return FileLock(root / LOCK_FILE)
 
 
 def is_alive(record: ProcessRecord | None) -> bool:
-    """True when this very process still runs; a zombie does not."""
+    """Whether the process of this record still runs; a zombie does not."""
     return record is not None and _same_process(record) is not None
 
 
 def own_record() -> ProcessRecord:
-    """The record of the process that calls."""
+    """The record of the calling process."""
     return ProcessRecord(os.getpid(), created_s(os.getpid()))
 
 
 def created_s(pid: int) -> float:
-    """When a process was created, for its record [s].
+    """The creation time of a process, for its record [s].
 
-    Linux counts from the boot; the time of day of the boot moves whenever the clock is set.
+    On Linux it counts from the boot, as setting the clock moves the boot's time of day.
 
     Raises:
-        psutil.NoSuchProcess: it has ended.
+        psutil.NoSuchProcess: the process has ended.
     """
-    # Not of an instance that psutil keeps: it would remember where the clock was.
+    # A new instance each time, as an instance remembers an earlier setting of the clock.
     since_epoch_s = psutil.Process(pid).create_time()
     return since_epoch_s - psutil.boot_time() if psutil.LINUX else since_epoch_s
 
@@ -89,8 +89,8 @@ def created_s(pid: int) -> float:
 def node_processes(state: State) -> list[psutil.Process]:
     """The processes of a testbed that still run.
 
-    The state may not name one that was started just before a crash, so all processes are
-    looked at; they say themselves whose they are.
+    The state may not name a process that was started just before a crash, so all processes of
+    the machine are examined for the testbed's id.
     """
     created = {record.pid: record.created_s for record in state.processes}
     starter = state.supervisor or state.owner
@@ -104,7 +104,7 @@ def node_processes(state: State) -> list[psutil.Process]:
             if not has_testbed_id(process, state.spec.id):
                 continue
             born_s = created_s(process.pid)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or not ours
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or another user's
             continue
         expected_s = created.get(process.pid)
         if expected_s is None:
@@ -122,17 +122,17 @@ def sweep(root: Path) -> list[CleanupReport]:
     for folder in testbed_dirs(root):
         state = read_state(folder)
         if state is None:
-            # Folders are made under the lock that we hold, so nobody is at work in it.
+            # Folders are made under the lock that this process holds, so this one is abandoned.
             cleaned.append(CleanupReport(folder.name, 0, disk_bytes([folder]), None))
             shutil.rmtree(folder, ignore_errors=True)
         elif not is_alive(state.supervisor or state.owner) and folder.exists():
-            # It exists still, so its supervisor did not tidy up in this very moment.
+            # The folder still exists, so its supervisor did not delete it just now.
             cleaned.append(clean_up(folder, state))
     return cleaned
 
 
 def clean_up(folder: Path, state: State) -> CleanupReport:
-    """End what still runs of a testbed without a supervisor, and keep only its logs."""
+    """End the remaining processes of a testbed without a supervisor, and keep only its logs."""
     processes = node_processes(state)
     end_processes(processes)
     remove_groups(state.spec.id)
@@ -144,7 +144,7 @@ def clean_up(folder: Path, state: State) -> CleanupReport:
 
 
 def keep_logs(folder: Path, state: State) -> Path:
-    """Move a failed testbed to the failed ones without data and keys; returns its new folder."""
+    """Move the folder of a failed testbed, without data and keys; return the new folder."""
     for node in state.members:
         shutil.rmtree(node_files(node).data, ignore_errors=True)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
@@ -163,16 +163,16 @@ def _prune(failed: Path) -> None:
     for folder in failed.iterdir():
         try:
             ages.append((folder.stat().st_mtime, folder))
-        except FileNotFoundError:  # somebody else prunes too
+        except FileNotFoundError:  # another process prunes too
             continue
     for _, folder in sorted(ages)[:-FAILED_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_gone(record: ProcessRecord, deadline_s: float) -> bool:
-    """Wait until this very process has ended; False when it has not in time [s].
+    """Wait until the process of this record has ended; False at the deadline [s].
 
-    Polls, as only a parent is told of an end.
+    It polls, as the kernel notifies only the parent of a process.
     """
     process = _same_process(record)
     if process is None:

@@ -1,4 +1,4 @@
-"""How other commands get to a testbed: its cluster file, and spark-submit to its Spark cluster."""
+"""Access to a testbed for other commands: its cluster file and its spark-submit command."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jobs.testbed.model import HOST, State
 
 
 def cluster_file(folder: Path) -> Path:
-    """Where the testbed of this folder describes itself as a cluster of conf/clusters does."""
+    """The path of the cluster file that describes the testbed of this folder."""
     return folder / "cluster.yaml"
 
 
 def cluster_text(folder: Path, state: State) -> str:
-    """The brokers as a file of conf/clusters, for jobs that are not to start a testbed."""
+    """The text of the cluster file, for jobs that use this testbed instead of starting one."""
     spec = state.spec
     files = SecurityFiles(folder)
     jmx: dict[str, object] = {
@@ -45,7 +45,7 @@ def cluster_text(folder: Path, state: State) -> str:
 
 
 def submit_line(state: State, cluster: Path) -> str:
-    """The spark-submit command of a run on this testbed."""
+    """The spark-submit command for a run on this testbed."""
     words = [
         "spark-submit",
         *("--master", state.spark_master or ""),
@@ -54,5 +54,5 @@ def submit_line(state: State, cluster: Path) -> str:
         *("--conf", f"spark.driver.bindAddress={HOST}"),
     ]
     job = f"jobs/find_limit.py --cluster {shlex.quote(str(cluster))} --yes"
-    # The shell fills in the version of the one wheel that is there.
+    # The shell expands the pattern to the only wheel in dist.
     return f"{shlex.join(words)} --py-files dist/kafka_redline-*.whl {job}"

@@ -1,4 +1,4 @@
-"""`redline testbed up|status|down`."""
+"""The commands `redline testbed up`, `status` and `down`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from metrics.common.errors import ConfigError
 from metrics.units import format_duration
 
 _name_option = click.option(
-    "--name", default="default", show_default=True, help="Which testbed, if there are several."
+    "--name", default="default", show_default=True, help="Name of the testbed."
 )
 
 
 @click.group()
 def testbed() -> None:
-    """Real Kafka brokers on this machine, to try things on.
+    """Real Kafka brokers on this machine, for trials.
 
-    They are a small cluster: what they take says nothing about your hardware.
+    They are a small cluster: their limits do not apply to other hardware.
     """
 
 
@@ -46,7 +46,7 @@ def testbed() -> None:
 @click.option(
     "--brokers",
     type=click.IntRange(1, BROKERS_MAX),
-    help="How many, besides one controller; default: the profile's.",
+    help="Number of brokers, besides one controller; default: the profile's.",
 )
 @click.option("--kafka-version", help="Any release from 3.9.0 on; default: the profile's.")
 @click.option(
@@ -55,7 +55,7 @@ def testbed() -> None:
     multiple=True,
     metavar="KEY=VALUE",
     help="A broker property by Kafka's name, or heap_mb, jvm_options, log_dirs, cpus, "
-    "produce_handler_ms, link.delay and the like; may be repeated.",
+    "produce_handler_ms, or a key of the link such as link.delay; may be repeated.",
 )
 @click.option(
     "--spark-workers",
@@ -67,8 +67,8 @@ def testbed() -> None:
 @click.option(
     "--link",
     metavar="KEY=VALUE,…",
-    help="Between brokers and what loads them: delay=25ms (one way), jitter, rate, loss, "
-    "queue_bytes, mtu, seed, and maxima of TCP's buffers. Needs root and iproute2.",
+    help="The link between brokers and clients: delay=25ms (one way), jitter, rate, loss, "
+    "queue_bytes, mtu, seed, and maximum sizes of TCP buffers. Needs root and iproute2.",
 )
 @_name_option
 def up_command(
@@ -80,7 +80,7 @@ def up_command(
     link: str | None,
     name: str,
 ) -> None:
-    """Start brokers, and if asked Spark, that run until `redline testbed down`."""
+    """Start brokers, and optionally Spark, that run until `redline testbed down`."""
     started = up(
         profile,
         brokers=brokers,
@@ -95,7 +95,7 @@ def up_command(
 
 @testbed.command("status")
 def status_command() -> None:
-    """Show the testbeds that run, and what a crash left."""
+    """Show the testbeds that run, and the remains of crashed ones."""
     for line in status_lines(status(), failed_logs()):
         click.echo(line)
 
@@ -103,21 +103,21 @@ def status_command() -> None:
 @testbed.command("down")
 @_name_option
 def down_command(name: str) -> None:
-    """Stop a testbed and delete its data; clean what an earlier crash left."""
+    """Stop a testbed and delete its data; clean up after crashed testbeds."""
     done = down(name)
     if done.stopped is not None:
         click.echo(f"stopped {_title(done.stopped)}")
     for cleaned in done.cleaned:
         click.echo(cleanup_line(cleaned))
     if done.stopped is None and not done.cleaned:
-        click.echo(f'no testbed "{name}" was up, and nothing was left to clean')
+        click.echo(f'no testbed "{name}" was up, and there was nothing to clean up')
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, object]:
-    """`KEY=VALUE` options as overrides.
+    """Overrides from `KEY=VALUE` options.
 
     Raises:
-        ConfigError: one has another form.
+        ConfigError: an option has another form.
     """
     parsed: dict[str, object] = {}
     for text in settings:
@@ -132,7 +132,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, object]:
 
 
 def up_lines(started: Testbed) -> list[str]:
-    """What `up` says: how to reach the brokers, and how to end them."""
+    """The output of `up`: how to reach the brokers, and how to stop them."""
     return [
         f"{_title(started.state)} is up",
         f"  bootstrap servers  {','.join(started.bootstrap_servers)}",
@@ -149,7 +149,7 @@ def up_lines(started: Testbed) -> list[str]:
 
 
 def link_lines(state: State) -> list[str]:
-    """What lies between brokers and what loads them, and what it is seen to do."""
+    """The link between brokers and clients in words, with a measured round trip."""
     link, line = state.spec.link, state.line
     if link is None or line is None or not state.brokers:
         return []
@@ -169,17 +169,17 @@ def link_lines(state: State) -> list[str]:
 
 
 def packet_lines(state: State) -> list[str]:
-    """What has crossed the link so far."""
+    """The packets that have crossed the link so far, one line per direction."""
     counts = read_counts(line_counts(state.line)) if state.line else {}
     return [
         f"  {name.replace('_', ' '):17}  {each.packets:,} packets, {each.bytes / 1e6:,.1f} MB; "
-        f"{each.lost:,} lost as asked"
+        f"{each.lost:,} lost on purpose"
         for name, each in counts.items()
     ]
 
 
 def _spark_lines(started: Testbed) -> list[str]:
-    """Where Spark is, and how a job gets there."""
+    """The Spark master, and the command that runs a job there."""
     state = started.state
     if state.spark_master is None:
         return []
@@ -193,7 +193,7 @@ def _spark_lines(started: Testbed) -> list[str]:
 
 
 def _security_lines(started: Testbed) -> list[str]:
-    """How to get in, if it is not open to everybody."""
+    """The protocols of secured listeners, and the folder of their keys; empty without."""
     spec = started.state.spec
     if not spec.security and not spec.jmx_secured:
         return []
@@ -203,7 +203,7 @@ def _security_lines(started: Testbed) -> list[str]:
 
 
 def resource_lines(spec: Spec) -> list[str]:
-    """To what the machine holds each broker, if to anything."""
+    """The cores and the log dirs of each broker, where the profile limits them."""
     lines = []
     if spec.cpus is not None:
         available = available_cores()
@@ -223,7 +223,7 @@ def _dir_lines(spec: Spec) -> list[str]:
 
 
 def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> list[str]:
-    """What `status` says."""
+    """The output of `status`."""
     lines = []
     for report in reports:
         state, spec = report.state, report.state.spec
@@ -251,9 +251,9 @@ def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> 
 
 
 def cleanup_line(cleaned: CleanupReport) -> str:
-    """What `down` says of one leftover."""
+    """The line of `down` about one testbed that it cleaned up."""
     line = (
-        f"cleaned what testbed {cleaned.name} left: {cleaned.processes} processes ended, "
+        f"cleaned up after testbed {cleaned.name}: {cleaned.processes} processes ended, "
         f"{cleaned.data_bytes / 1e6:.0f} MB deleted"
     )
     return f"{line}; its logs are in {cleaned.logs}" if cleaned.logs else line

@@ -1,7 +1,8 @@
-"""How much of the machine's CPU a broker may use.
+"""The share of the machine's CPU that a broker may use.
 
-By a quota of a control group where this process may make one (`jobs.testbed.cpu_groups`), which
-takes parts of a core too; else by CPU affinity, which needs no rights.
+A control group with a CPU quota limits it where this process may create one
+(`jobs.testbed.cpu_groups`); a quota can be a part of a core. Elsewhere CPU affinity limits it,
+which needs no privileges but whole cores.
 """
 
 from __future__ import annotations
@@ -13,41 +14,44 @@ from metrics.common.errors import ConfigError
 
 
 def available_cores() -> tuple[int, ...]:
-    """Cores that this process may use, by their numbers; empty where the system does not tell."""
+    """The numbers of the cores that this process may use; empty where they are unknown."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     return tuple(sorted(affinity(0))) if affinity else ()
 
 
 def require_cores(cpus: float | None, available: Sequence[int], has_quota: bool) -> None:
-    """Refuse a number of cores that brokers cannot be held to here.
+    """Refuse a number of cores to which brokers cannot be limited on this machine.
 
     Args:
-        has_quota: whether a control group can give them a part of a core.
+        has_quota: whether a control group can limit a broker to a part of a core.
 
     Raises:
-        ConfigError: the machine has fewer, or does not let processes be held to some.
+        ConfigError: the machine has too few cores, or does not support CPU affinity.
     """
     if cpus is not None and cpus % 1 and not has_quota:
         raise ConfigError(
-            f"cpus is {cpus:g}, and this machine lets nobody make control groups with a quota of "
-            "CPU time; expected a whole number of cores, to which CPU affinity holds a broker; "
-            "round it, or run with the rights to make them"
+            f"cpus is {cpus:g}, and CPU-quota cgroups cannot be created here; expected a whole "
+            "number of cores, to which CPU affinity limits a broker; round it, or run with the "
+            "privileges to create cgroups"
         )
     if cpus is not None and not 0 < cpus <= len(available):
-        there = f"may use {len(available)}" if available else "holds no process to some of its own"
+        if not available:
+            raise ConfigError(
+                f"cpus is {cpus:g}, and this system does not support CPU affinity; expected no "
+                "cpus; leave the key out"
+            )
         raise ConfigError(
-            f"cpus is {cpus:g}, and this machine {there}; expected "
-            f"{f'1 to {len(available)}' if available else 'none'} of them for each broker; "
-            f"{'lower it' if available else 'leave cpus out'}"
+            f"cpus is {cpus:g}, and this process may use {len(available)} cores; expected 1 to "
+            f"{len(available)} for each broker; lower it"
         )
 
 
 def cores_of(broker_id: int, cpus: float | None, available: Sequence[int]) -> tuple[int, ...]:
-    """Cores of a broker, spread over the machine so that few brokers share one; empty for all.
+    """The cores of a broker, spread so that few brokers share a core; empty for all cores.
 
     Args:
         broker_id: from 1.
-        cpus: how many each broker gets, a whole number; None for all.
+        cpus: number of cores for each broker, a whole number; None for all.
     """
     if cpus is None:
         return ()

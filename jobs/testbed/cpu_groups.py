@@ -1,7 +1,7 @@
-"""Control groups that give a broker a share of the CPU time, where this process may make them.
+"""Control groups that limit a broker's CPU time, where this process may create them.
 
 Kernel documentation: admin-guide/cgroup-v2 (`cpu.max`) and scheduler/sched-bwc (version 1,
-`cpu.cfs_quota_us`). A JVM sees the quota, and counts its processors by it.
+`cpu.cfs_quota_us`). A JVM derives its number of processors from the quota.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _TRIES, _PAUSE_S = 40, 0.05
 
 @dataclass(frozen=True)
 class CpuGroups:
-    """The folder below which groups can be made, and how their quota is written.
+    """The folder in which groups can be created, and the format of their quota.
 
     Attributes:
-        folder: that of this process's own group.
-        version: of the control groups, 1 or 2.
+        folder: folder of this process's own group.
+        version: version of the control groups, 1 or 2.
     """
 
     folder: Path
     version: int
 
     def make(self, name: str, cpus: float) -> Path:
-        """A group whose processes together get so much CPU time; its folder.
+        """Make a group that limits the CPU time of its processes; return its folder.
 
         Args:
-            cpus: seconds of CPU time in a second.
+            cpus: CPU time of all its processes together [s per s].
         """
         group = self.folder / name
         group.mkdir(exist_ok=True)
@@ -50,11 +50,11 @@ class CpuGroups:
 
 
 def cpu_groups(root: Path = ROOT, own: Path = OWN) -> CpuGroups | None:
-    """Where this process may make groups with a CPU quota; None where it may not.
+    """The place for groups with a CPU quota; None where this process may not create them.
 
     Args:
-        root: where control groups are mounted.
-        own: says in which groups this process is.
+        root: mount point of the control groups.
+        own: file that lists the groups of this process.
     """
     try:
         lines = [line.split(":", 2) for line in own.read_text().splitlines()]
@@ -73,13 +73,13 @@ def cpu_groups(root: Path = ROOT, own: Path = OWN) -> CpuGroups | None:
 
 
 def _usable(folder: Path, quota: Path, is_root: bool, version: int) -> CpuGroups | None:
-    """A group of the root has no quota of its own; any other must have one."""
+    """The groups in this folder, if it can hold groups with a quota; None otherwise."""
     has_quota = is_root or quota.exists()
     return CpuGroups(folder, version) if has_quota and _may_make_in(folder) else None
 
 
 def _may_make_in(folder: Path) -> bool:
-    """Whether a group can be made: only trying tells, as the folders' modes deny it to all."""
+    """Whether a group can be created, found by trying, as the folder's mode does not show it."""
     probe = folder / f"{PREFIX}probe-{os.getpid()}"
     try:
         probe.mkdir()
@@ -90,9 +90,9 @@ def _may_make_in(folder: Path) -> bool:
 
 
 def remove_groups(testbed_id: str, root: Path = ROOT) -> None:
-    """Remove what groups there are of a testbed whose processes have ended.
+    """Remove all groups of a testbed whose processes have ended.
 
-    Wherever they are: who made them may have been in another group than who tidies up.
+    It searches the whole tree, as the process that made them may have run in another group.
     """
     for folder, names, _files in os.walk(root):
         for name in [each for each in names if each.startswith(f"{PREFIX}{testbed_id}-")]:
@@ -101,7 +101,7 @@ def remove_groups(testbed_id: str, root: Path = ROOT) -> None:
 
 
 def _remove(group: Path) -> None:
-    for _ in range(_TRIES):  # a process that was reaped leaves its group a moment later
+    for _ in range(_TRIES):  # a reaped process stays in its group for a moment
         with suppress(OSError):
             group.rmdir()
         if not group.exists():
@@ -110,5 +110,5 @@ def _remove(group: Path) -> None:
 
 
 def group_name(testbed_id: str, node_id: int) -> str:
-    """That of a broker's group."""
+    """The name of a broker's group."""
     return f"{PREFIX}{testbed_id}-{node_id}"

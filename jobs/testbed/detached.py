@@ -1,4 +1,4 @@
-"""Testbeds that live between commands: up, status, down."""
+"""Detached testbeds, which run between commands: start, list and stop them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from jobs.testbed.places import (
 _STOP_DEADLINE_S = 90.0
 _KILL_DEADLINE_S = 10.0
 
-# A detached supervisor is our child as long as we live: kept, so that we can reap it.
+# A detached supervisor stays a child of this process, which must reap it.
 _detached: list[Testbed] = []
 
 
@@ -36,12 +36,12 @@ class DetachedTestbed:
     """A testbed as `redline testbed status` shows it.
 
     Attributes:
-        state: what its supervisor wrote last.
-        is_alive: False when its supervisor died and left something behind.
-        age_s: since it was ordered [s].
-        data_bytes: what its log dirs and Spark's folders take [B].
-        memory_bytes: resident memory of its JVMs, apart from Spark's executors [B].
-        folder: its files.
+        state: the last state that its supervisor wrote.
+        is_alive: False when its supervisor died and left files or processes behind.
+        age_s: time since its creation [s].
+        data_bytes: size of its log dirs and of Spark's folders on the disk [B].
+        memory_bytes: resident memory of its JVMs, without Spark's executors [B].
+        folder: folder of its files.
     """
 
     state: State
@@ -54,11 +54,11 @@ class DetachedTestbed:
 
 @dataclass(frozen=True)
 class StopReport:
-    """What `down` did.
+    """The result of `down`.
 
     Attributes:
-        stopped: the testbed of that name, or None when none was up.
-        cleaned: what it cleaned after testbeds whose supervisor had died.
+        stopped: the testbed that was stopped; None when none of that name was up.
+        cleaned: one report for each testbed whose supervisor had died.
     """
 
     stopped: State | None
@@ -75,10 +75,10 @@ def up(
     spark_workers: int = 0,
     root: Path | None = None,
 ) -> Testbed:
-    """Start a testbed that lives on after this process; see `jobs.testbed.launcher.start`.
+    """Start a testbed that runs on after this process ends; see `jobs.testbed.launcher.start`.
 
     Raises:
-        ConfigError: as `start`, or one of this name is up already.
+        ConfigError: see `start`; or a testbed of this name is up already.
     """
     testbed = start(
         profile,
@@ -95,7 +95,7 @@ def up(
 
 
 def status(root: Path | None = None) -> list[DetachedTestbed]:
-    """All testbeds that run, and those that a crash left; changes nothing."""
+    """All testbeds that run, and those that a crash left."""
     reports = []
     for folder in testbed_dirs(root or default_root()):
         state = read_state(folder)
@@ -105,7 +105,7 @@ def status(root: Path | None = None) -> list[DetachedTestbed]:
 
 
 def failed_logs(root: Path | None = None) -> list[Path]:
-    """Folders with the logs of testbeds that failed, the newest last."""
+    """The folders with logs of failed testbeds, the newest last."""
     failed = (root or default_root()) / FAILED
     if not failed.is_dir():
         return []
@@ -113,7 +113,7 @@ def failed_logs(root: Path | None = None) -> list[Path]:
 
 
 def find(name: str = "default", root: Path | None = None) -> State | None:
-    """The ready testbed of this name that lives between commands, or None."""
+    """The state of the detached testbed of this name; None unless it is ready."""
     for report in status(root):
         spec = report.state.spec
         is_ready = report.is_alive and report.state.status is Status.READY
@@ -123,12 +123,12 @@ def find(name: str = "default", root: Path | None = None) -> State | None:
 
 
 def down(name: str = "default", root: Path | None = None) -> StopReport:
-    """Stop the testbed of this name, and clean up after all whose supervisor died.
+    """Stop the testbed of this name, and clean up after all testbeds whose supervisor died.
 
-    A testbed that a running command owns is left alone, as it ends with that command.
+    A testbed of a running command stays, as it ends with that command.
 
     Raises:
-        TestbedStateError: it does not end, even when killed.
+        TestbedStateError: the supervisor does not end, even when killed.
     """
     root = root or default_root()
     stopped = None
@@ -145,7 +145,7 @@ def down(name: str = "default", root: Path | None = None) -> StopReport:
 
 
 def _stop(report: DetachedTestbed) -> None:
-    """Ask the supervisor to stop everything; it has been looked at just now."""
+    """Make the supervisor stop everything; kill it when it does not end in time."""
     record = report.state.supervisor or report.state.owner
     if record is None:
         return
@@ -155,13 +155,13 @@ def _stop(report: DetachedTestbed) -> None:
     ):
         if not is_alive(record):
             return
-        with suppress(psutil.NoSuchProcess):  # it has ended by itself just now
+        with suppress(psutil.NoSuchProcess):  # it has just ended
             ask(psutil.Process(record.pid))
         if wait_gone(record, patience_s):
             return
     raise TestbedStateError(
         f"process {record.pid}, the supervisor of testbed {report.state.spec.name}, does not "
-        f"end even when killed; look at it and at {report.folder}, and try again"
+        f"end even when killed; examine the process and {report.folder}, then try again"
     )
 
 
@@ -169,7 +169,7 @@ def _report(folder: Path, state: State) -> DetachedTestbed:
     memory_bytes = 0
     for record in state.processes:
         if is_alive(record):
-            with suppress(psutil.NoSuchProcess):  # it has ended just now
+            with suppress(psutil.NoSuchProcess):  # it has just ended
                 memory_bytes += psutil.Process(record.pid).memory_info().rss
     return DetachedTestbed(
         state=state,

@@ -1,4 +1,4 @@
-"""What can go wrong with a testbed, and the exit code that each kind stands for."""
+"""The errors of a testbed, each with the exit code of its base class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class TestbedStartError(ConfigError):
 
 
 class TestbedLostError(RedlineError):
-    """A process of a running testbed ended without being asked to."""
+    """A process of a running testbed ended unexpectedly."""
 
     __test__ = False
 
@@ -24,7 +24,7 @@ class TestbedDiskError(GuardStopError):
 
 
 class TestbedStateError(ConfigError):
-    """A testbed was asked for what it cannot do in its present state."""
+    """The testbed does not support this action in its present state."""
 
     __test__ = False
 
@@ -37,5 +37,5 @@ _BY_KIND: dict[str, type[RedlineError]] = {
 
 
 def error_of_kind(kind: str, message: str) -> RedlineError:
-    """The error for a failure that the supervisor reported by its kind."""
+    """The error for the kind of failure that the supervisor reported."""
     return _BY_KIND.get(kind, RedlineError)(message)

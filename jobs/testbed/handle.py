@@ -1,4 +1,4 @@
-"""A running testbed, as the process that started it sees it."""
+"""A running testbed, as a handle in the process that started it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _KILL_DEADLINE_S = 10.0
 
 
 class Testbed:
-    """Brokers that run, seen by the process that started them; a context manager.
+    """A handle of running brokers; a context manager.
 
-    It must be used by the process that started it, from any thread. On exit the brokers are
-    stopped and everything that they wrote is deleted.
+    Only the process that started the brokers may use it, from any thread. On exit it stops the
+    brokers and deletes their data.
     """
 
     __test__ = False  # not a test class, whatever pytest thinks of its name
@@ -52,47 +52,47 @@ class Testbed:
 
     @property
     def state(self) -> State:
-        """What it was ordered to be, and its nodes."""
+        """The testbed's order and its nodes."""
         return self._state
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The testbed's name for people."""
         return self._state.spec.name
 
     @property
     def id(self) -> str:
-        """Its name and a random part, on the command line of each of its processes."""
+        """Its name and a random part; each of its processes has it on the command line."""
         return self._state.spec.id
 
     @property
     def kafka_version(self) -> str:
-        """The release that the brokers run."""
+        """The release of the brokers."""
         return self._state.spec.kafka_version
 
     @property
     def folder(self) -> Path:
-        """Its files while it runs."""
+        """The folder of its files while it runs."""
         return self._folder
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """Addresses of all brokers as host:port."""
+        """The addresses of all brokers as host:port."""
         return self._state.bootstrap_servers
 
     @property
     def brokers(self) -> dict[int, Node]:
-        """Broker id → ports and folder."""
+        """Broker id → its node, with ports and folder."""
         return {node.node_id: node for node in self._state.brokers}
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """Node ids of the brokers, ascending."""
+        """The ids of the brokers, ascending."""
         return tuple(sorted(self.brokers))
 
     @property
     def controller(self) -> Node:
-        """The one controller, which is no broker."""
+        """The controller, which is a node of its own."""
         return next(node for node in self._state.nodes if node.node_id == CONTROLLER_ID)
 
     @property
@@ -120,11 +120,12 @@ class Testbed:
     def client_security(
         self, protocol: str | None = None, mechanism: str = "SCRAM-SHA-512"
     ) -> Security:
-        """What clients need to get in; nothing when the listeners are plain.
+        """The security settings of clients; PLAINTEXT when the listeners are plain.
 
         Args:
-            protocol: of the listener; by default that of `bootstrap_servers`.
-            mechanism: where there is a login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+            protocol: protocol of the listener; by default that of `bootstrap_servers`.
+            mechanism: mechanism of the login, where the protocol has one: PLAIN, SCRAM-SHA-256,
+                SCRAM-SHA-512 or OAUTHBEARER.
         """
         usual = next(iter(self._state.spec.security), "PLAINTEXT")
         files = SecurityFiles(self._folder)
@@ -132,7 +133,7 @@ class Testbed:
 
     @property
     def jmx_access(self) -> JmxAccess | None:
-        """The password and the trusted certificates of its JMX; None when it is open."""
+        """The login and the trusted certificates of its JMX; None when JMX is open."""
         if not self._state.spec.jmx_secured:
             return None
         files = SecurityFiles(self._folder)
@@ -141,24 +142,24 @@ class Testbed:
 
     @property
     def pids(self) -> dict[int, int]:
-        """Node id → process id of the nodes that run now, the controller too."""
+        """Node id → process id of the nodes that run now, controller included."""
         return node_pids(self._folder)
 
     @property
     def network_namespace(self) -> str:
-        """File of the namespace from which clients reach the brokers over the link; else empty."""
+        """The file of the clients' network namespace; empty without a link."""
         return self._state.network_namespace
 
     @property
     def supervisor_pid(self) -> int:
-        """Process id of the supervisor."""
+        """The process id of the supervisor."""
         return self._process.pid
 
     def check(self) -> None:
-        """Raise when the testbed has ended by itself since the last look.
+        """Raise an error when the testbed has ended unexpectedly since the last check.
 
         Raises:
-            TestbedLostError: a process of it ended, or its supervisor did.
+            TestbedLostError: one of its processes ended, or its supervisor.
             TestbedDiskError: it reached its disk limit.
         """
         with self._lock:
@@ -166,27 +167,27 @@ class Testbed:
                 self._receive(timeout_s=0)
 
     def kill_broker(self, broker_id: int, signum: int = signal.SIGKILL) -> None:
-        """Send a signal to a broker, on purpose: the others go on.
+        """Send a signal to a broker; the other brokers continue.
 
-        A signal that ends it (SIGKILL, SIGTERM, SIGINT) is waited for. SIGSTOP makes it
-        hang, SIGCONT lets it go on.
+        It returns after the broker's end where the signal ends it (SIGKILL, SIGTERM, SIGINT).
+        SIGSTOP makes the broker hang, SIGCONT resumes it.
         """
         self._send_order(
             {"order": "signal", "node": self._require_broker(broker_id), "signal": int(signum)}
         )
 
     def restart_broker(self, broker_id: int) -> None:
-        """Start a broker again, with its data and ports; stops it before if it runs.
+        """Start a broker again with its data and ports; stop it first if it runs.
 
-        Returns when every broker that should run is registered. After a kill -9 that takes
-        until the controller misses it (broker.session.timeout.ms, 9 s).
+        It returns when every broker that should run is registered. After a kill -9 this takes
+        until the controller's session with it times out (broker.session.timeout.ms, 9 s).
         """
         self._send_order({"order": "restart", "node": self._require_broker(broker_id)})
 
     def restart_controller(self) -> None:
-        """Start the controller again, with its data and ports; brokers go on meanwhile.
+        """Start the controller again with its data and ports; the brokers continue.
 
-        Returns when every broker that should run is registered with it.
+        It returns when every broker that should run is registered with it.
         """
         self._send_order({"order": "restart", "node": CONTROLLER_ID})
 
@@ -199,17 +200,17 @@ class Testbed:
         return forget(node_files(node).data for node in self.brokers.values())
 
     def detach(self) -> None:
-        """Let it live on when this process ends; `redline testbed down` stops it."""
+        """Let the testbed run on after this process; `redline testbed down` stops it."""
         with self._lock:
             self._send_order({"order": "detach"})
             self._close()
 
     def stop(self, *, is_hasty: bool = False, reason: str = "") -> None:
-        """Stop the brokers and delete all that they wrote. A second call does nothing.
+        """Stop the brokers and delete their data; a second call does nothing.
 
         Args:
-            is_hasty: kill them at once.
-            reason: what failed; then their logs are kept under it.
+            is_hasty: whether the brokers are killed at once.
+            reason: the owner's failure, with which the logs are kept; empty to delete them.
         """
         with self._lock:
             if self._is_stopped:
@@ -217,7 +218,7 @@ class Testbed:
             try:
                 self._channel.send({"order": "stop", "is_hasty": is_hasty, "reason": reason})
             except ChannelClosedError:
-                # It has ended by itself; what it may have left is swept up below.
+                # The supervisor has ended; its remains are cleaned up below.
                 self._process.poll()
             self._await_supervisor(_STOP_DEADLINE_S)
             self._close()
@@ -232,7 +233,7 @@ class Testbed:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Whoever interrupts wants it gone; and after an error the logs may tell why.
+        # An interrupt ends it in haste; after an error the logs may show the cause.
         is_error = kind is not None and issubclass(kind, Exception)
         reason = f"its owner stopped with {kind.__name__}: {error}" if kind and is_error else ""
         self.stop(is_hasty=kind is not None, reason=reason)
@@ -250,25 +251,25 @@ class Testbed:
         self._state = state
 
     def raise_end(self) -> NoReturn:
-        """Say why it has ended, once its folder is gone: what its supervisor says next.
+        """Raise the supervisor's next failure, after the testbed's folder has gone.
 
         Raises:
-            TestbedLostError: a process of it ended, or its supervisor did.
+            TestbedLostError: one of its processes ended, or its supervisor.
             TestbedDiskError: it reached its disk limit.
-            TestbedStartError: its supervisor says nothing.
+            TestbedStartError: its supervisor does not answer.
         """
-        self._await_event("failed", _ANSWER_DEADLINE_S)  # raises what it says
+        self._await_event("failed", _ANSWER_DEADLINE_S)  # raises the failure
         raise self._lost()
 
     def abandon(self) -> None:
-        """End it in haste, as if its owner had died; for a start that was interrupted."""
+        """End the testbed in haste, as after its owner's death; for an interrupted start."""
         with self._lock:
             self._close()
             self._await_supervisor(_KILL_DEADLINE_S)
             _sweep(self._folder.parent)
 
     def reap(self) -> None:
-        """Take note of the supervisor's end, if it has ended; for one that was detached."""
+        """Reap a detached supervisor, if it has ended."""
         self._process.poll()
 
     def _require_broker(self, broker_id: int) -> int:
@@ -333,7 +334,7 @@ class Testbed:
                 action()
             try:
                 self._process.wait(patience_s)
-            except subprocess.TimeoutExpired:  # ask harder
+            except subprocess.TimeoutExpired:  # take the next, harder action
                 continue
             return
 

@@ -1,4 +1,4 @@
-"""All that can wake the supervisor: its owner, signals, and the end of a child."""
+"""The events that wake the supervisor: messages of its owner, signals, and ends of children."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Inbox:
     """Waits for messages and signals together, without polling.
 
     Attributes:
-        terminations: how many times a signal has asked us to end.
-        is_owner_gone: True once the channel was closed at the other end, or our parent,
+        terminations: number of signals that requested the end.
+        is_owner_gone: True once the other end of the channel is closed, or the parent process,
             which is the owner, has changed.
-        is_detached: True once the testbed lives on without its owner.
+        is_detached: True once the testbed runs on without its owner.
     """
 
     def __init__(self, channel: MessageChannel) -> None:
@@ -38,16 +38,16 @@ class Inbox:
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
         self._handlers = {signum: signal.signal(signum, self._note) for signum in _ENDING}
-        # A handler is needed for the wake-up; what has ended is seen by polling the children.
+        # A handler is needed for the wake-up; polling the children shows which one has ended.
         self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
 
     @property
     def is_orphaned(self) -> bool:
-        """True when the owner is gone and was not meant to go first."""
+        """Whether the owner ended although the testbed is not detached."""
         return self.is_owner_gone and not self.is_detached
 
     def wait(self, timeout_s: float) -> list[Message]:
-        """Messages that are there; at most `timeout_s` after the call, earlier on any event."""
+        """The messages that have arrived; returns after `timeout_s`, earlier on any event."""
         messages: list[Message] = []
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._wakeup:
@@ -55,12 +55,12 @@ class Inbox:
             else:
                 messages += self._read()
         if os.getppid() != self._parent:
-            # Some other process may have inherited the owner's end and keep it open.
+            # Another process may have inherited the owner's end and keep it open.
             self.is_owner_gone = True
         return messages
 
     def close(self) -> None:
-        """Give signals back to whoever had them."""
+        """Restore the earlier signal handlers."""
         signal.set_wakeup_fd(-1)
         for signum, handler in self._handlers.items():
             signal.signal(signum, handler)
@@ -85,7 +85,7 @@ class Inbox:
         try:
             while self._wakeup.recv(4096):
                 continue
-        except BlockingIOError:  # empty: all signals are noted
+        except BlockingIOError:  # empty: the handlers have counted all signals
             return
 
     def _note(self, signum: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Command lines of the JVMs of a testbed."""
+"""The command lines of a testbed's JVMs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jobs.testbed.model import Node, NodeRole, Spec
 from jobs.testbed.places import NodeFiles, log4j2_configuration, node_files
 
 MARKER = "-Dredline.testbed="
-"""With the testbed's id behind it, the argument by which a process is known as ours."""
+"""The argument that marks a process as the testbed's, with the testbed's id behind it."""
 
 SERVER_CLASS = "kafka.Kafka"
 FORMAT_CLASS = "kafka.tools.StorageTool"
 
-# KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh, so that brokers collect and compile as
-# they do in production.
+# KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh, so that garbage collection and compilation
+# are those of production.
 PERFORMANCE_OPTIONS = (
     "-server",
     "-XX:+UseG1GC",
@@ -35,8 +35,8 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
     Args:
         spec: the testbed.
         node: the node.
-        write_archive_to: the JVM writes its loaded classes there when it exits; it is the
-            controller that is asked to, never a broker that is measured.
+        write_archive_to: file for the classes that the JVM has loaded at its exit; only the
+            controller writes it, never a broker under measurement.
     """
     paths = node_files(node)
     return [
@@ -61,7 +61,7 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
 def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
     """The command that prepares the controller's log dir.
 
-    It runs for half a second: compiling well and collecting in parallel would only cost.
+    The JVM runs for half a second, so it uses the quick compiler and one collector thread.
     """
     paths = node_files(node)
     arguments = ["-t", cluster_id, "-c", str(paths.properties)]
@@ -79,7 +79,7 @@ def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
 
 
 def _format_arguments(spec: Spec, paths: NodeFiles, arguments: list[str]) -> list[str]:
-    """The class and its arguments; in a file of Java's launcher when a password is in them."""
+    """The class and its arguments; in an argument file when they contain a password."""
     scram = scram_arguments(spec, SecurityFiles(paths.folder.parent)) if spec.security else []
     if not scram:
         return [FORMAT_CLASS, *arguments]
@@ -89,10 +89,10 @@ def _format_arguments(spec: Spec, paths: NodeFiles, arguments: list[str]) -> lis
 
 
 def jmx_options(node: Node, security: SecurityFiles | None = None) -> list[str]:
-    """JMX bound to the node's address; with a password and TLS where there are files for it.
+    """Options that bind JMX to the node's address, with a password and TLS where it has files.
 
-    The JVM also opens the port of its attach API (`jconsole PID`); it cannot be bound, but
-    refuses every peer that is not of this machine.
+    The JVM also opens the port of its attach API (`jconsole PID`) on all addresses, but it
+    refuses every peer of another machine.
     """
     prefix = "-Dcom.sun.management.jmxremote"
     return [
@@ -112,7 +112,7 @@ def _closed_jmx(prefix: str, files: SecurityFiles) -> list[str]:
     return [
         f"{prefix}.authenticate=true",
         f"{prefix}.password.file={files.jmx_password}",
-        # Several JVMs read the file, and each would write hashes into it.
+        # Several JVMs read the file; hashing would make each of them rewrite it.
         f"{prefix}.password.toHashes=false",
         f"{prefix}.access.file={files.jmx_access}",
         f"{prefix}.ssl=true",
@@ -122,7 +122,7 @@ def _closed_jmx(prefix: str, files: SecurityFiles) -> list[str]:
 
 
 def writes_archive(spec: Spec, node: Node) -> bool:
-    """True when this node should leave the class archive that later testbeds start from."""
+    """Whether this node writes the class archive for later testbeds."""
     if node.role is not NodeRole.CONTROLLER or spec.class_archive is None:
         return False
     return not Path(spec.class_archive).exists()

@@ -1,8 +1,8 @@
 """Keys, certificates and users of a secured testbed; made at its start, deleted at its end.
 
-Nothing here is worth stealing: it opens a testbed on the loopback interface while that runs.
-It is kept as a secret all the same, so that what is tried here holds elsewhere: files only
-their owner reads, nothing on a command line.
+They protect nothing but a running testbed on the loopback interface. They are handled like real
+secrets, so that a trial here holds elsewhere: only their owner can read the files, and no command
+line contains them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _OWNER_ONLY = 0o600
 
 
 class SecurityFiles:
-    """Where a secured testbed keeps its keys and users: `security/` in its folder.
+    """The files with a secured testbed's keys and users: `security/` in its folder.
 
     Attributes:
-        ca: PEM of the authority that signed the others.
+        ca: PEM of the authority that signed the certificates.
         broker, client: PEM of a private key and its certificates.
-        username, password, token: of the one user there is; the token is an unsecured JWT.
-        jmx_password, jmx_access, jmx_tls: what the JVM's options point at.
+        username, password, token: credentials of the only user; the token is an unsecured JWT.
+        jmx_password, jmx_access, jmx_tls: files that the JVM's options name.
         jmx_store: keystore of the brokers' JMX.
     """
 
@@ -57,7 +57,7 @@ class SecurityFiles:
 
 
 def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
-    """Make everything that the testbed's listeners and JMX need at this address."""
+    """Make all files that the testbed's listeners and JMX need at this address."""
     files = SecurityFiles(testbed_folder)
     files.folder.mkdir(mode=0o700)
     password = secrets.token_urlsafe(18)
@@ -87,7 +87,7 @@ def write_jmx_tls(leaf: trustme.LeafCert, store: Path, properties: Path) -> None
 
 
 def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
-    """A private key and its certificates in PEM, as Kafka takes them: the key in PKCS #8."""
+    """A private key and its certificates in PEM, with the key in PKCS #8, as Kafka needs it."""
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
     pem = key.private_bytes(
         serialization.Encoding.PEM,
@@ -98,16 +98,16 @@ def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
 
 
 def _keystore(leaf: trustme.LeafCert) -> bytes:
-    """The same as a PKCS #12 keystore, as the JVM's own options take it."""
+    """The key and its certificates as a PKCS #12 keystore, as the JVM's options need it."""
     own, *chain = (load_pem_x509_certificate(each.bytes()) for each in leaf.cert_chain_pems)
     key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
-    assert isinstance(key, EllipticCurvePrivateKey), "trustme makes no other"
+    assert isinstance(key, EllipticCurvePrivateKey), "trustme makes elliptic-curve keys"
     sealed = serialization.BestAvailableEncryption(PASSWORD_OF_STORES.encode())
     return pkcs12.serialize_key_and_certificates(b"broker", key, own, chain, sealed)
 
 
 def write_secret(path: Path, content: str | bytes) -> None:
-    """Write a file that only its owner can read, from its first byte on."""
+    """Write a file that only its owner can ever read."""
     data = content.encode() if isinstance(content, str) else content
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
     with open(descriptor, "wb") as stream:  # noqa: PTH123 - of a descriptor
@@ -115,7 +115,7 @@ def write_secret(path: Path, content: str | bytes) -> None:
 
 
 def unsecured_token(user: str, now_s: float, valid_s: float) -> str:
-    """A JSON Web Token without a signature, as Kafka's validator for tests takes it."""
+    """A JSON Web Token without a signature, which Kafka's validator for tests accepts."""
     claims = {"sub": user, "iat": int(now_s) - 60, "exp": int(now_s + valid_s)}
     parts = ({"alg": "none"}, claims)
     encoded = (urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)

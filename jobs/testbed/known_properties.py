@@ -1,8 +1,8 @@
-"""Names of broker properties, held against those that a Kafka version knows.
+"""The check of broker properties against the names that a Kafka version knows.
 
-A broker ignores a property that it does not know, and repeats it when it is asked for its
-configuration. So the version's own definition is asked, `kafka.server.KafkaConfig`, in a JVM that
-starts no broker. It names internal properties too, which Kafka's documentation leaves out.
+A broker ignores an unknown property, and even reports it as part of its configuration. So a JVM
+that starts no broker reads the version's own definition, `kafka.server.KafkaConfig`. It also
+contains internal properties, which Kafka's documentation leaves out.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ public class RedlinePropertyNames {
     }
 }
 """
-"""Compiled by Janino, hence the plain style."""
+"""Java source for Janino, hence the plain style."""
 
 TIMEOUT_S = 60.0
 
 PER_LISTENER = re.compile(
     r"listener\.name\.[^.]+\.((gssapi|plain|scram-sha-256|scram-sha-512|oauthbearer)\.)?(?P<rest>.+)"
 )
-"""Of one listener, and of one mechanism there."""
+"""Properties of one listener, or of one mechanism of a listener."""
 OF_AUTHORIZER = ("super.users", "allow.everyone.if.no.acl.found")
-"""Properties that Kafka's StandardAuthorizer reads, and no definition names."""
+"""Properties that Kafka's StandardAuthorizer reads without defining them."""
 PLUGINS = (
     "authorizer.class.name",
     "client.quota.callback.class",
@@ -58,11 +58,11 @@ PLUGINS = (
     "remote.log.storage.manager.class.name",
     "remote.log.metadata.manager.class.name",
 )
-"""Who sets one of these brings a class that may read properties of its own."""
+"""Properties that name a class, which may read properties of its own."""
 
 
 def require_known(names: Collection[str], version: str) -> None:
-    """Check names of broker properties; without any nothing is asked of Kafka.
+    """Check names of broker properties; without names no JVM starts.
 
     Raises:
         ConfigError: this Kafka version does not know one of them.
@@ -72,13 +72,13 @@ def require_known(names: Collection[str], version: str) -> None:
         if problems:
             raise ConfigError(
                 f"Kafka {version} does not know {', '.join(problems)}; expected "
-                "broker properties by the names of its documentation, as brokers ignore others "
-                "without a word; correct or remove them"
+                "names of broker properties from its documentation, as brokers silently ignore "
+                "others; correct or remove them"
             )
 
 
 def unknown_names(given: Iterable[str], known: Sequence[str]) -> list[str]:
-    """The names that are not known, each with the nearest one that is."""
+    """The unknown names, each with the nearest known name."""
     problems = []
     for name in given:
         listener = PER_LISTENER.fullmatch(name)
@@ -91,10 +91,10 @@ def unknown_names(given: Iterable[str], known: Sequence[str]) -> list[str]:
 
 
 def property_names(version: str) -> tuple[str, ...]:
-    """The broker properties that a Kafka version knows; asked once, then kept in the cache.
+    """The broker properties that a Kafka version knows; read once, then kept in the cache.
 
     Raises:
-        ConfigError: there is no such version, no Java, or the version does not tell.
+        ConfigError: the version or Java is missing, or the definition cannot be read.
     """
     kept = cache_dir() / "broker-properties" / f"kafka-{version}.txt"
     if not kept.exists():
@@ -118,10 +118,13 @@ def _query_kafka(version: str) -> list[str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        told = f"no answer within {TIMEOUT_S:.0f} s"
+        problem = f"no answer within {TIMEOUT_S:.0f} s"
     else:
         names = done.stdout.split()
         if done.returncode == 0 and names:
             return sorted(names)
-        told = done.stderr.strip()[-600:] or f"exit code {done.returncode}"
-    raise ConfigError(f"Kafka {version} does not tell which broker properties it knows: {told}")
+        problem = done.stderr.strip()[-600:] or f"exit code {done.returncode}"
+    raise ConfigError(
+        f"the broker properties of Kafka {version} could not be read: {problem}; choose another "
+        "version"
+    )

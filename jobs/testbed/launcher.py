@@ -1,4 +1,4 @@
-"""`start`: real brokers for the process that calls, which end when it does."""
+"""The start of real brokers for the calling process, with which they end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from jobs.testbed.places import (
     testbed_dirs,
     write_state,
 )
-from jobs.testbed.profile import Profile, adapted, load_profile
+from jobs.testbed.profile import Profile, adapt, load_profile
 from jobs.testbed.spark import SPARK_WORKERS_MAX, spark_home
 from metrics.common.errors import ConfigError
 
@@ -42,7 +42,7 @@ _GRACE_S = 10.0
 
 
 def _nothing() -> None:
-    """What most callers do while brokers start."""
+    """Do nothing while the brokers start."""
 
 
 def start(  # noqa: PLR0913 - all but the first by name
@@ -62,24 +62,24 @@ def start(  # noqa: PLR0913 - all but the first by name
 
     Args:
         profile: a profile, a file of conf/testbed by its name without .yaml, or a path.
-        brokers: how many, 1 to 5; the profile's number by default.
+        brokers: number of brokers, 1 to 5; the profile's by default.
         kafka_version: the release; the profile's by default.
         overrides: broker properties by Kafka's names, or keys of the profile such as
             `heap_mb` and `security`.
-        name: what people call it; several owned ones may share a name.
+        name: name for people; several owned testbeds may share a name.
         spark_workers: workers of a standalone Spark cluster beside the brokers, 0 for none.
-        owned: True when it ends with this process, whatever ends this process.
-        jars: the class path; by default that of `kafka_version`, resolved when first used.
-        root: folder of the testbeds; in the cache by default.
-        meanwhile: is done while the brokers start; what it raises ends them.
+        owned: whether the testbed ends with this process, however that ends.
+        jars: the class path; by default that of `kafka_version`, downloaded at its first use.
+        root: folder of the testbeds; a folder of the cache by default.
+        meanwhile: called while the brokers start; an error that it raises stops them.
 
     Raises:
-        ConfigError: a wrong profile, version or value; or the brokers did not become ready
-            (`TestbedStartError`), with what their logs say and where they are kept.
+        ConfigError: the profile, version or a value is wrong.
+        TestbedStartError: the brokers do not become ready; with the errors of their logs.
     """
     if not isinstance(profile, Profile):
         profile = load_profile(profile)
-    profile = adapted(profile, brokers=brokers, kafka_version=kafka_version, overrides=overrides)
+    profile = adapt(profile, brokers=brokers, kafka_version=kafka_version, overrides=overrides)
     if jars is None:
         from jobs.setup.jars import kafka_jars
 
@@ -90,7 +90,7 @@ def start(  # noqa: PLR0913 - all but the first by name
 
 
 def launch(spec: Spec, root: Path, meanwhile: Callable[[], object] = _nothing) -> Testbed:
-    """Start the testbed that the spec describes, as `start` does."""
+    """Start the testbed that the spec describes; see `start`."""
     testbed = _spawn(spec, root)
     try:
         meanwhile()
@@ -121,23 +121,22 @@ def make_spec(
     """The complete order for a supervisor.
 
     Args:
-        profile, name, jars, owned, spark_workers: as of `start`.
-        ready_deadline_s: how long the start may take [s].
-        node_jvm_options: node id → options of its JVM besides ours, such as a -javaagent.
+        profile, name, jars, owned, spark_workers: see `start`.
+        ready_deadline_s: time that the start may take [s].
+        node_jvm_options: node id → additional options of its JVM, such as a -javaagent.
 
     Raises:
-        ConfigError: the name cannot be that of a folder, or there is no Java, or too few cores,
-            or no compiler for what brokers with a stated handler time need, or not what a link
-            needs.
+        ConfigError: the name is not valid for a folder; or this machine lacks Java, cores, the
+            compiler for stated handler times, or the requirements of a link.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
         raise ConfigError(
-            f'"{name}" cannot be the name of a testbed; expected at most 41 letters, digits, '
+            f'"{name}" is not a valid name of a testbed; expected at most 41 letters, digits, '
             "dots, dashes and underscores, beginning with a letter or digit; choose another"
         )
     if not 0 <= spark_workers <= SPARK_WORKERS_MAX:
         raise ConfigError(
-            f"{spark_workers} Spark workers were asked for; expected 0 to {SPARK_WORKERS_MAX}"
+            f"the number of Spark workers is {spark_workers}; expected 0 to {SPARK_WORKERS_MAX}"
         )
     require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
     require_link(profile.link)
@@ -175,7 +174,7 @@ def make_spec(
 
 
 def _own_jars(profile: Profile, jars: Sequence[Path]) -> list[Path]:
-    """What brokers need of ours on their class path."""
+    """The project's own jars on the brokers' class path."""
     return [java_jar(NAME, SOURCE, jars)] if profile.handler_ms else []
 
 
@@ -206,7 +205,7 @@ def _spawn(spec: Spec, root: Path) -> Testbed:
 
 
 def refuse_namesake(root: Path, name: str) -> None:
-    """Raise when a testbed of this name runs on its own already; the caller holds the lock."""
+    """Refuse a second detached testbed of this name; the caller holds the lock."""
     for folder in testbed_dirs(root):
         state = read_state(folder)
         if state is not None and state.spec.name == name and not state.spec.owned:
@@ -218,11 +217,11 @@ def refuse_namesake(root: Path, name: str) -> None:
 
 
 def supervisor_command(folder: Path, descriptor: int) -> list[str]:
-    """The command of a supervisor; `folder`, which ends with the id, tells it from others."""
+    """The command of a supervisor; `folder` ends with the id of its testbed."""
     return [sys.executable, "-m", "jobs.testbed.supervisor", str(folder), str(descriptor)]
 
 
 def _python_path() -> str:
-    """Where our packages are, first, and then where this process finds the others."""
+    """The folder of this project's packages, followed by this process's import path."""
     own = str(Path(jobs.__file__).resolve().parent.parent)
     return os.pathsep.join([own, *(entry for entry in sys.path if entry and entry != own)])

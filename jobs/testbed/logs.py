@@ -1,4 +1,4 @@
-"""What a node's logs say about its end."""
+"""The error lines of a node's logs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _TELLING = re.compile(
 
 
 def error_lines(node: Member) -> list[str]:
-    """The last lines of a node's logs that tell of an error, oldest first.
+    """The last error lines of a node's logs, oldest first.
 
-    Without any, the last lines of its console.
+    Without error lines, the last lines of its console.
     """
     files = node_files(node)
     logged = [*_tail(files.format_log), *_tail(files.log), *_tail(files.console)]
@@ -32,14 +32,14 @@ def error_lines(node: Member) -> list[str]:
 
 
 def says_address_in_use(node: Member) -> bool:
-    """True when the node could not bind one of its ports."""
+    """Whether the node could not bind one of its ports."""
     files = node_files(node)
     return any(_ADDRESS_IN_USE.search(line) for path in (files.log, files.console)
                for line in _tail(path))  # fmt: skip
 
 
 def tail_text(path: Path, lines: int) -> str:
-    """The last lines of a file; empty when it is not there."""
+    """The last lines of a file; empty when it does not exist."""
     return "\n".join(_tail(path)[-lines:])
 
 
@@ -54,7 +54,7 @@ def _tail(path: Path) -> list[str]:
 
 
 def _distinct(lines: Iterable[str]) -> list[str]:
-    """Lines without those that only repeat another's message under its own time."""
+    """The lines without repetitions of the same message at another time."""
     seen: dict[str, str] = {}
     for line in lines:
         seen.setdefault(re.sub(r"^\[[^\]]*\] ", "", line), line)

@@ -1,7 +1,6 @@
-"""What a testbed is asked to be, and what it is: plain data that goes through JSON files.
+"""The specification and the state of a testbed, as plain data for JSON files.
 
-The launcher, the supervisor and `redline testbed` are three processes; these are the
-facts that they share.
+The launcher, the supervisor and `redline testbed` are three processes that share these data.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from jobs.config.link import Link
 from jobs.testbed.link.devices import LinkAddresses
 
 HOST = "127.0.0.1"
-"""Where everything listens but brokers behind a link."""
+"""Address on which all processes listen, except brokers behind a link."""
 
 CONTROLLER_ID = 100
-"""Node id of the controller, apart from the brokers' 1 to 5."""
+"""Node id of the controller; the brokers have 1 to 5."""
 
 SPARK_MASTER_ID = 200
-"""Node id of the Spark master; its workers have the ids that follow."""
+"""Node id of the Spark master; its workers have the next ids."""
 
 LINE_ID = 300
 """Node id of the delay line of a link."""
 
 
 class NodeRole(str, Enum):
-    """What a process does. Kafka's roles are never combined: that would confuse the metrics."""
+    """The role of a process; a Kafka node has only one, as combined roles would mix the metrics."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -38,7 +37,7 @@ class NodeRole(str, Enum):
 
 
 class Status(str, Enum):
-    """Where a testbed is in its life. A stopped one leaves nothing, hence no status."""
+    """The status of a testbed; a stopped one has no files and no status."""
 
     STARTING = "starting"
     READY = "ready"
@@ -48,13 +47,12 @@ class Status(str, Enum):
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """A process by what tells it from a later one with the same id.
+    """The identity of a process, which distinguishes it from a later one with the same id.
 
     Attributes:
         pid: process id.
-        created_s: when it was created; since the boot on Linux, as the kernel counts, since the
-            epoch elsewhere [s].
-        node_id: the node that it is, or None.
+        created_s: creation time, since the boot on Linux, since the epoch elsewhere [s].
+        node_id: id of its node; None for a process that is not a node.
     """
 
     pid: int
@@ -64,34 +62,34 @@ class ProcessRecord:
 
 @dataclass(frozen=True)
 class Spec:
-    """A testbed as ordered; complete, so that the supervisor decides nothing but ports.
+    """The complete specification of a testbed, of which the supervisor only decides the ports.
 
     Attributes:
-        id: name and a random part; each process carries it on its command line.
-        name: what people call it.
+        id: name and a random part; each process has it on its command line.
+        name: name for people.
         profile: name of the profile.
-        description: the profile's, for people.
-        kafka_version: the release.
+        description: the profile's description, for people.
+        kafka_version: release of Kafka.
         brokers: number of brokers.
         heap_mb: Java heap of each process [MiB].
         jvm_options: options of every node's JVM, after Kafka's own.
-        disk_limit_bytes: bound of all log dirs together [B].
+        disk_limit_bytes: maximum size of all log dirs together [B].
         broker_properties, controller_properties: Kafka properties by name.
         java: the Java launcher.
         jars: the class path.
-        class_archive: file of the shared class archive; made if missing, None for none.
-        ready_deadline_s: how long the start may take [s].
-        owned: True when the testbed ends with the process that started it.
-        node_jvm_options: node id → options of its JVM besides ours, such as a -javaagent.
-        security: protocols of the listeners for clients, the usual one first; none is plain.
+        class_archive: file of the shared class archive, made if missing; None without one.
+        ready_deadline_s: time that the start may take [s].
+        owned: whether the testbed ends with the process that started it.
+        node_jvm_options: node id → additional options of its JVM, such as a -javaagent.
+        security: protocols of the listeners for clients, the default first; empty for plain.
         jmx_secured: whether JMX needs a password and speaks TLS.
-        log_dirs: of each broker.
-        cpus: cores that each broker may use, or a part of one; None for all.
-        produce_handler_ms: broker id → time that a handler waits in each produce request; empty
-            for none [ms].
-        spark_workers: workers of its Spark cluster; 0 for no Spark.
-        spark_home: folder of the Spark that the cluster runs; empty for no Spark.
-        link: between the brokers and what loads them; None for the loopback interface.
+        log_dirs: number of log dirs of each broker.
+        cpus: cores that each broker may use, or a part of a core; None for all.
+        produce_handler_ms: broker id → time that a handler waits in each produce request [ms];
+            empty without stated times.
+        spark_workers: number of Spark workers; 0 without Spark.
+        spark_home: folder of the installed Spark; empty without Spark.
+        link: link between the brokers and their clients; None for the loopback interface.
     """
 
     id: str
@@ -122,7 +120,7 @@ class Spec:
 
     @property
     def title(self) -> str:
-        """For people: `testbed default (3 brokers, Kafka 4.1.2)`."""
+        """The title for people: `testbed default (3 brokers, Kafka 4.1.2)`."""
         parts = [_counted(self.brokers, "broker"), f"Kafka {self.kafka_version}"]
         if self.spark_workers:
             parts.append(_counted(self.spark_workers, "Spark worker"))
@@ -138,10 +136,10 @@ class Node:
     Attributes:
         node_id: Kafka's node id.
         role: broker or controller.
-        port: port of its plain listener, or the only one.
+        port: port of its plain listener.
         jmx_port: port of its JMX registry and of its JMX objects.
-        directory: its properties, data and logs.
-        secured_ports: protocol → port of the listeners for clients, if they are secured.
+        directory: folder of its properties, data and logs.
+        secured_ports: protocol → port of its secured listeners for clients.
         host: address of all its listeners and of its JMX.
     """
 
@@ -155,22 +153,22 @@ class Node:
 
     @property
     def address(self) -> str:
-        """The plain listener as host:port."""
+        """The address of the plain listener as host:port."""
         return f"{self.host}:{self.port}"
 
     @property
     def client_address(self) -> str:
-        """The listener for clients as host:port."""
+        """The address of the listener for clients as host:port."""
         return f"{self.host}:{next(iter(self.secured_ports.values()), self.port)}"
 
     @property
     def jmx_endpoint(self) -> str:
-        """JMX as host:port."""
+        """The address of JMX as host:port."""
         return f"{self.host}:{self.jmx_port}"
 
     @property
     def title(self) -> str:
-        """For people: `broker 2` or `the controller`."""
+        """The title for people: `broker 2` or `the controller`."""
         return "the controller" if self.role is NodeRole.CONTROLLER else f"broker {self.node_id}"
 
 
@@ -179,11 +177,11 @@ class SparkNode:
     """The master or a worker of the testbed's Spark cluster, on `HOST`.
 
     Attributes:
-        node_id: `SPARK_MASTER_ID`, or that of a worker, which counts on from it.
+        node_id: `SPARK_MASTER_ID` for the master, the next ids for the workers.
         role: master or worker.
-        port: where it takes messages.
-        web_port: of its web page.
-        directory: its work folder, scratch files and logs.
+        port: port of its RPC endpoint.
+        web_port: port of its web page.
+        directory: folder of its work folder, scratch files and logs.
     """
 
     node_id: int
@@ -194,12 +192,12 @@ class SparkNode:
 
     @property
     def url(self) -> str:
-        """What drivers and workers call, if it is the master."""
+        """The URL of the master, for drivers and workers."""
         return f"spark://{HOST}:{self.port}"
 
     @property
     def title(self) -> str:
-        """For people: `the Spark master` or `Spark worker 2`."""
+        """The title for people: `the Spark master` or `Spark worker 2`."""
         if self.role is NodeRole.SPARK_MASTER:
             return "the Spark master"
         return f"Spark worker {self.node_id - SPARK_MASTER_ID}"
@@ -207,11 +205,11 @@ class SparkNode:
 
 @dataclass(frozen=True)
 class LineNode:
-    """The process of a link that holds packets back; it is in the generator's namespace.
+    """The process that delays a link's packets; it runs in the generator's namespace.
 
     Attributes:
-        directory: of its log and its counts.
-        addresses: of the link's ends.
+        directory: folder of its log and its packet counts.
+        addresses: addresses of the link's ends.
     """
 
     directory: str
@@ -221,29 +219,29 @@ class LineNode:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The title for people."""
         return "the delay line of the link"
 
 
 Member = Node | SparkNode | LineNode
-"""Any process that a testbed keeps."""
+"""A process of a testbed, of any role."""
 
 
 @dataclass(frozen=True)
 class State:
-    """A testbed as it is; the supervisor rewrites its file at every change.
+    """The present state of a testbed; the supervisor rewrites its file at every change.
 
     Attributes:
-        spec: what was ordered.
-        status: where it is in its life.
-        created_s: when it was ordered [s since the epoch].
-        reason: why it failed, or empty.
-        owner: the process that ordered it; None once it stands on its own.
-        supervisor: the process that keeps it; None before it runs.
-        nodes: the Kafka processes that belong to it, once ports are known.
-        processes: those that have been started and not yet reaped.
+        spec: the specification.
+        status: the status.
+        created_s: time of its creation [s since the epoch].
+        reason: cause of its failure; empty without one.
+        owner: the process that started it; None once it is detached.
+        supervisor: its supervisor; None before the supervisor runs.
+        nodes: its Kafka nodes, once ports are known.
+        processes: processes that have been started and not yet reaped.
         spark: the Spark master and its workers, once ports are known.
-        line: the delay line, once the link is there; None without a link.
+        line: the delay line, once the link exists; None without a link.
     """
 
     spec: Spec
@@ -259,21 +257,21 @@ class State:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All processes that belong to it: Kafka's, Spark's, and the link's."""
+        """All nodes of the testbed: Kafka's, Spark's, and the link's."""
         return (*self.nodes, *self.spark, *([self.line] if self.line else []))
 
     @property
     def network_namespace(self) -> str:
-        """File of the namespace from which clients reach the brokers over the link.
+        """The file of the namespace from which clients reach the brokers over the link.
 
-        Empty without a link, or while nobody keeps it.
+        Empty without a link, or while no delay line runs.
         """
         pids = (each.pid for each in self.processes if each.node_id == LINE_ID)
         return next((f"/proc/{pid}/ns/net" for pid in pids), "")
 
     @property
     def spark_master(self) -> str | None:
-        """URL of the Spark master, for `spark-submit --master`; None without Spark."""
+        """The URL of the Spark master, for `spark-submit --master`; None without Spark."""
         return self.spark[0].url if self.spark else None
 
     @property
@@ -283,19 +281,19 @@ class State:
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """Addresses of all brokers, for clients."""
+        """The addresses of all brokers, for clients."""
         return tuple(node.client_address for node in self.brokers)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`."""
+        """The state as plain data for `json.dumps`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> State:
-        """The reverse of `to_json`.
+        """The state from the data of `to_json`.
 
         Raises:
-            KeyError, TypeError, ValueError: when the data is none of ours.
+            KeyError, TypeError, ValueError: the data are not those of a state.
         """
         spec = dict(data["spec"])
         spec["jars"] = tuple(spec["jars"])

@@ -1,4 +1,4 @@
-"""The nodes of one testbed together: laid out, formatted, started, stopped, reaped."""
+"""All nodes of one testbed: their files, their start and their end."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from jobs.testbed.probe import registered_brokers
 from jobs.testbed.processes import NodeProcess, jvm_environment
 from jobs.testbed.properties import meta_properties, node_properties, render
 from jobs.testbed.spark import (
-    missing_workers,
     spark_command,
     spark_environment,
     spark_nodes,
     spark_ports,
+    workers_problem,
 )
 from jobs.testbed.strays import end_processes, inheriting_processes
 
@@ -48,17 +48,17 @@ _PROBE_TIMEOUT_S = 1.0
 _ARCHIVE_DRAFT = "classes.jsa"
 
 Accepts = Callable[[int, float, str], bool]
-"""Whether somebody accepts connections on this port within this time [s] at this host."""
+"""Whether a process accepts connections at a port within a time [s] at a host."""
 
 
 class Nodes:
-    """Carries out what the supervisor decides; waits for nothing.
+    """Carries out the supervisor's decisions without waiting.
 
     Attributes:
         nodes: the Kafka nodes, the controller first.
         spark: the Spark nodes, the master first.
         line: the delay line of the link; None without a link.
-        processes: node id → its process, once started.
+        processes: node id → its process, once it is started.
     """
 
     def __init__(self, spec: Spec, folder: Path) -> None:
@@ -73,23 +73,23 @@ class Nodes:
     @property
     def members(self) -> tuple[Member, ...]:
         """All nodes: Kafka's, Spark's, and the link's."""
-        return (*self.nodes, *self.spark, *self._of_link)
+        return (*self.nodes, *self.spark, *self._link_nodes)
 
     @property
-    def turns(self) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
-        """What is started at once, and what waits until that is ready: Spark's workers.
+    def start_phases(self) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
+        """The nodes that start first, and Spark's workers, which start once those are ready.
 
-        A worker that finds no master waits for 5 to 15 s before it asks again.
+        A worker that finds no master retries only after 5 to 15 s.
         """
-        return (*self._of_link, *self.nodes, *self.spark[:1]), self.spark[1:]
+        return (*self._link_nodes, *self.nodes, *self.spark[:1]), self.spark[1:]
 
     @property
-    def _of_link(self) -> list[LineNode]:
+    def _link_nodes(self) -> list[LineNode]:
         return [self.line] if self.line else []
 
     @property
     def host(self) -> str:
-        """Address of Kafka's nodes."""
+        """The address of Kafka's nodes."""
         return self.line.addresses.brokers if self.line else HOST
 
     @property
@@ -98,15 +98,15 @@ class Nodes:
         return [node for node in self.nodes if node.role is NodeRole.BROKER]
 
     def records(self) -> tuple[ProcessRecord, ...]:
-        """Records of the processes that run."""
+        """The records of the processes that run."""
         running = (each for each in self.processes.values() if each.exit_code() is None)
         return tuple(each.record for each in running)
 
     def make_link(self) -> None:
-        """Make the namespaces and devices of the link, if there is to be one.
+        """Make the namespaces and devices of the link, if the spec has one.
 
         Raises:
-            LinkError: this machine does not let us.
+            LinkError: this machine does not permit it.
         """
         if self._spec.link is not None:
             self._devices = LinkDevices(self._spec.link, self._spec.id)
@@ -115,22 +115,22 @@ class Nodes:
             self.line = LineNode(str(folder), self._devices.addresses)
 
     def close_link(self) -> None:
-        """Let go of the link; all processes have ended."""
+        """Remove the link; all processes must have ended."""
         if self._devices is not None:
             self._devices.close()
 
     def make_security(self) -> None:
-        """Make the keys and users that secured listeners and JMX need, if any are."""
+        """Make the keys and users of secured listeners and JMX, if the spec has any."""
         if self._spec.security or self._spec.jmx_secured:
             make_security(self._folder, self.host)
 
     def lay_out(self, allocate: PortAllocator) -> None:
-        """Choose ports and write all files of all nodes, over what was there before."""
+        """Choose ports and write all files of all nodes; earlier files are replaced."""
         ids = [CONTROLLER_ID, *range(1, self._spec.brokers + 1)]
         secured = self._spec.brokers * len(self._spec.security)
         ports = iter(allocate(2 * len(ids) + secured + spark_ports(self._spec)))
         for each in self.members:
-            if each is not self.line:  # it stays
+            if each is not self.line:  # the delay line keeps running
                 shutil.rmtree(each.directory)
         self.nodes = tuple(self._node(node_id, ports) for node_id in ids)
         self.cluster_id = random_id()
@@ -152,13 +152,13 @@ class Nodes:
             folder.mkdir(parents=True)
 
     def start_format(self) -> NodeProcess:
-        """Begin to prepare the controller's log dir; done when the process has ended with 0."""
+        """Start to format the controller's log dir; the process ends with 0 on success."""
         controller = self.nodes[0]
         command = format_command(self._spec, controller, self.cluster_id)
         return NodeProcess(controller, command, node_files(controller).console)
 
     def start(self, node: Member) -> NodeProcess:
-        """Begin to start a node."""
+        """Start the process of a node; it is not ready yet."""
         if isinstance(node, SparkNode):
             return self._start_spark(node)
         if isinstance(node, LineNode):
@@ -185,7 +185,7 @@ class Nodes:
 
     def _start_line(self, node: LineNode) -> NodeProcess:
         devices, link = self._devices, self._spec.link
-        assert devices is not None and link is not None, "a line is laid out with its link"
+        assert devices is not None and link is not None, "a delay line has a link"
         command = line_command(link, devices.tuns, line_counts(node), f"{MARKER}{self._spec.id}")
         process = NodeProcess(
             node,
@@ -204,19 +204,20 @@ class Nodes:
         self.processes[node.node_id] = process
         return process
 
-    def ended(self) -> NodeProcess | None:
-        """A process that has ended although nobody asked it to."""
+    def unexpected_end(self) -> NodeProcess | None:
+        """A process that has ended unexpectedly; None without one."""
         for process in self.processes.values():
             if not process.is_down_on_purpose and process.exit_code() is not None:
                 return process
         return None
 
-    def missing(self, accepts: Accepts) -> str | None:
-        """What the nodes that should run lack to be ready, in words; None when nothing.
+    def readiness_problem(self, accepts: Accepts) -> str | None:
+        """The reason for which a node is not ready, in words; None when all nodes are ready.
 
-        Ready: every listener and JMX port accepts, and every broker names exactly the
-        brokers that should run as registered and unfenced. A Spark master accepts, and its
-        workers, once they are started, are registered there. A link lets a connection through.
+        All nodes are ready when every listener and JMX port accepts connections, and every broker
+        reports exactly the brokers that should run as registered and unfenced. In addition a Spark
+        master accepts connections and has its started workers registered, and a link passes a
+        connection.
         """
         up = [node for node in self.nodes if not self.processes[node.node_id].is_down_on_purpose]
         for node in up:
@@ -235,27 +236,27 @@ class Nodes:
                 return f"{node.title} does not answer Metadata ({error!r})"
             if known != wanted:
                 return (
-                    f"{node.title} sees brokers {sorted(known)} registered and unfenced, "
+                    f"{node.title} reports brokers {sorted(known)} as registered and unfenced, "
                     f"expected {sorted(wanted)}"
                 )
-        return self._missing_link(brokers) or self._missing_spark(accepts)
+        return self._link_problem(brokers) or self._spark_problem(accepts)
 
-    def _missing_link(self, brokers: Sequence[Node]) -> str | None:
+    def _link_problem(self, brokers: Sequence[Node]) -> str | None:
         line = self.processes.get(LINE_ID)
         if line is None or not brokers:
             return None
         try:
             round_trip_s(f"/proc/{line.record.pid}/ns/net", brokers[0].host, brokers[0].port)
         except OSError as error:
-            return f"the link lets no connection to {brokers[0].title} through ({error})"
+            return f"the link passes no connection to {brokers[0].title} ({error})"
         return None
 
-    def _missing_spark(self, accepts: Accepts) -> str | None:
+    def _spark_problem(self, accepts: Accepts) -> str | None:
         started = [node for node in self.spark if node.node_id in self.processes]
         for node in started:
             if not accepts(node.port, _PROBE_TIMEOUT_S, HOST):
                 return f"{node.title} does not accept connections at port {node.port}"
-        return missing_workers(started, _PROBE_TIMEOUT_S) if started else None
+        return workers_problem(started, _PROBE_TIMEOUT_S) if started else None
 
     def kill_all(self) -> None:
         """End every process at once and reap it."""
@@ -265,26 +266,26 @@ class Nodes:
             process.kill()
         remove_groups(self._spec.id)
         if self.spark:
-            # Executors end with their worker, and their Python workers with them, but not in
-            # the same moment; until then they write to folders that are to be deleted.
+            # Executors and their Python workers end some time after their worker; until then
+            # they would write to folders that are about to be deleted.
             end_processes(inheriting_processes(self._spec.id))
 
     def used_bytes(self) -> int:
-        """What all nodes have written, apart from their own logs [B on the disk]."""
+        """The size of all nodes' data on the disk, without their own logs [B]."""
         return disk_bytes(written_dirs(self.members))
 
     def keep_class_archive(self) -> None:
-        """Put the archive that the controller wrote at its end where later testbeds find it."""
+        """Copy the class archive that the controller wrote to the path that later starts read."""
         if not self.nodes or self._spec.class_archive is None:
             return
         controller = self.processes.get(CONTROLLER_ID)
         draft = Path(self.nodes[0].directory) / _ARCHIVE_DRAFT
-        # After any other end the archive may be cut off.
+        # After any other end the archive may be truncated.
         if controller is None or controller.exit_code() != _EXIT_BY_SIGTERM or not draft.exists():
             return
         target = Path(self._spec.class_archive)
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Another file system perhaps: copy beside the target, then put it there at once.
+        # Perhaps on another file system: copy beside the target, then rename atomically.
         beside = target.with_name(f"{target.name}.{os.getpid()}")
         shutil.copyfile(draft, beside)
         beside.replace(target)
@@ -299,7 +300,7 @@ class Nodes:
 
 
 def random_id() -> str:
-    """A random Kafka id: a UUID in URL-safe base64 that no tool takes for an option."""
+    """A random Kafka id: a UUID in URL-safe base64 that does not begin with a dash."""
     while True:
         text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

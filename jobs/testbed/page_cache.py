@@ -1,4 +1,4 @@
-"""Reading from the disk and not from memory: the kernel forgets what it caches of log files."""
+"""Dropping log segments from the page cache, so that reads come from the disk."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from metrics.common.errors import ConfigError
 
 
 def forget(folders: Iterable[Path]) -> int:
-    """Have the kernel drop the pages of all log segments in these folders.
+    """Drop the pages of all log segments in these folders from the page cache.
 
-    Pages that were not on the disk yet are written first, as only clean ones can be dropped.
-    Pages that a broker has mapped stay: those of its indexes, which hold no records.
+    Dirty pages are written first, as only clean pages can be dropped. Pages that a broker has
+    mapped stay; they belong to its indexes, which hold no records.
 
     Returns:
         Size of the segments [B].
 
     Raises:
-        ConfigError: the system takes no such advice, so what is read next may be in memory.
+        ConfigError: the system has no posix_fadvise, so later reads may come from memory.
     """
     if not hasattr(os, "posix_fadvise"):
         raise ConfigError(
-            f"cold is true on {sys.platform}, which takes no advice to drop what it caches; "
-            "expected Linux; remove cold, or run on another system"
+            f"cold is true on {sys.platform}, which cannot drop files from the page cache; "
+            "expected Linux; remove cold, or run on Linux"
         )
     forgotten = 0
     for folder in folders:
         for file in folder.rglob("*.log"):
             try:
                 descriptor = os.open(file, os.O_RDONLY)
-            except FileNotFoundError:  # retention was faster
+            except FileNotFoundError:  # retention has deleted it
                 continue
             try:
                 os.fdatasync(descriptor)

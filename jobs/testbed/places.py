@@ -1,9 +1,9 @@
-"""Where a testbed keeps its files.
+"""The folders and files of testbeds.
 
 `CACHE/testbed/ID/` holds one testbed that runs or that a crash left: state.json,
 supervisor.log, and for each node a folder (broker-1) with server.properties, data/,
 server.log and console.log; a Spark worker's work/ holds the logs of its executors.
-`CACHE/testbed/failed/ID/` is the same without data, for reading, and
+`CACHE/testbed/failed/ID/` holds the same files of a failed testbed without data, and
 `CACHE/testbed/classes/` holds the shared class archives of the JVMs.
 """
 
@@ -25,12 +25,12 @@ SUPERVISOR_LOG = "supervisor.log"
 FAILED = "failed"
 CLASSES = "classes"
 FAILED_KEPT = 5
-"""How many failed testbeds' logs are kept; older ones make room."""
+"""Number of failed testbeds whose logs are kept; older ones are deleted."""
 
 
 @dataclass(frozen=True)
 class NodeFiles:
-    """The files of one node; a Spark node has no properties and no log beside its console."""
+    """The files of one node; a Spark node has only its console log and no properties."""
 
     folder: Path
     properties: Path
@@ -43,7 +43,7 @@ class NodeFiles:
 
 
 def node_files(node: Member) -> NodeFiles:
-    """Where the files of a node are."""
+    """The paths of a node's files."""
     folder = Path(node.directory)
     return NodeFiles(
         folder=folder,
@@ -58,17 +58,17 @@ def node_files(node: Member) -> NodeFiles:
 
 
 def line_counts(line: LineNode) -> Path:
-    """Where the delay line of a link tells what it has passed on."""
+    """The file with the packet counts of a link's delay line."""
     return Path(line.directory) / "counts.json"
 
 
 def log_dirs(data: Path, count: int) -> tuple[Path, ...]:
-    """A broker's log dirs: its data folder, or that many in it."""
+    """A broker's log dirs: its data folder, or `count` folders in it."""
     return (data,) if count == 1 else tuple(data / f"{n}" for n in range(1, count + 1))
 
 
 def written_dirs(members: Iterable[Member]) -> list[Path]:
-    """The folders that nodes fill while they run, apart from their own logs."""
+    """The folders that nodes fill while they run, without their own logs."""
     files = [node_files(member) for member in members]
     return [folder for each in files for folder in (each.data, each.work)]
 
@@ -79,12 +79,12 @@ def default_root() -> Path:
 
 
 def log4j2_configuration() -> Path:
-    """The log4j2 configuration that all nodes share."""
+    """The path of the log4j2 configuration that all nodes share."""
     return Path(str(files("conf") / "testbed" / "log4j2.properties"))
 
 
 def testbed_dirs(root: Path) -> list[Path]:
-    """Folders of the testbeds that run or that a crash left, oldest name first."""
+    """The folders of testbeds that run or that a crash left, sorted by name."""
     if not root.is_dir():
         return []
     own = (FAILED, CLASSES)
@@ -92,24 +92,24 @@ def testbed_dirs(root: Path) -> list[Path]:
 
 
 def read_state(folder: Path) -> State | None:
-    """The state in a testbed's folder; None when there is none, or none that can be read."""
+    """The state in a testbed's folder; None when it is missing or cannot be read."""
     try:
         return State.from_json(json.loads((folder / STATE_FILE).read_text(encoding="utf-8")))
     except (OSError, KeyError, TypeError, ValueError):
-        # Gone, or cut off by a crash of the machine: then nothing is known, and the caller
-        # treats the folder so.
+        # Deleted, or truncated by a crash of the machine: the caller has to handle the
+        # unknown state.
         return None
 
 
 def node_pids(folder: Path) -> dict[int, int]:
-    """Node id → process id of the nodes that run now, the controller too."""
+    """Node id → process id of the nodes that run now, controller included."""
     state = read_state(folder)
     records = state.processes if state else ()
     return {each.node_id: each.pid for each in records if each.node_id is not None}
 
 
 def folder_behind(root: Path, network_namespace: str) -> Path | None:
-    """The testbed whose brokers are reached from this namespace over a link; None without one."""
+    """The folder of the testbed whose clients use this network namespace; None without one."""
     for folder in testbed_dirs(root) if network_namespace else []:
         state = read_state(folder)
         if state is not None and state.network_namespace == network_namespace:
@@ -118,16 +118,16 @@ def folder_behind(root: Path, network_namespace: str) -> Path | None:
 
 
 def write_state(folder: Path, state: State) -> None:
-    """Replace the state at once: a reader sees the old one or the new one, whole."""
+    """Replace the state atomically: a reader sees either the old or the new state."""
     draft = folder / f"{STATE_FILE}.new"
     draft.write_text(json.dumps(state.to_json(), indent=1), encoding="utf-8")
     draft.replace(folder / STATE_FILE)
 
 
 def disk_bytes(folders: Sequence[Path]) -> int:
-    """Bytes that the files below these folders take on the disk [B].
+    """The size of all files below these folders on the disk [B].
 
-    Counts allocated blocks: Kafka's index files are longer than what they take.
+    It counts allocated blocks, as Kafka's index files are longer than their blocks.
     """
     total = 0
     for folder in folders:
@@ -135,11 +135,11 @@ def disk_bytes(folders: Sequence[Path]) -> int:
             for name in names:
                 try:
                     total += os.lstat(os.path.join(path, name)).st_blocks * 512  # noqa: PTH118
-                except FileNotFoundError:  # the broker deleted it meanwhile
+                except FileNotFoundError:  # the broker has deleted it
                     continue
     return total
 
 
 def class_archive(kafka_version: str, java: str, jars: Sequence[str]) -> Path:
-    """The shared class archive of this Kafka on this Java; it may not exist yet."""
+    """The path of the shared class archive of this Kafka on this Java; it may not exist yet."""
     return archive_path(default_root() / CLASSES, f"kafka-{kafka_version}", java, jars)

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from jobs.testbed.errors import TestbedStartError
 from jobs.testbed.model import HOST
 
-# Below the range that Linux and macOS hand out to outgoing connections, so that no client
-# takes a port between our look and the broker's bind. What another server takes in between
-# shows as a failed bind, and the supervisor starts again with other ports.
+# Below the range of ephemeral ports of Linux and macOS, so that no client takes a port between
+# this check and the broker's bind. When another server takes one in between, the bind fails, and
+# the supervisor starts again with other ports.
 FIRST_PORT = 20_000
 LAST_PORT = 31_999
 _TRIES_PER_PORT = 200
@@ -21,15 +21,15 @@ PortAllocator = Callable[[int], list[int]]
 
 
 def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
-    """Distinct ports of `HOST` that nobody listens on now.
+    """Distinct ports of `HOST` without a listener.
 
     Args:
-        count: how many.
-        rng: where the candidates come from; the system's by default, so that testbeds which
-            start at the same moment choose different ones.
+        count: number of ports.
+        rng: source of the candidates; the system's by default, so that testbeds which start at
+            the same moment choose different ports.
 
     Raises:
-        TestbedStartError: too few are free.
+        TestbedStartError: too few ports are free.
     """
     rng = rng or random.SystemRandom()
     ports: list[int] = []
@@ -40,9 +40,9 @@ def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
             probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             port = rng.randint(FIRST_PORT, LAST_PORT)
             try:
-                # Held until all are found: the same port cannot come twice.
+                # Held until all are found, so that no port is chosen twice.
                 probe.bind((HOST, port))
-            except OSError:  # in use; the next candidate may not be
+            except OSError:  # in use; try the next candidate
                 probe.close()
                 continue
             ports.append(port)
@@ -55,7 +55,7 @@ def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
 
 
 def accepts(port: int, timeout_s: float, host: str = HOST) -> bool:
-    """True when somebody accepts connections on this port."""
+    """Whether a process accepts connections at this port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(timeout_s)
         return probe.connect_ex((host, port)) == 0

@@ -1,4 +1,4 @@
-"""Is a broker ready? It answers Metadata, and names the brokers that are registered."""
+"""The readiness probe of a broker: its Metadata response names the registered brokers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from jobs.testbed.model import HOST
 
-# Understood by every release from 3.9 on, and not of the flexible kind, which needs more.
+# Every release from 3.9 on supports this version, which needs no flexible encoding.
 _VERSION = 7
 _CLIENT_ID = "redline-testbed"
 
 
 def registered_brokers(port: int, timeout_s: float, host: str = HOST) -> frozenset[int]:
-    """Ids of the brokers that the broker at this port knows as alive.
+    """The ids of the brokers that the broker at this port reports as alive.
 
-    In KRaft these are the registered ones that the controller has unfenced.
+    In KRaft these are the registered brokers that the controller has unfenced.
 
     Raises:
-        OSError: it does not accept, or did not answer in time.
+        OSError: the broker accepts no connection, or does not answer in time.
     """
     request = MetadataRequest(topics=[], allow_auto_topic_creation=False, version=_VERSION)
     request.with_header(correlation_id=1, client_id=_CLIENT_ID)

@@ -1,4 +1,4 @@
-"""One process of a testbed: started in its own process group, signalled, reaped."""
+"""One process of a testbed, in a process group of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobs.testbed.model import Member, ProcessRecord
 
 _PR_SET_PDEATHSIG = 1
 
-# What would make the JVM another one than the command line says.
+# Variables that would change the JVM beyond its command line.
 _JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH")
 
 
@@ -24,15 +24,15 @@ class NodeProcess:
     """A JVM of the testbed, or the delay line of its link.
 
     Attributes:
-        node: which node it is.
-        is_down_on_purpose: True while somebody has asked for its end.
+        node: its node.
+        is_down_on_purpose: True while its end is requested.
 
     Args:
-        environment: its variables; ours, without those that change what a JVM does, by default.
-        cores: by their numbers, those that it may use; empty for all.
-        group: folder of the control group that it runs in, for a share of the CPU time.
-        namespace: descriptor of the network namespace that it runs in; None for ours.
-        inherited: descriptors that it gets, by the same numbers.
+        environment: its variables; by default those of this process, without JVM options.
+        cores: numbers of the cores that it may use; empty for all.
+        group: folder of the control group that limits its CPU time.
+        namespace: descriptor of its network namespace; None for that of this process.
+        inherited: descriptors that it inherits under the same numbers.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class NodeProcess:
         self.record = ProcessRecord(pid, created_s(pid), node.node_id)
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative for the signal that ended it. Reaps it."""
+        """The exit code, negative for a signal; None while it runs. The call reaps the process."""
         return self._process.poll()
 
     def signal(self, signum: int) -> None:
@@ -73,28 +73,29 @@ class NodeProcess:
             os.killpg(self._process.pid, signum)
 
     def terminate(self) -> None:
-        """Ask it to end, even if it is stopped."""
+        """Request its end, even if it is stopped by SIGSTOP."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it and reap it."""
+        """Kill it and reap it."""
         self.signal(signal.SIGKILL)
         self._process.wait()
 
 
 def jvm_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without variables that change what a JVM does."""
+    """The environment without variables that change a JVM."""
     return {key: value for key, value in environ.items() if key not in _JVM_VARIABLES}
 
 
 def _before_exec(
     cores: Sequence[int], group: Path | None, namespace: int | None
 ) -> Callable[[], None] | None:
-    """On Linux the kernel kills the child when we die, whatever kills us; and it holds it to cores.
+    """The function that runs between fork and exec; None where the system is not Linux.
 
-    The function runs between fork and exec; all it needs is looked up before. Elsewhere the
-    next `redline testbed down` or start of a testbed cleans up after a killed supervisor.
+    It applies the limits of the process, and makes the kernel kill it when its parent dies. On
+    other systems the next `redline testbed down` or start of a testbed cleans up after a killed
+    supervisor.
     """
     if sys.platform != "linux":
         return None
@@ -107,12 +108,12 @@ def _before_exec(
             os.sched_setaffinity(0, cores)
         if joining is not None:
             members = os.open(joining, os.O_WRONLY)
-            os.write(members, b"0")  # whoever writes
+            os.write(members, b"0")  # the writing process
             os.close(members)
         if namespace is not None:
             enter(namespace)
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the kernel was asked
+        if os.getppid() != parent:  # the parent died before this call
             os._exit(1)
 
     return arm

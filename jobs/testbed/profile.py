@@ -1,4 +1,4 @@
-"""Profiles of conf/testbed: what kind of brokers a testbed has."""
+"""Profiles of conf/testbed, which describe the brokers of a testbed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from metrics.common.errors import ConfigError
 
 BROKERS_MAX = 5
 
-# What the launcher decides itself, because ports, folders and roles hang together.
+# The launcher decides these properties, as they depend on its ports, folders and roles.
 OWN_PROPERTIES = frozenset(
     {
         "process.roles",
@@ -47,7 +47,7 @@ SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _as_protocols(value: Any) -> Any:
-    """A protocol, several with commas between them, or a list; PLAINTEXT is none of them."""
+    """The protocols of a comma-separated text or a list; PLAINTEXT alone means none."""
     given = value.split(",") if isinstance(value, str) else value
     if not isinstance(given, list | tuple):
         raise UnexpectedError(f"one or more of {', '.join(SECURED)}")
@@ -59,7 +59,7 @@ def _as_protocols(value: Any) -> Any:
 
 
 def _as_jvm_options(value: Any) -> Any:
-    """Options of the java command, as a list or as a text with spaces between them."""
+    """The options of the java command, from a list or a text with spaces between them."""
     given = value.split() if isinstance(value, str) else value
     if not isinstance(given, list | tuple) or not all(
         isinstance(each, str) and re.fullmatch(r"-X\S+", each) for each in given
@@ -74,7 +74,7 @@ _HANDLER_MS = Number(0, 1_000, "milliseconds")
 
 
 def _as_handler_ms(value: Any) -> Any:
-    """A time for all brokers, or broker id → its time; also as a text, `5` or `1: 5, 2: 9.5`."""
+    """A time for all brokers, or broker id → its time, also from a text such as `1: 5, 2: 9.5`."""
     given = _times_of(value) if isinstance(value, str) else value
     if isinstance(given, Mapping):
         ids = all(isinstance(each, int) and not isinstance(each, bool) for each in given)
@@ -86,7 +86,7 @@ def _as_handler_ms(value: Any) -> Any:
 
 
 def _times_of(text: str) -> Any:
-    """What a text says; None is no time, so a text that says none stays what it is."""
+    """The times that a text states; a text without times stays as it is."""
     try:
         if ":" not in text:
             return float(text)
@@ -97,26 +97,27 @@ def _times_of(text: str) -> Any:
 
 
 class Profile(ConfigModel):
-    """A kind of testbed, as one file of conf/testbed describes it.
+    """The kind of brokers of a testbed, as one file of conf/testbed describes it.
 
     Attributes:
         name: the file's name without .yaml.
         description: a noun phrase for people.
         brokers: number of brokers; the controller is a process of its own.
-        kafka_version: the release to run.
+        kafka_version: release of Kafka.
         heap_mb: Java heap of each process [MiB].
         jvm_options: options of each process's JVM, -X and -XX, after Kafka's own.
         disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
-        security: protocols of listeners for clients, the usual one first; plain when empty.
+        security: protocols of listeners for clients, the default first; empty for plain.
         jmx_secured: whether JMX needs a password and speaks TLS.
-        log_dirs: of each broker; Kafka gives a new partition to the one with fewest.
-        cpus: cores that each broker may use, or a part of one; None for all that there are.
+        log_dirs: number of log dirs of each broker; Kafka puts a new partition into the dir with
+            the fewest.
+        cpus: cores that each broker may use, or a part of a core; None for all.
         produce_handler_ms: time that a request handler waits in each produce request, for all
-            brokers or by broker id; None when brokers are as Kafka made them [ms].
-        link: between the brokers and what loads them; None for the loopback interface.
-        broker: broker properties by Kafka's names. The controller reads them too: it, and
-            not the brokers, applies the defaults of new topics.
-        controller: properties of the controller alone.
+            brokers or by broker id [ms]; None without a stated time.
+        link: link between the brokers and their clients; None for the loopback interface.
+        broker: broker properties by Kafka's names. The controller reads them too, as it applies
+            the defaults of new topics.
+        controller: additional properties of the controller.
     """
 
     name: Name
@@ -139,7 +140,7 @@ class Profile(ConfigModel):
 
     @property
     def handler_ms(self) -> dict[int, float]:
-        """Broker id → the wait of a handler in each produce request; empty for none [ms]."""
+        """Broker id → stated wait in each produce request [ms]; empty without stated times."""
         given = self.produce_handler_ms
         if given is None:
             return {}
@@ -155,7 +156,7 @@ class Profile(ConfigModel):
             raise ValueError(
                 f"produce_handler_ms names {_brokers(named)}, and there "
                 f"{'is' if self.brokers == 1 else 'are'} {_brokers(known)}; expected a time for "
-                "each broker that there is, 0 for none; name them all, or give one time for all"
+                "each broker, 0 for no wait; name all brokers, or give one time for all"
             )
         return self
 
@@ -163,9 +164,9 @@ class Profile(ConfigModel):
     def _authorizer_is_ours(self) -> Profile:
         if self.handler_ms and AUTHORIZER_PROPERTY in self.broker:
             raise ValueError(
-                f"{AUTHORIZER_PROPERTY} is given beside produce_handler_ms, which puts an "
-                "authorizer of its own there that lets everybody do everything; expected one of "
-                "them; remove the other"
+                f"{AUTHORIZER_PROPERTY} is set next to produce_handler_ms, which installs an "
+                "authorizer of its own that allows every operation; expected only one of them; "
+                "remove the other"
             )
         return self
 
@@ -176,7 +177,7 @@ def _brokers(ids: Iterable[int]) -> str:
 
 
 def profile_names() -> tuple[str, ...]:
-    """Names of the profiles that come with the project."""
+    """The names of the profiles in conf/testbed."""
     return names_in("testbed")
 
 
@@ -184,7 +185,7 @@ def load_profile(name_or_path: str) -> Profile:
     """Read a profile: a file of conf/testbed/ by its name without .yaml, or a path.
 
     Raises:
-        ConfigError: when it cannot be read or is wrong; says where and what to do.
+        ConfigError: it cannot be read or is wrong.
     """
     file = read_conf("testbed", name_or_path, "testbed profile")
     source = parse_map(file.text, file.label)
@@ -213,7 +214,7 @@ _ADAPTABLE = (
 
 
 def _as_yaml(text: str) -> object:
-    """Numbers and truth values of a text, as YAML takes them."""
+    """The number or truth value that YAML reads from a text, or the text itself."""
     if text.isdecimal():
         return int(text)
     if re.fullmatch(r"\d+\.\d+", text):
@@ -222,14 +223,14 @@ def _as_yaml(text: str) -> object:
 
 
 def _scalar(value: object) -> object:
-    """A value of a link's key; `none` is the absence of one."""
+    """The value of a link's key; `none` means no value."""
     if isinstance(value, str):
         return None if value.strip() == "none" else _as_yaml(value.strip())
     return value
 
 
 def _as_link(value: object) -> Any:
-    """A whole link, as a map or as the text `delay=25ms,rate=100MB/s`; `none` for no link."""
+    """A link from a map or from a text such as `delay=25ms,rate=100MB/s`; `none` for no link."""
     if not isinstance(value, str):
         return value
     if value.strip() == "none":
@@ -239,33 +240,32 @@ def _as_link(value: object) -> Any:
         key, _, given = (text.strip() for text in part.partition("="))
         if not key or not given or key in link:
             raise ConfigError(
-                f"link {value} has {part.strip()!r}, which is no setting or one that was given "
-                "before; expected for example delay=25ms,jitter=1ms,rate=100MB/s,loss=0.1%; "
+                f"link {value} has {part.strip()!r}, which is not a setting or repeats one; "
+                "expected for example delay=25ms,jitter=1ms,rate=100MB/s,loss=0.1%; "
                 "correct it"
             )
         link[key] = _scalar(given)
     return link
 
 
-def adapted(
+def adapt(
     profile: Profile,
     *,
     brokers: int | None = None,
     kafka_version: str | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> Profile:
-    """The profile with another size, version, or values of some keys.
+    """A profile with another size, version, or other values of some keys.
 
     Args:
-        profile: what to start from.
-        brokers: 1 to 5.
+        profile: the profile to change.
+        brokers: number of brokers, 1 to 5.
         kafka_version: any release from 3.9.0 on.
         overrides: a key of the profile (`heap_mb`, `security`, …), of its link (`link.delay`),
-            or a broker property by Kafka's name, with its value; text is taken as YAML would
-            take it.
+            or a broker property by Kafka's name, with its value; YAML's rules apply to text.
 
     Raises:
-        ConfigError: a value is not what its key expects, or the launcher decides it.
+        ConfigError: a value does not fit its key, or the launcher decides this property.
     """
     data = profile.model_dump(exclude={"link"})
     link = None if profile.link is None else asdict(profile.link)
@@ -291,8 +291,8 @@ def adapted(
 
 
 def profile_of(options: TestbedOptions) -> Profile:
-    """What a cluster's file asks for, as `adapted` checks it."""
-    return adapted(
+    """The checked profile that a cluster file describes; see `adapt`."""
+    return adapt(
         load_profile(options.profile),
         brokers=options.brokers,
         kafka_version=options.kafka_version,
@@ -305,15 +305,15 @@ def _check_properties(properties: Mapping[str, object], where: str) -> None:
     for key in properties:
         if key in OWN_PROPERTIES:
             raise ConfigError(
-                f"{where}: {key} is given, but the testbed decides it itself, as its ports, "
-                "folders and roles hang together; remove it"
+                f"{where}: {key} is given, but the testbed sets it from its ports, folders and "
+                "roles; remove it"
             )
-        # Kafka ignores an unknown property with a line in its log; a name without a dot is
-        # none of Kafka's, so it is a slip that nobody would notice.
+        # Kafka ignores an unknown property with a line in its log. A name without a dot is
+        # not one of Kafka's, so it is a mistake that would stay unnoticed.
         if not re.fullmatch(r"(listener\.name\.[a-z0-9_-]+\.)?[a-z0-9]+([.-][a-z0-9.-]+)+", key):
             close = nearest(key, own_keys)
             meant = f"; did you mean {close}?" if close else ";"
             raise ConfigError(
-                f"{where}: {key} is no name of a Kafka property{meant} expected a name such as "
+                f"{where}: {key} is not the name of a Kafka property{meant} expected one such as "
                 f"num.io.threads, or one of {', '.join(own_keys[2:])}; correct it"
             )

@@ -1,4 +1,4 @@
-"""The files that a node reads: server.properties and meta.properties. Pure."""
+"""The content of the files that a node reads: server.properties and meta.properties."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _REPLICAS_MAX = 3
 
 
 def node_properties(spec: Spec, node: Node, controller_port: int, data_dirs: str) -> dict[str, str]:
-    """All properties of one node; what the launcher decides comes last, so nothing undoes it.
+    """All properties of one node; the launcher's own come last and override all others.
 
     Args:
         spec: the testbed.
         node: the node.
         controller_port: port of the controller's listener.
-        data_dirs: its log dirs, with commas between them.
+        data_dirs: its log dirs, separated by commas.
     """
     properties = {**internal_topic_properties(spec.brokers), **spec.broker_properties}
     if node.role is NodeRole.CONTROLLER:
@@ -33,7 +33,7 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dirs: str
         {
             "process.roles": node.role.value,
             "node.id": str(node.node_id),
-            # Static voters: the one way that every release from 3.9 on takes without more.
+            # Every release from 3.9 on supports static voters.
             "controller.quorum.voters": f"{CONTROLLER_ID}@{node.host}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": data_dirs,
@@ -43,7 +43,7 @@ def node_properties(spec: Spec, node: Node, controller_port: int, data_dirs: str
 
 
 def internal_topic_properties(brokers: int) -> dict[str, str]:
-    """Replication of Kafka's own topics, which cannot be larger than the cluster."""
+    """The replication of Kafka's internal topics, limited to the number of brokers."""
     replicas = str(min(_REPLICAS_MAX, brokers))
     return {
         "offsets.topic.replication.factor": replicas,
@@ -55,10 +55,10 @@ def internal_topic_properties(brokers: int) -> dict[str, str]:
 
 
 def meta_properties(cluster_id: str, node_id: int, directory_id: str) -> dict[str, str]:
-    """What `kafka.tools.StorageTool format` writes into a broker's log dir.
+    """The content of meta.properties, as `kafka.tools.StorageTool format` writes it.
 
-    Only the controller's log dir also needs the tool's bootstrap.checkpoint. Writing the
-    brokers' own saves a JVM for each.
+    Only the controller's log dir also needs the tool's bootstrap.checkpoint, so the testbed
+    writes the brokers' files itself and saves a JVM for each.
     """
     return {
         "version": "1",
@@ -69,5 +69,5 @@ def meta_properties(cluster_id: str, node_id: int, directory_id: str) -> dict[st
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The text of a Java properties file, one key a line in alphabetical order."""
+    """The text of a Java properties file, in alphabetical order of the keys."""
     return javaproperties.dumps(properties, timestamp=None, sort_keys=True)

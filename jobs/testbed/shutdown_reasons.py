@@ -1,4 +1,4 @@
-"""Why a testbed comes to its end, and how that is said to people."""
+"""The reasons for which a testbed ends, and their words for people."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from jobs.testbed.logs import error_lines
 from jobs.testbed.processes import NodeProcess
 
 DISK_RESERVE_BYTES = 500_000_000
-"""The testbed is stopped before the file system has less free than this [B]."""
+"""Free space of the file system below which the testbed is stopped [B]."""
 
 
 class StopRequestedError(Exception):
-    """Somebody wants the testbed to end, which is no failure of its own.
+    """The owner or a signal requests the end of the testbed, which did not fail itself.
 
     Attributes:
-        is_hasty: True when there is no time to let the brokers end by themselves.
-        reason: what failed elsewhere, which makes the logs worth keeping; or empty.
+        is_hasty: True when the brokers are killed at once.
+        reason: the owner's failure, for which the logs are kept; empty without a failure.
     """
 
     def __init__(self, *, is_hasty: bool = False, reason: str = "") -> None:
@@ -28,7 +28,7 @@ class StopRequestedError(Exception):
 
 
 class TestbedFailedError(Exception):
-    """The testbed cannot go on; `kind` is one of `jobs.testbed.errors`."""
+    """The testbed failed; `kind` is one of `jobs.testbed.errors`."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class TestbedFailedError(Exception):
 
 
 class NodeEndedError(Exception):
-    """A process ended by itself."""
+    """A process of the testbed ended unexpectedly."""
 
     def __init__(self, process: NodeProcess) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class NodeEndedError(Exception):
 
 
 def describe_end(process: NodeProcess, what: str | None = None) -> str:
-    """How a process ended and why, as far as its logs say.
+    """Describe how a process ended, with the error lines of its logs.
 
     Args:
         process: the process.
-        what: what it was, for people; the node by default.
+        what: name of the process for people; the node's title by default.
     """
     code = process.exit_code()
     how = (
@@ -62,24 +62,24 @@ def describe_end(process: NodeProcess, what: str | None = None) -> str:
 
 
 def describe_failed_start(process: NodeProcess, profile: str, what: str | None = None) -> str:
-    """As `describe_end`, for a process that did not get ready; with the remedy.
+    """Describe the end of a process that did not get ready, and the remedy.
 
     Args:
         process: the process.
-        profile: name of the profile that its properties come from.
-        what: as `describe_end`.
+        profile: name of the profile with its properties.
+        what: see `describe_end`.
     """
-    remedy = f"If it names a property, correct that in profile {profile} or where you override it"
+    remedy = f"If it names a property, correct it in profile {profile} or in your override"
     return f"{describe_end(process, what)}. {remedy}"
 
 
 def disk_problem(folder: Path, used_bytes: int, limit_bytes: int) -> str | None:
-    """Why the testbed must not write more, or None.
+    """The reason for which the testbed must not write more; None without one.
 
     Args:
         folder: a folder of the file system that it writes to.
-        used_bytes: what its log dirs hold [B].
-        limit_bytes: what they may hold [B].
+        used_bytes: size of its log dirs [B].
+        limit_bytes: size that they may have [B].
     """
     if used_bytes > limit_bytes:
         return (
@@ -90,8 +90,8 @@ def disk_problem(folder: Path, used_bytes: int, limit_bytes: int) -> str | None:
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < DISK_RESERVE_BYTES:
         return (
-            f"the disk of {folder} has {free_bytes / 1e9:.2f} GB left, and the testbed leaves "
-            f"{DISK_RESERVE_BYTES / 1e9:.1f} GB alone; free some space, or name another disk in "
-            "REDLINE_CACHE"
+            f"the disk of {folder} has {free_bytes / 1e9:.2f} GB free, and the testbed keeps "
+            f"{DISK_RESERVE_BYTES / 1e9:.1f} GB free; delete files, or name a folder on another "
+            "disk in REDLINE_CACHE"
         )
     return None

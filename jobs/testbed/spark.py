@@ -1,8 +1,8 @@
 """The Spark cluster of a testbed: one standalone master and its workers, on the loopback interface.
 
-They run from the jars of the installed pyspark, so executors are of the version that drivers
-are. What executors find installed is what this Python finds, apart from this project: that
-they get with the job (`spark-submit --py-files`).
+They use the jars of the installed pyspark, so executors and drivers have the same version.
+Executors import the packages of this Python, but not this project, which they get with the job
+(`spark-submit --py-files`).
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from jobs.testbed.places import node_files
 
 SPARK_WORKERS_MAX = 4
 WORKER_SLOTS = 2
-"""Tasks that a worker runs at once. They may exceed the cores of the machine: a barrier stage
-must have them all at the same time, whatever they are given of a core."""
+"""Tasks that a worker runs at once. They may exceed the cores of the machine, as a barrier stage
+needs all its tasks at the same time."""
 
 WORKER_MEMORY_MB = 1_024
-"""What a worker has for executors: one of Spark's default size [MiB]."""
+"""Memory of a worker for executors; it fits one of Spark's default size [MiB]."""
 
 TESTBED_VARIABLE = "REDLINE_TESTBED"
-"""Holds the testbed's id in the environment of Spark's processes. Executors and their Python
-workers, whose command lines are Spark's affair, inherit it."""
+"""Environment variable with the testbed's id. Executors and their Python workers inherit it, as
+Spark determines their command lines."""
 
 _HEAP_MB = 256
 _CLEANUP_INTERVAL_S = 60
 _CLEANUP_AGE_S = 600
 _DEPLOY = "org.apache.spark.deploy"
 
-# Variables that would make Spark another one than the command line says, or that would let
-# executors import what was not sent to them.
+# Variables that would change Spark beyond its command line, or let executors import packages
+# that were not sent to them.
 _FOREIGN = ("SPARK_", "PYSPARK_", "PYTHON")
 
 
 def spark_home() -> str:
-    """The folder of the installed pyspark, which holds Spark's jars and scripts."""
+    """The folder of the installed pyspark, with Spark's jars and scripts."""
     import pyspark
 
     return str(Path(pyspark.__file__).resolve().parent)
 
 
 def spark_nodes(spec: Spec, folder: Path, ports: Iterator[int]) -> tuple[SparkNode, ...]:
-    """The master and the workers that were ordered, the master first; none without workers.
+    """The Spark master followed by its workers; empty without workers.
 
     Args:
-        ports: `spark_ports` of them.
+        ports: as many free ports as `spark_ports` states.
     """
     if not spec.spark_workers:
         return ()
@@ -62,13 +62,13 @@ def spark_nodes(spec: Spec, folder: Path, ports: Iterator[int]) -> tuple[SparkNo
 
 
 def spark_ports(spec: Spec) -> int:
-    """How many ports the Spark cluster takes."""
+    """The number of ports that the Spark cluster needs."""
     return 2 * (1 + spec.spark_workers) if spec.spark_workers else 0
 
 
 def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
-    """The command of the master or of a worker."""
-    # Another port than the one asked for would be one that nobody knows.
+    """The command line of the master or of a worker."""
+    # Without retries, Spark takes no port other than the one in the state file.
     settings = {"spark.port.maxRetries": "0", "spark.master.rest.enabled": "false"}
     address = ["--host", HOST, "--port", str(node.port), "--webui-port", str(node.web_port)]
     if node.role is NodeRole.SPARK_MASTER:
@@ -96,26 +96,26 @@ def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
 
 
 def spark_environment(spec: Spec, node: SparkNode, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a Spark process, which its executors inherit.
+    """The environment of a Spark process, which its executors inherit.
 
     Args:
-        environ: ours, without what changes a JVM.
+        environ: environment of this process without JVM options.
     """
     kept = {key: value for key, value in environ.items() if not key.startswith(_FOREIGN)}
     return {
         **kept,
         "SPARK_HOME": spec.spark_home,
-        "SPARK_SCALA_VERSION": SCALA,  # else a worker looks for a build tree to learn it
+        "SPARK_SCALA_VERSION": SCALA,  # else a worker searches a build tree for it
         "SPARK_LOCAL_IP": HOST,
         "SPARK_LOCAL_DIRS": str(node_files(node).data),
         TESTBED_VARIABLE: spec.id,
     }
 
 
-def missing_workers(nodes: Sequence[SparkNode], timeout_s: float) -> str | None:
-    """What the Spark cluster lacks to be ready, in words; None when nothing.
+def workers_problem(nodes: Sequence[SparkNode], timeout_s: float) -> str | None:
+    """The reason for which Spark is not ready, in words; None when it is ready.
 
-    Ready: the master knows every worker as alive.
+    Spark is ready when the master reports every worker as alive.
     """
     master, *workers = nodes
     try:
@@ -127,11 +127,11 @@ def missing_workers(nodes: Sequence[SparkNode], timeout_s: float) -> str | None:
 
 
 def _alive_workers(web_port: int, timeout_s: float) -> set[int]:
-    """Ports of the workers that the master at this port of `HOST` knows as alive."""
+    """The ports of the workers that the master reports as alive."""
     connection = http.client.HTTPConnection(HOST, web_port, timeout=timeout_s)
     try:
         connection.request("GET", "/json/")
-        told = json.loads(connection.getresponse().read())
+        status = json.loads(connection.getresponse().read())
     finally:
         connection.close()
-    return {int(each["port"]) for each in told["workers"] if each["state"] == "ALIVE"}
+    return {int(each["port"]) for each in status["workers"] if each["state"] == "ALIVE"}

@@ -1,4 +1,4 @@
-"""How processes are asked to end, how long they may take, and when there is no more time."""
+"""The orderly end of processes, with deadlines."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ POLL_S = 0.1
 SPARK_STOP_S = 5.0
 LINE_STOP_S = 5.0
 ARCHIVE_STOP_S = 60.0
-"""For a controller that writes the class archive as it ends, on a busy machine."""
+"""Time for a controller to write the class archive at its end, on a busy machine [s]."""
 
 
 class Stopper:
-    """Ends processes, in order, and hurries when somebody insists."""
+    """Ends processes in order, and kills them when the end becomes urgent."""
 
     def __init__(self, inbox: Inbox, clock_s: Callable[[], float]) -> None:
         self._inbox = inbox
         self._clock_s = clock_s
 
     def await_end(self, processes: Sequence[NodeProcess], deadline_s: float) -> None:
-        """Wait until these have ended; kill them at the deadline, or when we should hurry.
+        """Wait until these processes have ended; kill them at the deadline, or when it is urgent.
 
-        That is when the owner is gone, or a signal asks once more.
+        It is urgent when the owner is gone, or a further signal arrives.
         """
         ends_s = self._clock_s() + deadline_s
         seen = self._inbox.terminations
@@ -40,9 +40,9 @@ class Stopper:
             each.kill()
 
     def stop_all(self, nodes: Nodes, spec: Spec) -> None:
-        """Let those end that have something to leave, Spark first.
+        """Stop the processes that need an orderly end, Spark first.
 
-        What brokers wrote is deleted, so they have nothing to hand over, and are killed afterwards.
+        The caller kills the brokers afterwards, as their data are deleted anyway.
         """
         by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
         for process in nodes.processes.values():

@@ -1,4 +1,4 @@
-"""Processes that belong to a testbed without being children of its supervisor."""
+"""Processes of a testbed that are not children of its supervisor."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _END_DEADLINE_S = 10.0
 
 
 def has_testbed_id(process: psutil.Process, testbed_id: str) -> bool:
-    """True when the process has the testbed's id on its command line or in its environment.
+    """Whether the process has the testbed's id on its command line or in its environment.
 
     Raises:
-        psutil.NoSuchProcess, psutil.AccessDenied: it ended meanwhile, or is not ours.
+        psutil.NoSuchProcess, psutil.AccessDenied: it has ended, or belongs to another user.
     """
     if f"{MARKER}{testbed_id}" in process.cmdline():
         return True
@@ -26,7 +26,7 @@ def has_testbed_id(process: psutil.Process, testbed_id: str) -> bool:
 
 
 def inheriting_processes(testbed_id: str) -> list[psutil.Process]:
-    """What Spark started for a testbed: executors and their Python workers."""
+    """The executors and Python workers that Spark started for a testbed."""
     mine = psutil.Process().uids().real
     found = []
     for process in psutil.process_iter():
@@ -35,17 +35,17 @@ def inheriting_processes(testbed_id: str) -> list[psutil.Process]:
                 variables = process.environ()
                 if variables.get(TESTBED_VARIABLE) == testbed_id:
                     found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended meanwhile, or not ours
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended, or another user's
             continue
     return found
 
 
 def end_processes(processes: list[psutil.Process]) -> None:
-    """Kill processes and wait until they are gone; their data is to be deleted anyway."""
+    """Kill processes and wait until they have ended."""
     for process in processes:
         try:
             process.kill()
-        except psutil.NoSuchProcess:  # it ended by itself
+        except psutil.NoSuchProcess:  # it has ended
             continue
     _, alive = psutil.wait_procs(processes, timeout=_END_DEADLINE_S)
     for process in alive:

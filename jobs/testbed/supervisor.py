@@ -1,9 +1,9 @@
-"""The process that keeps a testbed: `python -m jobs.testbed.supervisor FOLDER FD`.
+"""The supervisor process of a testbed: `python -m jobs.testbed.supervisor FOLDER FD`.
 
-It alone starts and ends the JVMs. It has a session of its own, so that a Ctrl-C at the
-terminal does not reach it, and a channel to its owner whose end it notices however the
-owner ends. When it is killed itself, the kernel (on Linux) ends the JVMs, and what is left
-on the disk is cleaned by the next start, or by `redline testbed down`.
+Only the supervisor starts and ends the JVMs. It has a session of its own, so that a Ctrl-C at the
+terminal does not reach it, and a channel to its owner, by which it notices the owner's end. When
+the supervisor is killed, the kernel (on Linux) ends the JVMs, and the next start of a testbed or
+`redline testbed down` deletes the files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ENDING_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
 class Supervisor:
-    """Brings a testbed up, watches it, and takes it down; one thread, woken by events."""
+    """Starts, watches and stops a testbed, on one thread that events wake."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Supervisor:
         self._stopper = Stopper(inbox, clock_s)
 
     def run(self) -> None:
-        """From the first file to the last process."""
+        """Run the testbed from its first file to the end of its last process."""
         try:
             self._save(supervisor=own_record())
             self._bring_up()
@@ -85,7 +85,7 @@ class Supervisor:
             self._fail("lost", describe_end(lost.process))
         except TestbedFailedError as failure:
             self._fail(failure.kind, str(failure))
-        except Exception as error:  # whatever it is, the JVMs must not outlive it
+        except Exception as error:  # the JVMs must not outlive any error
             log.exception("unexpected")
             self._fail("unexpected", f"the supervisor failed with {type(error).__name__}: {error}")
             raise
@@ -105,14 +105,14 @@ class Supervisor:
             self._save(nodes=self._nodes.nodes, spark=self._nodes.spark, line=self._nodes.line)
             try:
                 self._format(deadline_s)
-                for members in self._nodes.turns:
+                for members in self._nodes.start_phases:
                     self._start_all(members, deadline_s)
             except NodeEndedError as ended:
                 if not says_address_in_use(ended.process.node):
                     raise TestbedFailedError(
                         "start", describe_failed_start(ended.process, self._state.spec.profile)
                     ) from None
-                log.warning("attempt %d: somebody took a port of %s", attempt, ended.process.node)
+                log.warning("attempt %d: a port of %s is taken", attempt, ended.process.node)
                 self._nodes.kill_all()
                 self._nodes.processes.clear()
             else:
@@ -120,7 +120,7 @@ class Supervisor:
         raise TestbedFailedError(
             "start",
             f"in {PORT_ATTEMPTS} attempts another process took one of its ports before the "
-            "brokers did; stop what opens ports on this machine, and try again",
+            "brokers did; stop other servers on this machine, and try again",
         )
 
     def _start_all(self, members: Sequence[Member], deadline_s: float) -> None:
@@ -148,7 +148,7 @@ class Supervisor:
 
     def _await_ready(self, deadline_s: float) -> None:
         while True:
-            missing = self._nodes.missing(accepts)
+            missing = self._nodes.readiness_problem(accepts)
             if missing is None:
                 return
             self._check_deadline(deadline_s, missing)
@@ -163,7 +163,7 @@ class Supervisor:
             )
 
     def _watch(self) -> None:
-        """Until something ends the testbed."""
+        """Watch the testbed until an event ends it."""
         next_check_s = self._clock_s()
         while True:
             if self._clock_s() >= next_check_s:
@@ -178,14 +178,14 @@ class Supervisor:
             raise TestbedFailedError("disk", problem)
 
     def _tick(self, timeout_s: float) -> None:
-        """Wait for the next event, at most so long, and act on it."""
+        """Wait for the next event, at most `timeout_s`, and act on it."""
         for message in self._inbox.wait(timeout_s):
             self._execute(message)
         if self._inbox.is_orphaned:
             raise StopRequestedError(is_hasty=True, reason="its owner ended without stopping it")
         if self._inbox.terminations:
             raise StopRequestedError
-        ended = self._nodes.ended()
+        ended = self._nodes.unexpected_end()
         if ended is not None:
             raise NodeEndedError(ended)
 
@@ -203,7 +203,7 @@ class Supervisor:
         self._send({"event": "done", "order": order})
 
     def _signal(self, process: NodeProcess, signum: int) -> None:
-        """Send a signal; one that ends the process is waited for."""
+        """Send a signal; wait for the end of the process where the signal ends it."""
         if signum in _ENDING_SIGNALS:
             process.is_down_on_purpose = True
             process.signal(signum)
@@ -221,7 +221,7 @@ class Supervisor:
         self._await_ready(self._clock_s() + self._state.spec.ready_deadline_s)
 
     def _end(self, *, is_hasty: bool) -> None:
-        """Stop, in order unless there is no time, and leave nothing."""
+        """Stop all processes, in order unless in haste, and delete all files."""
         was_ready = self._state.status is Status.READY
         self._save(status=Status.STOPPING)
         if was_ready and not is_hasty:
@@ -232,7 +232,7 @@ class Supervisor:
         self._send({"event": "stopped"})
 
     def _fail(self, kind: str, reason: str, *, is_hasty: bool = False) -> None:
-        """Stop, keep the logs, and say why and where."""
+        """Stop all processes, keep the logs, and report the cause and the folder."""
         if not is_hasty and self._state.status is Status.READY:
             self._stopper.stop_all(self._nodes, self._state.spec)
         self._nodes.kill_all()
@@ -252,17 +252,17 @@ class Supervisor:
         try:
             self._channel.send(message)
         except ChannelClosedError:
-            # Nobody listens: the state file and the log say the same.
+            # The owner has gone; the state file and the log contain the same.
             log.info("not delivered: %s", message)
 
 
 def main(folder: Path, descriptor: int) -> int:
-    """Keep the testbed of this folder until it ends; its state says what was ordered."""
+    """Supervise the testbed of this folder until it ends; its state file has the spec."""
     logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s")
     channel = MessageChannel(socket.socket(fileno=descriptor))
     state = read_state(folder)
     if state is None:
-        log.error("%s holds no state of a testbed", folder)
+        log.error("%s has no readable state file", folder)
         channel.close()
         return 2
     Supervisor(folder, state, channel, Inbox(channel)).run()

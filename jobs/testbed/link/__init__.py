@@ -1,4 +1,4 @@
-"""A long link on one machine: brokers in one network namespace, who loads them in another.
+"""A long link on one machine: brokers in one network namespace, their clients in another.
 
-The two are joined by a pair of TUN devices and a process that holds every packet back.
+A pair of TUN devices and a process that delays every packet connect the two namespaces.
 """

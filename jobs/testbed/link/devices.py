@@ -1,15 +1,15 @@
-"""The namespaces and devices of a link, made and told what to do by iproute2.
+"""The network namespaces and devices of a link, made and configured by iproute2.
 
-Namespaces have no name: they last as long as a process is in them or holds them open, and the
-devices in them no longer. So the kernel removes all of it when the testbed's processes end.
+The namespaces have no names, so they and their devices exist only while a process is in them or
+holds them open. The kernel removes all of them when the testbed's processes end.
 
 ```
  this machine            brokers' namespace                  generator's namespace
  CONTROL  (root) ─ veth ─ (control)  BROKERS  (link0) ─ delay line ─ (link0)  GENERATOR
 ```
 
-Brokers listen on one address only. Here it is reached over the veth, from the generator's
-namespace over the link, so what drives and watches a run does not load the link.
+Brokers listen on one address only. This machine reaches it over the veth, and the generator's
+namespace over the link, so the driver of a run and its monitoring do not load the link.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from metrics.common.errors import ConfigError
 
 TUN = "/dev/net/tun"
 DEVICE = "link0"
-"""The TUN device at either end, in its namespace."""
+"""Name of the TUN device in both namespaces."""
 CONTROL = "control"
-"""The brokers' end of the veth to this machine."""
+"""Name of the brokers' end of the veth to this machine."""
 
 NETWORK = ipaddress.IPv4Network("198.18.0.0/15")
-"""For benchmarks of networks (RFC 2544), so nobody's hosts have these addresses."""
+"""Addresses for benchmarks of networks (RFC 2544), which no real hosts have."""
 _BLOCK = 4
 _TRIES = 20
 _TIMEOUT_S = 20.0
 
 ORPHAN_RETRIES = "4"
-"""Of sockets whose process has ended: with the kernel's own number, those of killed brokers would
-keep their namespace for two minutes, as nobody at the other end of the link answers any more."""
+"""Retries for sockets whose process has ended. With the kernel's default, the sockets of killed
+brokers would keep their namespace for two minutes, as the other end of the link does not answer."""
 
 _TUNSETIFF = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
@@ -56,7 +56,7 @@ _CLASS = Path("/sys/class/net")
 
 
 class LinkError(Exception):
-    """The link could not be made; says why."""
+    """The link could not be made; the message is the cause."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class LinkAddresses:
     """IPv4 addresses of a link.
 
     Attributes:
-        brokers: on which the brokers listen.
-        control: of this machine, towards the brokers.
-        generator: of the other end of the link.
+        brokers: address on which the brokers listen.
+        control: address of this machine towards the brokers.
+        generator: address of the other end of the link.
     """
 
     brokers: str
@@ -75,13 +75,13 @@ class LinkAddresses:
 
     @classmethod
     def block(cls, number: int) -> LinkAddresses:
-        """Those of a block of four; blocks do not overlap."""
+        """The addresses of a block of four; blocks do not overlap."""
         first = NETWORK[number * _BLOCK]
         return cls(*(f"{first + each}" for each in (1, 2, 3)))
 
 
 def link_problem(link: Link) -> str | None:
-    """Why this machine or this user cannot have such a link, in a sentence; None where it can."""
+    """The reason for which this user cannot make the link here; None where it is possible."""
     wanted = {"ip": True, "tc": link.rate is not None}
     lacking = [f"no {name} of iproute2" for name, is_wanted in wanted.items()
                if is_wanted and shutil.which(name) is None]  # fmt: skip
@@ -95,16 +95,16 @@ def link_problem(link: Link) -> str | None:
         return None
     return (
         f"a link needs Linux, root and iproute2, to make network namespaces and devices, and here "
-        f"there is {' and '.join(lacking)}; expected all of them; leave the link out, and "
-        "everything else works"
+        f"there is {' and '.join(lacking)}; expected all of them; leave the link out to run "
+        "without it"
     )
 
 
 def require_link(link: Link | None) -> None:
-    """Refuse a link that cannot be had here.
+    """Refuse a link that is not possible on this machine.
 
     Raises:
-        ConfigError: with what is missing.
+        ConfigError: a requirement is missing.
     """
     problem = None if link is None else link_problem(link)
     if problem is not None:
@@ -112,7 +112,7 @@ def require_link(link: Link | None) -> None:
 
 
 def _lacking_rights() -> list[str]:
-    """What root may not do here, as in a container that was not given the capability."""
+    """The privileges that root lacks, as in a container without the capability."""
     found: list[str] = []
 
     def look() -> None:
@@ -121,7 +121,7 @@ def _lacking_rights() -> list[str]:
         except OSError as error:
             found.append(f"no right to make a network namespace ({error.strerror})")
 
-    # Only this thread moves for a moment, and it ends.
+    # A thread of its own, as it stays in the new namespace until it ends.
     looking = threading.Thread(target=look)
     looking.start()
     looking.join()
@@ -131,25 +131,25 @@ def _lacking_rights() -> list[str]:
 
 
 def device_name(testbed_id: str) -> str:
-    """This machine's end of the veth; the random part of the id tells whose it is."""
+    """The name of this machine's end of the veth, with the random part of the testbed's id."""
     return f"redl{testbed_id[-8:]}"
 
 
 def remove_device(testbed_id: str) -> None:
-    """Remove what a testbed left in this machine's own namespace; its processes have ended."""
+    """Remove the testbed's veth from this machine's namespace after its processes have ended."""
     name = device_name(testbed_id)
     if (_CLASS / name).exists():
-        with suppress(LinkError):  # the kernel may have been faster
+        with suppress(LinkError):  # the kernel may have removed it
             _run(["ip", "link", "delete", name])
 
 
 class LinkDevices:
-    """Both namespaces with their devices; made, and held until closed. One thread only.
+    """Both namespaces with their devices, made at once and held until `close`; for one thread.
 
     Attributes:
-        addresses: who has which.
+        addresses: addresses of the ends.
         brokers, generator: descriptors of the namespaces.
-        tuns: descriptors of the devices, the brokers' first.
+        tuns: descriptors of the TUN devices, the brokers' first.
     """
 
     def __init__(self, link: Link, testbed_id: str, rng: random.Random | None = None) -> None:
@@ -167,7 +167,7 @@ class LinkDevices:
             raise LinkError(f"the link cannot be made: {error}") from error
 
     def close(self) -> None:
-        """Let go of everything; without processes in them the namespaces end."""
+        """Close all descriptors; the namespaces end with the last process in them."""
         while self._held:
             os.close(self._held.pop())
         remove_device(self._id)
@@ -175,7 +175,7 @@ class LinkDevices:
     def _namespace(self) -> int:
         namespace = self._hold(new_namespace())
         with _within(namespace):
-            if _IPV6.exists():  # else its own messages would be among the packets
+            if _IPV6.exists():  # IPv6 would add packets of its own
                 _IPV6.write_text("1", encoding="ascii")
         return namespace
 
@@ -196,9 +196,9 @@ class LinkDevices:
         _run(["ip", "link", "add", "name", name, *veth])
 
     def _address(self, rng: random.Random) -> LinkAddresses:
-        """Addresses that nobody has: a route to the same ones would be refused."""
+        """Choose addresses that are free; the kernel refuses a second route to the same ones."""
         name, blocks = device_name(self._id), NETWORK.num_addresses // _BLOCK
-        said: object = ""
+        refusal: object = ""
         for _ in range(_TRIES):
             chosen = LinkAddresses.block(rng.randrange(blocks))
             try:
@@ -207,30 +207,30 @@ class LinkDevices:
                 route = [f"{chosen.brokers}/32", "dev", name, "src", chosen.control]
                 _run(["ip", "route", "add", *route])
             except LinkError as error:
-                said = error
+                refusal = error
                 _run(["ip", "address", "flush", "dev", name])
             else:
                 return chosen
-        raise LinkError(f"{_TRIES} choices of addresses in {NETWORK} were refused; {said}")
+        raise LinkError(f"{_TRIES} choices of addresses in {NETWORK} were refused; {refusal}")
 
     def _set_up(self) -> None:
-        who, mtu = self.addresses, self._link.mtu
+        ends, mtu = self.addresses, self._link.mtu
         device = f"link set {DEVICE} mtu {mtu} txqueuelen {self._link.device_packets} up"
         _batch(
             self.brokers,
             "link set lo up",
-            f"address add {who.brokers}/32 dev lo",
+            f"address add {ends.brokers}/32 dev lo",
             f"link set {CONTROL} up",
-            f"route add {who.control}/32 dev {CONTROL} src {who.brokers}",
+            f"route add {ends.control}/32 dev {CONTROL} src {ends.brokers}",
             device,
-            f"route add {who.generator}/32 dev {DEVICE} src {who.brokers}",
+            f"route add {ends.generator}/32 dev {DEVICE} src {ends.brokers}",
         )
         _batch(
             self.generator,
             "link set lo up",
-            f"address add {who.generator}/32 dev lo",
+            f"address add {ends.generator}/32 dev lo",
             device,
-            f"route add {who.brokers}/32 dev {DEVICE} src {who.generator}",
+            f"route add {ends.brokers}/32 dev {DEVICE} src {ends.generator}",
         )
         for end, namespace in (("brokers", self.brokers), ("generator", self.generator)):
             self._bound_rate(namespace)
@@ -253,7 +253,7 @@ class LinkDevices:
 
 
 def set_maximum(path: Path, maximum: int) -> None:
-    """Write the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`; the others stay below it."""
+    """Set the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`, and limit the others to it."""
     least, usual, _ = map(int, path.read_text(encoding="ascii").split())
     numbers = (min(least, maximum), min(usual, maximum), maximum)
     path.write_text(" ".join(map(str, numbers)), encoding="ascii")
@@ -276,16 +276,16 @@ def _batch(namespace: int, *commands: str) -> None:
     _run(["ip", "-batch", "-"], namespace, "".join(f"{each}\n" for each in commands))
 
 
-def _run(command: Sequence[str], namespace: int | None = None, told: str = "") -> None:
-    """Run a command of iproute2, in a namespace.
+def _run(command: Sequence[str], namespace: int | None = None, stdin: str = "") -> None:
+    """Run a command of iproute2, optionally in a namespace.
 
     Raises:
-        LinkError: it failed; says what it said.
+        LinkError: it failed; the message contains its output.
     """
     try:
         done = subprocess.run(
             command,
-            input=told,
+            input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,4 +1,4 @@
-"""How a link's delay line is started, and what it is seen to do."""
+"""The process of a link's delay line: its command, its packet counts and its round trip."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TIMEOUT_S = 4.0
 
 
 def line_command(link: Link, tuns: Sequence[int], counts: Path, marker: str) -> list[str]:
-    """The command of the delay line.
+    """The command line of the delay line.
 
     Args:
-        tuns: descriptors of the devices, the brokers' first.
-        counts: where it tells what it has passed on.
-        marker: by which the process is known as the testbed's.
+        tuns: descriptors of the TUN devices, the brokers' first.
+        counts: file for its packet counts.
+        marker: argument that marks the process as the testbed's.
     """
     order = DelayLineOptions(
         brokers=tuns[0],
@@ -45,13 +45,13 @@ def line_command(link: Link, tuns: Sequence[int], counts: Path, marker: str) -> 
 
 
 def round_trip_s(namespace: str, host: str, port: int) -> float:
-    """Of the opening of a TCP connection, the shortest of a few [s].
+    """The shortest time of a few TCP handshakes [s].
 
     Args:
-        namespace: file of the network namespace from which it is opened.
+        namespace: file of the network namespace from which the connections are opened.
 
     Raises:
-        OSError: no connection came about, or the namespace cannot be entered from here.
+        OSError: no connection is possible, or this process cannot enter the namespace.
     """
     took_s = []
     try:
@@ -66,9 +66,9 @@ def round_trip_s(namespace: str, host: str, port: int) -> float:
 
 
 def read_counts(counts: Path) -> dict[str, PacketCounts]:
-    """What the delay line has passed on, `to_brokers` and `to_generator`; empty if it told none."""
+    """Direction, `to_brokers` or `to_generator` → its packet counts; empty without counts."""
     try:
-        told = json.loads(counts.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # nothing has passed yet, or the testbed ends
+        counted = json.loads(counts.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # no packet has passed yet, or the testbed is ending
         return {}
-    return {name: PacketCounts(**each) for name, each in told.items()}
+    return {name: PacketCounts(**each) for name, each in counted.items()}

@@ -1,4 +1,4 @@
-"""One direction of a link: which packets are lost, and when the others may go on. Pure."""
+"""One direction of a link: which packets are lost, and when the others leave it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ SLOT_S_MIN = 0.01
 
 
 class VaryingDelay:
-    """A delay that goes up and down between drawn values, slower than time passes.
+    """A delay that varies between random values, slowly enough to keep packets in order.
 
-    The values are drawn for moments at equal distances, and between them it is a straight line.
-    It never falls by more than half a second in a second, so who comes later leaves later.
+    Random values at equal distances in time are connected by straight lines. The delay never
+    falls by more than half a second per second, so a later packet leaves later.
 
     Args:
-        delay_s: in the middle [s].
-        jitter_s: the furthest from it [s].
+        delay_s: mean delay [s].
+        jitter_s: largest deviation from it [s].
     """
 
     def __init__(self, delay_s: float, jitter_s: float, rng: random.Random) -> None:
@@ -29,7 +29,7 @@ class VaryingDelay:
         self._from = self._to = 0.0
 
     def at(self, now_s: float) -> float:
-        """The delay of a packet that comes now [s]; times must not go back."""
+        """The delay of a packet that arrives now [s]; calls must be in order of time."""
         if not self._jitter_s:
             return self._delay_s
         place = now_s / self._slot_s
@@ -47,12 +47,12 @@ class VaryingDelay:
 
 @dataclass
 class PacketCounts:
-    """What one direction has done since its start.
+    """The packets of one direction since its start.
 
     Attributes:
-        packets, bytes: handed on.
-        lost: dropped on purpose, as the link's loss wants it.
-        refused: not taken by the other end's device.
+        packets, bytes: packets that were passed on, and their size.
+        lost: packets that were dropped on purpose, by the link's loss.
+        refused: packets that the device at the other end refused.
     """
 
     packets: int = 0
@@ -62,17 +62,17 @@ class PacketCounts:
 
 
 class Direction:
-    """Packets on their way, first in, first out.
+    """The packets on their way in one direction, first in, first out.
 
     Args:
-        delay: of each packet.
+        delay: delay of each packet.
         loss: share of packets that are dropped [ratio].
-        rng: which ones.
-        bytes_max: how much it holds before it has no room for more [B].
+        rng: random numbers that choose the dropped packets.
+        bytes_max: size of delayed packets at which it accepts no more [B].
 
     Attributes:
-        passed: what it has done.
-        held_bytes: what it holds now.
+        passed: counts of its packets.
+        held_bytes: size of the delayed packets [B].
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class Direction:
 
     @property
     def has_room(self) -> bool:
-        """Whether it takes another packet."""
+        """Whether it accepts another packet."""
         return self.held_bytes < self._bytes_max
 
     @property
     def next_s(self) -> float | None:
-        """When the next packet may go on; None when there is none."""
+        """The time at which the next packet leaves; None without packets."""
         return self._packets[0][0] if self._packets else None
 
     def take(self, packet: bytes, now_s: float) -> None:
-        """A packet has come."""
+        """Accept a packet, or lose it."""
         if self._loss and self._rng.random() < self._loss:
             self.passed.lost += 1
             return
@@ -111,7 +111,7 @@ class Direction:
         self.held_bytes += len(packet)
 
     def due(self, now_s: float) -> bytes | None:
-        """The next packet that may go on now, once; None when there is none."""
+        """Remove and return the next packet that leaves by now; None without one."""
         if not self._packets or self._packets[0][0] > now_s:
             return None
         _, packet = self._packets.popleft()
