@@ -105,8 +105,8 @@ def require_writable(pattern: TrafficPattern, properties: Mapping[str, str | Non
     if limit is not None and batch > int(limit):
         raise ConfigError(
             f"the workload sends batches of up to {batch} B at message size "
-            f"{pattern.message_bytes} B, and the brokers take at most max.message.bytes {limit} B; lower "
-            f"producer.batch_size or message_bytes, or add --set "
+            f"{pattern.message_bytes} B, and the brokers take at most max.message.bytes {limit} B; "
+            f"lower producer.batch_size or message_bytes, or add --set "
             f"workload.topic.config.max.message.bytes={batch}"
         )
     insync, replicas = properties.get("min.insync.replicas"), pattern.topic.replication_factor

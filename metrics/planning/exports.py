@@ -59,9 +59,10 @@ class Allowance:
         limit = self.limit
         told = (
             f"redline run {self.run_id}: a broker sustained "
-            f"{format_mb_per_s(limit.mb_per_s_to_buy_for)} MB/s of {format_size(limit.message_bytes)} "
-            f"messages with replication factor {limit.replication_factor} and "
-            f"{limit.consumer_groups} consumer group{'' if limit.consumer_groups == 1 else 's'}; "
+            f"{format_mb_per_s(limit.mb_per_s_to_buy_for)} MB/s of "
+            f"{format_size(limit.message_bytes)} messages with replication factor "
+            f"{limit.replication_factor} and {limit.consumer_groups} consumer "
+            f"group{'' if limit.consumer_groups == 1 else 's'}; "
             f"{format_ratio(self.safety)} of it may be used"
         )
         return f"{told}; {self.caveat}" if self.caveat else told

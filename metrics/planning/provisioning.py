@@ -260,16 +260,18 @@ def limit_at(
             return _between(_above_zero(low), _above_zero(high), message_bytes)
     raise ConfigError(
         f"messages of {format_size(message_bytes)} lie outside of the measured "
-        f"{format_size(known[0].message_bytes)} to {format_size(known[-1].message_bytes)}; expected a size between "
-        f"them; measure it with --set workload.message_bytes='[{message_bytes}]'"
+        f"{format_size(known[0].message_bytes)} to {format_size(known[-1].message_bytes)}; "
+        f"expected a size between them; measure it with --set "
+        f"workload.message_bytes='[{message_bytes}]'"
     )
 
 
 def _above_zero(one: MeasuredLimit) -> MeasuredLimit:
     if not one.mb_per_s_to_buy_for > 0:
         raise ConfigError(
-            f"the 90 % interval of the limit at {format_size(one.message_bytes)} begins at 0 MB/s; expected "
-            "more to plan with; measure that size again, with a smaller goal.search.resolution"
+            f"the 90 % interval of the limit at {format_size(one.message_bytes)} begins at "
+            "0 MB/s; expected more to plan with; measure that size again, with a smaller "
+            "goal.search.resolution"
         )
     return one
 
@@ -280,19 +282,16 @@ def _between(
     share = (message_bytes - low.message_bytes) / (high.message_bytes - low.message_bytes)
 
     def between(at_low: float, at_high: float) -> float:
-        time_low, time_high = (
-            low.message_bytes / at_low,
-            high.message_bytes / at_high,
-        )  # µs a message
+        time_low, time_high = low.message_bytes / at_low, high.message_bytes / at_high  # [µs]
         return message_bytes / (time_low + share * (time_high - time_low))
 
     mb_per_s = between(low.mb_per_s, high.mb_per_s)
     has_low = low.mb_per_s_low is not None or high.mb_per_s_low is not None
     nearer = low if message_bytes * message_bytes < low.message_bytes * high.message_bytes else high
     sentence = (
-        f"messages of {format_size(message_bytes)} were not measured: {format_mb_per_s(mb_per_s)} MB/s a "
-        f"broker lies between those of {format_size(low.message_bytes)} and {format_size(high.message_bytes)}, at a "
-        "fixed cost per record and per byte"
+        f"messages of {format_size(message_bytes)} were not measured: {format_mb_per_s(mb_per_s)} "
+        f"MB/s a broker lies between those of {format_size(low.message_bytes)} and "
+        f"{format_size(high.message_bytes)}, at a fixed cost per record and per byte"
     )
     found = replace(
         nearer,

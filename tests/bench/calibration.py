@@ -132,7 +132,7 @@ def table(points: Sequence[Point]) -> list[str]:
                 " ".join(str(each.trials) for each in own),
             )
         )
-    columns = ("stated ms", "size", "planted np", "found np", "off by", "trials")
+    columns = ("stated ms", "size", "planted producers", "found producers", "off by", "trials")
     return [f"| {' | '.join(each)} |" for each in (columns, ["---"] * len(columns), *rows)]
 
 
@@ -188,7 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             points += (new := measure(stated_ms, repeat))
             told = ", ".join(
-                f"{format_size(p.message_bytes)}: {p.np_sustained} for {p.planted_producers or 0:.1f}"
+                f"{format_size(p.message_bytes)}: {p.np_sustained} for "
+                f"{p.planted_producers or 0:.1f}"
                 for p in new
             )
             click.echo(f"{stated_ms:g} ms, run {repeat}: {told or 'failed'}")

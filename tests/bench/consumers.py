@@ -39,7 +39,7 @@ def wire(task: Task) -> None:
         say(0)
         now = time.monotonic()
         reading = client.run(now, time.time() - now, None, lambda: ends)
-        read = sum(stint.records for share in reading.shares for stint in share.stints)
+        read = sum(read_range.records for share in reading.shares for read_range in share.read_ranges)
         say(read * task.message_bytes, whole=read >= records)
     finally:
         client.close()

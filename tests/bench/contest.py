@@ -67,7 +67,7 @@ class Contest:
     """Runs single repeats against one topic.
 
     Args:
-        written_bytes: (topic, bpm) → payload in the topic [B].
+        written_bytes: (topic, message bytes) → payload in the topic [B].
         jars: of Kafka's tools.
         plain, tls: the ways to the brokers.
         measure_s: at most so long a repeat [s].

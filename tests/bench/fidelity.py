@@ -24,7 +24,7 @@ from jobs.entry import run
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.common.errors import RedlineError
-from metrics.sources.chooser import open_source
+from metrics.sources.jmx import open_source
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource

@@ -50,7 +50,7 @@ class Condition:
         cluster: a file of conf/clusters.
         workload: a file of conf/workloads.
         overrides: as `--set` takes them.
-        first: np of the first rung.
+        first: producers of the first rung.
     """
 
     name: str

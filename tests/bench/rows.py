@@ -56,7 +56,7 @@ class Row:
 
 
 Key = tuple[str, str, str, int]
-"""(role, client, variant, bpm)."""
+"""(role, client, variant, message bytes)."""
 
 Found = Mapping[Key, Mapping[int, Repeat]]
 """The repeats of each key by their turn: those of one turn ran next to each other."""
@@ -190,7 +190,8 @@ def sentences_of(found: Found) -> list[str]:
             continue
         verb = "reached" if ratio.ratio >= aim.at_least else "missed"
         said.append(
-            f"{aim.role} at {aim.message_bytes:,} B: {_words(ratio.ratio, ratio.low, ratio.high, '.2f')} x "
-            f"{aim.other} in {ratio.count} turns; the aim of {aim.at_least:g} is {verb}"
+            f"{aim.role} at {aim.message_bytes:,} B: "
+            f"{_words(ratio.ratio, ratio.low, ratio.high, '.2f')} x {aim.other} in "
+            f"{ratio.count} turns; the aim of {aim.at_least:g} is {verb}"
         )
     return said

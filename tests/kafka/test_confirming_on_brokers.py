@@ -94,7 +94,9 @@ class Meddling(RecordingReporter):
         if isinstance(event, TrialFinished):
             trial = event.trial
             idle = trial.evidence.handler_idle_min
-            log.warning("%d producers, idle %s: %s, held %s", trial.load, idle, trial.verdict, trial.held)
+            log.warning(
+                "%d producers, idle %s: %s, held %s", trial.load, idle, trial.verdict, trial.held
+            )
 
 
 def measured(config: Configuration, reporter: Meddling, folder: Path) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def testbed() -> Iterator[Testbed]:
 
 @pytest.fixture
 def config(testbed: Testbed) -> Configuration:
-    """A limit near 19.6 producers; bisection ends at 18 and 24, whose idle is well off the threshold."""
+    """Limit near 19.6 producers; bisection ends at 18 and 24, whose idle is off the threshold."""
     options = (
         "cluster.warm_up_max_s=20",
         f"workload.message_bytes=[{MESSAGE_BYTES}]",

@@ -18,9 +18,9 @@ from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import boundary_of, write_results
-from jobs.trials.calibration import calibration_table
 from jobs.runs.resumption import config_text
-from jobs.spark.failures import SparkFailedError, spark_told
+from jobs.spark.failures import SparkFailedError, report_spark_failures
+from jobs.trials.calibration import calibration_table
 from metrics.common.errors import (
     ConfigError,
     GuardStopError,
@@ -88,11 +88,11 @@ def test_spark_that_was_stopped_ends_a_run_in_one_sentence_and_not_in_pages_of_j
     java = "An error occurred while calling o1936.collectToPython.\n: java.lang.Illegal"
     stopped = RuntimeError(f"{java}StateException: Cannot call methods on a stopped SparkContext.")
     lost = "Spark's driver ended while it was"
-    with pytest.raises(SparkFailedError, match=lost) as told, spark_told():
+    with pytest.raises(SparkFailedError, match=lost) as told, report_spark_failures():
         raise stopped
     assert "\n" not in str(told.value)
     assert outcome_of(told.value).exit_code == 2
-    with pytest.raises(RuntimeError, match="something else"), spark_told():
+    with pytest.raises(RuntimeError, match="something else"), report_spark_failures():
         raise RuntimeError("something else")
 
 

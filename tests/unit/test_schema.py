@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import Annotated, Any
@@ -11,7 +11,18 @@ import pyarrow as pa
 import pytest
 
 from metrics.arrow_schema import arrow_type, ddl, schema_of
-from metrics.columns import NO_COLUMN, Column, Flat, Moment, column, plain, restored, row_of, utc
+from metrics.columns import (
+    NO_COLUMN,
+    Column,
+    Flat,
+    Moment,
+    as_document,
+    column,
+    plain,
+    restored,
+    row_of,
+    utc,
+)
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import Boundary, BoundaryRow
@@ -22,8 +33,8 @@ from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.traffic.payload import Payload
 from metrics.traffic.producer import ProducerOptions
 from metrics.trial.client import ClientWindow
-from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
-from metrics.trial.counts import ByProducer, Counts, ToBroker
+from metrics.trial.consumption import GroupCounts, GroupWindow, ReadRange
+from metrics.trial.counts import BrokerAccount, Counts, ProducerAccounts
 from metrics.trial.histogram import Histogram, Quantiles
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.producer_shares import ProducerSpan
@@ -114,6 +125,14 @@ def test_marks_say_how_a_field_stands_in_its_row_and_it_comes_back() -> None:
     assert row["times"] == Histogram([3, 4]).to_text()
     assert (row["part_low"], row["top"], row["part_width"]) == (1.0, 4.0, 3.0)
     assert restored(Marked, through_arrow(made, schema_of(Marked))) == made
+
+
+def test_a_document_has_all_fields_under_the_names_of_their_columns() -> None:
+    made = Outer("a", None, (Inner(0.5),), {3: 4})
+    assert as_document(made) == asdict(made) | {"inner": [{"ratio": 0.5}]}
+    assert as_document(Part(1.0, 4.0)) == {"low": 1.0, "top": 4.0}
+    nested = as_document(Marked(5.25, Histogram([3, 4]), Part(1.0, 4.0)))
+    assert (nested["at"], nested["part"]) == (5.25, {"low": 1.0, "top": 4.0})
 
 
 def test_an_unknown_number_inside_a_list_or_map_comes_back_unknown() -> None:
@@ -239,7 +258,7 @@ def test_a_pattern_of_many_options_comes_back_from_its_row() -> None:
 
 def test_boundaries_follow_the_summary() -> None:
     row = row_of(RECORDS["boundaries"])
-    assert {field.name for field in fields(Boundary)} <= row.keys()
+    assert as_document(BOUNDARY).keys() <= row.keys()
     assert row["overload_reasons"] == ["request_handler_idle: idle 0.1"]
 
 
@@ -250,15 +269,15 @@ GROUP = GroupWindow(
     Quantiles(1.0, 2.0, 3.0, 4.0, 5.0),
     records_total=400,
     reread_records=11,
-    read_by_partition=(Stint(0, 5, 405, 400),),
+    read_by_partition=(ReadRange(0, 5, 405, 400),),
 )
 WINDOW = client(
     errors_by_partition={0: {"E": 3, "F": 1}, 4: {"F": 2}},
     retried_by_partition={0: 5},
     retry_errors={"E": 5},
     duplicates_by_partition={0: 1},
-    by_producer=ByProducer({0: 9, 1: 9}, acked={0: 9, 1: 8}, failed={1: {"E": 1}}),
-    by_broker={1: ToBroker(5, 0.5, 2, 90), 2: ToBroker()},
+    by_producer=ProducerAccounts({0: 9, 1: 9}, acked={0: 9, 1: 8}, failed={1: {"E": 1}}),
+    by_broker={1: BrokerAccount(5, 0.5, 2, 90), 2: BrokerAccount()},
     compression_ratio=2.5,
     producer_share=ProducerSpan(0.9, 1.0, 1.1, 7),
     groups=(GROUP,),
@@ -295,7 +314,7 @@ def test_what_a_row_does_not_have_is_the_default() -> None:
     back = restored(Trial, row)
     window = back.evidence.client
     assert (window.groups, window.task_errors) == ((), ())
-    assert window.counts == replace(WINDOW.counts, by_producer=ByProducer(), retry_errors={})
+    assert window.counts == replace(WINDOW.counts, by_producer=ProducerAccounts(), retry_errors={})
     assert math.isnan(window.latency.p999_ms)
     assert math.isnan(window.latency.max_ms)
     assert window.producer_share == ProducerSpan(0.9, 1.0, 1.1)

@@ -76,7 +76,7 @@ def test_idle_is_gone_just_where_nothing_more_gets_through(power: float, deliver
 
 
 def test_a_broker_with_slow_flushes_is_like_a_simulated_one() -> None:
-    """Two brokers, one whose flushes took 4 ms longer, at 1 kB: idle read at each np."""
+    """Two brokers, one whose flushes took 4 ms longer, at 1 kB: idle read at each load."""
     seen = {8: 0.50, 10: 0.28, 11: 0.22, 12: 0.17, 16: 0.01}
     spec = ClusterSpec(11.4, curve_power=1.3, delivers=5.0, growth=0.0015, idle_min=0.0)
     cluster = SimulatedCluster(spec, 1)

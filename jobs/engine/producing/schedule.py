@@ -284,7 +284,7 @@ def schedule_of(
     ramp_up_s: float = 0.0,
     records: int | None = None,
 ) -> Schedule:
-    """The schedule of one of np producers.
+    """The schedule of one of several producers.
 
     All start together and burst together, but out of step within the time of a batch, or
     their batches would arrive all at once.

@@ -44,7 +44,7 @@ class Partitions:
     def topic_of(self, producer: int) -> tuple[str, range]:
         """The topic that a producer writes to, and the numbers of its partitions.
 
-        Producers take the topics in turns, so that np of them spread evenly, up to one.
+        Producers take the topics in turns, so that they spread evenly, up to one.
         """
         index = producer % len(self.topics)
         first = index * self.per_topic
