@@ -58,7 +58,7 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     # Imported here, as --help and shell completion need none of it.
     from jobs.config.exporter_rules import load_rules
     from jobs.runs.planning import limits_of
-    from metrics.planning.exports import Allowance, alert_rules, capacity, lowest, quotas
+    from metrics.planning.exports import Allowance, alert_rules, capacity, lowest_limit, quotas
     from metrics.planning.provisioning import limit_at
     from metrics.reporting.files import write_file
     from metrics.reporting.summary import load_summary
@@ -72,7 +72,7 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
         )
     summary = load_summary(file)
     limits = limits_of(summary, goal)
-    limit = lowest(limits) if message_bytes is None else limit_at(limits, message_bytes)[0]
+    limit = lowest_limit(limits) if message_bytes is None else limit_at(limits, message_bytes)[0]
     if limit.doubt:
         raise ConfigError(
             f"the limit at {format_size(limit.message_bytes)} is doubtful ({limit.doubt}); "

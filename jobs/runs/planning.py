@@ -14,7 +14,7 @@ from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
-from metrics.planning.setups import DAY_S, setups_of, smallest
+from metrics.planning.setups import DAY_S, setups_of, smallest_setup
 from metrics.reporting.files import write_file
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary
@@ -92,7 +92,7 @@ def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
         )
     setups = setups_of(answer.results, demand.message_bytes)
     wanted = demand.mb_per_s * (1 + demand.growth) / (1 - demand.headroom)
-    found = smallest(setups, wanted)
+    found = smallest_setup(setups, wanted)
     rows = tuple(
         (
             *(one.settings[path] for path in answer.axes),

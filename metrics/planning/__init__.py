@@ -1,1 +1,1 @@
-"""What a load needs: brokers, and bytes on the network."""
+"""The resources that a load needs: brokers, disk space and bytes on the network."""

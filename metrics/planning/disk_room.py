@@ -1,4 +1,4 @@
-"""How much a load adds to the brokers' log dirs at most: a model, and no measurement. Pure."""
+"""A model of the disk space that a load needs in the brokers' log dirs. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from metrics.traffic.pattern import TopicOptions, TrafficPattern
 
 @dataclass(frozen=True)
 class LogCleaning:
-    """How brokers delete what retention lets go; Kafka's defaults.
+    """The brokers' settings for the deletion of old segments, with Kafka's defaults.
 
     Attributes:
-        check_s: they look for it so often (log.retention.check.interval.ms) [s].
-        delay_s: files go so long after that (log.segment.delete.delay.ms) [s].
-        segment_bytes: the file that is written to, which is never deleted (log.segment.bytes) [B].
+        check_s: interval of the checks of retention (log.retention.check.interval.ms) [s].
+        delay_s: time from a check to the deletion of files (log.segment.delete.delay.ms) [s].
+        segment_bytes: size of the active segment, which is never deleted (log.segment.bytes) [B].
     """
 
     NAMES: ClassVar[Sequence[str]] = (
@@ -32,20 +32,23 @@ class LogCleaning:
 
     @classmethod
     def of(cls, brokers: Iterable[Mapping[str, str | None]]) -> LogCleaning:
-        """The slowest of all brokers, by their properties; a default where one does not tell."""
-        usual = dict(
+        """Read the properties of all brokers; the slowest value of each counts.
+
+        A missing property has Kafka's default.
+        """
+        defaults = dict(
             zip(cls.NAMES, (cls.check_s * 1e3, cls.delay_s * 1e3, cls.segment_bytes), strict=True)
         )
-        told = [
-            [float(each.get(name) or value) for name, value in usual.items()] for each in brokers
+        values = [
+            [float(each.get(name) or value) for name, value in defaults.items()] for each in brokers
         ]
-        if not told:
+        if not values:
             return cls()
-        check_ms, delay_ms, segment = map(max, zip(*told, strict=True))
+        check_ms, delay_ms, segment = map(max, zip(*values, strict=True))
         return cls(check_ms / 1e3, delay_ms / 1e3, int(segment))
 
     def late_s(self, topic: TopicOptions) -> float:
-        """How long what retention lets go of a topic may stay on the disk [s]."""
+        """The longest time for which expired records of a topic stay on the disk [s]."""
         delay_ms = topic.properties.get("file.delete.delay.ms", self.delay_s * 1e3)
         return self.check_s + float(delay_ms) / 1e3
 
@@ -53,14 +56,14 @@ class LogCleaning:
 def peak_log_bytes(
     pattern: TrafficPattern, cleaning: LogCleaning = LogCleaning(), held_bytes: float = 0.0
 ) -> float:
-    """The most that it adds to all log dirs together, replicas counted [B].
+    """The maximum number of bytes that a load adds to all log dirs together, with replicas [B].
 
-    Compression is not: how well it works is known only once it has. Retention counts only for
-    what is written longer ago than Kafka takes to delete it.
+    Compression is ignored, as its ratio is not known in advance. Retention reduces the result only
+    by records that are older than the time that Kafka needs to delete them.
 
     Args:
-        cleaning: how late that is.
-        held_bytes: what its topics hold already [B].
+        cleaning: the brokers' settings for deletion.
+        held_bytes: bytes that the topics contain already [B].
     """
     producer, topic = pattern.producer, pattern.topic
     each = batch_bytes(producer) / producer.records_per_batch * topic.replication_factor
@@ -73,7 +76,10 @@ def peak_log_bytes(
 def retained_bytes(
     topic: TopicOptions, brokers: int, cleaning: LogCleaning = LogCleaning()
 ) -> float:
-    """What retention leaves of a workload's topics, replicas counted; infinite without [B]."""
+    """The bytes of a workload's topics that retention keeps, with replicas [B].
+
+    Infinite without `retention.bytes`.
+    """
     retention = int(topic.properties.get("retention.bytes", "-1"))
     if retention < 0:
         return math.inf

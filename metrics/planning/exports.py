@@ -1,7 +1,7 @@
-"""A measured limit in the words of other tools: Cruise Control, Kafka's quotas, Prometheus. Pure.
+"""A measured limit in the formats of Cruise Control, Kafka's quotas and Prometheus. Pure.
 
-What may be used of a limit is its lower end at 90 % times a safety factor, as `redline plan`
-takes it.
+The usable part of a limit is the lower end of its 90 % interval times a safety factor, as in
+`redline plan`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from metrics.traffic.record_format import record_bytes
 from metrics.units import format_mb_per_s, format_ratio, format_size
 
 BUSY_FOR, RATE_OVER = "10m", "5m"
-"""How long a broker is beyond its limit before somebody is called, and what rates are means of."""
+"""How long an alert's condition must hold, and the window of PromQL's rates."""
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a broker may be used for.
+    """The load that a broker may carry.
 
     Attributes:
         run_id: the run that measured the limit.
-        limit: at the message size that counts.
+        limit: the limit at the relevant message size.
         safety: share of the limit that may be used [ratio].
-        caveat: what a reader must know of the run, a sentence without its stop, or empty.
+        caveat: a remark on the run, a sentence without its full stop, or empty.
     """
 
     run_id: str
@@ -41,47 +41,47 @@ class Allowance:
 
     @property
     def mb_per_s(self) -> float:
-        """Payload from producers that a broker may lead [MB/s]."""
-        return self.limit.mb_per_s_to_buy_for * self.safety
+        """The payload from producers that a broker may receive as leader [MB/s]."""
+        return self.limit.conservative_mb_per_s * self.safety
 
     @property
     def log_mb_per_s(self) -> float:
-        """The same as brokers count it, with what a record has around it [MB/s].
+        """The same rate in the bytes that brokers count, with the overhead of records [MB/s].
 
-        Of batches that are full and not compressed; the headers of small ones add to it.
+        It is valid for full batches without compression; headers of small batches add to it.
         """
         size = self.limit.message_bytes
         return self.mb_per_s * record_bytes(0, size, 1.0) / size
 
     @property
     def origin(self) -> str:
-        """Where the figure comes from, in a sentence without its stop."""
+        """The origin of the figure, in a sentence without its full stop."""
         limit = self.limit
-        told = (
+        text = (
             f"redline run {self.run_id}: a broker sustained "
-            f"{format_mb_per_s(limit.mb_per_s_to_buy_for)} MB/s of "
+            f"{format_mb_per_s(limit.conservative_mb_per_s)} MB/s of "
             f"{format_size(limit.message_bytes)} messages with replication factor "
             f"{limit.replication_factor} and {limit.consumer_groups} consumer "
             f"group{'' if limit.consumer_groups == 1 else 's'}; "
             f"{format_ratio(self.safety)} of it may be used"
         )
-        return f"{told}; {self.caveat}" if self.caveat else told
+        return f"{text}; {self.caveat}" if self.caveat else text
 
 
-def lowest(limits: Sequence[MeasuredLimit]) -> MeasuredLimit:
-    """The limit that holds whatever the message size: the lowest in bytes."""
-    return min(limits, key=lambda one: one.mb_per_s_to_buy_for)
+def lowest_limit(limits: Sequence[MeasuredLimit]) -> MeasuredLimit:
+    """The lowest limit in bytes, which is valid for all measured message sizes."""
+    return min(limits, key=lambda one: one.conservative_mb_per_s)
 
 
 def capacity(allowance: Allowance, disk_mb: float) -> str:
-    """Cruise Control's capacity.json for brokers that are all alike.
+    """Cruise Control's capacity.json for equal brokers.
 
-    NW_IN counts what a broker leads and what it copies as a follower, NW_OUT what its followers
-    and consumer groups fetch [kB/s]; the format is that of Cruise Control's
+    NW_IN counts the bytes that a broker receives as leader and as follower, NW_OUT the bytes that
+    followers and consumer groups fetch from it [kB/s]. The format is that of Cruise Control's
     BrokerCapacityConfigFileResolver.
 
     Args:
-        disk_mb: room for logs of each broker [MB]; no run measures it.
+        disk_mb: disk space for the logs of each broker, which no run measures [MB].
     """
     limit, led_kb = allowance.limit, allowance.log_mb_per_s * 1000.0
     followers = limit.replication_factor - 1
@@ -99,7 +99,7 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
 
 
 def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
-    """Commands that give each of so many tenants, as Kafka users, an equal part of each broker."""
+    """The command that gives each of several Kafka users an equal share of each broker."""
     limit, share = allowance.limit, allowance.log_mb_per_s * 1e6 / tenants
     users = "1 user has" if tenants == 1 else f"{tenants} users share"
     rates = [f"producer_byte_rate={share:.0f}"]
@@ -107,7 +107,7 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
         rates.append(f"consumer_byte_rate={share * limit.consumer_groups:.0f}")
     return (
         f"# {allowance.origin}\n"
-        f"# Quotas hold for each broker; {users} it.\n"
+        f"# A quota applies to each broker separately; {users} the capacity of a broker.\n"
         f"kafka-configs.sh --bootstrap-server {bootstrap} --alter \\\n"
         "    --entity-type users --entity-default \\\n"
         f"    --add-config '{','.join(rates)}'\n"
@@ -115,11 +115,11 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
 
 
 def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet) -> str:
-    """Prometheus alert rules: brokers beyond what may be used, and handlers as busy as at a limit.
+    """Prometheus alert rules for a broker's load and for its request handlers.
 
     Args:
         idle_min: idle fraction of the request handlers at a limit [ratio].
-        rules: how the exporter names its series.
+        rules: the exporter's names of the series.
     """
     written, idle = (_rate(rules, name) for name in ("bytes_in", "handler_idle_ns"))
     used = allowance.log_mb_per_s * 1e6
@@ -128,14 +128,14 @@ def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet) -> str:
             "KafkaBrokerNearItsLimit",
             f"sum by (instance) ({written}) > {used:.0f}",
             f"Producers write more than {format_mb_per_s(used / 1e6)} MB/s to {{{{ $labels.instance"
-            f" }}}}, which is {format_ratio(allowance.safety)} of what it was found to sustain.",
+            f" }}}}, which is {format_ratio(allowance.safety)} of its measured limit.",
             allowance,
         ),
         _alert(
             "KafkaRequestHandlersBusy",
             f"max by (instance) ({idle}) / 1e9 < {idle_min:g}",
             f"The request handlers of {{{{ $labels.instance }}}} are idle for less than "
-            f"{format_ratio(idle_min)} of the time: it is at its limit.",
+            f"{format_ratio(idle_min)} of the time: the broker is at its limit.",
             allowance,
         ),
     ]
@@ -158,15 +158,15 @@ def _alert(name: str, expr: str, summary: str, allowance: Allowance) -> dict[str
 
 
 def _rate(rules: RuleSet, reading: str) -> str:
-    """PromQL for the rate of a reading's series, which counters of release 1 end in `_total`."""
+    """PromQL for the rate of a reading's series; release 1 of the exporter appends `_total`."""
     if reading not in rules.selectors:
         raise ConfigError(
-            f"{rules.name} does not say how the exporter names {reading}; expected it among its "
-            "readings; add it, or give another --rules"
+            f"{rules.name} has no rule for {reading}; expected it among its readings; add it, or "
+            "give another --rules"
         )
     selector = rules.selectors[reading][0]
     labels = {f"{name}": f'="{value}"' for name, value in selector.labels.items()}
     if reading == "bytes_in":
-        labels["topic"] = '=""'  # the sum of all topics, not each of them beside it
-    told = "".join(f",{name}{value}" for name, value in labels.items())
-    return f'rate({{__name__=~"{selector.name}(_total)?"{told}}}[{RATE_OVER}])'
+        labels["topic"] = '=""'  # the broker's total, without the series of single topics
+    matchers = "".join(f",{name}{value}" for name, value in labels.items())
+    return f'rate({{__name__=~"{selector.name}(_total)?"{matchers}}}[{RATE_OVER}])'

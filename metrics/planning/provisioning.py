@@ -1,9 +1,9 @@
-"""How many brokers a load needs, from measured limits; pure arithmetic, every step said.
+"""The number of brokers that a load needs, computed from measured limits. Pure.
 
-A measured limit holds for the pattern it was measured with. Between two measured message
-sizes, the time that a broker spends on a message is taken to grow linearly with its size,
-as a cost per record and a cost per byte make it. Outside of the measured sizes nothing is
-said. More replicas than measured are taken to cost as much each as the measured ones.
+A measured limit is valid for the pattern that it was measured with. Between two measured message
+sizes the model assumes a cost per record and a cost per byte: a broker's time per message grows
+linearly with the size. Outside of the measured sizes there is no answer. Each further replica is
+assumed to cost as much as a measured one.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from metrics.units import format_mb_per_s, format_ratio, format_size
 from search.interval import LEVEL
 
 FULL_BATCHES_PER_S = 1e6
-"""A rate at which any batch fills before its linger is over [1/s]."""
+"""Record rate at which every batch is full before its linger time ends [1/s]."""
 
 
 @dataclass(frozen=True)
 class MeasuredLimit:
-    """What one broker sustained at one message size.
+    """The limit of one broker at one message size.
 
     Attributes:
         message_bytes: bytes per message [B].
         mb_per_s: payload from producers per broker [MB/s].
-        limited_by: the resource that bound it, or None when unknown.
-        replication_factor, consumer_groups: of the pattern that was measured.
-        mb_per_s_low: lower end of the limit's 90 % interval, or None when not known [MB/s].
-        doubt: why the limit is doubtful, a sentence without its stop; empty where it is not.
+        limited_by: the limiting resource, or None if it is not known.
+        replication_factor, consumer_groups: numbers in the measured pattern.
+        mb_per_s_low: lower end of the limit's 90 % interval, or None if not known [MB/s].
+        doubt: reason why the limit is doubtful, without its full stop; empty if it is not.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -49,24 +49,24 @@ class MeasuredLimit:
     doubt: str = ""
 
     @property
-    def mb_per_s_to_buy_for(self) -> float:
-        """The lower end where it is known, never more than what was sustained [MB/s]."""
+    def conservative_mb_per_s(self) -> float:
+        """The lower end of the interval if it is known, and at most the sustained rate [MB/s]."""
         low = self.mb_per_s_low
         return self.mb_per_s if low is None else min(self.mb_per_s, low)
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What the cluster has to carry.
+    """The load that the cluster has to carry.
 
     Attributes:
         mb_per_s: payload from producers today, all brokers together [MB/s].
         message_bytes: bytes per message [B].
-        replication_factor: replicas of a partition, the leader among them.
-        consumer_groups: groups that each read everything.
-        growth: by how much the payload grows until more brokers are bought [ratio].
-        offline: share of brokers that may be offline while the others carry all [ratio].
-        headroom: share of a broker's limit that is kept free [ratio].
+        replication_factor: replicas of a partition, including the leader.
+        consumer_groups: number of groups; each reads all records.
+        growth: growth of the payload until the next purchase of brokers [ratio].
+        offline: share of brokers that may be offline while the others carry the load [ratio].
+        headroom: share of a broker's limit that stays free [ratio].
         link_mbit_per_s: speed of a broker's network link in each direction, or None [Mbit/s].
     """
 
@@ -96,7 +96,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Need:
-    """Brokers that one resource asks for, and what a broker may carry of it."""
+    """The number of brokers that one resource requires, and the load per broker that it allows."""
 
     resource: str
     brokers: int
@@ -105,21 +105,21 @@ class Need:
 
 @dataclass(frozen=True)
 class Provision:
-    """How many brokers to buy.
+    """The number of brokers to buy.
 
     Attributes:
-        brokers: the most that any need asks for.
-        binds_first: the resource that asks for the most.
-        brokers_for_limit: the same for the limit itself, not for its lower end.
+        brokers: the highest number of brokers that a resource requires.
+        binds_first: the resource that requires it.
+        brokers_for_limit: the number for the limit itself instead of its lower end.
         limit_mb_per_s_per_broker: the limit at this size and replication [MB/s].
-        low_mb_per_s_per_broker: the lower end of its 90 % interval, which brokers are bought
-            for; None when not known [MB/s].
-        plan_mb_per_s_per_broker: what to plan with when all brokers are up [MB/s].
-        mb_per_s_per_broker: what each carries at the full demand, all brokers up [MB/s].
-        headroom: share of the lower end, or without one of the limit, left free then [ratio].
+        low_mb_per_s_per_broker: the lower end of its 90 % interval, from which `brokers` follows;
+            None if not known [MB/s].
+        plan_mb_per_s_per_broker: highest load of a broker in the plan, all brokers up [MB/s].
+        mb_per_s_per_broker: load of each broker at the full demand, all brokers up [MB/s].
+        headroom: free share of the lower end (or else of the limit) at this load [ratio].
         headroom_offline: the same with the planned share of brokers offline [ratio].
-        needs: one for each resource that was looked at.
-        assumptions: what the answer rests on beside the measurement, a sentence each.
+        needs: the requirement of each resource.
+        assumptions: assumptions of the answer, a sentence each.
     """
 
     brokers: int
@@ -136,28 +136,29 @@ class Provision:
 
 
 def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
-    """How many brokers carry the demand.
+    """Compute the number of brokers that carry the demand.
 
     Raises:
-        ConfigError: there is no limit, or the size lies outside of the measured ones.
+        ConfigError: there is no limit, or the size is outside of the measured range.
     """
     at_size, assumptions = limit_at(limits, demand.message_bytes)
     scale = at_size.replication_factor / demand.replication_factor
-    limit, usable = at_size.mb_per_s * scale, at_size.mb_per_s_to_buy_for * scale
+    limit, usable = at_size.mb_per_s * scale, at_size.conservative_mb_per_s * scale
     if demand.replication_factor != at_size.replication_factor:
         assumptions += (
             (
                 f"measured with replication factor {at_size.replication_factor} and planned with "
-                f"{demand.replication_factor}: each replica is taken to cost the same; measure by "
-                f"workload.topic.replication_factor={demand.replication_factor} to be sure"
+                f"{demand.replication_factor}: each replica is assumed to cost the same; to check "
+                f"it, measure with workload.topic.replication_factor={demand.replication_factor}"
             ),
         )
     if demand.consumer_groups > at_size.consumer_groups:
         assumptions += (
             (
                 f"measured with {at_size.consumer_groups} consumer groups and planned with "
-                f"{demand.consumer_groups}: reading is taken to cost the brokers nothing but "
-                "network; measure with workload.consumers.groups to be sure"
+                f"{demand.consumer_groups}: reading is assumed to cost the brokers only network "
+                "traffic; to check it, measure with "
+                f"workload.consumers.groups={demand.consumer_groups}"
             ),
         )
     needed = demand.mb_per_s * (1.0 + demand.growth)
@@ -171,9 +172,9 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         for_limit = max(for_limit, needs[-1].brokers)
         assumptions += (
             (
-                "the link carries what full batches of 16 kB without compression take, with the "
-                "headers of records, batches, requests, TCP, IP and Ethernet; smaller batches take "
-                "more, and it is planned to be full"
+                "the link carries full batches of 16 kB without compression, with the headers of "
+                "records, batches, requests, TCP, IP and Ethernet, and may be fully used; smaller "
+                "batches need more"
             ),
         )
     if at_size.mb_per_s_low is not None:
@@ -200,19 +201,19 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
 
 def _bought_for(low: float, limit: float, brokers_for_limit: int) -> str:
     return (
-        f"bought for the lower end of the limit's {format_ratio(LEVEL)} interval, "
-        f"{format_mb_per_s(low)} MB/s a broker; for the limit itself, {format_mb_per_s(limit)} "
-        f"MB/s, it would be {brokers_for_limit}"
+        f"the number of brokers follows from the lower end of the limit's {format_ratio(LEVEL)} "
+        f"interval, {format_mb_per_s(low)} MB/s per broker; the limit itself, "
+        f"{format_mb_per_s(limit)} MB/s per broker, would require {brokers_for_limit}"
     )
 
 
 def offline_mb_per_s(limit_mb_per_s: float, brokers: int, offline: int) -> float:
-    """What the rest of a cluster carries by arithmetic: its share of the whole [MB/s].
+    """The expected limit of a cluster with brokers offline [MB/s].
 
-    As `provision` has it: each broker that is up carries what it does when all are.
+    As in `provision`, the limit of each broker is assumed to stay the same.
 
     Args:
-        limit_mb_per_s: of the whole cluster with all brokers up [MB/s].
+        limit_mb_per_s: limit of the whole cluster with all brokers up [MB/s].
     """
     return limit_mb_per_s * (brokers - offline) / brokers
 
@@ -223,7 +224,7 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
 
 
 def _payload_of_link(demand: Demand) -> float:
-    """Payload from producers per broker that fills its link in the busier direction [MB/s]."""
+    """The payload per broker that fills its link in the busier direction [MB/s]."""
     pattern = TrafficPattern(
         producers=1,
         producer=ProducerPattern(demand.message_bytes, FULL_BATCHES_PER_S),
@@ -233,23 +234,23 @@ def _payload_of_link(demand: Demand) -> float:
     )
     sizes = wire_bytes(pattern, Framing())
     assert demand.link_mbit_per_s is not None
-    on_wire = max(sizes.brokers_in, sizes.brokers_out)  # of all brokers, which share it evenly
+    on_wire = max(sizes.brokers_in, sizes.brokers_out)  # all brokers share it evenly
     return demand.link_mbit_per_s / 8.0 * demand.message_bytes / on_wire
 
 
 def limit_at(
     limits: Sequence[MeasuredLimit], message_bytes: int
 ) -> tuple[MeasuredLimit, tuple[str, ...]]:
-    """The limit at a message size, and what was assumed to say so.
+    """The limit at a message size, and the assumptions of an interpolation.
 
     Raises:
-        ConfigError: there is no limit, or one whose interval begins at 0, or the size lies
-            outside of the measured ones.
+        ConfigError: there is no limit, or its interval begins at 0, or the size is outside of the
+            measured range.
     """
     known = sorted((one for one in limits if one.mb_per_s > 0), key=lambda one: one.message_bytes)
     if not known:
         raise ConfigError(
-            "no limit above 0 was measured; expected boundary points of a finished run; run "
+            "the run has no limit above 0; expected boundary points of a finished run; run "
             "redline find-limit first"
         )
     for one in known:
@@ -259,7 +260,7 @@ def limit_at(
         if low.message_bytes < message_bytes < high.message_bytes:
             return _between(_above_zero(low), _above_zero(high), message_bytes)
     raise ConfigError(
-        f"messages of {format_size(message_bytes)} lie outside of the measured "
+        f"messages of {format_size(message_bytes)} are outside of the measured range "
         f"{format_size(known[0].message_bytes)} to {format_size(known[-1].message_bytes)}; "
         f"expected a size between them; measure it with --set "
         f"workload.message_bytes='[{message_bytes}]'"
@@ -267,10 +268,10 @@ def limit_at(
 
 
 def _above_zero(one: MeasuredLimit) -> MeasuredLimit:
-    if not one.mb_per_s_to_buy_for > 0:
+    if not one.conservative_mb_per_s > 0:
         raise ConfigError(
             f"the 90 % interval of the limit at {format_size(one.message_bytes)} begins at "
-            "0 MB/s; expected more to plan with; measure that size again, with a smaller "
+            "0 MB/s; expected an interval above 0; measure that size again, with a smaller "
             "goal.search.resolution"
         )
     return one
@@ -290,15 +291,15 @@ def _between(
     nearer = low if message_bytes * message_bytes < low.message_bytes * high.message_bytes else high
     sentence = (
         f"messages of {format_size(message_bytes)} were not measured: {format_mb_per_s(mb_per_s)} "
-        f"MB/s a broker lies between those of {format_size(low.message_bytes)} and "
-        f"{format_size(high.message_bytes)}, at a fixed cost per record and per byte"
+        f"MB/s per broker is interpolated between {format_size(low.message_bytes)} and "
+        f"{format_size(high.message_bytes)}, with a fixed cost per record and per byte"
     )
     found = replace(
         nearer,
         message_bytes=message_bytes,
         mb_per_s=mb_per_s,
         mb_per_s_low=(
-            between(low.mb_per_s_to_buy_for, high.mb_per_s_to_buy_for) if has_low else None
+            between(low.conservative_mb_per_s, high.conservative_mb_per_s) if has_low else None
         ),
         doubt="; ".join(
             f"at {format_size(each.message_bytes)} {each.doubt}"

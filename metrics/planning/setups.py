@@ -1,4 +1,4 @@
-"""The smallest of the set-ups that a sweep measured which carries a load. Pure."""
+"""The smallest measured set-up of a sweep that carries a load. Pure."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SIZES = (
     f"{PROPERTIES_PREFIX}heap_mb",
     f"{PROPERTIES_PREFIX}log_dirs",
 )
-"""What makes a set-up larger, the dearest first; other settings cost nothing."""
+"""Keys that determine the size of a set-up, the most expensive first."""
 DAY_S = 86_400
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A case of a sweep, and what it carries.
+    """A case of a sweep, and the load that it carries.
 
     Attributes:
         settings: full path of each key that varies → its value.
         message_bytes: message size [B].
-        mb_per_s: the lowest of its limits' lower ends at 90 %, over all repeats [MB/s].
+        mb_per_s: lowest lower end of the limits' 90 % intervals over all repeats [MB/s].
     """
 
     settings: Mapping[str, str]
@@ -41,32 +41,32 @@ class Setup:
 
     @property
     def gb_per_day(self) -> float:
-        """Payload of a day [GB]."""
+        """The payload per day [GB]."""
         return self.mb_per_s * DAY_S / 1e3
 
     @property
     def messages_per_minute(self) -> float:
-        """Messages of a minute."""
+        """The number of messages per minute."""
         return self.mb_per_s * 1e6 / self.message_bytes * 60
 
     @property
     def size(self) -> tuple[float, ...]:
-        """How large it is, to compare with others of its sweep."""
+        """A sort key for the size of the set-up."""
         return tuple(float(self.settings.get(path, 0)) for path in SIZES)
 
 
 def setups_of(results: Sequence[Result], message_bytes: int) -> list[Setup]:
-    """What each case carries at a message size, the smallest set-up first.
+    """The set-ups of all cases with a limit at a message size, the smallest first.
 
     Raises:
-        ConfigError: no case has a limit at this size, or they are not in MB/s.
+        ConfigError: no case has a limit at this size.
     """
     sizes = sorted({each.message_bytes for each in results if each.value})
     if message_bytes not in sizes:
         known = ", ".join(map(format_size, sizes)) or "none"
         raise ConfigError(
-            f"no case of the sweep has a limit at {format_size(message_bytes)}; expected a "
-            f"size that was measured: {known}; name one, or measure it"
+            f"the sweep has no limit at {format_size(message_bytes)}; expected a measured size: "
+            f"{known}; name one of these, or measure this size"
         )
     lowest: dict[tuple[tuple[str, str], ...], float] = {}
     for each in results:
@@ -78,6 +78,6 @@ def setups_of(results: Sequence[Result], message_bytes: int) -> list[Setup]:
     return sorted(found, key=lambda one: (*one.size, one.mb_per_s))
 
 
-def smallest(setups: Sequence[Setup], mb_per_s: float) -> Setup | None:
-    """The first that carries so much; None where none does."""
+def smallest_setup(setups: Sequence[Setup], mb_per_s: float) -> Setup | None:
+    """The first set-up that carries a load; None if there is none."""
     return next((one for one in setups if one.mb_per_s >= mb_per_s), None)

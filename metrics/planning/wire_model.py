@@ -1,13 +1,13 @@
-"""Bytes on the network for each message of a traffic pattern: a model, and no measurement.
+"""A model of the bytes on the network for each message of a traffic pattern.
 
-A message is more than its payload on the network: a record has lengths and deltas, a batch
-a header, a request and its answer theirs; every replica and every consumer group fetches it
-again. So "8 bytes more per message" can be read as megabits per second.
+On the network a message is larger than its payload: records have lengths and deltas; batches,
+requests and answers have headers; each replica and each consumer group fetches the message again.
+With the model, "8 more bytes per message" can be expressed in megabits per second.
 
 Sizes follow Kafka's protocol (https://kafka.apache.org/protocol.html): produce requests of
 version 7, as the generator sends them, and fetch requests of version 17 in incremental fetch
-sessions, as followers of Kafka 3.9 and later send them. Other versions differ by a few bytes
-a request. A test compares the model with what real brokers count.
+sessions, as followers of Kafka 3.9 and later send them. Other versions differ by a few bytes per
+request. A test compares the model with the counters of real brokers.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ CONSUMER_CLIENT_ID_BYTES = 24
 
 _PARTITION_OF_PRODUCE = 8  # index, size of the batch
 _PARTITION_OF_ANSWER = 30  # index, error, base offset, append time, log start offset
-_TOPIC_ID = 18  # of a fetch: id, number of partitions, tags
+_TOPIC_ID = 18  # topic of a fetch: id, number of partitions, tags
 _PARTITION_OF_FETCH = 33  # index, epochs, fetch and log start offset, size limit, tags
 _PARTITION_OF_FETCHED = 36  # index, error, offsets, aborted transactions, replica, tags
-_REPLICA_STATE = 15  # a follower names itself and its epoch
+_REPLICA_STATE = 15  # a follower's id and epoch
 
 
 @dataclass(frozen=True)
 class Framing:
-    """What TCP, IP and the link add; Kafka's own counters do not see it.
+    """The bytes of TCP, IP and the link, which Kafka's own counters exclude.
 
     Attributes:
         mtu_bytes: largest IP packet of the link [B]; 1,500 on Ethernet.
-        link_bytes: of the link for each packet [B]; 38 on Ethernet, with preamble, check
-            sum and gap, and 14 as a shaper or an interface's counter sees it.
-        segments_per_ack: data segments that one pure acknowledgement answers.
+        link_bytes: bytes of the link layer for each packet [B]; 38 on Ethernet, with preamble,
+            checksum and gap, and 14 in the counters of shapers and interfaces.
+        segments_per_ack: number of data segments per pure acknowledgement.
     """
 
     mtu_bytes: int = 1_500
@@ -47,32 +47,32 @@ class Framing:
     segments_per_ack: float = 2.0
 
     TCP_IP_BYTES = 52
-    """IPv4 and TCP with time stamps [B]."""
+    """Bytes of the headers of IPv4 and TCP with timestamps [B]."""
 
     def segments(self, size: float) -> float:
-        """Packets that carry so many bytes of one message of the protocol.
+        """The number of packets for one message of the protocol; a fraction, at least 1.
 
-        Not rounded up: the next message fills the last packet when the stream is busy, and
-        a model with steps would price 8 bytes more at nothing or at a whole packet.
+        In a busy stream the next message fills the last packet. A rounded number would also
+        count 8 more bytes as either nothing or a whole packet.
         """
         return max(1.0, size / (self.mtu_bytes - self.TCP_IP_BYTES))
 
     @property
     def header_bytes(self) -> int:
-        """Of each packet [B]."""
+        """The bytes of all headers of a packet [B]."""
         return self.TCP_IP_BYTES + self.link_bytes
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a traffic pattern does not say of its way over the network.
+    """Assumptions about the network traffic that a traffic pattern does not determine.
 
     Attributes:
-        compressed_share: size of the compressed over that of the plain records [ratio].
+        compressed_share: size of compressed records, divided by their plain size [ratio].
         topic_bytes, client_id_bytes: lengths of the names [B].
-        batches_per_request: batches that travel in one produce request.
-        batches_per_fetch: batches that one fetch of a follower or consumer returns; 1 while
-            brokers are at ease, more when they are busy.
+        batches_per_request: number of batches in one produce request.
+        batches_per_fetch: number of batches in the answer to one fetch of a follower or consumer;
+            1 at low load, more on busy brokers.
     """
 
     compressed_share: float = 1.0
@@ -83,7 +83,7 @@ class Assumptions:
 
 
 def batch_bytes(producer: ProducerPattern, compressed_share: float = 1.0) -> float:
-    """Size of a batch, header included [B]."""
+    """The size of a batch with its header [B]."""
     records = sum(
         record_bytes(index, producer.message_bytes, producer.rate_records_per_s, producer.payload)
         for index in range(producer.records_per_batch)
@@ -93,12 +93,12 @@ def batch_bytes(producer: ProducerPattern, compressed_share: float = 1.0) -> flo
 
 @dataclass(frozen=True)
 class WireBytes:
-    """Bytes on the network for each message, by flow and summed over all copies [B].
+    """The bytes on the network for each message, by flow and summed over all copies [B].
 
     Attributes:
-        produce_requests, produce_answers: between producers and leaders.
-        follower_requests, follower_answers: between followers and leaders.
-        consumer_requests, consumer_answers: between consumers and leaders.
+        produce_requests, produce_answers: bytes between producers and leaders.
+        follower_requests, follower_answers: bytes between followers and leaders.
+        consumer_requests, consumer_answers: bytes between consumers and leaders.
     """
 
     produce_requests: float
@@ -110,26 +110,26 @@ class WireBytes:
 
     @property
     def served_in(self) -> float:
-        """What reaches the listeners of all brokers, as their sockets count it [B]."""
+        """The bytes that the listeners of all brokers receive [B]."""
         return self.produce_requests + self.follower_requests + self.consumer_requests
 
     @property
     def served_out(self) -> float:
-        """What leaves the listeners of all brokers [B]."""
+        """The bytes that the listeners of all brokers send [B]."""
         return self.produce_answers + self.follower_answers + self.consumer_answers
 
     @property
     def brokers_in(self) -> float:
-        """What reaches the interfaces of all brokers: they are followers too [B]."""
+        """The bytes that the interfaces of all brokers receive, also as followers [B]."""
         return self.served_in + self.follower_answers
 
     @property
     def brokers_out(self) -> float:
-        """What leaves the interfaces of all brokers [B]."""
+        """The bytes that the interfaces of all brokers send, also as followers [B]."""
         return self.served_out + self.follower_requests
 
     def mbit_per_s(self, messages_per_s: float) -> tuple[float, float]:
-        """Into and out of all brokers' interfaces together at this rate [Mbit/s]."""
+        """(received, sent) by the interfaces of all brokers together at this rate [Mbit/s]."""
         scale = messages_per_s * 8 / 1e6
         return self.brokers_in * scale, self.brokers_out * scale
 
@@ -137,7 +137,7 @@ class WireBytes:
 def wire_bytes(
     pattern: TrafficPattern, framing: Framing | None = None, given: Assumptions = Assumptions()
 ) -> WireBytes:
-    """The bytes of one message on its ways, with the headers of the network if asked."""
+    """The bytes of one message in all flows, with the headers of the network if given."""
     messages = float(pattern.producer.records_per_batch)
     batch = batch_bytes(pattern.producer, given.compressed_share)
     per_request = given.batches_per_request
@@ -165,12 +165,12 @@ def wire_bytes(
 def _exchange(
     request: float, answer: float, messages: float, framing: Framing | None
 ) -> tuple[float, float]:
-    """Both directions of one request and its answer, for each of the messages in it."""
+    """The bytes per message of a request and of its answer."""
     if framing is None:
         return request / messages, answer / messages
     ahead = framing.segments(request)
     back = framing.segments(answer) if answer else 0.0
-    # Whoever answers acknowledges with the answer; what is left over takes packets of its own.
+    # An answer also acknowledges; further acknowledgements need packets of their own.
     acks_back = max(0.0, ahead / framing.segments_per_ack - back)
     acks_ahead = max(0.0, back / framing.segments_per_ack - ahead)
     header = framing.header_bytes
@@ -181,17 +181,17 @@ def _exchange(
 
 
 def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -> str:
-    """What a plan says of the network: load for each MB/s of payload, and the price of 8 B."""
-    told = []
+    """A sentence about the network load per MB/s of payload, and the cost of 8 more bytes."""
+    texts = []
     for pattern in patterns:
         now, more = wire_bytes(pattern, framing), wire_bytes(_longer(pattern, 8), framing)
         ahead, back = now.mbit_per_s(1e6 / pattern.message_bytes)
         growth = (more.brokers_in + more.brokers_out) / (now.brokers_in + now.brokers_out) - 1
-        told.append(
+        texts.append(
             f"{pattern.message_bytes:,} B: {ahead:.1f} in and {back:.1f} out "
             f"(8 B more per message: {growth:+.2%})"
         )
-    return f"Mbit/s on all brokers' interfaces for each MB/s of payload: {'; '.join(told)}"
+    return f"Mbit/s on all brokers' interfaces for each MB/s of payload: {'; '.join(texts)}"
 
 
 def _longer(pattern: TrafficPattern, by_bytes: int) -> TrafficPattern:

@@ -56,7 +56,7 @@ def test_the_limits_of_a_run_say_how_many_brokers(tmp_path: Path) -> None:
     assert found["caveat"] == "a small cluster"
 
 
-def test_it_buys_for_the_lower_end_and_says_so(tmp_path: Path) -> None:
+def test_it_plans_with_the_lower_end_and_says_so(tmp_path: Path) -> None:
     sure = replace(SUMMARY.boundaries[0], load_low=600.0, load_high=750.0, interval_max=0.1)
     wide = replace(SUMMARY, boundaries=(sure,))
     found = _planned(tmp_path, wide, "--offline", "0.2")["answer"]
@@ -67,7 +67,7 @@ def test_it_buys_for_the_lower_end_and_says_so(tmp_path: Path) -> None:
     printed = _run("--run", str(tmp_path), *options).output
     assert re.search(r"brokers to buy +15\n.*for the limit itself +13\n", printed)
     assert re.search(r"its lower end at 90 % +50.0 MB/s", printed)
-    assert "bought for the lower end of the limit's 90 % interval" in printed
+    assert "interval, 50.0 MB/s per broker; the limit itself, 60.0 MB/s per broker" in printed
     assert "the limit is doubtful: its 90 % interval, 600 to 750 producers, is 20 % wide" in printed
 
 
@@ -88,7 +88,7 @@ def test_a_known_limit_will_do() -> None:
             (),
             "no closed bracket",
         ),
-        (SUMMARY, ("--limit", "60"), "exactly one of --run"),
+        (SUMMARY, ("--limit", "60"), "--run, --limit"),
     ],
 )
 def test_what_cannot_be_planned_with_is_refused(
