@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.testbed import commands, detached
 from jobs.testbed.channel import ChannelClosedError, channel_pair
@@ -247,13 +248,14 @@ def test_the_disk_guard_speaks_of_its_limit_and_of_the_disk(
 
     monkeypatch.setattr("jobs.testbed.shutdown_reasons.shutil.disk_usage", lambda _: AlmostFull)
     text = disk_problem(tmp_path, 5, 5)
-    assert text is not None and "0.50 GB left" in text
+    assert text is not None and "0.50 GB free" in text and "REDLINE_CACHE" in text
 
 
 @pytest.mark.parametrize("name", ["../up", "", "a b", "-x", "x" * 42])
-def test_names_that_are_no_folders_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be the name of a testbed"):
+def test_names_that_are_no_folders_are_refused(name: str, snapshot: SnapshotAssertion) -> None:
+    with pytest.raises(ConfigError, match="choose another") as error:
         make_spec(load_profile("disk-bound"), name, [])
+    assert str(error.value) == snapshot
 
 
 def test_settings_are_taken_apart_at_the_first_equals_sign() -> None:
@@ -285,7 +287,7 @@ def test_status_shows_what_runs_and_what_a_crash_left(
     assert "of at most 1000 MB" in text
 
     text = CliRunner().invoke(commands.testbed, ["down"]).output
-    assert text.startswith("cleaned what testbed small left: 0 processes ended, 0 MB deleted; its")
+    assert "testbed small: 0 processes ended, 0 MB deleted; its logs are in" in text
     text = CliRunner().invoke(commands.testbed, ["status"]).output
     assert f"logs of 1 failed testbeds; the last: {tmp_path / 'failed' / SPEC.id}\n" in text
 

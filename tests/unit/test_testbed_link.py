@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks.executor_facts import facts
 from jobs.checks.finding import problems_of
@@ -35,7 +36,7 @@ from jobs.testbed.link.packet_delay import Direction, PacketCounts, VaryingDelay
 from jobs.testbed.model import HOST, LINE_ID, LineNode, ProcessRecord, State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import node_files, write_state
-from jobs.testbed.profile import Profile, adapted, load_profile, profile_of
+from jobs.testbed.profile import Profile, adapt, load_profile, profile_of
 from metrics.common.errors import ConfigError
 from tests.support import patterns
 from tests.support.scripted_admin import ScriptedAdmin
@@ -48,7 +49,7 @@ LINKED = replace(SPEC, link=Link(delay="25ms", rate="100MB/s"))
 
 def with_link(**keys: Any) -> Profile:
     overrides = {f"link.{key}": value for key, value in keys.items()}
-    return adapted(load_profile("disk-bound"), overrides=overrides)
+    return adapt(load_profile("disk-bound"), overrides=overrides)
 
 
 # --- what it is asked to be -------------------------------------------------
@@ -56,7 +57,7 @@ def with_link(**keys: Any) -> Profile:
 
 def test_a_link_as_an_option_has_it() -> None:
     text = "delay=25ms, jitter=500us,rate=1Gbit/s,loss=0.1%,mtu=1500,brokers_tcp_rmem_max=67108864"
-    link = adapted(load_profile("disk-bound"), overrides={"link": text}).link
+    link = adapt(load_profile("disk-bound"), overrides={"link": text}).link
     assert link == Link(
         "25ms", "500us", "1Gbit/s", "0.1%", mtu=1500, brokers_tcp_rmem_max=67_108_864
     )
@@ -78,41 +79,42 @@ def test_single_keys_replace_those_of_the_profile(tmp_path: Path) -> None:
     path.write_text("brokers: 1\nlink: {delay: 25ms, loss: 0.00001, rate: 10MB/s}\n")
     profile = load_profile(str(path))
     assert profile.link == Link("25ms", loss="0.00001", rate="10MB/s")
-    other = adapted(profile, overrides={"link.delay": "0", "link.rate": "none"})
+    other = adapt(profile, overrides={"link.delay": "0", "link.rate": "none"})
     assert other.link == Link("0", loss="0.00001")
     assert other.link.delay_s == 0 and other.link.rate_bytes_per_s is None
-    assert adapted(profile, overrides={"link": "none"}).link is None
-    assert adapted(profile, brokers=2).link == profile.link
+    assert adapt(profile, overrides={"link": "none"}).link is None
+    assert adapt(profile, brokers=2).link == profile.link
     assert load_profile("disk-bound").link is None
     assert with_link(seed="7").link == Link(seed=7)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "place"),
     [
-        ({"link": "25ms"}, "link 25ms has '25ms', which is no setting or one that was given bef"),
-        ({"link": "delay=1ms,delay=2ms"}, "has 'delay=2ms', which is no setting or one that was"),
+        ({"link": "25ms"}, "link 25ms has '25ms'"),
+        ({"link": "delay=1ms,delay=2ms"}, "has 'delay=2ms'"),
         ({"link": 25}, "link is 25"),
         ({"link.delay": "25"}, "delay is 25; expected a time from 0 to 1s, one way"),
-        ({"link.delay": "2s"}, "expected a time from 0 to 1s, one way, such as 25ms"),
-        ({"link.delay": "-1ms"}, "expected a time from 0 to 1s"),
-        ({"link.dely": "1ms"}, "dely is an unknown key; the nearest known key is .*delay"),
-        ({"link.jitter": "2ms"}, "jitter is 2ms and delay 0ms; expected a jitter up to the delay"),
-        (
-            {"link.rate": "100"},
-            "expected a rate from 10kB/s on, such as .*, or none",
-        ),
-        ({"link.rate": "1B/s"}, "expected a rate from 10kB/s on"),
-        ({"link.loss": "51%"}, "expected a share of the packets from 0 to 50%"),
-        ({"link.loss": 0.51}, "expected a share of the packets from 0 to 50%"),
+        ({"link.delay": "2s"}, "delay is"),
+        ({"link.delay": "-1ms"}, "delay is"),
+        ({"link.dely": "1ms"}, "dely is an unknown key"),
+        ({"link.jitter": "2ms"}, "jitter is 2ms and delay 0ms"),
+        ({"link.rate": "100"}, "rate is"),
+        ({"link.rate": "1B/s"}, "rate is"),
+        ({"link.loss": "51%"}, "loss is"),
+        ({"link.loss": 0.51}, "loss is"),
         ({"link.mtu": 9}, "mtu is 9; expected a whole number of bytes from 576 to 65000"),
-        ({"link.queue_bytes": 20_000}, "queue_bytes is 20000 and there is no rate in front of wh"),
-        ({"link.generator_tcp_wmem_max": 1}, "expected a whole number of bytes from 4096 to"),
+        ({"link.queue_bytes": 20_000}, "queue_bytes is 20000"),
+        ({"link.generator_tcp_wmem_max": 1}, "generator_tcp_wmem_max is 1"),
     ],
 )
-def test_wrong_links_say_what_was_expected(overrides: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        adapted(load_profile("disk-bound"), overrides=overrides)
+def test_wrong_links_say_what_was_expected(
+    overrides: dict[str, object], place: str, snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        adapt(load_profile("disk-bound"), overrides=overrides)
+    assert place in str(error.value)
+    assert str(error.value) == snapshot
 
 
 def test_numbers_of_a_rate_are_known() -> None:
@@ -213,9 +215,9 @@ def test_the_line_carries_both_ways_and_counts(
     ends: dict[str, socket.socket], tmp_path: Path
 ) -> None:
     counts, clock = tmp_path / "counts.json", [50.0]
-    order = DelayLineOptions(ends["line_b"].fileno(), ends["line_g"].fileno(), 0.02, 0.0, 0.0, 10**6,
-                  9_000, 1, str(counts))  # fmt: skip
-    line = DelayLine(order, lambda: clock[0])
+    descriptors = ends["line_b"].fileno(), ends["line_g"].fileno()
+    options = DelayLineOptions(*descriptors, 0.02, 0.0, 0.0, 10**6, 9_000, 1, str(counts))
+    line = DelayLine(options, lambda: clock[0])
     ends["generator"].send(b"produce")
     ends["brokers"].send(b"answer")
     line.step(0.0)
@@ -228,8 +230,11 @@ def test_the_line_carries_both_ways_and_counts(
     line.step(0.0)
     assert (ends["brokers"].recv(100), ends["generator"].recv(100)) == (b"produce", b"answer")
     assert read_counts(counts) == {}
-    line.tell()
-    assert read_counts(counts) == {"to_brokers": PacketCounts(1, 7), "to_generator": PacketCounts(1, 6)}
+    line.write_counts()
+    assert read_counts(counts) == {
+        "to_brokers": PacketCounts(1, 7),
+        "to_generator": PacketCounts(1, 6),
+    }
 
 
 def test_each_direction_loses_packets_of_its_own() -> None:
@@ -263,7 +268,7 @@ def test_without_root_or_iproute2_one_sentence_says_so(monkeypatch: pytest.Monke
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "tc" else "/sbin/ip")
     said = link_problem(Link()) or ""
     assert "a link needs Linux, root and iproute2" in said and "here there is no root;" in said
-    assert "leave the link out, and everything else works" in said
+    assert "leave the link out" in said
     with pytest.raises(ConfigError, match="there is no root and no tc of iproute2; expected"):
         require_link(Link(rate="1MB/s"))
 
@@ -306,7 +311,7 @@ def linked(tmp_path: Path) -> Nodes:
 
 
 def test_brokers_listen_on_the_address_behind_the_link(linked: Nodes) -> None:
-    early, late = linked.turns
+    early, late = linked.start_phases
     assert [node.title for node in early] == [
         "the delay line of the link", "the controller", "broker 1", "broker 2",
     ]  # fmt: skip

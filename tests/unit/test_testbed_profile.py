@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.setup.kafka_release import DEFAULT_RELEASE
-from jobs.testbed.profile import adapted, load_profile, profile_names
+from jobs.testbed.profile import adapt, load_profile, profile_names
 from metrics.common.errors import ConfigError
 
 
@@ -46,12 +47,12 @@ def test_a_profile_of_ones_own_by_path(tmp_path: Path) -> None:
 def test_adapted_replaces_only_what_is_given() -> None:
     profile = load_profile("disk-bound")
     overrides = {"num.io.threads": 4, "compression.type": "lz4", "heap_mb": "256"}
-    other = adapted(profile, brokers=1, kafka_version="3.9.2", overrides=overrides)
+    other = adapt(profile, brokers=1, kafka_version="3.9.2", overrides=overrides)
     assert (other.brokers, other.kafka_version, other.heap_mb) == (1, "3.9.2", 256)
     changed = {key for key in other.broker if other.broker[key] != profile.broker.get(key)}
     assert changed == {"num.io.threads", "compression.type"}
     assert other.disk_limit_bytes == profile.disk_limit_bytes
-    assert adapted(profile) == profile
+    assert adapt(profile) == profile
 
 
 def test_jvm_options_as_a_text_or_a_list() -> None:
@@ -59,7 +60,7 @@ def test_jvm_options_as_a_text_or_a_list() -> None:
     assert profile.jvm_options == ("-XX:TieredStopAtLevel=1",)
     assert load_profile("default").jvm_options == ()
     for given in ("-Xss512k -XX:+UseParallelGC", ["-Xss512k", "-XX:+UseParallelGC"]):
-        other = adapted(profile, overrides={"jvm_options": given})
+        other = adapt(profile, overrides={"jvm_options": given})
         assert other.jvm_options == ("-Xss512k", "-XX:+UseParallelGC")
 
 
@@ -73,16 +74,16 @@ def test_the_calibrated_profile_states_a_time_and_waits_for_no_disk() -> None:
 
 def test_a_handler_time_for_all_brokers_or_for_each() -> None:
     profile = load_profile("calibrated")
-    assert adapted(profile, brokers=2).handler_ms == {1: 60.0, 2: 60.0}
+    assert adapt(profile, brokers=2).handler_ms == {1: 60.0, 2: 60.0}
     everywhere: list[object] = ["2.5", 2.5]
     for given in everywhere:
-        assert adapted(profile, overrides={"produce_handler_ms": given}).handler_ms[3] == 2.5
+        assert adapt(profile, overrides={"produce_handler_ms": given}).handler_ms[3] == 2.5
     on_each: list[object] = ["1: 5, 2: 5, 3: 9.5", "{3: 9.5, 1: 5, 2: 5}", {1: 5, 2: 5, 3: 9.5}]
     for given in on_each:
-        other = adapted(profile, overrides={"produce_handler_ms": given})
+        other = adapt(profile, overrides={"produce_handler_ms": given})
         assert other.handler_ms == {1: 5.0, 2: 5.0, 3: 9.5}
-    assert adapted(profile, overrides={"produce_handler_ms": None}).handler_ms == {}
-    assert adapted(load_profile("secured"), overrides={"produce_handler_ms": "0"}).handler_ms
+    assert adapt(profile, overrides={"produce_handler_ms": None}).handler_ms == {}
+    assert adapt(load_profile("secured"), overrides={"produce_handler_ms": "0"}).handler_ms
 
 
 def test_handler_times_of_a_file(tmp_path: Path) -> None:
@@ -92,44 +93,45 @@ def test_handler_times_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "place"),
     [
-        ({"jvm_options": "-jar x"}, 'jvm_options is "-jar x", a text; expected options of the'),
-        ({"heap_mb": "lots"}, r"heap_mb is \"lots\", a text; expected a whole number of MiB"),
-        ({"heap_m": 1}, "heap_m is no name of a Kafka property; did you mean heap_mb?"),
-        ({"listeners": "x"}, "listeners is given, but the testbed decides it itself"),
-        ({"security": "TLS"}, 'security is "TLS", a text; expected one or more of SSL, SASL_'),
+        ({"jvm_options": "-jar x"}, 'jvm_options is "-jar x"'),
+        ({"heap_mb": "lots"}, 'heap_mb is "lots"'),
+        ({"heap_m": 1}, "did you mean heap_mb?"),
+        ({"listeners": "x"}, "listeners is given"),
+        ({"security": "TLS"}, 'security is "TLS"'),
         ({"jmx_secured": "perhaps"}, 'jmx_secured is "perhaps"'),
-        ({"disk_limit_bytes": 1}, "disk_limit_bytes is 1; expected a whole number of bytes from"),
-        ({"produce_handler_ms": "long"}, 'produce_handler_ms is "long", a text; expected a number'),
+        ({"disk_limit_bytes": 1}, "disk_limit_bytes is 1"),
+        ({"produce_handler_ms": "long"}, 'produce_handler_ms is "long"'),
         ({"produce_handler_ms": -1}, "is -1; expected a number of milliseconds from 0 to 1000, or"),
-        ({"produce_handler_ms": {"1": 5}}, "is a map; expected a number .* such as 1: 5, 2: 9.5;"),
-        ({"produce_handler_ms": "1: 5"}, "names broker 1, and there are brokers 1, 2 and 3; exp"),
-        ({"produce_handler_ms": {}}, "names broker none, and there are brokers 1, 2 and 3; expect"),
-        (
-            {"produce_handler_ms": 5, "authorizer.class.name": "x.Y"},
-            "authorizer.class.name is given beside produce_handler_ms, which puts an authorizer",
-        ),
+        ({"produce_handler_ms": {"1": 5}}, "such as 1: 5, 2: 9.5;"),
+        ({"produce_handler_ms": "1: 5"}, "names broker 1, and there are brokers 1, 2 and 3"),
+        ({"produce_handler_ms": {}}, "there are brokers 1, 2 and 3"),
+        ({"produce_handler_ms": 5, "authorizer.class.name": "x.Y"}, "authorizer.class.name is set"),
     ],
 )
-def test_wrong_overrides_say_what_was_expected(overrides: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        adapted(load_profile("disk-bound"), overrides=overrides)
+def test_wrong_overrides_say_what_was_expected(
+    overrides: dict[str, object], place: str, snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        adapt(load_profile("disk-bound"), overrides=overrides)
+    assert place in str(error.value)
+    assert str(error.value) == snapshot
 
 
 def test_sizes_and_versions_that_cannot_be() -> None:
     profile = load_profile("disk-bound")
     with pytest.raises(ConfigError, match="brokers is 6; expected a whole number of brokers"):
-        adapted(profile, brokers=6)
+        adapt(profile, brokers=6)
     with pytest.raises(ConfigError, match=r'kafka_version is "3\.8\.1"'):
-        adapted(profile, kafka_version="3.8.1")
+        adapt(profile, kafka_version="3.8.1")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("brokrs: 2", "line 1: brokrs is an unknown key; the nearest known key is brokers"),
-        ("broker: {node.id: 3}", "broker: node.id is given, but the testbed decides it itself"),
+        ("broker: {node.id: 3}", "broker: node.id is given"),
         ("controller: {listeners: x}", "controller: listeners is given"),
         ("brokers: two", 'line 1: brokers is "two", a text; expected a whole number of brokers'),
     ],
@@ -151,14 +153,14 @@ def test_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
 def test_security_is_given_as_text_or_list_and_plain_is_none() -> None:
     profile = load_profile("secured")
     assert (profile.security, profile.jmx_secured) == (("SASL_SSL",), True)
-    other = adapted(profile, overrides={"security": "SSL, SASL_PLAINTEXT", "jmx_secured": "false"})
+    other = adapt(profile, overrides={"security": "SSL, SASL_PLAINTEXT", "jmx_secured": "false"})
     assert (other.security, other.jmx_secured) == (("SSL", "SASL_PLAINTEXT"), False)
-    assert adapted(profile, overrides={"security": "PLAINTEXT"}).security == ()
+    assert adapt(profile, overrides={"security": "PLAINTEXT"}).security == ()
     plain = load_profile("disk-bound")
     assert plain.security == () and plain.broker == profile.broker
 
 
 def test_a_property_of_one_listener_is_taken_by_its_name() -> None:
     name = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
-    profile = adapted(load_profile("secured"), overrides={name: "x required;"})
+    profile = adapt(load_profile("secured"), overrides={name: "x required;"})
     assert profile.broker[name] == "x required;"

@@ -28,10 +28,10 @@ from jobs.testbed.places import node_files
 from jobs.testbed.profile import load_profile
 from jobs.testbed.spark import (
     TESTBED_VARIABLE,
-    missing_workers,
     spark_command,
     spark_environment,
     spark_home,
+    workers_problem,
 )
 from jobs.testbed.strays import end_processes, inheriting_processes
 from metrics.common.errors import ConfigError
@@ -128,13 +128,13 @@ def test_it_is_ready_when_the_master_knows_every_worker_as_alive(nodes: Nodes) -
     workers = {node.port: "ALIVE" for node in nodes.spark[1:]}
     with master_page(workers) as web_port:
         asked = (replace(nodes.spark[0], web_port=web_port), *nodes.spark[1:])
-        assert missing_workers(asked, PATIENCE_S) is None
+        assert workers_problem(asked, PATIENCE_S) is None
         workers[nodes.spark[2].port] = "DEAD"
         assert (
-            missing_workers(asked, PATIENCE_S)
+            workers_problem(asked, PATIENCE_S)
             == "Spark worker 2 not registered at the Spark master"
         )
-    assert "the Spark master does not answer" in str(missing_workers(asked, PATIENCE_S))
+    assert "the Spark master does not answer" in str(workers_problem(asked, PATIENCE_S))
 
 
 def test_what_spark_started_is_known_by_its_environment_and_ended() -> None:
@@ -171,7 +171,7 @@ def test_the_cluster_file_is_one_that_a_run_takes(tmp_path: Path, nodes: Nodes) 
 
 
 def test_more_workers_than_it_has_are_refused_before_anything_starts() -> None:
-    with pytest.raises(ConfigError, match="5 Spark workers were asked for; expected 0 to 4"):
+    with pytest.raises(ConfigError, match="is 5; expected 0 to 4"):
         make_spec(load_profile("disk-bound"), "many", [], spark_workers=5)
     done = CliRunner().invoke(commands.testbed, ["up", "--spark-workers", "5"])
     assert done.exit_code == 2
