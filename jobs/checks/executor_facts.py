@@ -1,7 +1,8 @@
-"""What an executor tells of itself: the standard library only, shipped to it as source.
+"""Facts that an executor reports of itself; needs the standard library only, shipped as source.
 
-An executor may lack our wheel or any package, and then says so: what fails in here is told
-as data. A raised error would make Spark try again and end in a Java stack trace.
+An executor may lack our wheel or any package. What fails in here is returned as data: a raised
+error would make Spark try again and end in a Java stack trace. What it imports of ours is shipped
+as source, too (`jobs.checks.survey.shipped_as_source`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import platform
 import socket
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,8 +24,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jobs.engine.task.clock_comparison import compare_clocks
+
 CLOCK_ROUNDS = 8
-"""Round trips of which the shortest counts: it says the most about the clocks."""
+"""Round trips of a comparison of clocks: the shortest of them has the smallest error."""
 _LINE_BYTES = 4_096
 _TCP_INFO, _RTT_OFFSET = 11, 68  # tcpi_rtt in include/uapi/linux/tcp.h
 
@@ -141,9 +143,7 @@ def _from_within(
 
 
 def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[str, float]:
-    """This clock against the driver's, over the line that the tasks of a load use.
-
-    As NTP does: of some round trips the shortest counts, and its half bounds the error.
+    """Compare this clock with the driver's, over the control channel that the tasks of a load use.
 
     Returns:
         `offset_s`, by how much this clock is ahead [s], and `error_s`, its uncertainty [s].
@@ -151,25 +151,19 @@ def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[s
     Raises:
         OSError: the driver cannot be reached or does not answer.
     """
-    best: tuple[float, float] | None = None
     with socket.create_connection((line["host"], line["port"]), timeout_s) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.sendall(json.dumps({"token": line["token"], "task": task}).encode() + b"\n")
         with sock.makefile("rb") as answers:
-            for _ in range(CLOCK_ROUNDS):
-                sent_s, sent_wall_s = time.monotonic(), time.time()
-                sock.sendall(b'{"asks": "clock"}\n')
-                driver_s = _clock_in(answers)
-                took_s = time.monotonic() - sent_s
-                if best is None or took_s < best[0]:
-                    best = (took_s, sent_wall_s + took_s / 2 - driver_s)
-    assert best is not None, "CLOCK_ROUNDS is above 0"
-    return {"offset_s": best[1], "error_s": best[0] / 2}
+            found = compare_clocks(partial(_ask_clock, sock, answers), CLOCK_ROUNDS)
+    assert found is not None, "CLOCK_ROUNDS is above 0"
+    return {"offset_s": found[0], "error_s": found[1]}
 
 
-def _clock_in(answers: Any) -> float:
+def _ask_clock(sock: socket.socket, answers: Any) -> float:
+    sock.sendall(b'{"asks": "clock"}\n')
     while text := answers.readline(_LINE_BYTES):
-        if text.strip():  # else it is the driver's sign of life
+        if text.strip():  # an empty line is a heartbeat
             return float(json.loads(text)["clock_s"])
     raise ConnectionError("the driver hung up")
 

@@ -14,7 +14,7 @@ from jobs.checks.settings import promised_slots, setting_findings, slot_findings
 from jobs.checks.slots import await_slots, registered_slots
 from jobs.checks.survey import Needs, order_of, own_facts, survey
 from jobs.config import Cluster, Workload
-from jobs.trials.driver_line import ControlServer
+from jobs.trials.control_server import ControlServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,9 +74,9 @@ def look_at_session(
         return SessionReport(ready.count, tuple(found), {})
     usable = min(ready.count, slots or ready.count)
     needs = Needs.of(workload, cluster)
-    with control.line(ready.count) as line:
+    with control.channel(ready.count) as channel:
         executors = survey(
-            spark, ready.count, order_of(needs, addresses, line.address, network_namespace)
+            spark, ready.count, order_of(needs, addresses, channel.address, network_namespace)
         )
     hosts = [host for host, _ in addresses.values()]
     found += exposure_findings(cluster, hosts, settings, master)

@@ -19,7 +19,8 @@ from jobs.checks import executor_facts
 from jobs.config import Cluster, Workload
 from jobs.engine.batches.compression import CODECS
 from jobs.engine.clients.registry import CLIENTS
-from jobs.engine.task.driver_line import ControlAddress
+from jobs.engine.task import clock_comparison
+from jobs.engine.task.control_channel import ControlAddress
 from jobs.spark.session import cause_of, run_interruptibly
 from metrics.common.errors import ConfigError
 from metrics.trial.sockets import KernelBuffers
@@ -201,13 +202,16 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
 
 @contextmanager
 def shipped_as_source() -> Iterator[None]:
-    """Functions of the probe cross as their code, so that they run without our wheel."""
+    """Ship the functions of the probe as their code, so that they run without our wheel."""
     shipped: Any = cloudpickle  # it has no types
-    shipped.register_pickle_by_value(executor_facts)
+    modules = (executor_facts, clock_comparison)
+    for module in modules:
+        shipped.register_pickle_by_value(module)
     try:
         yield
     finally:
-        shipped.unregister_pickle_by_value(executor_facts)
+        for module in modules:
+            shipped.unregister_pickle_by_value(module)
 
 
 @contextmanager

@@ -24,10 +24,10 @@ from jobs.engine.consuming.role import ConsumerClient
 from jobs.engine.network.namespaces import inside
 from jobs.engine.producing.report import producer_report
 from jobs.engine.producing.role import ProducerClient
-from jobs.engine.task.agreement import Agreement, Ready, agreements
-from jobs.engine.task.driver_line import DriverLine, OrphanedError
+from jobs.engine.task.control_channel import DriverChannel, OrphanedError
 from jobs.engine.task.host_watch import HostWatch
 from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.start_signal import StartSignal, TaskReady, start_signals
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.queues import Queues
@@ -88,13 +88,13 @@ def _run_task(
     client: ProducerClient | ConsumerClient | None = None
     problem: str | None = None
     is_refused = False
-    line: DriverLine | None = None
+    driver: DriverChannel | None = None
     gather = barrier.allGather
     try:
         if plan.control is not None:
             wait_s = plan.connect_timeout_s
-            line = DriverLine.connect(plan.control, task, wait_s, time.monotonic, wall_clock)
-            line.compare_clocks()
+            driver = DriverChannel.connect(plan.control, task, wait_s, time.monotonic, wall_clock)
+            driver.compare_clocks()
         # The line above stays in the namespace where it was opened, the client's are behind a link.
         there = namespaces.enter_context(inside(plan.network_namespace))
         gather = there.at_home(barrier.allGather)
@@ -105,52 +105,55 @@ def _run_task(
     except (RedlineError, OSError, MemoryError) as error:
         problem = f"{type(error).__name__}: {error}"
     try:
-        ready = Ready(wall_clock(), socket.gethostname(), problem)
-        agreed = _agreed(plan, task, ready, line, gather)
-        start_wall_s = agreed.ready_s + plan.start_lead_s
-        if agreed.problem is not None or client is None:
-            absent = _absent(plan, task, start_wall_s, problem or agreed.problem or "")
+        ready = TaskReady(wall_clock(), socket.gethostname(), problem)
+        signal = _await_start(plan, task, ready, driver, gather)
+        start_wall_s = signal.ready_s + plan.start_lead_s
+        if signal.problem is not None or client is None:
+            absent = _absence_report(plan, task, start_wall_s, problem or signal.problem or "")
             return replace(absent, is_refused=is_refused)
         acknowledged = Acknowledged(plan, gather)
         offset_s = wall_clock() - time.monotonic()
         host = LocalHost(clock=wall_clock, speeds=plan.interface_speeds, queues=Queues())
-        with HostWatch(host, is_on=agreed.looks_at_host) as watch:
-            report = _watched(plan, task, client, start_wall_s, offset_s, line, acknowledged, watch)
-        return replace(report, clock=_clock_seen(line))
+        with HostWatch(host, is_on=signal.watches_host) as watch:
+            report = _run_watched(
+                plan, task, client, start_wall_s, offset_s, driver, acknowledged, watch
+            )
+        return replace(report, clock=_compare_clocks_again(driver))
     finally:
-        if line is not None:
-            line.finish()
-            line.close()
+        if driver is not None:
+            driver.finish()
+            driver.close()
         if client is not None:
             client.close()
 
 
-def _clock_seen(line: DriverLine | None) -> ClockOffset | None:
+def _compare_clocks_again(driver: DriverChannel | None) -> ClockOffset | None:
     """How far this clock was off the driver's, now too: either may have been set under load."""
-    if line is None:
+    if driver is None:
         return None
     with suppress(OrphanedError):  # what it ended, the report says
-        line.compare_clocks()
-    return line.clock_offset
+        driver.compare_clocks()
+    return driver.clock_offset
 
 
-def _agreed(
-    plan: TrialPlan, task: int, ready: Ready, line: DriverLine | None, gather: Gather
-) -> Agreement:
+def _await_start(
+    plan: TrialPlan, task: int, ready: TaskReady, driver: DriverChannel | None, gather: Gather
+) -> StartSignal:
     """What all tasks agree on: by the driver, who is told at once and answers at once.
 
     Spark's barrier, which polls once a second, serves where nobody listens; a task that did not
     reach the driver takes no part, and the others hear of it when they have waited long enough.
     """
-    if line is not None:
+    if driver is not None:
         try:
-            return line.agree(ready)
+            return driver.await_start(ready)
         except OrphanedError as error:
-            return Agreement(ready.now_s, ready.problem or str(error))
+            return StartSignal(ready.now_s, ready.problem or str(error))
     if plan.control is not None:
-        return Agreement(ready.now_s, ready.problem)
-    told = [Ready.told(json.loads(each)) for each in gather(json.dumps(ready.document()))]
-    return agreements(dict(enumerate(told)))[task]
+        return StartSignal(ready.now_s, ready.problem)
+    own = json.dumps(ready.document())
+    ready_messages = [TaskReady.parse(json.loads(each)) for each in gather(own)]
+    return start_signals(dict(enumerate(ready_messages)))[task]
 
 
 def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
@@ -160,27 +163,27 @@ def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
     return begin, begin + phases.measure_s
 
 
-def _absent(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskReport:
+def _absence_report(plan: TrialPlan, task: int, start_wall_s: float, problem: str) -> TaskReport:
     begin, end = _window(plan, start_wall_s)
     return TaskReport(task, socket.gethostname(), begin, end, error=problem)
 
 
-def _watched(
+def _run_watched(
     plan: TrialPlan,
     task: int,
     client: ProducerClient | ConsumerClient,
     start_wall_s: float,
     wall_offset_s: float,
-    line: DriverLine | None,
+    driver: DriverChannel | None,
     acknowledged: Acknowledged,
     watch: HostWatch,
 ) -> TaskReport:
     """The load, and what its host showed meanwhile."""
-    if line is not None:
-        line.of_host = watch.taken
-        line.say(start_s=start_wall_s)
-    report = _run_client(plan, task, client, start_wall_s, wall_offset_s, line, acknowledged)
-    return replace(report, host_samples=watch.taken())
+    if driver is not None:
+        driver.take_host_samples = watch.take
+        driver.send(start_s=start_wall_s)
+    report = _run_client(plan, task, client, start_wall_s, wall_offset_s, driver, acknowledged)
+    return replace(report, host_samples=watch.take())
 
 
 def _run_client(
@@ -189,7 +192,7 @@ def _run_client(
     client: ProducerClient | ConsumerClient,
     start_wall_s: float,
     wall_offset_s: float,
-    line: DriverLine | None,
+    driver: DriverChannel | None,
     acknowledged: Acknowledged,
 ) -> TaskReport:
     start_s = start_wall_s - wall_offset_s
@@ -197,16 +200,16 @@ def _run_client(
     try:
         if late_s > 0:
             problem = f"heard of the start {late_s:.2f} s after it"
-            return _absent(plan, task, start_wall_s, problem)
+            return _absence_report(plan, task, start_wall_s, problem)
         if task >= plan.tasks:
             consumers = cast("ConsumerClient", client)
-            reading = consumers.run(start_s, wall_offset_s, line, acknowledged.targets)
+            reading = consumers.run(start_s, wall_offset_s, driver, acknowledged.targets)
             return consumer_report(task, reading, wall_offset_s)
-        outcome = cast("ProducerClient", client).run(start_s, wall_offset_s, line)
-        acknowledged.mine = outcome.account.offsets_ever
+        outcome = cast("ProducerClient", client).run(start_s, wall_offset_s, driver)
+        acknowledged.own_offsets = outcome.account.offsets_total
         return producer_report(plan, task, outcome.account, outcome.producers, wall_offset_s)
     except (RedlineError, OSError) as error:
-        return _absent(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
+        return _absence_report(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
     finally:
         if plan.consumer_tasks:
             acknowledged.finish()

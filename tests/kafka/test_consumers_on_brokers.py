@@ -123,7 +123,7 @@ def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) ->
     assert acked_of(rows[0]) == group.records_total == sum(bench.growth().values())
     assert group.reread_records == 0, "who leaves commits exactly what was read"
     assert group.counts.rebalances >= 1
-    by_member = [sum(stint.records for stint in share.stints) for share in shares]
+    by_member = [sum(read_range.records for read_range in share.read_ranges) for share in shares]
     assert by_member[0] < 0.4 * by_member[1], "the other one read for all of the time"
 
 
@@ -190,7 +190,7 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: Consumer
         rows = writing.result(30)
         goal.update(bench.end_offsets())
         (share,) = reading.result(30).shares
-    assert sum(stint.records for stint in share.stints) == acked_of(rows[0]) > 0
+    assert sum(read_range.records for read_range in share.read_ranges) == acked_of(rows[0]) > 0
     assert sum(share.counts.errors.values()) == len(bench.brokers)
 
 

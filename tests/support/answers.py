@@ -68,16 +68,16 @@ class Notes:
         self.controls: list[tuple[int, int]] = []
         self.answers: list[FetchAnswer] = []
 
-    def partition(self, index: int, error_code: int, high_watermark: int) -> None:
+    def begin_partition(self, index: int, error_code: int, high_watermark: int) -> None:
         self.partitions.append((index, error_code, high_watermark))
 
-    def batch(self, batch: Batch, now: float) -> None:
+    def take_batch(self, batch: Batch, now: float) -> None:
         self.batches.append((self.partitions[-1][0], batch))
 
-    def control(self, last_offset: int, records: int) -> None:
+    def take_control_batch(self, last_offset: int, records: int) -> None:
         self.controls.append((last_offset, records))
 
-    def answered(self, answer: FetchAnswer, now: float) -> None:
+    def end_response(self, answer: FetchAnswer, now: float) -> None:
         self.answers.append(answer)
 
 

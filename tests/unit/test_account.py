@@ -63,9 +63,9 @@ def test_a_fold_takes_as_many_steps_for_thousands_of_batches_as_for_ten() -> Non
 def test_only_the_window_counts_and_the_total_counts_all() -> None:
     account = Account(Window(10.0, 20.0), 0.001)
     for now in (9.9, 10.0, 19.9, 20.0):
-        account.sent(7, 3, 1, now)
-        account.acked(7, 3, now - 0.5, 2, 200, now)
-        account.failed(7, 3, "NotLeader", 4, now)
+        account.count_sent(7, 3, 1, now)
+        account.count_acked(7, 3, now - 0.5, 2, 200, now)
+        account.count_failed(7, 3, "NotLeader", 4, now)
     counts = account.counts
     assert (counts.sent_records, counts.acked_records, counts.failed_records) == (2, 4, 8)
     assert (counts.acked_total, counts.failed_total, counts.acked_bytes) == (8, 16, 400)
@@ -79,11 +79,11 @@ def test_only_the_window_counts_and_the_total_counts_all() -> None:
 
 def test_each_producer_has_its_account_beside_that_of_the_partitions() -> None:
     account = Account(Window(10.0, 20.0), 0.001, [7, 8])
-    account.sent(7, 3, 5, 15.0)
-    account.acked(7, 3, 14.5, 2, 200, 15.0)
-    account.failed(7, 3, "NotLeader", 1, 15.0)
-    account.retried(7, 3, "TimedOut", 4)
-    account.duplicated(7, 3, 4)
+    account.count_sent(7, 3, 5, 15.0)
+    account.count_acked(7, 3, 14.5, 2, 200, 15.0)
+    account.count_failed(7, 3, "NotLeader", 1, 15.0)
+    account.count_retried(7, 3, "TimedOut", 4)
+    account.count_duplicates(7, 3, 4)
     counts, by_producer = account.counts, account.counts.by_producer
     assert (by_producer.sent, by_producer.acked) == ({7: 5, 8: 0}, {7: 2, 8: 0})
     assert by_producer.failed == {7: {"NotLeader": 1}}, "only of those that have some"
@@ -94,8 +94,8 @@ def test_each_producer_has_its_account_beside_that_of_the_partitions() -> None:
 
 def test_each_aborted_transaction_counts_whenever_it_ends() -> None:
     account = Account(Window(10.0, 20.0), 0.001)
-    account.aborted([3], 5)
-    account.aborted([3, 4], 2)
+    account.count_abort([3], 5)
+    account.count_abort([3, 4], 2)
     assert (account.counts.transactions_aborted, account.counts.aborted_records) == (2, 7)
     assert account.counts.control_records_by_partition == {3: 2, 4: 1}
 
@@ -106,7 +106,7 @@ def test_latency_is_kept_second_by_second_as_answers_come() -> None:
         (9.5, 9.0, 1),  # before the window
         (10.0, 0.010, 3), (10.9, 0.010, 4), (11.2, 0.100, 5), (13.99, 2.0, 1), (14.0, 9.0, 1),
     ):  # fmt: skip
-        account.acked(0, 0, now - latency_s, records, 1, now)
+        account.count_acked(0, 0, now - latency_s, records, 1, now)
     account.close()
     slices = latency_slices(SlicedTimes(account.slice_s, account.latency.by_slice), 3.99)
     assert [(each.start_s, each.length_s, each.records) for each in slices] == [
@@ -119,11 +119,11 @@ def test_latency_is_kept_second_by_second_as_answers_come() -> None:
 
 def test_a_window_that_follows_begins_with_slices_of_its_own() -> None:
     account = Account(Window(10.0, 12.0, left=1), 0.0)
-    account.acked(0, 0, 11.4, 1, 1, 11.5)
+    account.count_acked(0, 0, 11.4, 1, 1, 11.5)
     following = account.window.following()
     assert following is not None
-    over = account.turn(following)
-    account.acked(0, 0, 12.4, 1, 1, 12.5)
+    over = account.begin_window(following)
+    account.count_acked(0, 0, 12.4, 1, 1, 12.5)
     account.close()
     assert (list(over.latency.by_slice), list(account.latency.by_slice)) == ([1], [0])
 
@@ -131,7 +131,7 @@ def test_a_window_that_follows_begins_with_slices_of_its_own() -> None:
 def test_a_window_of_hours_has_no_more_slices_than_one_of_minutes() -> None:
     account = Account(Window(0.0, 36_000.0), 0.0)
     for second in range(0, 36_000, 7):
-        account.acked(0, 0, second - 0.1, 1, 1, float(second))
+        account.count_acked(0, 0, second - 0.1, 1, 1, float(second))
     account.close()
     assert len(account.latency.by_slice) == SLICES_MAX
     assert account.slice_s == 300
@@ -142,7 +142,7 @@ def test_slices_keep_times_to_two_percent() -> None:
     account, rng = Account(Window(0.0, 1.0), 0.0), random.Random(3)
     times = sorted(rng.lognormvariate(-5, 1) for _ in range(20_000))
     for seconds in times:
-        account.acked(0, 0, 0.5 - seconds, 1, 1, 0.5)
+        account.count_acked(0, 0, 0.5 - seconds, 1, 1, 0.5)
     account.close()
     (found,) = latency_slices(SlicedTimes(1, account.latency.by_slice), 1.0)
     for told_ms, exact_s in ((found.p50_ms, times[9_999]), (found.p99_ms, times[19_799])):

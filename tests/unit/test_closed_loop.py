@@ -20,7 +20,7 @@ from jobs.engine.producing.schedule import EndingSchedule, schedule_for
 from jobs.runs.estimate import describe_producer
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.limit import LimitRun
-from jobs.trials.driver_line import ControlServer
+from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import Guards
 from metrics.columns import restored, row_of
 from metrics.common.errors import ConfigError, GuardStopError
@@ -215,14 +215,14 @@ def guarding(**limits: Any) -> Guards:
 def test_guards_let_it_begin_and_end_it_once_enough_is_written() -> None:
     guards, traffic = guarding(write_bytes_max=1_000_000), unlimited()
     guards.admit(traffic)
-    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(2) as line:
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(2) as channel:
         ended = threading.Event()
-        line.end_now = ended.set  # type: ignore[method-assign]
-        line.hear(0, {"written": 4_000})
-        with guards.watch(traffic, line):
+        channel.end_now = ended.set  # type: ignore[method-assign]
+        channel.receive(0, {"written": 4_000})
+        with guards.watch(traffic, channel):
             assert not ended.wait(0.3)
-            line.hear(1, {"at_s": 1.0, "acked": 10, "written": 6_000})
-            assert line.written == 10_000
+            channel.receive(1, {"at_s": 1.0, "acked": 10, "written": 6_000})
+            assert channel.written == 10_000
             assert ended.wait(PATIENCE_S)
     with pytest.raises(GuardStopError, match=r"1 MB of payload are written.* of 1 MB in all"):
         guards.require_untripped()
@@ -230,9 +230,9 @@ def test_guards_let_it_begin_and_end_it_once_enough_is_written() -> None:
 
 def test_what_an_unfinished_one_wrote_counts_as_far_as_it_was_heard_of() -> None:
     guards, traffic = guarding(write_bytes_max=1_000_000), unlimited()
-    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.line(1) as line:
-        line.hear(0, {"written": 7_000})
-        with guards.watch(traffic, line):
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
+        channel.receive(0, {"written": 7_000})
+        with guards.watch(traffic, channel):
             pass
     guards.settle(traffic, None)
     assert guards.spent_bytes == 700_000

@@ -10,10 +10,10 @@ import pytest
 from jobs.config import load_workload
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.registry import client_of
-from jobs.engine.consuming.membership import is_fair_share
+from jobs.engine.consuming.group_member import is_fair_share
 from jobs.engine.consuming.report import Acknowledged
 from jobs.engine.consuming.wire import WireConsumers
-from jobs.engine.task.driver_line import OrphanedError
+from jobs.engine.task.control_channel import OrphanedError
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import EndMissedError, Window
@@ -30,7 +30,7 @@ def plan(**fields: Any) -> TrialPlan:
     """Two tasks with producers and one with consumers, without brokers."""
     values: dict[str, Any] = {
         "rate_records_per_s": 100.0,
-        "np": 2,
+        "producers": 2,
         "tasks": 2,
         "leaders": (1, 1, 1),
         "brokers": {1: ("127.0.0.1", 1)},
@@ -44,11 +44,11 @@ def plan(**fields: Any) -> TrialPlan:
     return patterns.plan(**(values | fields))
 
 
-class SomeLine:
-    """The line of a driver that says when the window ends, or is gone.
+class FakeDriver:
+    """A control channel to a driver that ends the window, or is gone.
 
     Attributes:
-        said: what the task told.
+        said: messages of the task.
     """
 
     def __init__(self, end_after_s: float | None = None, is_gone: bool = False) -> None:
@@ -56,50 +56,50 @@ class SomeLine:
         self._is_gone = is_gone
         self.said: list[dict[str, object]] = []
 
-    def listen(self) -> None:
+    def receive(self) -> None:
         if self._is_gone:
             raise OrphanedError("the driver has ended")
 
-    def say(self, **message: object) -> None:
+    def send(self, **message: object) -> None:
         self.said.append(message)
 
 
-def window(line: SomeLine | None) -> Window:
+def window(driver: FakeDriver | None) -> Window:
     """A window from 102 to 112 s."""
-    return Window.of(plan().pattern.phases, 100.0, line)  # type: ignore[arg-type]
+    return Window.of(plan().pattern.phases, 100.0, driver)  # type: ignore[arg-type]
 
 
 def test_the_window_is_the_plans_until_the_driver_ends_it() -> None:
-    for line in (None, SomeLine()):
-        seen = window(line)
-        seen.heed(103.0)
+    for driver in (None, FakeDriver()):
+        seen = window(driver)
+        seen.check_in(103.0)
         assert (seen.start_s, seen.end_s) == (102.0, 112.0)
-    seen = window(SomeLine(end_after_s=4.0))
-    seen.heed(105.0)
+    seen = window(FakeDriver(end_after_s=4.0))
+    seen.check_in(105.0)
     assert (seen.start_s, seen.end_s) == (102.0, 106.0)
-    seen.heed(107.0)
+    seen.check_in(107.0)
     assert seen.end_s == 106.0, "heard in time, once is enough"
 
 
 def test_only_producers_say_how_far_they_are_and_before_the_window_what_is_written() -> None:
-    line = SomeLine()
-    seen = window(line)
-    seen.heed(103.0)
+    driver = FakeDriver()
+    seen = window(driver)
+    seen.check_in(103.0)
     for now in (101.0, 102.5, 112.0):
-        seen.heed(now, acked=7, written=9)
-    assert line.said == [{"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
+        seen.check_in(now, acked=7, written=9)
+    assert driver.said == [{"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
 
 
 def test_an_end_that_has_passed_is_an_error_and_so_is_a_driver_that_is_gone() -> None:
     with pytest.raises(EndMissedError, match=r"1\.00 s before"):
-        window(SomeLine(end_after_s=4.0)).heed(107.0)
+        window(FakeDriver(end_after_s=4.0)).check_in(107.0)
     with pytest.raises(OrphanedError):
-        window(SomeLine(is_gone=True)).heed(103.0)
+        window(FakeDriver(is_gone=True)).check_in(103.0)
 
 
 def test_consumers_learn_what_was_acknowledged_when_all_tasks_have_finished() -> None:
     tasks = [Acknowledged(plan(), barrier.allGather) for barrier in ThreadsBarrier.of(3)]
-    tasks[0].mine, tasks[1].mine = {0: 5, 1: 7}, {1: 3}
+    tasks[0].own_offsets, tasks[1].own_offsets = {0: 5, 1: 7}, {1: 3}
     with ThreadPoolExecutor(3) as pool:
         assert tasks[2].targets() is None
         first = pool.submit(tasks[0].finish)
@@ -110,7 +110,7 @@ def test_consumers_learn_what_was_acknowledged_when_all_tasks_have_finished() ->
     assert tasks[2].targets() == {0: 105, 1: 210, 2: 0}
 
 
-@pytest.mark.parametrize("fields", [{}, {"np": 1, "tasks": 1}])
+@pytest.mark.parametrize("fields", [{}, {"producers": 1, "tasks": 1}])
 def test_a_group_without_brokers_is_a_row_of_each_task(fields: dict[str, Any]) -> None:
     rows = run_stage(plan(**fields))
     assert [type(row) for row in rows] == [TaskReport] * (fields.get("tasks", 2) + 1)

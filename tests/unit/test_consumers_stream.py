@@ -133,21 +133,21 @@ def test_an_answer_about_another_topic_has_other_numbers_and_a_strangers_is_refu
 
 def test_a_session_names_only_what_changed() -> None:
     session = FetchSession()
-    assert session.request({1: 10, 2: 20}) == ((0, 0), [(1, 10), (2, 20)], [])
-    session.answered(0, 99)
-    assert session.request({1: 10, 2: 25}) == ((99, 1), [(2, 25)], [])
-    session.answered(0, 99)
-    assert session.request({2: 25, 3: 0}) == ((99, 2), [(3, 0)], [1])
+    assert session.next_request({1: 10, 2: 20}) == ((0, 0), [(1, 10), (2, 20)], [])
+    session.update(0, 99)
+    assert session.next_request({1: 10, 2: 25}) == ((99, 1), [(2, 25)], [])
+    session.update(0, 99)
+    assert session.next_request({2: 25, 3: 0}) == ((99, 2), [(3, 0)], [1])
     session.renew()
-    assert session.request({2: 25}) == ((99, 0), [(2, 25)], [])
+    assert session.next_request({2: 25}) == ((99, 0), [(2, 25)], [])
 
 
 @pytest.mark.parametrize("answer", [(70, 99), (0, 0)])
 def test_without_a_session_everything_is_named_again(answer: tuple[int, int]) -> None:
     session = FetchSession()
-    session.request({1: 10})
-    session.answered(*answer)
-    assert session.request({1: 10}) == ((0, 0), [(1, 10)], [])
+    session.next_request({1: 10})
+    session.update(*answer)
+    assert session.next_request({1: 10}) == ((0, 0), [(1, 10)], [])
 
 
 def test_the_end_of_a_transaction_is_told_apart_from_records() -> None:

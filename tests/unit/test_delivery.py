@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch
-from jobs.engine.producing.delivery import Action, AskLeaders, Produce, Reopen
+from jobs.engine.producing.delivery import Action, Produce, Reopen, SendMetadataRequest
 from jobs.engine.producing.producer import Connection
 from tests.support.driven_delivery import BROKERS, RECORD_BYTES, Driven
 from tests.support.scripted_log import Log
@@ -142,8 +142,8 @@ def test_partitions_are_written_to_at_their_leaders() -> None:
 def test_throttling_and_what_is_in_the_log_are_summed() -> None:
     driven = Driven()
     driven.until(1.0)
-    driven.delivery.answered(driven.one, {0: 0}, 30, 1.1)
-    driven.delivery.answered(driven.one, {0: 0}, 12, 1.2)
+    driven.delivery.handle_produce_response(driven.one, {0: 0}, 30, 1.1)
+    driven.delivery.handle_produce_response(driven.one, {0: 0}, 12, 1.2)
     assert driven.counts.throttle_ms == 42
     assert driven.delivery.log_bytes == 2 * BATCH_BYTES
 
@@ -151,7 +151,7 @@ def test_throttling_and_what_is_in_the_log_are_summed() -> None:
 def test_a_partition_without_an_answer_of_its_own_has_failed() -> None:
     driven = Driven(rate=ALONE)
     driven.until(0.0)
-    driven.delivery.answered(driven.one, {}, 0, 0.1)
+    driven.delivery.handle_produce_response(driven.one, {}, 0, 0.1)
     assert (driven.counts.acked_total, driven.counts.errors) == (0, {"UnknownError": 1})
 
 
@@ -316,11 +316,11 @@ def test_so_do_those_behind_a_batch_that_is_sent_again() -> None:
 def test_a_request_without_an_answer_is_overdue() -> None:
     driven = Driven(leaders=(1, 2), batch_size=1, request_timeout_ms=2_000)
     driven.until(0.0)
-    assert driven.delivery.overdue(2.0) == []
-    (connection,) = driven.delivery.overdue(2.1)
+    assert driven.delivery.overdue_connections(2.0) == []
+    (connection,) = driven.delivery.overdue_connections(2.1)
     assert connection.in_flight[0][0] == 0.0
     driven.answer(connection, 2.1)
-    assert driven.delivery.overdue(2.1) == []
+    assert driven.delivery.overdue_connections(2.1) == []
 
 
 # --- lost connections -------------------------------------------------------
@@ -330,11 +330,13 @@ def test_what_a_lost_connection_carried_is_sent_again_when_it_is_open_again() ->
     driven = Driven()
     assert sent(driven.until(2.0)) == [0, 1, 2]
     driven.lose(driven.one, 2.5)
-    assert other(driven.until(2.5)) == [(AskLeaders, 2)], "the leader may be another one now"
+    assert other(driven.until(2.5)) == [(SendMetadataRequest, 2)], (
+        "the leader may be another one now"
+    )
     driven.learn(driven.two, 2.51, {0: 1})
     seen = other(driven.until(4.9))
     assert seen.count((Reopen, 1)) == 1, "it is being opened, once"
-    assert (AskLeaders, 2) in seen, "and leaders are asked for again"
+    assert (SendMetadataRequest, 2) in seen, "and leaders are asked for again"
     driven.learn(driven.two, 4.9, {0: 1})
     driven.reopen(driven.one, 4.9)
     for first in (0, 1, 2):
@@ -368,7 +370,7 @@ def test_so_does_what_waited_when_nothing_was_under_way(
     """An open batch; a full one and an open one for another partition; and a full one alone."""
     driven = Driven(leaders=(1, 1), batch_size=1, seed=2, end_s=lost_s, linger_ms=linger_ms)
     driven.until(0.5)
-    driven.delivery.congested(driven.one)
+    driven.delivery.mark_congested(driven.one)
     driven.answer(driven.one, 0.6)
     driven.until(lost_s - 0.1)
     driven.lose(driven.one, lost_s - 0.1)
@@ -435,7 +437,7 @@ def test_a_moved_leader_is_asked_for_and_written_to() -> None:
     driven = Driven(rate=0.1)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
-    assert other(driven.until(0.1)) == [(AskLeaders, 1)]
+    assert other(driven.until(0.1)) == [(SendMetadataRequest, 1)]
     driven.learn(driven.one, 0.15, {0: 2})
     (request,) = driven.until(0.5)
     assert (request.connection, sent([request])) == (driven.two, [0])
@@ -471,7 +473,7 @@ def test_leaders_are_asked_for_once_whoever_needs_them() -> None:
     for connection in ways:
         driven.answer(connection, 0.1, NOT_LEADER)
     questions = driven.until(0.15)
-    assert other(questions) == [(AskLeaders, 1)]
+    assert other(questions) == [(SendMetadataRequest, 1)]
     driven.learn(questions[0].connection, 0.2, {0: 1})
     driven.until(0.25)
     for connection in ways:
@@ -480,7 +482,7 @@ def test_leaders_are_asked_for_once_whoever_needs_them() -> None:
     driven.until(0.6)
     for connection in ways:
         driven.answer(connection, 0.6, NOT_LEADER)
-    assert other(driven.until(0.6)) == [(AskLeaders, 1)]
+    assert other(driven.until(0.6)) == [(SendMetadataRequest, 1)]
 
 
 def test_a_question_that_was_lost_is_asked_over_another_connection() -> None:
@@ -489,7 +491,7 @@ def test_a_question_that_was_lost_is_asked_over_another_connection() -> None:
     driven.answer(driven.one, 0.1, NOT_LEADER)
     (question,) = driven.until(0.1)
     driven.lose(question.connection, 0.11)
-    assert other(driven.until(0.11)) == [(AskLeaders, 2)]
+    assert other(driven.until(0.11)) == [(SendMetadataRequest, 2)]
 
 
 def test_a_question_goes_over_no_connection_that_was_lost_before_its_turn() -> None:
@@ -497,7 +499,7 @@ def test_a_question_goes_over_no_connection_that_was_lost_before_its_turn() -> N
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
     driven.lose(driven.one, 0.1)
-    assert (AskLeaders, 1) not in other(driven.until(5.0))
+    assert (SendMetadataRequest, 1) not in other(driven.until(5.0))
     assert not driven.one.in_flight
 
 
@@ -505,12 +507,14 @@ def test_a_question_takes_the_connection_with_least_under_way_and_none_that_is_c
     driven = Driven()
     driven.until(1.0)
     driven.answer(driven.one, 1.1, NOT_LEADER)
-    assert other(driven.until(1.1)) == [(AskLeaders, 2)], "one request is still under way to 1"
+    assert other(driven.until(1.1)) == [(SendMetadataRequest, 2)], (
+        "one request is still under way to 1"
+    )
     driven = Driven()
     driven.until(1.0)
-    driven.delivery.congested(driven.two)
+    driven.delivery.mark_congested(driven.two)
     driven.answer(driven.one, 1.1, NOT_LEADER)
-    assert other(driven.until(1.1)) == [(AskLeaders, 1)]
+    assert other(driven.until(1.1)) == [(SendMetadataRequest, 1)]
 
 
 # --- idempotence ------------------------------------------------------------
@@ -612,11 +616,11 @@ def test_without_idempotence_batches_have_no_stamp() -> None:
 def test_a_congested_connection_gets_nothing_until_its_socket_has_taken_the_rest() -> None:
     driven = Driven()
     driven.until(0.0)
-    driven.delivery.congested(driven.one)
+    driven.delivery.mark_congested(driven.one)
     assert driven.until(2.5) == []
     driven.answer(driven.one, 2.5)
     assert driven.until(2.5) == [], "an answer is no room in the socket"
-    driven.delivery.flushed(driven.one)
+    driven.delivery.mark_flushed(driven.one)
     assert sent(driven.until(2.5)) == [1, 2]
 
 
@@ -626,9 +630,9 @@ def test_answers_are_awaited_where_their_want_alone_keeps_something_waiting() ->
     assert not driven.one.awaits_answers, "nothing waits behind the two that are under way"
     driven.until(2.0)
     assert driven.one.awaits_answers
-    driven.delivery.congested(driven.one)
+    driven.delivery.mark_congested(driven.one)
     assert not driven.one.awaits_answers, "an answer would be no room"
-    driven.delivery.flushed(driven.one)
+    driven.delivery.mark_flushed(driven.one)
     assert driven.one.awaits_answers
     driven.answer(driven.one, 2.1)
     assert not driven.one.awaits_answers, "there is room"
@@ -640,7 +644,7 @@ def test_a_congested_connection_is_work_once_and_no_more_when_it_is_lost() -> No
     driven = Driven(rate=ALONE, retries=0)
     driven.until(0.0)
     for _ in range(2):
-        driven.delivery.congested(driven.one)
+        driven.delivery.mark_congested(driven.one)
     driven.answer(driven.one, 0.1)
     driven.delivery.close(0.2)
     assert driven.delivery.has_work
@@ -747,7 +751,7 @@ def test_what_a_broker_held_up_is_not(hindrance: str) -> None:
     driven.until(1.0)
     if hindrance == "congested":
         driven.answer(driven.one, 1.0)
-        driven.delivery.congested(driven.one)
+        driven.delivery.mark_congested(driven.one)
     elif hindrance == "lost":
         driven.lose(driven.one, 1.0)
     elif hindrance == "muted":
@@ -795,7 +799,7 @@ def test_with_acks_0_batches_are_written_while_a_question_waits_for_its_answer()
     driven = Driven(leaders=(1, 2), batch_size=1, sticky_partition="round_robin", acks="0")
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
-    assert other(driven.until(0.1)) == [(AskLeaders, 2)]
+    assert other(driven.until(0.1)) == [(SendMetadataRequest, 2)]
     assert sent(driven.until(1.5)) == [1]
     assert driven.counts.acked_by_partition == {0: 1, 1: 1}
     driven.learn(driven.two, 1.6, {0: 2})
@@ -825,7 +829,9 @@ def test_a_partition_that_waited_at_its_old_leader_and_went_on_is_not_looked_at_
     driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=2, seed=4, end_s=3.0)
     driven.until(1.9)  # 0 for partition 0, 1 for partition 1
     driven.answer(driven.one, 1.95, NOT_LEADER)
-    assert (AskLeaders, 2) in other(driven.until(2.5))  # 2 went to broker 1, which is full now
+    assert (SendMetadataRequest, 2) in other(
+        driven.until(2.5)
+    )  # 2 went to broker 1, which is full now
     assert len(driven.one.waiting) == 1
     driven.learn(driven.two, 2.5, {0: 2, 1: 1})
     driven.until(3.0)
@@ -921,7 +927,7 @@ class Mishaps:
             if connection.is_wanted and chance < 0.5:
                 driven.reopen(connection, now)
         elif connection.is_congested:
-            driven.delivery.flushed(connection)
+            driven.delivery.mark_flushed(connection)
         elif chance < 0.7:
             if connection.in_flight:
                 self._answer(connection, now)
@@ -930,7 +936,7 @@ class Mishaps:
                 self._take(connection, batches)  # and the answer is lost on its way
             driven.lose(connection, now)
         elif chance < 0.85 and connection.in_flight:
-            driven.delivery.congested(connection)
+            driven.delivery.mark_congested(connection)
         elif chance < 0.9:
             self._leaders[rng.randrange(len(self._leaders))] = rng.choice(BROKERS)
 
@@ -940,7 +946,9 @@ class Mishaps:
             self._driven.learn(connection, now, dict(enumerate(self._leaders)))
             return
         self._driven.now = now
-        self._driven.delivery.answered(connection, self._take(connection, batches), 0, now)
+        self._driven.delivery.handle_produce_response(
+            connection, self._take(connection, batches), 0, now
+        )
 
     def _take(self, connection: Connection, batches: Sequence[Batch]) -> dict[int, int]:
         return {batch.partition: self._append(connection, batch) for batch in batches}
@@ -1048,7 +1056,7 @@ def only_one_answers(driven: Driven, end_s: float) -> None:
         while driven.one.in_flight:
             driven.answer(driven.one, driven.now)
             driven.until(driven.now)
-        driven.delivery.note_silence(driven.now)
+        driven.delivery.update_silence(driven.now)
 
 
 def test_what_a_silent_broker_was_to_take_is_missing() -> None:
@@ -1127,7 +1135,7 @@ def test_a_slow_broker_that_answers_now_and_then_is_not_silent() -> None:
         driven.until(float(second))
         if len(driven.one.in_flight) > 3:
             driven.answer(driven.one, float(second))
-        driven.delivery.note_silence(float(second))
+        driven.delivery.update_silence(float(second))
         assert driven.one.in_flight
     driven.delivery.close(40.0)
     assert driven.counts.by_broker[1].silent_s <= 4.0
@@ -1139,6 +1147,6 @@ def test_a_broker_that_nobody_asks_is_not_silent() -> None:
         driven.until(float(second))
         if driven.one.in_flight:
             driven.answer(driven.one, second + 0.1)
-        driven.delivery.note_silence(second + 0.2)
+        driven.delivery.update_silence(second + 0.2)
     driven.delivery.close(100.0)
     assert [driven.counts.by_broker[broker].silent_s for broker in BROKERS] == [0.0, 0.0]

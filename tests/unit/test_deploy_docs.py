@@ -118,7 +118,7 @@ def test_versions_are_those_that_are_pinned() -> None:
 
 
 def test_settings_of_ours_are_settings_that_the_driver_reads() -> None:
-    source = (ROOT / "jobs" / "trials" / "driver_line.py").read_text()
+    source = (ROOT / "jobs" / "trials" / "control_server.py").read_text()
     for text in TEXTS.values():
         for key in set(re.findall(r"spark\.redline\.[\w.]+\w", text)):
             assert f'"{key}"' in source, key

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from jobs.config.experiment import load_sweep
 from jobs.config.loading import load_cluster, load_goal, load_workload
 from jobs.plan import plan
-from jobs.trials.driver_line import _NONSENSE, TrialLine, _message
+from jobs.trials.control_server import _MALFORMED, TaskChannel, _message
 from metrics.common.errors import RedlineError
 from metrics.reporting.summary import load_summary, write_summary
 from tests.support.edges import CONF, SUMMARY, nasty, soon, values
@@ -87,12 +87,12 @@ def check_summary(folder: Path, choices: list[int], value: Any) -> None:
 
 
 def check_message(text: bytes) -> None:
-    line = TrialLine("127.0.0.1", 1, 1, lambda work: work())
+    channel = TaskChannel("127.0.0.1", 1, 1, lambda work: work())
 
     def hear() -> None:
-        line.hear(0, _message(text))
+        channel.receive(0, _message(text))
 
-    soon(hear, *_NONSENSE)
+    soon(hear, *_MALFORMED)
 
 
 KEYS = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from jobs.engine.consuming.membership import is_fair_share
-from jobs.engine.producing.asking import leaders_in, metadata_request
+from jobs.engine.consuming.group_member import is_fair_share
+from jobs.engine.producing.control_requests import leaders_in, metadata_request
 from jobs.engine.producing.protocol import ProduceEncoder
 from jobs.engine.task.partitions import Partitions
 

@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 
 from jobs.checks import executor_facts
 from jobs.checks.survey import CODE, ExecutorFacts, shipped_as_source
-from jobs.trials.driver_line import ControlServer
+from jobs.trials.control_server import ControlServer
 from tests.support.processes import PATIENCE_S
 
 ORDER = {
@@ -71,8 +71,12 @@ def test_the_kernels_limits_are_told_as_far_as_they_are_shown(tmp_path: Path) ->
 
 
 def test_the_clock_is_compared_over_the_line_of_a_load(control: ControlServer) -> None:
-    with control.line(1) as line:
-        place = {"host": line.address.host, "port": line.address.port, "token": line.address.token}
+    with control.channel(1) as channel:
+        place = {
+            "host": channel.address.host,
+            "port": channel.address.port,
+            "token": channel.address.token,
+        }
         told = executor_facts.clock_offset(place, 0, PATIENCE_S)
     assert abs(told["offset_s"]) <= told["error_s"] + 0.005
     assert told["error_s"] > 0.0
@@ -91,18 +95,18 @@ def answer_late_clocks(listening: socket.socket) -> int:
     """A driver whose clock is 100 s behind, and which shows that it lives before each answer."""
     sock, _ = listening.accept()
     rounds = 0
-    with sock, sock.makefile("rwb") as line:
-        assert json.loads(line.readline()) == {"token": "t", "task": 0}
-        while line.readline():
-            line.write(b"\n" + json.dumps({"clock_s": time.time() - 100.0}).encode() + b"\n")
-            line.flush()
+    with sock, sock.makefile("rwb") as channel:
+        assert json.loads(channel.readline()) == {"token": "t", "task": 0}
+        while channel.readline():
+            channel.write(b"\n" + json.dumps({"clock_s": time.time() - 100.0}).encode() + b"\n")
+            channel.flush()
             rounds += 1
     return rounds
 
 
 def test_a_stranger_is_hung_up_on_and_told_so(control: ControlServer) -> None:
-    with control.line(1) as line:
-        place = {"host": line.address.host, "port": line.address.port, "token": "wrong"}
+    with control.channel(1) as channel:
+        place = {"host": channel.address.host, "port": channel.address.port, "token": "wrong"}
         with pytest.raises(OSError, match=r"hung up|reset|Broken"):
             executor_facts.clock_offset(place, 0, PATIENCE_S)
 

@@ -12,8 +12,8 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.transport import PlainTransport
-from jobs.engine.producing.asking import ProducerIdError, ask_producer_ids
 from jobs.engine.producing.batch import Batch, Trouble
+from jobs.engine.producing.control_requests import ProducerIdError, request_producer_ids
 from jobs.engine.producing.producer_id import SEQUENCES, EpochExhaustedError, ProducerIdState
 from tests.support.patterns import producer_pattern
 from tests.support.processes import PATIENCE_S
@@ -134,13 +134,13 @@ def _broker(*answers: tuple[int, int] | None) -> Iterator[PlainTransport]:
 
 def test_every_producer_gets_an_id_also_when_the_broker_still_loads_some() -> None:
     with _broker((0, 7)) as one, _broker((LOADING, -1), (0, 8)) as other:
-        assert ask_producer_ids({"a": one, "b": other}, PATIENCE_S) == {"a": 7, "b": 8}
+        assert request_producer_ids({"a": one, "b": other}, PATIENCE_S) == {"a": 7, "b": 8}
 
 
 def test_a_broker_that_refuses_hangs_up_or_is_silent_is_an_error() -> None:
     with _broker((NOT_ALLOWED, -1)) as way, pytest.raises(ProducerIdError, match="the right to"):
-        ask_producer_ids({"a": way}, PATIENCE_S)
+        request_producer_ids({"a": way}, PATIENCE_S)
     with _broker(None) as way, pytest.raises(ProducerIdError, match="closed the connection"):
-        ask_producer_ids({"a": way}, PATIENCE_S)
+        request_producer_ids({"a": way}, PATIENCE_S)
     with _broker() as way, pytest.raises(ProducerIdError, match="1 producers got no producer id"):
-        ask_producer_ids({"a": way}, 0.2)
+        request_producer_ids({"a": way}, 0.2)

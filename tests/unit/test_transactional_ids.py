@@ -13,7 +13,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
 from jobs.engine.network.transport import PlainTransport
-from jobs.engine.producing.asking import (
+from jobs.engine.producing.control_requests import (
     ProducerIdError,
     Registered,
     TransactionalId,

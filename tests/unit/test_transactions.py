@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.producing.delivery import Action, AskCoordinator, Produce, Reopen
+from jobs.engine.producing.delivery import Action, Produce, Reopen, SendCoordinatorRequest
 from jobs.engine.producing.transactions import (
     AddPartitions,
     EndTransaction,
@@ -38,7 +38,7 @@ def driven(leaders: tuple[int, ...] = (1,), **options: Any) -> Driven:
 
 def asked(actions: list[Action]) -> list[Any]:
     """What the coordinator is asked by these actions."""
-    return [each.question for each in actions if isinstance(each, AskCoordinator)]
+    return [each.request for each in actions if isinstance(each, SendCoordinatorRequest)]
 
 
 def sent(actions: list[Action]) -> list[int]:
@@ -131,11 +131,11 @@ def test_a_coordinator_that_moved_is_found_again() -> None:
     each = driven()
     each.until(0.0)
     assert each.tell(each.one, 0.1, NOT_COORDINATOR) == []
-    (find,) = (a for a in each.until(0.8) if isinstance(a, AskCoordinator))
-    assert find.question == FindCoordinator()
+    (find,) = (a for a in each.until(0.8) if isinstance(a, SendCoordinatorRequest))
+    assert find.request == FindCoordinator()
     (add,) = each.tell(find.connection, 0.8, 0, (2, -1))
-    assert isinstance(add, AskCoordinator)
-    assert (add.connection, add.question) == (each.two, AddPartitions((0,)))
+    assert isinstance(add, SendCoordinatorRequest)
+    assert (add.connection, add.request) == (each.two, AddPartitions((0,)))
     assert sent(each.tell(each.two, 0.9)) == [0]
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.producing.account import Account
-from jobs.engine.task.driver_line import PIECE_LENGTH, DriverLine
+from jobs.engine.task.control_channel import PIECE_LENGTH, DriverChannel
 from jobs.engine.task.window import Window
-from jobs.trials.driver_line import PIECES_MAX, TrialLine
+from jobs.trials.control_server import PIECES_MAX, TaskChannel
 from metrics.sources.hosts.sample import HostSample
 from metrics.traffic.pattern import Phases
-from metrics.trial.consumption import Stint
+from metrics.trial.consumption import ReadRange
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram
-from metrics.trial.task import Produced, TaskReport
+from metrics.trial.task import ProducerReport, TaskReport
 from tests.support.driven_delivery import Driven
 
 # --- the windows themselves -------------------------------------------------------
@@ -41,7 +41,7 @@ def test_windows_of_a_load_touch_and_the_last_one_ends_it() -> None:
 def turned(driven: Driven, now: float) -> Account:
     following = driven.account.window.following()
     assert following is not None
-    return driven.delivery.turn(following, now)
+    return driven.delivery.begin_window(following, now)
 
 
 def test_sending_goes_on_over_the_end_of_a_window_and_each_record_is_counted_once() -> None:
@@ -61,7 +61,7 @@ def test_sending_goes_on_over_the_end_of_a_window_and_each_record_is_counted_onc
     assert [each.counts.sent_records for each in accounts] == [3, 3, 3]
     assert [each.counts.acked_records for each in accounts] == [2, 3, 3]
     assert [sum(each.counts.acked_by_partition.values()) for each in accounts] == [2, 3, 4]
-    assert driven.account.offsets_ever == Counter({0: 9})
+    assert driven.account.offsets_total == Counter({0: 9})
     assert [each.counts.by_broker[1].requests for each in accounts] == [3, 3, 3]
     assert [each.counts.by_broker[1].missing_records for each in accounts[:2]] == [1, 1]
     assert accounts[0].latency.histogram.count == 2
@@ -74,19 +74,19 @@ def test_a_group_begins_anew_with_each_window() -> None:
     ledger, position = GroupLedger(3, 2, 0.001), Position(7, 100)
     ledger.window = Window(10.0, 12.0, left=1)
     for now in (10.5, 11.5):
-        position.read(5, position.offset + 5)
-        ledger.read(5, 500, 0.01, now)
+        position.advance(5, position.offset + 5)
+        ledger.count_read(5, 500, 0.01, now)
         ledger.sample_lag(1, now)
     following = ledger.window.following()
     assert following is not None
-    first = ledger.turn([position], following)
-    position.read(4, position.offset + 4)
-    ledger.read(4, 400, 0.01, 13.0)
+    first = ledger.begin_window([position], following)
+    position.advance(4, position.offset + 4)
+    ledger.count_read(4, 400, 0.01, 13.0)
     second = ledger.share([position])
     assert (first.counts.group, first.counts.members, second.counts.members) == (3, 2, 2)
     assert (first.counts.records, second.counts.records) == (10, 4)
-    assert first.stints == (Stint(7, 100, 110, 10),)
-    assert second.stints == (Stint(7, 110, 114, 4),)
+    assert first.read_ranges == (ReadRange(7, 100, 110, 10),)
+    assert second.read_ranges == (ReadRange(7, 110, 114, 4),)
     assert first.counts.last_read_s == pytest.approx(1.5)
     assert second.counts.last_read_s == pytest.approx(1.0)
     assert (first.latency_us.count, second.latency_us.count) == (10, 4)
@@ -101,41 +101,41 @@ HOST_SAMPLES = (
 )
 
 
-class Said(DriverLine):
+class Said(DriverChannel):
     """Keeps what a task says."""
 
-    def of_host(self) -> tuple[HostSample, ...]:
+    def take_host_samples(self) -> tuple[HostSample, ...]:
         return HOST_SAMPLES
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
 
-    def say(self, **message: object) -> None:
+    def send(self, **message: object) -> None:
         self.messages.append(message)
 
 
 def report(task: int, producers: int) -> TaskReport:
     counts = Counts(offered_records=10 * producers, acked_by_partition={3: 4, 9: 1})
     counts.by_producer.acked.update({n * 7919: n * 104_729 for n in range(producers)})
-    produced = Produced(counts, Histogram([1.0, 5e6]), Histogram([3.0]))
+    produced = ProducerReport(counts, Histogram([1.0, 5e6]), Histogram([3.0]))
     return TaskReport(task, "somewhere", 10.0, 13.0, produced)
 
 
-def trial_line(tasks: int = 1, readers: int = 0) -> TrialLine:
-    return TrialLine("127.0.0.1", 1, tasks, lambda work: work(), readers)
+def task_channel(tasks: int = 1, consumer_tasks: int = 0) -> TaskChannel:
+    return TaskChannel("127.0.0.1", 1, tasks, lambda work: work(), consumer_tasks)
 
 
 def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_told_it() -> None:
-    line = trial_line(tasks=1, readers=1)
+    channel = task_channel(tasks=1, consumer_tasks=1)
     for task, producers in ((0, 5_000), (1, 0)):
-        assert line.window(2) is None
+        assert channel.take_window(2) is None
         said = Said()
-        said.tell_window(2, report(task, producers))
+        said.send_window(2, report(task, producers))
         assert (len(said.messages) > 3) == (producers > 0), "in pieces, where it is long"
         assert all(len(str(each["piece"])) <= PIECE_LENGTH for each in said.messages)
         for message in said.messages:
-            line.hear(task, message)
-    found = line.window(2)
+            channel.receive(task, message)
+    found = channel.take_window(2)
     assert found is not None
     assert sorted(each.task_id for each in found) == [0, 1]
     (long,) = [each for each in found if each.task_id == 0]
@@ -144,19 +144,19 @@ def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_told_it() -> 
     assert long.produced.counts.acked_by_partition == {3: 4, 9: 1}
     assert long.produced.latency_us.count == 2
     assert long.host_samples == HOST_SAMPLES
-    assert line.window(2) is None, "each window once"
+    assert channel.take_window(2) is None, "each window once"
 
 
 def test_what_is_acknowledged_counts_from_the_start_of_each_window() -> None:
-    line, said = trial_line(), Said()
-    line.hear(0, {"at_s": 2.0, "acked": 500})
-    assert line.acked() == [(2.0, 500)]
-    said.tell_window(1, report(0, 1))
+    channel, said = task_channel(), Said()
+    channel.receive(0, {"at_s": 2.0, "acked": 500})
+    assert channel.acked() == [(2.0, 500)]
+    said.send_window(1, report(0, 1))
     for message in said.messages:
-        line.hear(0, message)
-    assert line.acked() == []
-    line.hear(0, {"at_s": 0.5, "acked": 100})
-    assert line.acked() == [(0.5, 100)]
+        channel.receive(0, message)
+    assert channel.acked() == []
+    channel.receive(0, {"at_s": 0.5, "acked": 100})
+    assert channel.acked() == [(0.5, 100)]
 
 
 @pytest.mark.parametrize(
@@ -169,16 +169,16 @@ def test_what_is_acknowledged_counts_from_the_start_of_each_window() -> None:
         {"window": None, "piece": "aGVsbG8=", "left": 0},
     ],
 )
-def test_nonsense_instead_of_an_account_ends_the_line(message: dict[str, Any]) -> None:
-    from jobs.trials.driver_line import _NONSENSE
+def test_nonsense_instead_of_an_account_ends_the_channel(message: dict[str, Any]) -> None:
+    from jobs.trials.control_server import _MALFORMED
 
-    with pytest.raises(_NONSENSE):
-        trial_line().hear(0, message)
+    with pytest.raises(_MALFORMED):
+        task_channel().receive(0, message)
 
 
 def test_an_account_without_end_is_refused() -> None:
-    line, piece = trial_line(), {"window": 1, "piece": "x", "left": 5}
+    channel, piece = task_channel(), {"window": 1, "piece": "x", "left": 5}
     for _ in range(PIECES_MAX):
-        line.hear(0, piece)
+        channel.receive(0, piece)
     with pytest.raises(ValueError, match="larger than"):
-        line.hear(0, piece)
+        channel.receive(0, piece)

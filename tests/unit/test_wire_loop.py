@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from jobs.engine.batches.compression import CODECS
-from jobs.engine.task.driver_line import OrphanedError
+from jobs.engine.task.control_channel import OrphanedError
 from metrics.traffic.payload import Payload
 from tests.support.scripted_broker import Answer
 from tests.support.wire_loops import run_loop

@@ -14,9 +14,9 @@ from jobs.engine.clients.library_transactions import TransactionCalls
 from jobs.engine.consuming.group_member import (
     AssignmentCounter,
     begin_offsets,
-    go_on_joining,
     group_options,
     number_of,
+    resume_join,
     topic_partition,
 )
 from jobs.engine.task.plan import TrialPlan
@@ -199,7 +199,7 @@ class KafkaPythonConsumer:
     def poll(self, timeout_s: float) -> Iterator[Read]:
         """See `LibraryConsumer.poll`."""
         polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
-        go_on_joining(self._consumer._coordinator)
+        resume_join(self._consumer._coordinator)
         for each, records in polled.items():
             partition = number_of(self._plan, each)
             for record in records:

@@ -126,7 +126,7 @@ def kafka_options(
     return given
 
 
-def missing(client: str, package: str) -> LibraryError:
+def missing_package(client: str, package: str) -> LibraryError:
     """The error of a library that is not installed here."""
     return LibraryError(
         f"the client {client} is asked for, and {socket.gethostname()} has no package {package}; "

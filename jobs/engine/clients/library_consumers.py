@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from kafka.errors import KafkaError as KafkaPythonError
 
 from jobs.engine.clients.library import LibraryConsumer, Read, ReadError
+from jobs.engine.consuming.group_member import await_settled
 from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
-from jobs.engine.consuming.membership import await_settled
 from jobs.engine.consuming.role import Targets, TaskReading
-from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.common.errors import RedlineError
@@ -95,9 +95,9 @@ class LibraryMember:
                 records = list(library.poll(POLL_S))
                 assigned = library.take_assignment()
                 if assigned is not None:
-                    records = self._own(assigned, records)
+                    records = self._apply_assignment(assigned, records)
                 self._count(records)
-                self._hear_ends(library)
+                self._update_high_watermarks(library)
         except _ERRORS as error:
             self.trouble = f"{type(error).__name__}: {error}"
         finally:
@@ -109,7 +109,7 @@ class LibraryMember:
         except _ERRORS as error:
             self.trouble = self.trouble or f"{type(error).__name__}: {error}"
 
-    def _own(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
+    def _apply_assignment(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
         """Take over what was assigned; returns the records that were read after it.
 
         One poll may hold records of before and after. Those before go on where the member was.
@@ -125,7 +125,7 @@ class LibraryMember:
             self.ledger.counts.rebalances += 1
         kept = {p: position.offset for p, position in self.positions.items()}
         for position in self.positions.values():
-            self.ledger.left(position)
+            self.ledger.close_stint(position)
         self.positions = {p: Position(p, max(at, kept.get(p, at))) for p, at in offsets.items()}
         self.owned = len(offsets)
         return after
@@ -138,11 +138,11 @@ class LibraryMember:
                 continue  # of before a rebalance
             if offset > position.offset:
                 self.ledger.counts.errors[SKIPPED] += offset - position.offset
-            position.read(1, offset + 1)
+            position.advance(1, offset + 1)
             age_s = wall_s - created_ms / 1000.0 if created_ms >= 0 else None
-            self.ledger.read(1, size, age_s, now)
+            self.ledger.count_read(1, size, age_s, now)
 
-    def _hear_ends(self, library: LibraryConsumer) -> None:
+    def _update_high_watermarks(self, library: LibraryConsumer) -> None:
         for partition, position in self.positions.items():
             end = library.high_watermark(partition)
             if end is not None:
@@ -177,10 +177,10 @@ class LibraryConsumers:
         await_settled(self._members, self._plan)
 
     def run(
-        self, start_s: float, wall_offset_s: float, line: DriverLine | None, targets: Targets
+        self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets
     ) -> TaskReading:
         """See `ConsumerClient.run`."""
-        window = Window.of(self._plan.pattern.phases, start_s, line)
+        window = Window.of(self._plan.pattern.phases, start_s, driver)
         for member in self._members:
             member.ledger.window = window
         if self._options.start != "latest":
@@ -207,7 +207,7 @@ class LibraryConsumers:
 
     def _turn_until(self, window: Window, is_over: Callable[[float], bool]) -> None:
         while not is_over(now := time.monotonic()):
-            window.heed(now)
+            window.check_in(now)
             for member in self._members:
                 if member.trouble is not None:
                     raise ReadError(f"consumer group {member.group}: {member.trouble}")

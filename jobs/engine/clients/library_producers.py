@@ -28,7 +28,7 @@ from jobs.engine.producing.role import TaskLoad
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.producing.transactions import LOG_RECORDS_OF_AN_END
 from jobs.engine.producing.wire import await_markers
-from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 from metrics.traffic.producer import ProducerPattern
@@ -41,7 +41,7 @@ _CHECK_INTERVAL_S = 0.25
 _NAP_MIN_S = 0.0005  # shorter ones would spend the CPU on waking up
 _NAP_MAX_S = 0.002  # a library that has no room, or an answer, says so only when asked
 
-Fate = tuple[int, float, int, str | None]
+Outcome = tuple[int, float, int, str | None]
 """(partition, due at, size, why it failed or None)."""
 
 
@@ -67,7 +67,7 @@ class LibrarySender:
         self.unsettled: Counter[int] = Counter()
         self.unsettled_bytes = 0
         self.blocked = False
-        self.fates: deque[Fate] = deque()  # filled by the library's threads
+        self.outcomes: deque[Outcome] = deque()  # filled by the library's threads
         self._records = records
         self._first = schedule.index * 7919 % len(records)
         self._batch_end = schedule.records_by(schedule.ready_s)
@@ -109,7 +109,7 @@ class LibrarySender:
         return True
 
     def _settle(self, partition: int, due_s: float, size: int, error: str | None) -> None:
-        self.fates.append((partition, due_s, size, error))
+        self.outcomes.append((partition, due_s, size, error))
 
 
 class LibraryLoop:
@@ -123,40 +123,40 @@ class LibraryLoop:
         records: Sequence[Record],
         pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
-        line: DriverLine | None = None,
+        driver: DriverChannel | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._plan = plan
-        self._line = line
+        self._driver = driver
         self._clock = clock
         self._sleep = sleep
         self._slept_s = 0.0
         self._next_check_s = clock() + _CHECK_INTERVAL_S
-        self._make = functools.partial(self._source, records, pool)
+        self._make = functools.partial(self._make_sender, records, pool)
         self._hosted = list(zip(plan.producers_of(task), libraries, strict=True))
-        self._sources: list[LibrarySender] = []
+        self._senders: list[LibrarySender] = []
         self.producers: list[Producer] = []
 
     def run(self, start_s: float, wall_offset_s: float) -> LibraryLoop:
         """As `WireLoop.run`."""
         plan = self._plan
-        window = Window.of(plan.pattern.phases, start_s, self._line)
+        window = Window.of(plan.pattern.phases, start_s, self._driver)
         hosted = [index for index, _ in self._hosted]
         self.account = Account(window, plan.pattern.producer.record_interval_s, hosted)
         self._wall_offset_s = wall_offset_s
-        self._sources = [self._make(*each, start_s) for each in self._hosted]
-        self.producers = [source.schedule for source in self._sources]
+        self._senders = [self._make(*each, start_s) for each in self._hosted]
+        self.producers = [sender.schedule for sender in self._senders]
         self._turn_until(lambda: window.start_s)
         cpu_s, slept_s = time.process_time(), self._slept_s
         self._turn_until(lambda: window.end_s)
         counts = self.account.counts
         counts.cpu_s = time.process_time() - cpu_s
         counts.loop_busy = 1.0 - (self._slept_s - slept_s) / window.duration_s
-        counts.unsent_own_records = sum(self._unsent_own(source) for source in self._sources)
+        counts.unsent_own_records = sum(self._generator_backlog(sender) for sender in self._senders)
         self._drain()
         return self
 
-    def _source(
+    def _make_sender(
         self,
         records: Sequence[Record],
         pool: BatchPool,
@@ -170,59 +170,59 @@ class LibraryLoop:
         schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
         return LibrarySender(schedule, library, records)
 
-    def _unsent_own(self, source: LibrarySender) -> int:
+    def _generator_backlog(self, sender: LibrarySender) -> int:
         end_s = self.account.window.end_s
-        if source.blocked or source.next_due_s >= end_s:
+        if sender.blocked or sender.next_due_s >= end_s:
             return 0
-        return source.schedule.records_due_between(source.next_due_s, end_s)
+        return sender.schedule.records_due_between(sender.next_due_s, end_s)
 
     def _turn_until(self, end_s: Callable[[], float]) -> None:
         while (now := self._clock()) < end_s():
-            for source in self._sources:
-                self._advance(source, now)
-            self._look_around()
+            for sender in self._senders:
+                self._advance(sender, now)
+            self._check()
             self._nap(end_s())
 
-    def _advance(self, source: LibrarySender, now: float) -> None:
+    def _advance(self, sender: LibrarySender, now: float) -> None:
         account = self.account
         until_s = min(now, account.window.end_s)
         for _ in range(_RECORDS_PER_TURN):
-            due_s = source.next_due_s
+            due_s = sender.next_due_s
             if due_s > until_s:
                 return
-            was_blocked = source.blocked
-            if not source.offer(
+            was_blocked = sender.blocked
+            if not sender.offer(
                 self._wall_offset_s, self._plan.pattern.producer.options.buffer_memory, now
             ):
                 return
-            account.sent(source.schedule.index, source.schedule.partition, 1, now)
-            if not was_blocked and not source.schedule.closed_loop:
-                account.late(now - due_s, 1, now)
+            account.count_sent(sender.schedule.index, sender.schedule.partition, 1, now)
+            if not was_blocked and not sender.schedule.closed_loop:
+                account.count_late(now - due_s, 1, now)
 
-    def _look_around(self) -> None:
+    def _check(self) -> None:
         """Take answers, and now and then see whether the load is still wanted."""
-        for source in self._sources:
-            source.library.serve()
-            self._settle(source)
+        for sender in self._senders:
+            sender.library.serve()
+            self._settle(sender)
         now = self._clock()
         if now < self._next_check_s:
             return
         self._next_check_s = now + _CHECK_INTERVAL_S
         account = self.account
-        account.window.heed(now, account.counts.acked_records, account.acked_all)
+        account.window.check_in(now, account.counts.acked_records, account.acked_all)
 
-    def _settle(self, source: LibrarySender) -> None:
-        now, account, producer = self._clock(), self.account, source.schedule.index
-        if isinstance(source.library, CommittingProducer):
-            self._count_ends(source.library, now)
-        while source.fates:
-            partition, due_s, size, error = source.fates.popleft()
-            source.unsettled[partition] -= 1
-            source.unsettled_bytes -= size
+    def _settle(self, sender: LibrarySender) -> None:
+        now, account, producer = self._clock(), self.account, sender.schedule.index
+        if isinstance(sender.library, CommittingProducer):
+            self._count_ends(sender.library, now)
+        while sender.outcomes:
+            partition, due_s, size, error = sender.outcomes.popleft()
+            sender.unsettled[partition] -= 1
+            sender.unsettled_bytes -= size
             if error is None:
-                account.acked(producer, partition, due_s, 1, size, now)
+                account.count_acked(producer, partition, due_s, 1, size, now)
             elif error != NEVER_SENT:
-                account.failed(producer, partition, error, 1, now)
+                account.count_failed(producer, partition, error, 1, now)
 
     def _count_ends(self, library: CommittingProducer, now: float) -> None:
         while library.ends:
@@ -230,12 +230,12 @@ class LibraryLoop:
             log_records = len(each.partitions) + LOG_RECORDS_OF_AN_END
             self.account.counts.transaction_log_records += log_records
             if each.is_commit:
-                self.account.committed(each.partitions, each.commit_s, now)
+                self.account.count_commit(each.partitions, each.commit_s, now)
             else:
-                self.account.aborted(each.partitions, each.records)
+                self.account.count_abort(each.partitions, each.records)
 
     def _nap(self, end_s: float) -> None:
-        due_s = min((s.next_due_s for s in self._sources if not s.blocked), default=end_s)
+        due_s = min((s.next_due_s for s in self._senders if not s.blocked), default=end_s)
         began_s = self._clock()
         if due_s <= began_s:
             return
@@ -244,18 +244,18 @@ class LibraryLoop:
 
     def _drain(self) -> None:
         deadline_s = self.account.window.end_s + self._plan.pattern.phases.drain_timeout_s
-        for source in self._sources:
-            source.library.end()
-        while any(s.is_waiting for s in self._sources) and self._clock() < deadline_s:
-            self._look_around()
+        for sender in self._senders:
+            sender.library.end()
+        while any(s.is_waiting for s in self._senders) and self._clock() < deadline_s:
+            self._check()
             self._sleep(_NAP_MIN_S)
         now, account = self._clock(), self.account
-        for source in self._sources:
-            for partition, records in source.unsettled.items():
+        for sender in self._senders:
+            for partition, records in sender.unsettled.items():
                 if records:
-                    index = source.schedule.index
-                    account.failed(index, partition, UNACKNOWLEDGED, records, now)
-            account.counts.throttle_ms += source.library.throttle_ms
+                    index = sender.schedule.index
+                    account.count_failed(index, partition, UNACKNOWLEDGED, records, now)
+            account.counts.throttle_ms += sender.library.throttle_ms
         self.account.latency.fold()
         self.account.lateness.fold()
 
@@ -307,10 +307,12 @@ class LibraryProducers:
             )
         self._records = records_of(plan.pattern.producer)
 
-    def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> TaskLoad:
+    def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
         """See `ProducerClient.run`."""
         pool = pool_of(self._plan.pattern.producer)
-        loop = LibraryLoop(self._plan, self._task, self._libraries, self._records, pool, line=line)
+        loop = LibraryLoop(
+            self._plan, self._task, self._libraries, self._records, pool, driver=driver
+        )
         done = loop.run(start_s, wall_offset_s)
         if self._plan.pattern.producer.options.has_transactions:
             await_markers(self._plan, self._task)

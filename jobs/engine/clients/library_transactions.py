@@ -160,9 +160,9 @@ class CommittingProducer:
         partitions, records = frozenset(self._partitions), self._records
         self._began_s, self._records = None, 0
         self._partitions.clear()
-        self._ending = self._thread.submit(self._committed, partitions, records)
+        self._ending = self._thread.submit(self._run_commit, partitions, records)
 
-    def _committed(self, partitions: frozenset[int], records: int) -> TransactionEnd:
+    def _run_commit(self, partitions: frozenset[int], records: int) -> TransactionEnd:
         """In the thread."""
         since_s = self._clock()
         try:

@@ -21,10 +21,10 @@ from jobs.engine.clients.library import (
     Record,
     Settled,
     kafka_options,
-    missing,
+    missing_package,
 )
 from jobs.engine.clients.library_transactions import TransactionCalls
-from jobs.engine.consuming.membership import HEARTBEAT_MS, SESSION_MS
+from jobs.engine.consuming.group_member import HEARTBEAT_MS, SESSION_MS
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.producer import ProducerOptions, ProducerPattern
 
@@ -87,7 +87,7 @@ def confluent_kafka() -> ModuleType:
     try:
         import confluent_kafka as package
     except ImportError as error:
-        raise missing("librdkafka", PACKAGE) from error
+        raise missing_package("librdkafka", PACKAGE) from error
     return package
 
 

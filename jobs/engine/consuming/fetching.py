@@ -101,7 +101,7 @@ class FetchSession:
         self._epoch = 0
         self._known: dict[int, int] = {}
 
-    def request(
+    def next_request(
         self, wanted: Mapping[int, int]
     ) -> tuple[tuple[int, int], list[tuple[int, int]], list[int]]:
         """(id, epoch), the partitions to name and those to forget, for a request now.
@@ -119,7 +119,7 @@ class FetchSession:
         self._known = dict(wanted)
         return session, named, forgotten
 
-    def answered(self, error_code: int, session_id: int) -> None:
+    def update(self, error_code: int, session_id: int) -> None:
         """Take the broker's word on the session; any error begins a new one."""
         if error_code or session_id == 0:
             self._id = self._epoch = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from jobs.engine.producing.account import TimeLog
 from jobs.engine.task.window import NOT_YET, Window
-from metrics.trial.consumption import LAG_INTERVAL_S, GroupCounts, GroupShare, Stint
+from metrics.trial.consumption import LAG_INTERVAL_S, GroupCounts, GroupShare, ReadRange
 
 SKIPPED = "SkippedRecords"
 """Error name of records that lay before what a broker had: deleted before they were read."""
@@ -36,18 +36,18 @@ class Position:
         """Records that may be read and are not yet."""
         return max(0, self.high_watermark - self.offset)
 
-    def read(self, records: int, next_offset: int) -> None:
+    def advance(self, records: int, next_offset: int) -> None:
         """So many records were read, up to before `next_offset`."""
         self._records += records
         self.offset = next_offset
         self.high_watermark = max(self.high_watermark, next_offset)
 
-    def stint(self) -> Stint:
+    def read_range(self) -> ReadRange:
         """What was read here."""
-        return Stint(self.partition, self._began, self.offset, self._records)
+        return ReadRange(self.partition, self._began, self.offset, self._records)
 
-    def turn(self) -> None:
-        """The next stint begins."""
+    def begin_stint(self) -> None:
+        """The next read_range begins."""
         self._began, self._records = self.offset, 0
 
 
@@ -72,20 +72,22 @@ class GroupLedger:
         self.latency = TimeLog(self._interval_s)
         self.throttle_ms = 0
         self._last_read_s: float | None = None
-        self._stints: list[Stint] = []
+        self._stints: list[ReadRange] = []
         self._lags: list[int] = []
         self.window = window
 
-    def turn(self, positions: Iterable[Position], following: Window) -> GroupShare:
+    def begin_window(self, positions: Iterable[Position], following: Window) -> GroupShare:
         """Begin anew with the window that follows; returns the account of the one that is over."""
         owned = list(positions)
         over = self.share(owned)
         for position in owned:
-            position.turn()
+            position.begin_stint()
         self._begin(following, self.counts.group, self.counts.members)
         return over
 
-    def read(self, records: int, wire_bytes: int, first_age_s: float | None, now: float) -> None:
+    def count_read(
+        self, records: int, wire_bytes: int, first_age_s: float | None, now: float
+    ) -> None:
         """A batch was read; its first record was due `first_age_s` ago, if that is known."""
         self._last_read_s = now
         if self.window.holds(now):
@@ -94,9 +96,9 @@ class GroupLedger:
             if first_age_s is not None:
                 self.latency.add(first_age_s, records)
 
-    def left(self, position: Position) -> None:
+    def close_stint(self, position: Position) -> None:
         """A partition was given up."""
-        self._stints.append(position.stint())
+        self._stints.append(position.read_range())
 
     def sample_lag(self, lag_records: int, now: float) -> None:
         """Note the lag, once for each point of the grid that has passed."""
@@ -116,7 +118,7 @@ class GroupLedger:
         """
         self.latency.fold()
         owned, counts = list(positions), self.counts
-        stints = [*self._stints, *(position.stint() for position in owned)]
+        read_ranges = [*self._stints, *(position.read_range() for position in owned)]
         unread = _unread(owned, targets or {})
         points = int(self.window.duration_s / LAG_INTERVAL_S) + 1  # the window may have ended early
         counts.throttle_ms = self.throttle_ms
@@ -125,7 +127,7 @@ class GroupLedger:
         counts.lag_records = tuple(self._lags[:points])
         counts.unread_records = sum(unread.values())
         counts.notes = _unread_notes(counts.group, unread)
-        read = tuple(stint for stint in stints if stint.records or stint.length)
+        read = tuple(read_range for read_range in read_ranges if read_range.records or read_range.length)
         return GroupShare(counts, self.latency.histogram, read)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from kafka.errors import for_code
 
 from jobs.engine.consuming.fetching import FetchEncoder, FetchSession
+from jobs.engine.consuming.group_member import Assigned, Change, Member, Moved
 from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
-from jobs.engine.consuming.membership import Assigned, Change, Member, Moved
 from jobs.engine.consuming.stream import Batch, FetchAnswer, FetchStream
 from jobs.engine.network.sockets import Channel
 from jobs.engine.task.partitions import Partitions
@@ -17,7 +17,7 @@ RETRY_S = 0.1
 """A connection whose last answer held an error asks again after this time [s]."""
 
 _OFFSET_OUT_OF_RANGE = 1
-_LOOK_UP_AFTER = frozenset({1, 3, 5, 6, 9, 74, 75, 76})
+_LOOKUP_ERRORS = frozenset({1, 3, 5, 6, 9, 74, 75, 76})
 """Error codes after which a partition's leader, or its first offset, is asked for."""
 _NO_SUCH_SESSION = frozenset({70, 71})
 """Brokers forget fetch sessions when they have too many; the next request begins a new one."""
@@ -28,8 +28,8 @@ class Reader:
 
     Attributes:
         positions: partition → where the member is.
-        tenure: grows with each assignment; answers to older requests count for nothing.
-        is_still: True until the first assignment, and while the group rebalances.
+        generation: grows with each assignment; answers to older requests count for nothing.
+        is_paused: True until the first assignment, and while the group rebalances.
     """
 
     def __init__(self, member: Member, ledger: GroupLedger, leaders: Sequence[int]) -> None:
@@ -37,29 +37,29 @@ class Reader:
         self.ledger = ledger
         self.leaders = dict(enumerate(leaders))
         self.positions: dict[int, Position] = {}
-        self.tenure = 0
-        self.is_still = True
+        self.generation = 0
+        self.is_paused = True
 
     @property
     def lag(self) -> int:
         """Records that this member may read and has not yet."""
         return sum(position.lag for position in self.positions.values())
 
-    def take(self, change: Change) -> None:
+    def apply(self, change: Change) -> None:
         """Follow the group's coordinator."""
         if isinstance(change, Moved):
             self._move(change)
             return
-        self.tenure += 1
+        self.generation += 1
         for position in self.positions.values():
-            self.ledger.left(position)
+            self.ledger.close_stint(position)
         if isinstance(change, Assigned):
             self.positions = {p: Position(p, offset) for p, offset in change.offsets.items()}
-            self.ledger.counts.rebalances += 1 if self.tenure > 1 else 0
-            self.is_still = False
+            self.ledger.counts.rebalances += 1 if self.generation > 1 else 0
+            self.is_paused = False
         else:
             self.positions = {}
-            self.is_still = True
+            self.is_paused = True
             change.done.set()
 
     def _move(self, change: Moved) -> None:
@@ -68,7 +68,7 @@ class Reader:
             position = self.positions.get(partition)
             if position is not None and start > position.offset:
                 self.ledger.counts.errors[SKIPPED] += start - position.offset
-                self.ledger.left(position)
+                self.ledger.close_stint(position)
                 self.positions[partition] = Position(partition, start)
 
     def offsets_led_by(self, broker: int) -> dict[int, int]:
@@ -78,7 +78,7 @@ class Reader:
 
     def has_reached(self, targets: Mapping[int, int]) -> bool:
         """True when all that the member owns was read up to these offsets."""
-        if self.is_still:
+        if self.is_paused:
             return False
         return all(at.offset >= targets.get(p, 0) for p, at in self.positions.items())
 
@@ -120,7 +120,7 @@ class FetchChannel(Channel):
         self._encoder = encoder
         self._session = FetchSession()
         self._correlation_id = 0
-        self._tenure = 0
+        self._generation = 0
         self._position: Position | None = None
         self._failed = False
 
@@ -131,7 +131,7 @@ class FetchChannel(Channel):
         self.sent_s = None
         self.retry_s = 0.0
 
-    def lost(self, error: str) -> None:
+    def handle_lost(self, error: str) -> None:
         """The transport is lost; what was asked for comes another time."""
         self.sent_s = None
         self.reader.ledger.counts.errors[error] += 1
@@ -150,40 +150,40 @@ class FetchChannel(Channel):
         """See `Channel`."""
         self.stream.skip(size, now)
 
-    def request(self, now: float) -> bytes | None:
+    def next_request(self, now: float) -> bytes | None:
         """The next request, or None while there is nothing to fetch here."""
         reader = self.reader
         wanted = reader.offsets_led_by(self.broker)
         if not wanted:
             return None
-        if self._tenure != reader.tenure:
-            self._tenure = reader.tenure
+        if self._generation != reader.generation:
+            self._generation = reader.generation
             self._session.renew()
         self._correlation_id += 1
         self.sent_s = now
-        return self._encoder.encode(self._correlation_id, *self._session.request(wanted))
+        return self._encoder.encode(self._correlation_id, *self._session.next_request(wanted))
 
     # --- what the stream finds ----------------------------------------------------
 
-    def partition(self, index: int, error_code: int, high_watermark: int) -> None:
+    def begin_partition(self, index: int, error_code: int, high_watermark: int) -> None:
         """The following batches are of this partition."""
         reader = self.reader
-        current = self._tenure == reader.tenure
+        current = self._generation == reader.generation
         position = self._position = reader.positions.get(index) if current else None
         if position is None:
             return
         if error_code:
             self._failed = True
             reader.ledger.counts.errors[for_code(error_code).__name__] += 1
-            if error_code in _LOOK_UP_AFTER:
+            if error_code in _LOOKUP_ERRORS:
                 reader.member.look_up(index, error_code == _OFFSET_OUT_OF_RANGE)
         elif high_watermark >= 0:
             position.high_watermark = high_watermark
 
-    def batch(self, batch: Batch, now: float) -> None:
+    def take_batch(self, batch: Batch, now: float) -> None:
         """Count a batch; what lies before the position was read before."""
         position = self._position
-        if position is None or self._tenure != self.reader.tenure:
+        if position is None or self._generation != self.reader.generation:
             return
         base, last, records, first_ms, _max_ms, size = batch
         offset = position.offset
@@ -192,25 +192,25 @@ class FetchChannel(Channel):
         if base < offset:
             records -= offset - base
         age_s = now + self.wall_offset_s - first_ms / 1000.0 if first_ms >= 0 else None
-        position.read(records, last + 1)
+        position.advance(records, last + 1)
         self.reader.member.positions[position.partition] = last + 1
-        self.reader.ledger.read(records, size, age_s, now)
+        self.reader.ledger.count_read(records, size, age_s, now)
 
-    def control(self, last_offset: int, records: int) -> None:
+    def take_control_batch(self, last_offset: int, records: int) -> None:
         """Pass over the end of a transaction."""
         position = self._position
-        if position is None or self._tenure != self.reader.tenure:
+        if position is None or self._generation != self.reader.generation:
             return
         if last_offset >= position.offset:
-            position.read(records, last_offset + 1)
+            position.advance(records, last_offset + 1)
             self.reader.member.positions[position.partition] = last_offset + 1
             self.reader.ledger.counts.control_records += records
 
-    def answered(self, answer: FetchAnswer, now: float) -> None:
+    def end_response(self, answer: FetchAnswer, now: float) -> None:
         """The response is over."""
         self.sent_s = None
         self.reader.ledger.throttle_ms += answer.throttle_ms
-        self._session.answered(answer.error_code, answer.session_id)
+        self._session.update(answer.error_code, answer.session_id)
         if answer.error_code and answer.error_code not in _NO_SUCH_SESSION:
             self.reader.ledger.counts.errors[for_code(answer.error_code).__name__] += 1
             self._failed = True

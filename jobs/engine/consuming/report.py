@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from jobs.engine.consuming.role import TaskReading
 from jobs.engine.network.tcp_info import kernel_buffers
 from jobs.engine.task.plan import TrialPlan
-from metrics.trial.task import Consumed, TaskReport
+from metrics.trial.task import ConsumerReport, TaskReport
 
 Gather = Callable[[str], list[str]]
 """Spark's `allGather`: the messages of all tasks, when all have called."""
@@ -28,7 +28,7 @@ class Acknowledged:
         gather: blocks until all tasks have called.
 
     Attributes:
-        mine: partition → offsets of its log that this task's producers took for certain.
+        own_offsets: partition → offsets of its log that this task's producers took for certain.
     """
 
     def __init__(self, plan: TrialPlan, gather: Gather) -> None:
@@ -36,7 +36,7 @@ class Acknowledged:
         self._gather = gather
         self._targets: dict[int, int] | None = None
         self._thread: threading.Thread | None = None
-        self.mine: Mapping[int, int] = {}
+        self.own_offsets: Mapping[int, int] = {}
 
     def targets(self) -> Mapping[int, int] | None:
         """Partition → offset to read to; None while a task has not finished yet.
@@ -44,20 +44,20 @@ class Acknowledged:
         Returns at once. The first call says that this task adds nothing any more.
         """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._tell, daemon=True)
+            self._thread = threading.Thread(target=self._gather_offsets, daemon=True)
             self._thread.start()
         return self._targets
 
     def finish(self) -> None:
         """Wait for the other tasks, so that none of them waits for this one."""
         if self._thread is None:
-            self._tell()
+            self._gather_offsets()
         else:
             self._thread.join()
 
-    def _tell(self) -> None:
+    def _gather_offsets(self) -> None:
         total: Counter[int] = Counter()
-        for message in self._gather(json.dumps(dict(self.mine))):
+        for message in self._gather(json.dumps(dict(self.own_offsets))):
             total.update({int(p): records for p, records in json.loads(message).items()})
         ends = self._plan.end_offsets
         self._targets = {partition: end + total[partition] for partition, end in ends.items()}
@@ -75,6 +75,6 @@ def consumer_report(task: int, reading: TaskReading, wall_offset_s: float) -> Ta
         socket.gethostname(),
         begin_s,
         begin_s + reading.window.duration_s,
-        consumed=Consumed(reading.loop_busy, reading.shares, reading.sockets),
+        consumed=ConsumerReport(reading.loop_busy, reading.shares, reading.sockets),
         kernel_buffers=kernel_buffers(),
     )

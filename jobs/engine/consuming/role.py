@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.window import Window
 from metrics.trial.consumption import GroupShare
 from metrics.trial.sockets import SocketCounts
@@ -44,14 +44,14 @@ class ConsumerClient(Protocol):
         ...
 
     def run(
-        self, start_s: float, wall_offset_s: float, line: DriverLine | None, targets: Targets
+        self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets
     ) -> TaskReading:
         """Read through warm-up and window, and then until the targets are reached.
 
         Args:
             start_s: when the load begins, on the monotonic clock [s].
             wall_offset_s: what to add to that clock for seconds since the epoch.
-            line: to the driver, which may end the window early; None when nobody listens.
+            driver: channel to the driver, which may end the window early; None without a driver.
             targets: how far there is to read once the window is over.
 
         Raises:

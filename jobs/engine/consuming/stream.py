@@ -47,19 +47,19 @@ class FetchAnswer:
 class Sink(Protocol):
     """Takes what is found in responses."""
 
-    def partition(self, index: int, error_code: int, high_watermark: int) -> None:
+    def begin_partition(self, index: int, error_code: int, high_watermark: int) -> None:
         """The following batches are of the partition of this number."""
         ...
 
-    def batch(self, batch: Batch, now: float) -> None:
+    def take_batch(self, batch: Batch, now: float) -> None:
         """A whole batch has arrived, the last of its bytes at `now`."""
         ...
 
-    def control(self, last_offset: int, records: int) -> None:
+    def take_control_batch(self, last_offset: int, records: int) -> None:
         """A whole control batch has arrived: the end of a transaction, and nothing of ours."""
         ...
 
-    def answered(self, answer: FetchAnswer, now: float) -> None:
+    def end_response(self, answer: FetchAnswer, now: float) -> None:
         """The response is over."""
         ...
 
@@ -154,7 +154,7 @@ class FetchStream:
         if self._frame_left:
             raise FetchFormatError(f"a fetch response has {self._frame_left} bytes too many")
         self._step, self._need = self._head, _HEAD.size
-        self._sink.answered(self._answer, now)
+        self._sink.end_response(self._answer, now)
 
     def _name_length(self, data: memoryview, at: int, now: float) -> None:
         (length,) = _NAME_LENGTH.unpack_from(data, at)
@@ -189,7 +189,7 @@ class FetchStream:
                 f"a partition has {size} bytes of records in the {self._frame_left} that are left"
             )
         self._records_left = max(0, size)
-        self._sink.partition(self._first + index, error, high)
+        self._sink.begin_partition(self._first + index, error, high)
         self._next_batch(now)
 
     def _next_batch(self, now: float) -> None:
@@ -232,7 +232,7 @@ class FetchStream:
                     f"{self._crc_wanted:08x}: its bytes changed on the way"
                 )
             if self._is_control:
-                self._sink.control(batch[1], batch[2])
+                self._sink.take_control_batch(batch[1], batch[2])
             else:
-                self._sink.batch(batch, now)
+                self._sink.take_batch(batch, now)
         self._next_batch(now)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.engine.consuming.fetching import FetchEncoder
+from jobs.engine.consuming.group_member import GroupError, Member, await_settled
 from jobs.engine.consuming.ledger import GroupLedger, Position
-from jobs.engine.consuming.membership import GroupError, Member, await_settled
 from jobs.engine.consuming.reading import FetchChannel, Reader
 from jobs.engine.consuming.report import consumer_report
 from jobs.engine.consuming.role import Targets, TaskReading
@@ -17,7 +17,7 @@ from jobs.engine.network.reopening import Key, Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport
-from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import NOT_YET, Window
 from metrics.trial.sockets import SocketCounts
@@ -99,11 +99,11 @@ class WireConsumers:
         return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
 
     def run(
-        self, start_s: float, wall_offset_s: float, line: DriverLine | None, targets: Targets
+        self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets
     ) -> TaskReading:
         """See `ConsumerClient.run`."""
         phases = self._plan.pattern.phases
-        self._window = Window.of(phases, start_s, line, self._plan.windows)
+        self._window = Window.of(phases, start_s, driver, self._plan.windows)
         for channel in self.channels:
             channel.wall_offset_s = wall_offset_s
         for ledger in self._ledgers.values():
@@ -115,17 +115,17 @@ class WireConsumers:
         busy, sockets = self._measure()
         while (following := self._window.following()) is not None:
             shares = tuple(
-                ledger.turn(self._positions_of(group), following)
+                ledger.begin_window(self._positions_of(group), following)
                 for group, ledger in self._ledgers.items()
             )
             over, self._window = self._window, following
-            if line is not None:
+            if driver is not None:
                 report = consumer_report(
                     self._plan.tasks + self._task,
                     TaskReading(shares, over, busy, sockets),
                     wall_offset_s,
                 )
-                line.tell_window(over.number, report)
+                driver.send_window(over.number, report)
             busy, sockets = self._measure()
         deadline_s = self._window.end_s + 2 * phases.drain_timeout_s  # the producers', then ours
         self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
@@ -181,7 +181,7 @@ class WireConsumers:
             self._sockets.wait(max(0.0, min(end_s, self._next_check_s) - now))
 
     def _check(self, now: float) -> None:
-        self._window.heed(now)
+        self._window.check_in(now)
         self._take_changes()
         self._checks += 1
         if self._checks % _LOOK_EVERY == 0:
@@ -189,7 +189,7 @@ class WireConsumers:
         timeout_s = self._plan.pattern.producer.options.request_timeout_ms / 1000.0
         for channel in self.channels:
             if channel.sent_s is None:
-                self._ask(channel, now)
+                self._send_request(channel, now)
             elif now - channel.sent_s > timeout_s:
                 self._sockets.lose(channel, "RequestTimedOutError")
         for group, ledger in self._ledgers.items():
@@ -204,33 +204,33 @@ class WireConsumers:
             if reader.member.trouble is not None:
                 raise GroupError(f"consumer group member {reader.member.trouble}")
             while reader.member.changes:
-                reader.take(reader.member.changes.popleft())
+                reader.apply(reader.member.changes.popleft())
 
     # --- bytes --------------------------------------------------------------------
 
-    def _ask(self, channel: FetchChannel, now: float) -> None:
+    def _send_request(self, channel: FetchChannel, now: float) -> None:
         if now < channel.retry_s:
             return
         if channel.transport is None:
             channel.look_up_leaders()
             channel.retry_s = now + _LOOK_UP_S
             return
-        request = channel.request(now)
+        request = channel.next_request(now)
         if request is not None:
             self._sockets.send(channel, [request])
 
-    def received(self, channel: Channel, data: memoryview, now: float) -> None:
+    def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
         """See `Owner`."""
         assert isinstance(channel, FetchChannel), "nothing else was added"
         channel.stream.feed(data, now)
         if channel.sent_s is None:
-            self._ask(channel, now)
+            self._send_request(channel, now)
 
-    def flushed(self, channel: Channel, now: float) -> None:
+    def handle_flushed(self, channel: Channel, now: float) -> None:
         """See `Owner`: a request is on its way as a whole, and its answer is awaited anyway."""
 
-    def lost(self, channel: Channel, error: str, now: float) -> None:
+    def handle_lost(self, channel: Channel, error: str, now: float) -> None:
         """See `Owner`: open the connection again, beside the loop, and see who leads meanwhile."""
         assert isinstance(channel, FetchChannel), "nothing else was added"
-        channel.lost(error)
+        channel.handle_lost(error)
         self._reopener.want(channel.key)

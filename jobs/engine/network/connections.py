@@ -25,7 +25,7 @@ from kafka.protocol.producer import ProduceRequest
 from jobs.engine.network.frames import PRODUCE_VERSION
 from jobs.engine.network.links import TcpLink, TlsLink, dial, tls_context
 from jobs.engine.network.names import Address, Resolved, look_up
-from jobs.engine.network.refusals import LoginWantedError, why_not
+from jobs.engine.network.refusals import LoginRequiredError, why_not
 from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
 from metrics.common.errors import ConfigError, RedlineError
 
@@ -122,7 +122,7 @@ def refusals_of(
         ConfigError: a file of the security options cannot be used.
     """
     wanted = [("redline-check", broker) for broker in brokers]
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, _Asker)
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, _ProbingOpener)
     for transport in opened.values():
         transport.close()
     return {broker: str(error) for (_, broker), error in refused.items()}
@@ -218,7 +218,7 @@ class _Opener:
             connection.connection_made(transport)
             await connection.initialize(timeout_at=self._deadline_s)
             await connection
-            await self._try_out(connection)
+            await self._probe(connection)
         except Exception as error:
             if sock is not None:
                 sock.close()
@@ -237,7 +237,7 @@ class _Opener:
             return TcpLink(self._net, sock, host=host)
         return TlsLink(self._net, sock, host=host, ssl_context=self._tls)
 
-    async def _try_out(self, connection: Any) -> None:
+    async def _probe(self, connection: Any) -> None:
         """Nothing: a producer's first request comes when its schedule says so."""
 
     async def _shake_hands(self, sock: ssl.SSLSocket) -> None:
@@ -255,18 +255,18 @@ class _Opener:
                 raise kafka_errors.KafkaTimeoutError("no end of the TLS handshake")
 
 
-class _Asker(_Opener):
-    """Opens connections and asks a question, to see whether anything is let through."""
+class _ProbingOpener(_Opener):
+    """Opens connections and asks a request, to see whether anything is let through."""
 
-    async def _try_out(self, connection: Any) -> None:
+    async def _probe(self, connection: Any) -> None:
         if connection.sasl_enabled:
             return
         # A listener with a login answers ApiVersions without one, and then hangs up.
-        question = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         try:
-            await connection.send_request(question)
+            await connection.send_request(request)
         except kafka_errors.KafkaConnectionError as error:
-            raise LoginWantedError from error
+            raise LoginRequiredError from error
 
 
 def _take_over(net: Any, connection: Any, transport: Any) -> Transport:

@@ -16,7 +16,7 @@ from jobs.engine.network.refusals import NotReachedError, UnknownHostError
 from metrics.common.errors import ConfigError
 
 
-class _KeepsLastWords:
+class _KeepsLastBytes:
     """kafka-python drops what arrived together with the end, such as why a login failed."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
@@ -24,11 +24,11 @@ class _KeepsLastWords:
         return (data, None) if data else (data, error)
 
 
-class TcpLink(_KeepsLastWords, KafkaTCPTransport):  # type: ignore[misc]
+class TcpLink(_KeepsLastBytes, KafkaTCPTransport):  # type: ignore[misc]
     """kafka-python's transport without that fault."""
 
 
-class TlsLink(_KeepsLastWords, KafkaSSLTransport):  # type: ignore[misc]
+class TlsLink(_KeepsLastBytes, KafkaSSLTransport):  # type: ignore[misc]
     """The same with TLS."""
 
 

@@ -25,7 +25,7 @@ NO_GSSAPI = (
 )
 
 
-class LoginWantedError(Exception):
+class LoginRequiredError(Exception):
     """A broker took the connection and hung up at the first request without a login."""
 
 
@@ -61,7 +61,7 @@ def why_not(error: BaseException, options: Mapping[str, Any]) -> str:
         return _BROKER.why_refused(error)
     if isinstance(error, ssl.SSLError):
         return _tls(error, options)
-    if protocol.startswith("SASL_") or isinstance(error, LoginWantedError):
+    if protocol.startswith("SASL_") or isinstance(error, LoginRequiredError):
         said = _sasl(error, options)
         if said is not None:
             return said
@@ -106,7 +106,7 @@ def _sasl(error: BaseException, options: Mapping[str, Any]) -> str | None:
             f"it does not offer the SASL mechanism {mechanism}; expected one "
             "of its sasl.enabled.mechanisms; change cluster security.sasl_mechanism"
         )
-    if isinstance(error, LoginWantedError):
+    if isinstance(error, LoginRequiredError):
         return (
             f"its listener wants a login, and {protocol} has none; expected protocol "
             "SASL_PLAINTEXT or SASL_SSL for it; change cluster security.protocol, or the port"

@@ -40,7 +40,7 @@ class Reopener:
         self._opener = opener
         self._wanted: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
         self._opened: queue.SimpleQueue[tuple[Key, Transport]] = queue.SimpleQueue()
-        self._asked: set[Key] = set()
+        self._requested: set[Key] = set()
         self._lock = threading.Lock()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -53,9 +53,9 @@ class Reopener:
 
     def want(self, key: Key) -> None:
         """Open this connection as soon as possible; asking twice does no harm."""
-        if key in self._asked:
+        if key in self._requested:
             return
-        self._asked.add(key)
+        self._requested.add(key)
         self._wanted.put(key)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="reopener", daemon=True)
@@ -68,7 +68,7 @@ class Reopener:
         taken = []
         while not self._opened.empty():
             key, transport = self._opened.get()
-            self._asked.discard(key)
+            self._requested.discard(key)
             taken.append((key, transport))
         return taken
 

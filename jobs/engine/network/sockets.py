@@ -12,7 +12,7 @@ from jobs.engine.network.transport import Dropper, Transport
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
 """Fewer bytes are copied sooner than a call of its own drops them [B]."""
-_LOOK_BYTES = 4_096
+_PEEK_BYTES = 4_096
 """What is read where the rest is probably dropped: the heads of a partition and a batch fit [B]."""
 _NOTHING = memoryview(b"")
 
@@ -27,12 +27,12 @@ class Channel:
         awaited: bytes that have to be there before the selector tells of them [B].
     """
 
-    __slots__ = ("awaited", "looks", "transport", "unwritten")
+    __slots__ = ("awaited", "peeks", "transport", "unwritten")
 
     def __init__(self, transport: Transport | None = None) -> None:
         self.transport = transport
         self.unwritten: list[Buffer] = []
-        self.looks = False
+        self.peeks = False
         self.awaited = 1
 
     @property
@@ -47,15 +47,15 @@ class Channel:
 class Owner(Protocol):
     """Who is told what happens on its channels."""
 
-    def received(self, channel: Channel, data: memoryview, now: float) -> None:
+    def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
         """Bytes have arrived: `data` are those that were not dropped, valid during the call."""
         ...
 
-    def flushed(self, channel: Channel, now: float) -> None:
+    def handle_flushed(self, channel: Channel, now: float) -> None:
         """The socket has taken what it did not take before."""
         ...
 
-    def lost(self, channel: Channel, error: str, now: float) -> None:
+    def handle_lost(self, channel: Channel, error: str, now: float) -> None:
         """The connection is gone, and the channel has no transport any more."""
         ...
 
@@ -82,7 +82,7 @@ class Sockets:
         """Listen on a channel over this transport."""
         channel.transport = transport
         channel.unwritten = []
-        channel.looks, channel.awaited = False, 1
+        channel.peeks, channel.awaited = False, 1
         self._selector.register(transport, _READ, channel)
 
     def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
@@ -120,7 +120,7 @@ class Sockets:
         transport.close()
         channel.transport = None
         channel.unwritten = []
-        self._owner.lost(channel, error, self._clock())
+        self._owner.handle_lost(channel, error, self._clock())
 
     def wait(self, timeout_s: float) -> None:
         """Handle what the sockets are ready for, waiting at most so long for the first [s]."""
@@ -134,7 +134,7 @@ class Sockets:
                 channel()
                 continue
             if mask & _WRITE and self.send(channel, []) and not channel.unwritten:
-                self._owner.flushed(channel, self._clock())
+                self._owner.handle_flushed(channel, self._clock())
             if mask & _READ and channel.transport is not None:
                 self._receive(channel, channel.transport)
                 if channel.transport is not None:
@@ -145,7 +145,7 @@ class Sockets:
         left = len(self._buffer)
         while left and channel.transport is transport:
             dropper = _dropper_of(channel, transport)
-            wanted = channel.skippable if dropper else _LOOK_BYTES if channel.looks else left
+            wanted = channel.skippable if dropper else _PEEK_BYTES if channel.peeks else left
             wanted = min(wanted, left)
             try:
                 if dropper:
@@ -176,10 +176,10 @@ class Sockets:
 
     def _arrived(self, channel: Channel, size: int, were_dropped: bool) -> None:
         now = self._clock()
-        channel.looks = were_dropped
+        channel.peeks = were_dropped
         if were_dropped:
             channel.skip(size, now)
-        self._owner.received(channel, _NOTHING if were_dropped else self._buffer[:size], now)
+        self._owner.handle_received(channel, _NOTHING if were_dropped else self._buffer[:size], now)
 
 
 def _dropper_of(channel: Channel, transport: Transport) -> Dropper | None:

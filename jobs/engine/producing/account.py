@@ -149,7 +149,7 @@ class Account:
         self.latency.fold()
         self.lateness.fold()
 
-    def turn(self, following: Window) -> Account:
+    def begin_window(self, following: Window) -> Account:
         """Begin anew with the window that follows; returns the account of the one that is over."""
         over = copy.copy(self)
         over.close()
@@ -159,7 +159,7 @@ class Account:
         return over
 
     @property
-    def offsets_ever(self) -> Counter[int]:
+    def offsets_total(self) -> Counter[int]:
         """Partition → offsets that this window and all before it took of its log for certain.
 
         Those of acknowledged records, and of the ends of transactions.
@@ -176,19 +176,19 @@ class Account:
         """Records acknowledged in this window and all before it."""
         return self._acked_before + self.counts.acked_total
 
-    def sent(self, producer: int, partition: int, records: int, now: float) -> None:
+    def count_sent(self, producer: int, partition: int, records: int, now: float) -> None:
         """A batch was handed to a socket for the first time."""
         self._sent_to[partition] += records
         self._sent_by[producer] += records
         if self.window.holds(now):
             self.counts.sent_records += records
 
-    def late(self, lateness_s: float, records: int, now: float) -> None:
+    def count_late(self, lateness_s: float, records: int, now: float) -> None:
         """A batch that no broker held up was sent `lateness_s` after it was due."""
         if self.window.holds(now):
             self.lateness.add(lateness_s, records)
 
-    def acked(
+    def count_acked(
         self,
         producer: int,
         partition: int,
@@ -215,7 +215,9 @@ class Account:
         self.latency.begin_slice(number)
         self._slice_end_s = self.window.start_s + (number + 1) * self.slice_s
 
-    def failed(self, producer: int, partition: int, error: str, records: int, now: float) -> None:
+    def count_failed(
+        self, producer: int, partition: int, error: str, records: int, now: float
+    ) -> None:
         """Records of this partition ended in the error of this name."""
         counts = self.counts
         counts.errors_by_partition[partition][error] += records
@@ -223,31 +225,31 @@ class Account:
         if self.window.holds(now):
             counts.failed_records += records
 
-    def retried(self, producer: int, partition: int, error: str, records: int) -> None:
+    def count_retried(self, producer: int, partition: int, error: str, records: int) -> None:
         """A batch is sent again to this partition because of the error of this name."""
         counts = self.counts
         counts.retried_by_partition[partition] += records
         counts.by_producer.retried[producer] += records
         counts.retry_errors[error] += records
 
-    def duplicated(self, producer: int, partition: int, records: int) -> None:
+    def count_duplicates(self, producer: int, partition: int, records: int) -> None:
         """So many records may be in the log once more than they count as acked or failed."""
         self.counts.duplicates_by_partition[partition] += records
         self.counts.by_producer.duplicates[producer] += records
 
-    def committed(self, partitions: Iterable[int], commit_s: float, now: float) -> None:
+    def count_commit(self, partitions: Iterable[int], commit_s: float, now: float) -> None:
         """A transaction with these partitions is committed; its commit took `commit_s`."""
-        self._ended(partitions)
+        self._count_control_records(partitions)
         if self.window.holds(now):
             self.counts.transactions_committed += 1
             self.counts.commit_s += commit_s
 
-    def aborted(self, partitions: Iterable[int], records: int) -> None:
+    def count_abort(self, partitions: Iterable[int], records: int) -> None:
         """A transaction with these partitions, and so many acknowledged records, is aborted."""
-        self._ended(partitions)
+        self._count_control_records(partitions)
         self.counts.transactions_aborted += 1
         self.counts.aborted_records += records
 
-    def _ended(self, partitions: Iterable[int]) -> None:
+    def _count_control_records(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             self.counts.control_records_by_partition[partition] += 1

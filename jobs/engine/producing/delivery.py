@@ -1,13 +1,12 @@
 """Delivery of the batches of one task's producers: what to send now, and what becomes of it.
 
-Decides and does nothing itself: it is told what happened and what time it is, and asked what
-to do next. The rules are those of Kafka's own producer: up to `max_in_flight` requests of a
+The delivery decides and does no I/O: it takes events with their times, and returns the next
+action. It follows the rules of Kafka's own producer: up to `max_in_flight` requests of a
 connection, batches that wait while it has no room, retries after a back-off until `retries` or
-`delivery_timeout_ms` are used up, leaders that are asked for again when they may have moved,
-sequences that an idempotent producer keeps, and transactions, whose rules are in
-`transactions.py`. The schedule is open loop: a slow broker never slows it down, it only makes
-batches wait. In a closed loop records are there whenever `buffer_memory` has room for them, and
-nothing else sets the pace.
+`delivery_timeout_ms` are used up, a metadata request when leaders may have moved, sequences that an
+idempotent producer keeps, and transactions, whose rules are in `transactions.py`. The schedule is
+open loop: a slow broker makes batches wait and never slows the schedule down. In a closed loop
+records are there whenever `buffer_memory` has room for them, and nothing else sets the pace.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from jobs.engine.producing.transactions import (
     COORDINATOR_NOT_AVAILABLE,
     LOG_RECORDS_OF_AN_END,
     AddPartitions,
+    CoordinatorRequest,
     EndTransaction,
     FindCoordinator,
-    Question,
     RenewEpoch,
     Transactions,
 )
@@ -52,7 +51,7 @@ _NEVER = float("inf")
 
 
 class Produce:
-    """Send these batches as one request."""
+    """The action to send these batches as one request."""
 
     __slots__ = ("batches", "connection")
 
@@ -61,8 +60,8 @@ class Produce:
         self.batches = batches
 
 
-class AskLeaders:
-    """Ask for the leaders of the topics' partitions over this connection."""
+class SendMetadataRequest:
+    """The action to ask for the leaders of the topics' partitions over this connection."""
 
     __slots__ = ("connection",)
 
@@ -70,18 +69,18 @@ class AskLeaders:
         self.connection = connection
 
 
-class AskCoordinator:
-    """Ask the coordinator of the producer's transactions over this connection."""
+class SendCoordinatorRequest:
+    """The action to send a request to the coordinator of transactions over this connection."""
 
-    __slots__ = ("connection", "question")
+    __slots__ = ("connection", "request")
 
-    def __init__(self, connection: Connection, question: Question) -> None:
+    def __init__(self, connection: Connection, request: CoordinatorRequest) -> None:
         self.connection = connection
-        self.question = question
+        self.request = request
 
 
 class Reopen:
-    """Open this connection again; it may take as long as it takes."""
+    """The action to open this connection again, without a time limit."""
 
     __slots__ = ("connection",)
 
@@ -89,22 +88,23 @@ class Reopen:
         self.connection = connection
 
 
-Action = Produce | AskLeaders | AskCoordinator | Reopen
+ControlAction = SendMetadataRequest | SendCoordinatorRequest | Reopen
+Action = Produce | ControlAction
 
 
 class Delivery:
     """All producers of one task.
 
-    Whoever carries out the actions does so one by one and in their order, and tells the outcome
-    before it asks for the next one. Times are of the engine's clock [s].
+    The caller carries out the actions one by one and in their order, and reports the outcome of
+    each before it asks for the next one. Times are of the engine's clock [s].
 
     Args:
-        account: where every record ends up; its window is the measured one.
+        account: counts what becomes of every record; its window is the measured one.
 
     Attributes:
         is_open: False once nothing may be sent for the first time.
-        log_bytes: of the batches that were acknowledged since the window before ended [B].
-        producers: with what they wait for.
+        log_bytes: size of the batches that were acknowledged in this window [B].
+        producers: the producers and the batches that wait in them.
     """
 
     def __init__(self, pattern: ProducerPattern, account: Account, metadata: Metadata) -> None:
@@ -118,9 +118,9 @@ class Delivery:
         self._rng = random.Random(pattern.payload.seed)
         self._due: list[tuple[float, int, Producer]] = []
         self._muted: list[tuple[float, int, MutedPartition]] = []
-        self._order = itertools.count()  # settles ties, as producers have no order
-        self._ends: list[tuple[float, int, Producer]] = []
-        self._questions: deque[AskLeaders | AskCoordinator | Reopen] = deque()
+        self._tie_breaker = itertools.count()  # settles ties, as producers have no order
+        self._transaction_ends: list[tuple[float, int, Producer]] = []
+        self._requests: deque[ControlAction] = deque()
         self._filling: deque[Connection] = deque()
         self._settling: set[Connection] = set()
         self._transacting: set[Producer] = set()
@@ -143,12 +143,12 @@ class Delivery:
 
     @property
     def connections(self) -> list[Connection]:
-        """Of all producers."""
+        """The connections of all producers."""
         return [each for producer in self.producers for each in producer.connections.values()]
 
     @property
     def has_work(self) -> bool:
-        """True while something may be sent or is still to be answered."""
+        """True while something may be sent or awaits an answer."""
         waiting = self._unanswered + self._congested + self._to_send_again
         waiting += len(self._settling) + len(self._transacting)
         return self.is_open or waiting > 0
@@ -157,22 +157,22 @@ class Delivery:
 
     @property
     def next_s(self) -> float:
-        """When there is something to do next, unless something happens before."""
-        if self._questions or self._filling:
+        """Time of the next action, unless an event comes before it."""
+        if self._requests or self._filling:
             return 0.0
-        heads = (each[0][0] for each in (self._due, self._muted, self._ends) if each)
+        heads = (each[0][0] for each in (self._due, self._muted, self._transaction_ends) if each)
         return min(heads, default=_NEVER)
 
     def next(self, now: float) -> Action | None:
-        """What to do now, or None; `next_s` says when to ask again."""
-        self._look_at_ends(now)
+        """The action to carry out now, or None; `next_s` says when to call again."""
+        self._advance_due_transactions(now)
         while True:
-            while self._questions:
-                question = self._asked(self._questions.popleft(), now)
-                if question is not None:
-                    return question
+            while self._requests:
+                action = self._take_request(self._requests.popleft(), now)
+                if action is not None:
+                    return action
             request = self._next_request(now)
-            if request is not None or not self._questions:
+            if request is not None or not self._requests:
                 return request
 
     def _next_request(self, now: float) -> Produce | None:
@@ -185,7 +185,7 @@ class Delivery:
         while muted and muted[0][0] <= now:
             at_s, _, each = heapq.heappop(muted)
             if each.scheduled_s == at_s:
-                request = self._go_on(each, now)
+                request = self._resume(each, now)
                 if request is not None:
                     return request
         while due and due[0][0] <= now:
@@ -195,127 +195,128 @@ class Delivery:
                 continue
             request = self._advance(producer, now)
             if producer.scheduled_s < self._account.window.load_end_s:
-                heapq.heapreplace(due, (producer.scheduled_s, next(self._order), producer))
+                heapq.heapreplace(due, (producer.scheduled_s, next(self._tie_breaker), producer))
             else:
                 heapq.heappop(due)
             if request is not None:
                 return request
         return None
 
-    def _asked(
-        self, question: AskLeaders | AskCoordinator | Reopen, now: float
-    ) -> AskLeaders | AskCoordinator | Reopen | None:
-        connection = question.connection
-        if isinstance(question, Reopen):
-            return question
-        if isinstance(question, AskCoordinator):
+    def _take_request(self, request: ControlAction, now: float) -> ControlAction | None:
+        connection = request.connection
+        if isinstance(request, Reopen):
+            return request
+        if isinstance(request, SendCoordinatorRequest):
             if not connection.is_open:
-                return None  # which was told when it was lost
+                return None  # its transaction learned of that when the connection was lost
             connection.in_flight.append((now, []))
-            return question
+            return request
         if not connection.is_open:
-            self._metadata.forget_question()
+            self._metadata.forget_request()
             return None
         connection.in_flight.append((now, []))
-        return question
+        return request
 
     # --- what happened ------------------------------------------------------
 
-    def answered(
+    def handle_produce_response(
         self, connection: Connection, errors: Mapping[int, int], throttle_ms: int, now: float
     ) -> None:
-        """The oldest request was answered.
+        """Handle the answer to the oldest request.
 
         Args:
-            errors: partition → Kafka's error code, 0 for none.
+            errors: partition → Kafka's error code, 0 for success.
             throttle_ms: how long a quota held the client back [ms].
         """
         _sent_s, batches = connection.in_flight.popleft()
         self._unanswered -= 1
         self._account.counts.throttle_ms += throttle_ms
-        self._reach.heard(connection.broker, now)
+        self._reach.note_answer(connection.broker, now)
         producer = connection.producer
         for batch in batches:
             code = errors.get(batch.partition, -1)
-            if code == 0 or self._refused(producer, batch, code, now):
+            if code == 0 or self._handle_error(producer, batch, code, now):
                 self._acknowledge(producer, batch, now)
         if connection.has_waiting:
             self._filling.append(connection)
 
-    def written(self, connection: Connection, now: float) -> None:
-        """The newest request was handed to the socket, and with acks=0 that is all there is."""
-        _sent_s, batches = connection.in_flight.pop()  # a question may still be there before it
+    def handle_written(self, connection: Connection, now: float) -> None:
+        """Handle that the socket took the newest request, which with acks=0 settles its batches."""
+        _sent_s, batches = connection.in_flight.pop()  # an older metadata request may be in flight
         self._unanswered -= 1
-        self._reach.heard(connection.broker, now)
+        self._reach.note_answer(connection.broker, now)
         for batch in batches:
             self._acknowledge(connection.producer, batch, now)
 
-    def learned(self, connection: Connection, leaders: Mapping[int, int], now: float) -> None:
-        """The oldest request, for leaders, was answered: partition → leader."""
+    def handle_metadata(
+        self, connection: Connection, leaders: Mapping[int, int], now: float
+    ) -> None:
+        """Handle the answer to the oldest request, which asked for leaders: partition → leader."""
         connection.in_flight.popleft()
         self._settling.discard(connection)
-        moved = self._metadata.learned(leaders, now)
+        moved = self._metadata.update(leaders, now)
         if moved:
-            self._carry_along(moved, now)
+            self._migrate(moved, now)
             self._wake(now)
         if connection.has_waiting:
             self._filling.append(connection)
 
-    def coordinated(
+    def handle_coordinator_response(
         self, connection: Connection, code: int, answer: tuple[int, int], now: float
     ) -> None:
-        """The oldest request, of the coordinator, was answered.
+        """Handle the coordinator's answer to the oldest request.
 
         Args:
-            code: Kafka's error code, 0 for none.
-            answer: the coordinator's broker id where it was asked for, producer id and epoch
-                where these were.
+            code: Kafka's error code, 0 for success.
+            answer: the coordinator's broker id, or the producer id and epoch, whichever the request
+                asked for.
 
         Raises:
-            TransactionError: it will not do what it was asked for.
+            TransactionError: the coordinator refused, and a retry cannot succeed.
         """
         connection.in_flight.popleft()
         producer = connection.producer
         transactions = producer.transactions
-        assert transactions is not None and transactions.asking is not None, "it was asked"
-        question = transactions.asking
-        if isinstance(question, FindCoordinator) and answer[0] not in producer.connections:
+        assert transactions is not None, "a producer with transactions sent the request"
+        assert transactions.request_in_flight is not None, "a request was in flight"
+        request = transactions.request_in_flight
+        if isinstance(request, FindCoordinator) and answer[0] not in producer.connections:
             code = code or COORDINATOR_NOT_AVAILABLE
         if code:
-            transactions.refused(code, self._backoff_s(transactions), now)
-        elif isinstance(question, AddPartitions):
+            transactions.fail_request(code, self._backoff_s(transactions), now)
+        elif isinstance(request, AddPartitions):
             self._account.counts.transaction_log_records += 1
-            for partition in transactions.added():
+            for partition in transactions.take_added():
                 if (muted := producer.muted.get(partition)) is not None:
-                    self._look_again(muted, now)
-        elif isinstance(question, EndTransaction):
-            self._note_end(producer, transactions, question.is_commit, now)
-            transactions.ended()
-        elif isinstance(question, RenewEpoch):
+                    self._reschedule(muted, now)
+        elif isinstance(request, EndTransaction):
+            self._count_end(producer, transactions, request.is_commit, now)
+            transactions.finish()
+        elif isinstance(request, RenewEpoch):
             assert producer.id_state is not None, "a producer with transactions is idempotent"
             producer.id_state.renew_all(*answer)
-            transactions.renewed()
+            transactions.renew()
         else:
-            transactions.found(answer[0])
-        self._ask_on(producer, now)
+            transactions.set_coordinator(answer[0])
+        self._advance_transaction(producer, now)
         if connection.has_waiting:
             self._filling.append(connection)
 
-    def congested(self, connection: Connection) -> None:
-        """The socket did not take all of the newest request."""
+    def mark_congested(self, connection: Connection) -> None:
+        """Mark that the socket did not take all of the newest request."""
         if not connection.is_congested:
             connection.is_congested = True
             self._congested += 1
 
-    def flushed(self, connection: Connection) -> None:
-        """The socket has taken the rest."""
+    def mark_flushed(self, connection: Connection) -> None:
+        """Mark that the socket has taken the rest."""
         connection.is_congested = False
         self._congested -= 1
         if connection.has_waiting:
             self._filling.append(connection)
 
-    def lost(self, connection: Connection, error: str, now: float) -> None:
-        """The connection is gone, and with it the answers to all that was sent."""
+    def handle_lost(self, connection: Connection, error: str, now: float) -> None:
+        """Handle a lost connection, over which no answer will come."""
         connection.is_open = False
         producer, requests = connection.producer, list(connection.in_flight)
         connection.in_flight.clear()
@@ -324,11 +325,11 @@ class Delivery:
         connection.is_congested = False
         self._settling.discard(connection)
         if any(not batches for _, batches in requests):
-            self._metadata.forget_question()
-        self._lose_coordinator(connection, now)
+            self._metadata.forget_request()
+        self._lose_coordinator_request(connection, now)
         for _, batches in requests:
             for batch in batches:
-                self._take_back(producer, batch, error, LOST, now)
+                self._retry_or_fail(producer, batch, error, LOST, now)
         if self._is_over:
             return
         for partition in list(connection.pending.partitions):
@@ -336,23 +337,23 @@ class Delivery:
         if connection.open_batch_waits:
             self._mute(producer, producer.partition, now)
         for muted in connection.waiting:
-            self._look_again(muted, now)
+            self._reschedule(muted, now)
         connection.waiting = []
-        self._refresh(producer, now)
+        self._request_metadata(producer, now)
 
-    def reopened(self, connection: Connection, now: float) -> None:
-        """The lost connection is open again."""
+    def handle_reopened(self, connection: Connection, now: float) -> None:
+        """Handle that a lost connection is open again."""
         connection.is_open = True
         connection.is_wanted = False
         self._wake(now)
 
-    def overdue(self, now: float) -> list[Connection]:
-        """Connections whose oldest request has no answer within `request_timeout_ms`."""
+    def overdue_connections(self, now: float) -> list[Connection]:
+        """Connections whose oldest request has waited longer than `request_timeout_ms`."""
         since_s = now - self._options.request_timeout_ms / 1000.0
         return [c for c in self.connections if c.in_flight and c.in_flight[0][0] < since_s]
 
     def expire(self, now: float) -> None:
-        """Give up full batches that waited for their first turn for too long."""
+        """Fail full batches that have waited too long for their first sending."""
         for connection in self.connections:
             producer = connection.producer
             for batch in connection.pending.take_overdue(now - self._timeout_s):
@@ -362,31 +363,31 @@ class Delivery:
         for producer in self.producers if self._transacting else ():
             for muted in list(producer.muted.values()):
                 if muted.pending and muted.pending[0].due_s < now - self._timeout_s:
-                    self._look_again(muted, now)  # it waits for the coordinator, and so do we
+                    self._reschedule(muted, now)  # while it waits for the coordinator
 
-    def note_silence(self, now: float) -> None:
-        """See for how long each broker has not answered; to be called several times a second."""
-        self._reach.look(awaited_brokers(self.producers, self._leaders), now)
+    def update_silence(self, now: float) -> None:
+        """Update how long each broker has not answered; to be called several times a second."""
+        self._reach.update_silence(awaited_brokers(self.producers, self._leaders), now)
 
-    def turn(self, following: Window, now: float) -> Account:
-        """A window is over and the load goes on; returns the account of the one that is over."""
-        self._conclude(now)
+    def begin_window(self, following: Window, now: float) -> Account:
+        """Begin the following window of the load; returns the account of the one that has ended."""
+        self._end_window(now)
         self._account.counts.log_bytes = self.log_bytes
-        over = self._account.turn(following)
+        over = self._account.begin_window(following)
         self.log_bytes = 0
         self._reach.begin(self._account.counts.by_broker, following)
         return over
 
-    def _conclude(self, now: float) -> None:
-        """Note what is missing at the end of a window."""
-        self.note_silence(now)
+    def _end_window(self, now: float) -> None:
+        """Count what is missing at the end of a window."""
+        self.update_silence(now)
         self._reach.close(self.producers, self._leaders)
-        unsent = sum(self._unsent_own(producer) for producer in self.producers)
+        unsent = sum(self._generator_backlog(producer) for producer in self.producers)
         self._account.counts.unsent_own_records = unsent
 
     def close(self, now: float) -> None:
-        """The last window is over: nothing more is sent for the first time."""
-        self._conclude(now)
+        """End the last window: nothing more is sent for the first time."""
+        self._end_window(now)
         self.is_open = False
         self._due.clear()
         for producer in self.producers:
@@ -399,16 +400,16 @@ class Delivery:
                 dropped += len(muted.pending)
                 muted.pending.clear()
                 muted.open_batch_waits = False
-                self._look_again(muted, max(now, muted.not_before_s))
-            self._end_last(producer, dropped, now)
+                self._reschedule(muted, max(now, muted.not_before_s))
+            self._end_last_transaction(producer, dropped, now)
         if not self._is_answered:
             # A broker drops what it has not read yet when a connection is closed; its answer
             # to anything says that it has read all that came before.
             self._settling.update(each for each in self.connections if each.is_open)
-            self._questions.extend(map(AskLeaders, self._settling))
+            self._requests.extend(map(SendMetadataRequest, self._settling))
 
     def end(self, now: float) -> None:
-        """The drain is over: what is not acknowledged has failed."""
+        """End the drain: records that are not acknowledged by now have failed."""
         self._is_over = True
         for producer in self.producers:
             for muted in producer.muted.values():
@@ -418,13 +419,13 @@ class Delivery:
         self._to_send_again = 0
         for connection in self.connections:
             if connection.in_flight:
-                self.lost(connection, UNACKNOWLEDGED, now)
+                self.handle_lost(connection, UNACKNOWLEDGED, now)
         for producer in self._transacting:
-            self._leave_open(producer)
+            self._count_unfinished(producer)
         self._transacting.clear()
 
-    def _unsent_own(self, producer: Producer) -> int:
-        """Records that were due and not sent although nothing but the generator held them up."""
+    def _generator_backlog(self, producer: Producer) -> int:
+        """Records that were due and not sent, with no cause other than the generator."""
         connection = producer.connections[self._leaders[producer.partition]]
         if producer.blocked or producer.partition in producer.muted:
             return 0
@@ -442,10 +443,10 @@ class Delivery:
     def _schedule(self, producer: Producer, at_s: float) -> None:
         producer.scheduled_s = at_s
         if self.is_open and at_s < self._account.window.load_end_s:
-            heapq.heappush(self._due, (at_s, next(self._order), producer))
+            heapq.heappush(self._due, (at_s, next(self._tie_breaker), producer))
 
     def _advance(self, producer: Producer, now: float) -> Produce | None:
-        """Send or queue what of this producer is ready, and say when to look at it again."""
+        """Send or queue the ready batches of this producer, and set when to look at it again."""
         end_s = self._account.window.load_end_s
         transactions = producer.transactions
         while (ready_s := producer.ready_s) <= now and ready_s < end_s:
@@ -457,7 +458,7 @@ class Delivery:
                 batch = producer.seal(records, now)
                 connection.open_batch_waits = False
                 if not producer.closed_loop:
-                    self._account.late(now - ready_s, records, now)
+                    self._account.count_late(now - ready_s, records, now)
                 if transactions is not None:
                     transactions.unsettled += 1
                 producer.scheduled_s = producer.ready_s
@@ -485,9 +486,9 @@ class Delivery:
         return None
 
     def _fill(self, connection: Connection, now: float) -> Produce | None:
-        """A request of what waits for this connection, if there is something and room for it."""
+        """The next request over this connection; None when nothing waits or it has no room."""
         while connection.waiting and connection.has_room:
-            request = self._go_on(connection.waiting.pop(0), now)
+            request = self._resume(connection.waiting.pop(0), now)
             if request is not None:
                 return request
         if not (self.is_open and connection.has_room):
@@ -512,7 +513,7 @@ class Delivery:
         return self._send(connection, batches, now) if batches else None
 
     def _unblock(self, producer: Producer) -> None:
-        """Let the producer go on if it was blocked and its memory has room again."""
+        """Resume a blocked producer whose memory has room again."""
         if producer.blocked and producer.buffered_bytes < self._options.buffer_memory:
             producer.blocked = False
             self._schedule(producer, producer.ready_s)
@@ -523,35 +524,35 @@ class Delivery:
             if producer.id_state is not None:
                 producer.id_state.stamp(batch)
             if batch.trouble is None:
-                self._account.sent(producer.index, batch.partition, batch.records, now)
+                self._account.count_sent(producer.index, batch.partition, batch.records, now)
         connection.in_flight.append((now, batches))
         self._unanswered += 1
-        self._reach.sent(connection.broker, now)
+        self._reach.count_request(connection.broker, now)
         return Produce(connection, batches)
 
     # --- muted partitions: sending again ------------------------------------
 
     def _mute(self, producer: Producer, partition: int, now: float) -> MutedPartition:
-        """Nothing can be sent to this partition for now."""
+        """Hold back what goes to this partition until its leader can take it."""
         muted = producer.muted.get(partition)
         if muted is None:
             muted = producer.muted[partition] = MutedPartition(producer, partition)
-            self._look_again(muted, now)
+            self._reschedule(muted, now)
         return muted
 
-    def _look_again(self, muted: MutedPartition, at_s: float) -> None:
+    def _reschedule(self, muted: MutedPartition, at_s: float) -> None:
         muted.scheduled_s = at_s
-        heapq.heappush(self._muted, (at_s, next(self._order), muted))
+        heapq.heappush(self._muted, (at_s, next(self._tie_breaker), muted))
 
     def _wake(self, now: float) -> None:
-        """There may be a way now to leaders to which there was none."""
+        """Try muted partitions again whose leader had no open connection."""
         for muted in {id(muted): muted for _, _, muted in self._muted}.values():
             if muted.turns:
                 muted.turns = 0
-                self._look_again(muted, max(now, muted.not_before_s))
+                self._reschedule(muted, max(now, muted.not_before_s))
 
-    def _carry_along(self, moved: Set[int], now: float) -> None:
-        """What waits for the old leaders of these partitions goes to the new ones, in order."""
+    def _migrate(self, moved: Set[int], now: float) -> None:
+        """Move the batches that wait for old leaders to the new ones, in order."""
         for producer in self.producers:
             for connection in producer.connections.values():
                 waiting = set(connection.pending.partitions)
@@ -560,11 +561,11 @@ class Delivery:
                 for partition in waiting & moved:
                     self._mute(producer, partition, now)
 
-    def _go_on(self, muted: MutedPartition, now: float) -> Produce | None:
-        """The next batch to send again, if its time has come and there is a way."""
+    def _resume(self, muted: MutedPartition, now: float) -> Produce | None:
+        """The next batch to send again; None before its time or without an open connection."""
         producer = muted.producer
         if producer.muted.get(muted.partition) is not muted:
-            return None  # it waited for room at an old leader, and went on at the new one
+            return None  # it waited for room at an old leader, and is done at the new one
         for batch in muted.take_overdue(now - self._timeout_s):
             producer.unbuffer(batch)
             self._to_send_again -= 1 if batch.trouble else 0
@@ -576,13 +577,13 @@ class Delivery:
             return None
         connection = producer.connections[self._leaders[muted.partition]]
         if not connection.is_open:
-            self._seek_way(connection, now)
+            self._reconnect(connection, now)
             muted.turns += 1
-            self._look_again(muted, now + backoff_s(self._options, muted.turns, self._rng))
+            self._reschedule(muted, now + backoff_s(self._options, muted.turns, self._rng))
         elif not muted.again:
             self._unmute(muted, connection)
         elif now < muted.not_before_s:
-            self._look_again(muted, muted.not_before_s)
+            self._reschedule(muted, muted.not_before_s)
         elif not connection.has_room:
             connection.waiting.append(muted)
         else:
@@ -593,13 +594,15 @@ class Delivery:
         producer, batch = muted.producer, muted.again.pop(0)
         self._to_send_again -= 1
         producer.unbuffer(batch)
-        self._account.retried(producer.index, batch.partition, batch.last_error, batch.records)
+        self._account.count_retried(
+            producer.index, batch.partition, batch.last_error, batch.records
+        )
         muted.under_way = batch
         self._unblock(producer)
         return self._send(connection, [batch], now)
 
     def _unmute(self, muted: MutedPartition, connection: Connection) -> None:
-        """Nothing has to be sent again: what came later takes the usual way."""
+        """Return the waiting batches to the normal queue, as none has to be sent again."""
         producer = muted.producer
         del producer.muted[muted.partition]
         connection.pending.extend(muted.pending)
@@ -607,24 +610,26 @@ class Delivery:
             connection.open_batch_waits = True
         self._filling.append(connection)
 
-    def _seek_way(self, connection: Connection, now: float) -> None:
+    def _reconnect(self, connection: Connection, now: float) -> None:
         if not connection.is_wanted:
             connection.is_wanted = True
-            self._questions.append(Reopen(connection))
-        self._refresh(connection.producer, now)
+            self._requests.append(Reopen(connection))
+        self._request_metadata(connection.producer, now)
 
-    def _refresh(self, producer: Producer, now: float) -> None:
-        """Ask for the leaders over one of the producer's connections, unless just asked."""
+    def _request_metadata(self, producer: Producer, now: float) -> None:
+        """Ask for the leaders over one of the producer's connections, unless asked recently."""
         ways = [c for c in producer.connections.values() if c.is_open and not c.is_congested]
-        if ways and self._metadata.may_ask(now):
-            self._metadata.asked()
-            self._questions.append(AskLeaders(min(ways, key=lambda each: len(each.in_flight))))
+        if ways and self._metadata.may_request(now):
+            self._metadata.mark_requested()
+            self._requests.append(
+                SendMetadataRequest(min(ways, key=lambda each: len(each.in_flight)))
+            )
 
     # --- batches ------------------------------------------------------------
 
     def _acknowledge(self, producer: Producer, batch: Batch, now: float) -> None:
         account = self._account
-        account.acked(
+        account.count_acked(
             producer.index,
             batch.partition,
             batch.due_s,
@@ -640,37 +645,37 @@ class Delivery:
             self._settle(producer, producer.transactions, now)
         if batch.trouble is not None and batch.trouble.copies:
             copied = batch.trouble.copies * batch.records
-            account.duplicated(producer.index, batch.partition, copied)
+            account.count_duplicates(producer.index, batch.partition, copied)
         if producer.muted:
-            self._no_longer_under_way(producer, batch, now)
+            self._clear_under_way(producer, batch, now)
 
-    def _no_longer_under_way(self, producer: Producer, batch: Batch, now: float) -> None:
+    def _clear_under_way(self, producer: Producer, batch: Batch, now: float) -> None:
         muted = producer.muted.get(batch.partition)
         if muted is not None and muted.under_way is batch:
             muted.under_way = None
             muted.not_before_s = now
-            self._look_again(muted, now)
+            self._reschedule(muted, now)
 
-    def _refused(self, producer: Producer, batch: Batch, code: int, now: float) -> bool:
-        """A broker answered with this error code; True when it means that it has the batch."""
+    def _handle_error(self, producer: Producer, batch: Batch, code: int, now: float) -> bool:
+        """Handle a broker's error code for a batch; True when it means that the broker has it."""
         state = producer.id_state
         if state is not None and code == DUPLICATE_SEQUENCE:
             return True
         if state is not None and code in SEQUENCE_ERRORS:
-            # Out of order is no surprise behind a batch that failed; of the next one it is.
+            # Behind a batch that failed, out of order is expected; for the next batch it is not.
             is_broken = code != OUT_OF_ORDER_SEQUENCE or state.is_next(batch)
             if is_broken and state.is_current(batch):
                 if producer.transactions is not None:
                     self._fail(producer, batch, for_code(code).__name__, now)
                     return False
-                self._start_again(producer, batch.partition)
+                self._restart_sequence(producer, batch.partition)
         refusal = Refusal.of(code, self._options, state is not None)
-        self._take_back(producer, batch, refusal.error, refusal, now)
+        self._retry_or_fail(producer, batch, refusal.error, refusal, now)
         if refusal.leader_moved:
-            self._refresh(producer, now)
+            self._request_metadata(producer, now)
         return False
 
-    def _take_back(
+    def _retry_or_fail(
         self, producer: Producer, batch: Batch, error: str, why: Refusal, now: float
     ) -> None:
         trouble = batch.trouble = batch.trouble or Trouble()
@@ -692,22 +697,22 @@ class Delivery:
         self._to_send_again += 1
         producer.buffer(batch)
         muted.not_before_s = now + backoff_s(self._options, trouble.failures, self._rng)
-        self._look_again(muted, muted.not_before_s)
+        self._reschedule(muted, muted.not_before_s)
 
     def _fail(self, producer: Producer, batch: Batch, error: str, now: float) -> None:
-        self._account.failed(producer.index, batch.partition, error, batch.records, now)
-        self._reach.failed(self._leaders[batch.partition], batch.records, now)
+        self._account.count_failed(producer.index, batch.partition, error, batch.records, now)
+        self._reach.count_failed(self._leaders[batch.partition], batch.records, now)
         trouble = batch.trouble
         if trouble is not None:
             # An idempotent producer's last copy is counted once its epoch is over.
             last = 1 if trouble.is_unsure and producer.id_state is not None else 0
             copied = (trouble.copies + last - 1) * batch.records  # one of them is the failed
             if copied > 0:
-                self._account.duplicated(producer.index, batch.partition, copied)
+                self._account.count_duplicates(producer.index, batch.partition, copied)
         muted = producer.muted.get(batch.partition)
         if muted is not None and muted.under_way is batch:
             muted.under_way = None
-            self._look_again(muted, now)
+            self._reschedule(muted, now)
         if producer.transactions is not None:
             self._abort(producer, producer.transactions, now)
             return
@@ -715,10 +720,10 @@ class Delivery:
         if state is not None and not self._is_over and state.is_current(batch):
             is_unsure = trouble is not None and trouble.is_unsure
             if is_unsure or not state.withdraw(batch):
-                self._start_again(producer, batch.partition)
+                self._restart_sequence(producer, batch.partition)
 
-    def _start_again(self, producer: Producer, partition: int) -> None:
-        """The sequence of this partition is broken: go on with a new one."""
+    def _restart_sequence(self, producer: Producer, partition: int) -> None:
+        """Begin a new sequence in this partition, as the old one is broken."""
         state, muted = producer.id_state, producer.muted.get(partition)
         if state is None:
             return
@@ -729,14 +734,14 @@ class Delivery:
     # --- transactions -------------------------------------------------------
 
     def _is_admitted(self, producer: Producer) -> bool:
-        """True when the open batch's partition may be sent to."""
+        """True when the open batch may be sent to its partition."""
         if producer.partition in producer.muted:
             return False
         transactions = producer.transactions
         return transactions is None or transactions.admits(producer.partition)
 
     def _is_in_transaction(self, producer: Producer, partition: int, now: float) -> bool:
-        """True when nothing keeps the partition's batches; else it is seen to."""
+        """True when the partition's batches may be sent; otherwise ask to add the partition."""
         transactions = producer.transactions
         if transactions is None or transactions.admits(partition):
             return True
@@ -745,18 +750,18 @@ class Delivery:
             del producer.muted[partition]
             return False
         if not transactions.is_failed:
-            transactions.want(partition, now)
+            transactions.add_wanted(partition, now)
             self._transacting.add(producer)
-            self._ask_on(producer, now)
+            self._advance_transaction(producer, now)
         return False
 
     def _backoff_s(self, transactions: Transactions) -> float:
         return backoff_s(self._options, transactions.failures + 1, self._rng)
 
-    def _ask_on(self, producer: Producer, now: float) -> None:
-        """Ask the coordinator what is next, or say when to look again."""
+    def _advance_transaction(self, producer: Producer, now: float) -> None:
+        """Send the transaction's next request, or set when to look at it again."""
         transactions = producer.transactions
-        if transactions is None or transactions.asking is not None or self._is_over:
+        if transactions is None or transactions.request_in_flight is not None or self._is_over:
             return
         ends_s = transactions.ends_s
         if ends_s is not None and now >= ends_s and not transactions.is_ending:
@@ -764,61 +769,67 @@ class Delivery:
         if transactions.is_over:
             self._begin(producer, transactions, now)
             return
-        question = transactions.question()
-        if question is None:
+        request = transactions.next_request()
+        if request is None:
             if ends_s is not None and not transactions.is_ending:
-                self._look_at(producer, transactions, ends_s)
+                self._schedule_transaction(producer, transactions, ends_s)
         elif now < transactions.not_before_s:
-            self._look_at(producer, transactions, transactions.not_before_s)
+            self._schedule_transaction(producer, transactions, transactions.not_before_s)
         else:
-            self._ask(producer, transactions, question, now)
+            self._request_of_coordinator(producer, transactions, request, now)
 
-    def _look_at_ends(self, now: float) -> None:
-        ends = self._ends
+    def _advance_due_transactions(self, now: float) -> None:
+        ends = self._transaction_ends
         while ends and ends[0][0] <= now:
             at_s, _, producer = heapq.heappop(ends)
             if producer.transactions is not None and producer.transactions.scheduled_s == at_s:
-                self._ask_on(producer, now)
+                self._advance_transaction(producer, now)
 
-    def _look_at(self, producer: Producer, transactions: Transactions, at_s: float) -> None:
+    def _schedule_transaction(
+        self, producer: Producer, transactions: Transactions, at_s: float
+    ) -> None:
         transactions.scheduled_s = at_s
-        heapq.heappush(self._ends, (at_s, next(self._order), producer))
+        heapq.heappush(self._transaction_ends, (at_s, next(self._tie_breaker), producer))
 
-    def _ask(
-        self, producer: Producer, transactions: Transactions, question: Question, now: float
+    def _request_of_coordinator(
+        self,
+        producer: Producer,
+        transactions: Transactions,
+        request: CoordinatorRequest,
+        now: float,
     ) -> None:
         if transactions.coordinator is not None:
             connection = producer.connections[transactions.coordinator]
             if not connection.is_open:
-                self._seek_way(connection, now)
-                transactions.lost(self._backoff_s(transactions), now)
-                self._look_at(producer, transactions, transactions.not_before_s)
+                self._reconnect(connection, now)
+                transactions.lose_request(self._backoff_s(transactions), now)
+                self._schedule_transaction(producer, transactions, transactions.not_before_s)
                 return
-            transactions.asking = question
-            self._questions.append(AskCoordinator(connection, question))
+            transactions.request_in_flight = request
+            self._requests.append(SendCoordinatorRequest(connection, request))
             return
         ways = [each for each in producer.connections.values() if each.is_open]
         if not ways:
-            transactions.lost(self._backoff_s(transactions), now)
-            self._look_at(producer, transactions, transactions.not_before_s)
+            transactions.lose_request(self._backoff_s(transactions), now)
+            self._schedule_transaction(producer, transactions, transactions.not_before_s)
             for connection in producer.connections.values():
-                self._seek_way(connection, now)
+                self._reconnect(connection, now)
             return
-        transactions.asking = question
-        self._questions.append(AskCoordinator(min(ways, key=_load), question))
+        transactions.request_in_flight = request
+        self._requests.append(SendCoordinatorRequest(min(ways, key=_in_flight_count), request))
 
-    def _lose_coordinator(self, connection: Connection, now: float) -> None:
-        """What was asked over a connection that is lost has no answer."""
+    def _lose_coordinator_request(self, connection: Connection, now: float) -> None:
+        """Retry the coordinator's request that a lost connection leaves unanswered."""
         producer = connection.producer
         transactions = producer.transactions
-        if transactions is None or transactions.asking is None:
+        if transactions is None or transactions.request_in_flight is None:
             return
         if transactions.coordinator in (None, connection.broker):
-            transactions.lost(self._backoff_s(transactions), now)
-            self._look_at(producer, transactions, transactions.not_before_s)
+            transactions.lose_request(self._backoff_s(transactions), now)
+            self._schedule_transaction(producer, transactions, transactions.not_before_s)
 
     def _flush(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """End the transaction: what is due by now still joins it, full or not."""
+        """End the transaction with what is due by now, in a full batch or not."""
         transactions.end(now)
         for connection in producer.connections.values():
             connection.open_batch_waits = False
@@ -843,18 +854,20 @@ class Delivery:
     def _settle(self, producer: Producer, transactions: Transactions, now: float) -> None:
         transactions.unsettled -= 1
         if transactions.is_ending and not transactions.unsettled:
-            self._ask_on(producer, now)
+            self._advance_transaction(producer, now)
 
     def _abort(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """A batch has failed for good: nothing more of its transaction is sent."""
+        """Abort the transaction of a batch that failed for good; its other batches are not sent."""
         is_first = not transactions.is_failed
         transactions.is_failed = True
         transactions.end(now)
         if is_first and not self._is_over:
             transactions.wanted.intersection_update(transactions.partitions)
-            for batch in self._taken_out(producer, now):
-                self._account.failed(producer.index, batch.partition, ABORTED, batch.records, now)
-                self._reach.failed(self._leaders[batch.partition], batch.records, now)
+            for batch in self._take_unsent(producer, now):
+                self._account.count_failed(
+                    producer.index, batch.partition, ABORTED, batch.records, now
+                )
+                self._reach.count_failed(self._leaders[batch.partition], batch.records, now)
                 producer.unbuffer(batch)
                 transactions.unsettled -= 1
             transactions.open_batch_waits = True
@@ -863,8 +876,8 @@ class Delivery:
             self._unblock(producer)
         self._settle(producer, transactions, now)
 
-    def _taken_out(self, producer: Producer, now: float) -> list[Batch]:
-        """All batches that wait to be sent, for the first time or again."""
+    def _take_unsent(self, producer: Producer, now: float) -> list[Batch]:
+        """Take all batches that wait to be sent, for the first time or again."""
         batches: list[Batch] = []
         for connection in producer.connections.values():
             connection.open_batch_waits = False
@@ -876,21 +889,21 @@ class Delivery:
             batches.extend((*muted.again, *muted.pending))
             muted.again.clear()
             muted.pending.clear()
-            self._look_again(muted, now)
+            self._reschedule(muted, now)
         return batches
 
-    def _note_end(
+    def _count_end(
         self, producer: Producer, transactions: Transactions, is_commit: bool, now: float
     ) -> None:
         account = self._account
         account.counts.transaction_log_records += LOG_RECORDS_OF_AN_END
         if is_commit:
-            account.committed(transactions.partitions, now - transactions.ending_since_s, now)
+            account.count_commit(transactions.partitions, now - transactions.ending_since_s, now)
         else:
-            account.aborted(transactions.partitions, transactions.acked_records)
+            account.count_abort(transactions.partitions, transactions.acked_records)
 
     def _begin(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """A transaction is over: what waited makes up the next one."""
+        """Begin the next transaction with the batches that waited for it."""
         self._transacting.discard(producer)
         had_open_batch, transactions.open_batch_waits = transactions.open_batch_waits, False
         for batch in transactions.begin():
@@ -901,8 +914,8 @@ class Delivery:
         if had_open_batch and not producer.blocked:
             self._schedule(producer, producer.ready_s)
 
-    def _end_last(self, producer: Producer, dropped: int, now: float) -> None:
-        """Nothing more is sent for the first time: commit what was, without what was dropped."""
+    def _end_last_transaction(self, producer: Producer, dropped: int, now: float) -> None:
+        """Commit what was sent in the last transaction, without the dropped batches."""
         transactions = producer.transactions
         if transactions is None:
             return
@@ -910,16 +923,16 @@ class Delivery:
         transactions.wanted.intersection_update(transactions.partitions)
         if transactions.is_open:
             transactions.end(now)
-            self._ask_on(producer, now)
+            self._advance_transaction(producer, now)
 
-    def _leave_open(self, producer: Producer) -> None:
-        """The drain is over, and nobody knows whether the transaction has ended, or will."""
+    def _count_unfinished(self, producer: Producer) -> None:
+        """Count a transaction that has no known end when the drain is over."""
         transactions = producer.transactions
         assert transactions is not None, "only producers with transactions are in one"
         self._account.counts.transactions_aborted += 1 if transactions.partitions else 0
         for partition in transactions.partitions:
-            self._account.duplicated(producer.index, partition, 1)
+            self._account.count_duplicates(producer.index, partition, 1)
 
 
-def _load(connection: Connection) -> int:
+def _in_flight_count(connection: Connection) -> int:
     return len(connection.in_flight)

@@ -17,7 +17,7 @@ from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.reopening import Key, Opener, Reopener, opener_of
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.account import Account
-from jobs.engine.producing.asking import Registered
+from jobs.engine.producing.control_requests import Registered
 from jobs.engine.producing.delivery import Delivery
 from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.network_client import NetworkClient
@@ -27,7 +27,7 @@ from jobs.engine.producing.protocol import ProduceEncoder
 from jobs.engine.producing.report import producer_report
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.producing.transactions import Transactions
-from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
 
@@ -58,7 +58,7 @@ class WireLoop:
     """The producers of one task, from their first record to the last acknowledgement.
 
     Args:
-        line: to the driver, which may end the window early; None when nobody listens.
+        driver: channel to the driver, which may end the window early; None without a driver.
         producer_ids: client id → producer id, of idempotent producers; with transactions what
             their coordinators said.
         opener: opens lost connections again; may block, as a thread of its own calls it.
@@ -74,14 +74,14 @@ class WireLoop:
         transports: Mapping[Key, Transport],
         pool: BatchPool,
         clock: Callable[[], float] = time.monotonic,
-        line: DriverLine | None = None,
+        driver: DriverChannel | None = None,
         producer_ids: Mapping[str, int | Registered] | None = None,
         opener: Opener | None = None,
     ) -> None:
         self._producer_ids = producer_ids or {}
         self._opener = opener or opener_of(plan)
         self._plan = plan
-        self._line = line
+        self._driver = driver
         self._task = task
         self._transports = transports
         self._pool = pool
@@ -105,7 +105,7 @@ class WireLoop:
             EndMissedError: the driver's end of the window came too late.
         """
         plan, pattern = self._plan, self._plan.pattern.producer
-        window = Window.of(plan.pattern.phases, start_s, self._line, plan.windows)
+        window = Window.of(plan.pattern.phases, start_s, self._driver, plan.windows)
         self._wall_offset_s = wall_offset_s
         hosted = plan.producers_of(self._task)
         self.account = Account(window, pattern.record_interval_s, hosted)
@@ -173,12 +173,12 @@ class WireLoop:
         self._turn_until(lambda: account.window.start_s)
         self._measure()
         while (following := account.window.following()) is not None:
-            over = delivery.turn(following, self._clock())
-            if self._line is not None:
+            over = delivery.begin_window(following, self._clock())
+            if self._driver is not None:
                 report = producer_report(
                     self._plan, self._task, over, self.producers, self._wall_offset_s
                 )
-                self._line.tell_window(over.window.number, report)
+                self._driver.send_window(over.window.number, report)
             self._measure()
         delivery.close(self._clock())
         drain_s = self._plan.pattern.phases.drain_timeout_s
@@ -217,9 +217,9 @@ class WireLoop:
 
     def _check(self, now: float) -> None:
         account = self.account
-        account.window.heed(now, account.counts.acked_records, account.acked_all)
-        for connection in self._delivery.overdue(now):
+        account.window.check_in(now, account.counts.acked_records, account.acked_all)
+        for connection in self._delivery.overdue_connections(now):
             self._network.lose(connection, "RequestTimedOutError")
         self._delivery.expire(now)
-        self._delivery.note_silence(now)
+        self._delivery.update_silence(now)
         self._watch.look()

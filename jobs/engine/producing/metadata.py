@@ -24,23 +24,23 @@ class Metadata:
         self.leaders = list(leaders)
         self._brokers = frozenset(brokers)
         self._interval_s = options.retry_backoff_ms / 1000.0
-        self._next_question_s = 0.0
+        self._next_request_s = 0.0
 
-    def may_ask(self, now: float) -> bool:
+    def may_request(self, now: float) -> bool:
         """False while a question is under way, and for a while after its answer."""
-        return now >= self._next_question_s
+        return now >= self._next_request_s
 
-    def asked(self) -> None:
+    def mark_requested(self) -> None:
         """A question is under way: it is answered, or its connection is lost."""
-        self._next_question_s = math.inf
+        self._next_request_s = math.inf
 
-    def forget_question(self) -> None:
+    def forget_request(self) -> None:
         """The connection that carried it is lost: ask again when there is need."""
-        self._next_question_s = 0.0
+        self._next_request_s = 0.0
 
-    def learned(self, leaders: Mapping[int, int], now: float) -> frozenset[int]:
+    def update(self, leaders: Mapping[int, int], now: float) -> frozenset[int]:
         """Take the answer, partition → leader; returns the partitions whose leader moved."""
-        self._next_question_s = now + self._interval_s
+        self._next_request_s = now + self._interval_s
         moved = set()
         for partition, leader in leaders.items():
             if leader in self._brokers and self.leaders[partition] != leader:

@@ -11,17 +11,17 @@ from jobs.engine.network.reopening import Key, Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport
-from jobs.engine.producing.asking import (
+from jobs.engine.producing.control_requests import (
     TransactionalId,
     coordinator_answer,
     coordinator_request,
     leaders_in,
     metadata_request,
 )
-from jobs.engine.producing.delivery import Action, AskCoordinator, Delivery, Produce, Reopen
+from jobs.engine.producing.delivery import Action, Delivery, Produce, Reopen, SendCoordinatorRequest
 from jobs.engine.producing.producer import Connection
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
-from jobs.engine.producing.transactions import Question
+from jobs.engine.producing.transactions import CoordinatorRequest
 from jobs.engine.task.partitions import Partitions
 
 _RECEIVE_BYTES = 262_144
@@ -32,10 +32,10 @@ class ProducerChannel(Channel):
 
     Attributes:
         numbers: correlation ids of unanswered requests, oldest first.
-        questions: to the coordinator, unanswered, oldest first; None for one for leaders.
+        control_requests: to the coordinator, unanswered, oldest first; None for one for leaders.
     """
 
-    __slots__ = ("connection", "correlation_id", "encoder", "numbers", "questions", "reader")
+    __slots__ = ("connection", "control_requests", "correlation_id", "encoder", "numbers", "reader")
 
     def __init__(self, connection: Connection, encoder: ProduceEncoder) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class ProducerChannel(Channel):
         """Begin on a fresh transport."""
         self.reader = FrameReader()
         self.numbers: deque[int] = deque()
-        self.questions: deque[Question | None] = deque()
+        self.control_requests: deque[CoordinatorRequest | None] = deque()
 
 
 class NetworkClient:
@@ -126,25 +126,27 @@ class NetworkClient:
             self._produce(channel, action)
         elif isinstance(action, Reopen):
             self._reopener.want((action.connection.producer.client_id, action.connection.broker))
-        elif isinstance(action, AskCoordinator):
-            self._ask_coordinator(channel, action)
+        elif isinstance(action, SendCoordinatorRequest):
+            self._request_coordinator(channel, action)
         else:
             client_id = action.connection.producer.client_id
             channel.correlation_id += 1
             channel.numbers.append(channel.correlation_id)
-            channel.questions.append(None)
-            question = metadata_request(self._partitions.topics, client_id, channel.correlation_id)
-            self._write(channel, [question])
+            channel.control_requests.append(None)
+            request = metadata_request(self._partitions.topics, client_id, channel.correlation_id)
+            self._write(channel, [request])
 
-    def _ask_coordinator(self, channel: ProducerChannel, action: AskCoordinator) -> None:
+    def _request_coordinator(
+        self, channel: ProducerChannel, action: SendCoordinatorRequest
+    ) -> None:
         producer = action.connection.producer
         state, timeout_ms = producer.id_state, self._transaction_timeout_ms
         assert state is not None, "a producer with transactions is idempotent"
         channel.correlation_id += 1
         channel.numbers.append(channel.correlation_id)
-        channel.questions.append(action.question)
+        channel.control_requests.append(action.request)
         request = coordinator_request(
-            action.question,
+            action.request,
             TransactionalId(producer.client_id, timeout_ms),
             (state.producer_id, state.epoch),
             self._partitions,
@@ -171,17 +173,17 @@ class NetworkClient:
             channel.numbers.append(channel.correlation_id)
             self._write(channel, buffers)
         elif self._write(channel, buffers):
-            self._delivery.written(connection, self._clock())
+            self._delivery.handle_written(connection, self._clock())
 
     def _write(self, channel: ProducerChannel, buffers: list[Buffer]) -> bool:
         is_taken = self.sockets.send(channel, buffers)
         if channel.unwritten:
-            self._delivery.congested(channel.connection)
+            self._delivery.mark_congested(channel.connection)
         return is_taken
 
     # --- in -----------------------------------------------------------------
 
-    def received(self, channel: Channel, data: memoryview, now: float) -> None:
+    def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
         """See `Owner`: take the answers that are whole."""
         assert isinstance(channel, ProducerChannel), "nothing else was added"
         delivery, connection = self._delivery, channel.connection
@@ -192,29 +194,29 @@ class NetworkClient:
                 return
             if in_flight[0][1]:
                 answer = decode_produce_response(frame, channel.encoder.first)
-                delivery.answered(connection, answer.errors, answer.throttle_ms, now)
+                delivery.handle_produce_response(connection, answer.errors, answer.throttle_ms, now)
                 continue
-            question = channel.questions.popleft()
-            if question is None:
-                delivery.learned(connection, self._leaders_in(frame), now)
+            request = channel.control_requests.popleft()
+            if request is None:
+                delivery.handle_metadata(connection, self._leaders_in(frame), now)
             else:
-                code, told = coordinator_answer(question, frame)
-                delivery.coordinated(connection, code, told, now)
+                code, answer = coordinator_answer(request, frame)
+                delivery.handle_coordinator_response(connection, code, answer, now)
 
     def _leaders_in(self, frame: memoryview) -> dict[int, int]:
         """Partition → leader."""
         named = ((self._partitions.number(*each), at) for each, at in leaders_in(frame).items())
         return {partition: leader for partition, leader in named if partition is not None}
 
-    def flushed(self, channel: Channel, now: float) -> None:
+    def handle_flushed(self, channel: Channel, now: float) -> None:
         """See `Owner`."""
         assert isinstance(channel, ProducerChannel), "nothing else was added"
-        self._delivery.flushed(channel.connection)
+        self._delivery.mark_flushed(channel.connection)
 
-    def lost(self, channel: Channel, error: str, now: float) -> None:
+    def handle_lost(self, channel: Channel, error: str, now: float) -> None:
         """See `Owner`."""
         assert isinstance(channel, ProducerChannel), "nothing else was added"
-        self._delivery.lost(channel.connection, error, now)
+        self._delivery.handle_lost(channel.connection, error, now)
 
     def lose(self, connection: Connection, error: str) -> None:
         """Close a connection that is of no use any more."""
@@ -226,4 +228,4 @@ class NetworkClient:
             channel.reset()
             self.sockets.add(channel, transport)
             self._reopened.add(channel)
-            self._delivery.reopened(channel.connection, self._clock())
+            self._delivery.handle_reopened(channel.connection, self._clock())

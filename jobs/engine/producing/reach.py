@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from jobs.engine.producing.producer import Producer
 from jobs.engine.task.window import Window
-from metrics.trial.counts import ToBroker
+from metrics.trial.counts import BrokerAccount
 
 
 class Reach:
@@ -18,43 +18,43 @@ class Reach:
         window: the measured one; only what happens inside it counts.
     """
 
-    def __init__(self, by_broker: dict[int, ToBroker], window: Window) -> None:
+    def __init__(self, by_broker: dict[int, BrokerAccount], window: Window) -> None:
         self._by_broker = by_broker
         self._window = window
-        self._heard_s: dict[int, float] = {}
+        self._answered_s: dict[int, float] = {}
 
-    def begin(self, by_broker: dict[int, ToBroker], window: Window) -> None:
+    def begin(self, by_broker: dict[int, BrokerAccount], window: Window) -> None:
         """Fill in another account from now on, that of the window that follows."""
-        by_broker.update((broker, ToBroker()) for broker in self._by_broker)
+        by_broker.update((broker, BrokerAccount()) for broker in self._by_broker)
         self._by_broker = by_broker
         self._window = window
 
     def add(self, brokers: Iterable[int]) -> None:
         """A producer has connections to these."""
         for broker in brokers:
-            self._by_broker.setdefault(broker, ToBroker())
+            self._by_broker.setdefault(broker, BrokerAccount())
 
-    def sent(self, broker: int, now: float) -> None:
+    def count_request(self, broker: int, now: float) -> None:
         """A produce request was handed to a socket."""
         if self._window.holds(now):
             self._by_broker[broker].requests += 1
 
-    def heard(self, broker: int, now: float) -> None:
+    def note_answer(self, broker: int, now: float) -> None:
         """The broker answered, or with acks=0 its socket took a request."""
-        self._heard_s[broker] = now
+        self._answered_s[broker] = now
 
-    def failed(self, broker: int, records: int, now: float) -> None:
+    def count_failed(self, broker: int, records: int, now: float) -> None:
         """Records that this broker was to take were given up."""
         if self._window.holds(now):
             self._by_broker[broker].missing_records += records
 
-    def look(self, awaited: Collection[int], now: float) -> None:
+    def update_silence(self, awaited: Collection[int], now: float) -> None:
         """Note how long those brokers have been silent of which an answer is awaited."""
         at_s = min(now, self._window.end_s)
         for broker, account in self._by_broker.items():
             if broker not in awaited:
-                self._heard_s[broker] = at_s  # there is nothing that it could say
-            since_s = max(self._heard_s.get(broker, 0.0), self._window.start_s)
+                self._answered_s[broker] = at_s  # there is nothing that it could say
+            since_s = max(self._answered_s.get(broker, 0.0), self._window.start_s)
             account.silent_s = max(account.silent_s, at_s - since_s)
 
     def close(self, producers: Iterable[Producer], leaders: Sequence[int]) -> None:

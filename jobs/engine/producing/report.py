@@ -12,7 +12,7 @@ from jobs.engine.producing.producer import Producer
 from jobs.engine.task.plan import TrialPlan
 from metrics.trial.over_time import SlicedTimes
 from metrics.trial.producer_shares import ProducerShares
-from metrics.trial.task import Produced, TaskReport
+from metrics.trial.task import ProducerReport, TaskReport
 
 
 def producer_report(
@@ -43,7 +43,7 @@ def producer_report(
     shares = ProducerShares.of(
         (index, account.acked_in_window[index], records) for index, records in due.items()
     )
-    produced = Produced(
+    produced = ProducerReport(
         counts,
         account.latency.histogram,
         account.lateness.histogram,

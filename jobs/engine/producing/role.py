@@ -7,7 +7,7 @@ from typing import Protocol
 
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.producer import Producer
-from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.control_channel import DriverChannel
 
 
 class TaskLoad(Protocol):
@@ -38,7 +38,7 @@ class ProducerClient(Protocol):
         """
         ...
 
-    def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> TaskLoad:
+    def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
         """Offer the load from `start_s` on, through warm-up and windows, then drain.
 
         The driver is told of each window that is over, but for the last.
@@ -46,7 +46,7 @@ class ProducerClient(Protocol):
         Args:
             start_s: when the schedule begins, on the monotonic clock [s].
             wall_offset_s: what to add to that clock for seconds since the epoch.
-            line: to the driver, which may end the window early; None when nobody listens.
+            driver: channel to the driver, which may end the window early; None without a driver.
 
         Raises:
             RedlineError: the load had to end; the row says why.

@@ -62,7 +62,7 @@ class RenewEpoch:
     """Give the next epoch."""
 
 
-Question = FindCoordinator | AddPartitions | EndTransaction | RenewEpoch
+CoordinatorRequest = FindCoordinator | AddPartitions | EndTransaction | RenewEpoch
 
 
 class Transactions:
@@ -82,7 +82,7 @@ class Transactions:
         is_ending: no more batches join it.
         ending_since_s: when that began.
         is_failed: it is to be aborted, and the next epoch to be asked for.
-        asking: what the coordinator is to answer; None where it owes nothing.
+        request_in_flight: what the coordinator is to answer; None where it owes nothing.
         failures: answers in a row that said to ask again.
         not_before_s: nothing is asked earlier.
         scheduled_s: when to look next.
@@ -93,7 +93,6 @@ class Transactions:
     __slots__ = (
         "_duration_s",
         "acked_records",
-        "asking",
         "began_s",
         "coordinator",
         "ending_since_s",
@@ -104,6 +103,7 @@ class Transactions:
         "open_batch_waits",
         "partitions",
         "pending",
+        "request_in_flight",
         "scheduled_s",
         "unsettled",
         "wanted",
@@ -114,7 +114,7 @@ class Transactions:
         self._duration_s = duration_s
         self.pending: deque[Batch] = deque()
         self.open_batch_waits = False
-        self.asking: Question | None = None
+        self.request_in_flight: CoordinatorRequest | None = None
         self.failures = 0
         self.not_before_s = self.scheduled_s = 0.0
         self._begin()
@@ -129,8 +129,8 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """True from the first wish to add a partition to the answer that ends all of it."""
-        return self.began_s is not None or self.is_ending or self.asking is not None
+        """True from the first request to add a partition to the answer that ends all of it."""
+        return self.began_s is not None or self.is_ending or self.request_in_flight is not None
 
     @property
     def ends_s(self) -> float | None:
@@ -141,7 +141,7 @@ class Transactions:
         """True when batches for this partition may be sent now."""
         return partition in self.partitions
 
-    def want(self, partition: int, now: float) -> None:
+    def add_wanted(self, partition: int, now: float) -> None:
         """Batches wait for this partition to be a part of the transaction."""
         self.wanted.add(partition)
         if self.began_s is None:
@@ -152,12 +152,12 @@ class Transactions:
         if not self.is_ending:
             self.is_ending, self.ending_since_s = True, now
 
-    def question(self) -> Question | None:
+    def next_request(self) -> CoordinatorRequest | None:
         """What the coordinator is to be asked now; None while there is nothing."""
-        wish = self._wish()
-        return wish if wish is None or self.coordinator is not None else FindCoordinator()
+        request = self._next_step()
+        return request if request is None or self.coordinator is not None else FindCoordinator()
 
-    def _wish(self) -> Question | None:
+    def _next_step(self) -> CoordinatorRequest | None:
         missing = self.wanted - self.partitions
         if missing:
             return AddPartitions(tuple(sorted(missing)))
@@ -170,60 +170,65 @@ class Transactions:
     @property
     def is_over(self) -> bool:
         """True when all of it is settled, and the coordinator has nothing to end."""
-        waits = self.unsettled or self.partitions or self.is_failed or self.asking is not None
+        waits = (
+            self.unsettled
+            or self.partitions
+            or self.is_failed
+            or self.request_in_flight is not None
+        )
         return self.is_ending and not waits
 
-    def refused(self, code: int, backoff_s: float, now: float) -> None:
+    def fail_request(self, code: int, backoff_s: float, now: float) -> None:
         """The coordinator answered with an error: ask again later.
 
         Raises:
             TransactionError: it will not say anything else.
         """
-        question, self.asking = self.asking, None
+        request, self.request_in_flight = self.request_in_flight, None
         error = for_code(code)
         if code in _NOT_HERE:
             self.coordinator = None
         elif not error.retriable:
             raise TransactionError(
-                f"a coordinator refused to {_deed(question)}, with {error.__name__}; expected a "
+                f"a coordinator refused to {_describe(request)}, with {error.__name__}; expected a "
                 "transaction that is not older than brokers allow, and the right to Write on the "
                 "transactional id; see the brokers' logs"
             )
-        is_first_add = isinstance(question, AddPartitions) and not self.partitions
+        is_first_add = isinstance(request, AddPartitions) and not self.partitions
         if code == _CONCURRENT_TRANSACTIONS and is_first_add:
             backoff_s = min(backoff_s, FIRST_ADD_BACKOFF_S)
         self.failures += 1
         self.not_before_s = now + backoff_s
 
-    def lost(self, backoff_s: float, now: float) -> None:
+    def lose_request(self, backoff_s: float, now: float) -> None:
         """The connection is gone, and with it the answer: ask again, whoever coordinates then."""
-        self.asking = self.coordinator = None
+        self.request_in_flight = self.coordinator = None
         self.failures += 1
         self.not_before_s = now + backoff_s
 
-    def added(self) -> tuple[int, ...]:
+    def take_added(self) -> tuple[int, ...]:
         """The partitions that the coordinator has taken in; they are a part from now on."""
-        question, self.asking = self.asking, None
-        assert isinstance(question, AddPartitions), "it was asked for"
+        request, self.request_in_flight = self.request_in_flight, None
+        assert isinstance(request, AddPartitions), "it was asked for"
         self.failures = 0
-        self.partitions.update(question.partitions)
-        return question.partitions
+        self.partitions.update(request.partitions)
+        return request.partitions
 
-    def ended(self) -> None:
+    def finish(self) -> None:
         """The coordinator has ended the transaction."""
-        self.asking = None
+        self.request_in_flight = None
         self.failures = 0
         self.partitions.clear()
         self.wanted.clear()
 
-    def found(self, coordinator: int) -> None:
+    def set_coordinator(self, coordinator: int) -> None:
         """The coordinator is known again."""
-        self.asking = None
+        self.request_in_flight = None
         self.coordinator = coordinator
 
-    def renewed(self) -> None:
+    def renew(self) -> None:
         """The next epoch was given."""
-        self.asking = None
+        self.request_in_flight = None
         self.failures = 0
         self.is_failed = False
 
@@ -234,9 +239,9 @@ class Transactions:
         return waited
 
 
-def _deed(question: Question | None) -> str:
-    if isinstance(question, AddPartitions):
+def _describe(request: CoordinatorRequest | None) -> str:
+    if isinstance(request, AddPartitions):
         return "add partitions to a transaction"
-    if isinstance(question, EndTransaction):
-        return "commit a transaction" if question.is_commit else "abort a transaction"
-    return "give an epoch" if isinstance(question, RenewEpoch) else "be found"
+    if isinstance(request, EndTransaction):
+        return "commit a transaction" if request.is_commit else "abort a transaction"
+    return "give an epoch" if isinstance(request, RenewEpoch) else "be found"

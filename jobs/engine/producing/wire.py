@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.network.reopening import opener_of
 from jobs.engine.network.transport import Transport
-from jobs.engine.producing.asking import (
+from jobs.engine.producing.control_requests import (
     Registered,
     TransactionalId,
-    ask_producer_ids,
     register_transactional,
+    request_producer_ids,
 )
 from jobs.engine.producing.loop import WireLoop
 from jobs.engine.producing.role import TaskLoad
-from jobs.engine.task.driver_line import DriverLine
+from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 
 
@@ -37,10 +37,10 @@ class WireProducers:
         if plan.pattern.producer.options.has_transactions:
             self._producer_ids = registered_at_brokers(plan, self._task, self._transports)
         elif plan.pattern.producer.options.enable_idempotence:
-            self._ask_producer_ids()
+            self._request_producer_ids()
         self._pool = pool_of(plan.pattern.producer)
 
-    def _ask_producer_ids(self) -> None:
+    def _request_producer_ids(self) -> None:
         """Ask brokers in turn, as all producers would find the same one the least loaded."""
         plan = self._plan
         brokers = sorted(plan.brokers)
@@ -49,16 +49,16 @@ class WireProducers:
             for index in plan.producers_of(self._task)
         }
         ways = {client_id: self._transports[client_id, at] for client_id, at in clients.items()}
-        self._producer_ids = ask_producer_ids(ways, plan.connect_timeout_s)
+        self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s)
 
-    def run(self, start_s: float, wall_offset_s: float, line: DriverLine | None) -> TaskLoad:
+    def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
         """See `ProducerClient.run`."""
         loop = WireLoop(
             self._plan,
             self._task,
             self._transports,
             self._pool,
-            line=line,
+            driver=driver,
             producer_ids=self._producer_ids,
         )
         done = loop.run(start_s, wall_offset_s)

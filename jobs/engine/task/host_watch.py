@@ -45,7 +45,7 @@ class HostWatch:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def taken(self) -> tuple[HostSample, ...]:
+    def take(self) -> tuple[HostSample, ...]:
         """What was seen since the last call, and one look now."""
         if not self._is_on:
             return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from jobs.engine.task.driver_line import DriverLine, OrphanedError
+from jobs.engine.task.control_channel import DriverChannel, OrphanedError
 from metrics.common.errors import RedlineError
 from metrics.traffic.pattern import Phases
 
@@ -29,14 +29,14 @@ class Window:
     """
 
     __slots__ = (
-        "_left", "_line", "_parent", "end_s", "load_end_s", "number", "since_s", "start_s",
+        "_driver", "_left", "_parent", "end_s", "load_end_s", "number", "since_s", "start_s",
     )  # fmt: skip
 
     def __init__(
         self,
         start_s: float,
         end_s: float,
-        line: DriverLine | None = None,
+        driver: DriverChannel | None = None,
         left: int = 0,
         since_s: float | None = None,
         number: int = 1,
@@ -47,23 +47,23 @@ class Window:
         self.since_s = start_s if since_s is None else since_s
         self.number = number
         self._left = left
-        self._line = line
+        self._driver = driver
         self._parent = os.getppid()
 
     @classmethod
     def of(
-        cls, phases: Phases, start_s: float, line: DriverLine | None = None, count: int = 1
+        cls, phases: Phases, start_s: float, driver: DriverChannel | None = None, count: int = 1
     ) -> Window:
         """The first of `count` windows of a trial whose load begins at `start_s` [s]."""
         begin_s = start_s + phases.warmup_s
-        return cls(begin_s, begin_s + phases.measure_s, line, count - 1, start_s)
+        return cls(begin_s, begin_s + phases.measure_s, driver, count - 1, start_s)
 
     def following(self) -> Window | None:
         """The window that begins where this one ends; None after the last one."""
         if not self._left:
             return None
         end_s = self.end_s + self.duration_s
-        return Window(self.end_s, end_s, self._line, self._left - 1, number=self.number + 1)
+        return Window(self.end_s, end_s, self._driver, self._left - 1, number=self.number + 1)
 
     @property
     def duration_s(self) -> float:
@@ -74,7 +74,7 @@ class Window:
         """True inside of it."""
         return self.start_s <= now < self.end_s
 
-    def heed(self, now: float, acked: int | None = None, written: int = 0) -> None:
+    def check_in(self, now: float, acked: int | None = None, written: int = 0) -> None:
         """See whether the load is still wanted, and for how long; then say how far it is.
 
         Args:
@@ -87,19 +87,19 @@ class Window:
         """
         if os.getppid() != self._parent:
             raise OrphanedError("the process that started this load has ended, so it stops too")
-        if self._line is None:
+        if self._driver is None:
             return
-        self._line.listen()
+        self._driver.receive()
         if now >= self.end_s:
             return
-        if self._line.end_after_s is not None:
-            self._end_at(self.start_s + self._line.end_after_s, now)
+        if self._driver.end_after_s is not None:
+            self._end_at(self.start_s + self._driver.end_after_s, now)
         if acked is None:
             return
         if now >= self.start_s:
-            self._line.say(at_s=now - self.start_s, acked=acked, written=written)
+            self._driver.send(at_s=now - self.start_s, acked=acked, written=written)
         else:
-            self._line.say(written=written)
+            self._driver.send(written=written)
 
     def _end_at(self, end_s: float, now: float) -> None:
         if end_s < min(now, self.end_s):

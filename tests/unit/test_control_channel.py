@@ -1,4 +1,4 @@
-"""The line between driver and tasks: what is said arrives, and silence ends the load."""
+"""The channel between driver and tasks: what is said arrives, and silence ends the load."""
 
 from __future__ import annotations
 
@@ -8,78 +8,83 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from jobs.engine.task.driver_line import SILENCE_MAX_S, ControlAddress, DriverLine, OrphanedError
-from jobs.trials import driver_line
-from jobs.trials.driver_line import STRANGERS_MAX, ControlServer, TrialLine
+from jobs.engine.task.control_channel import (
+    SILENCE_MAX_S,
+    ControlAddress,
+    DriverChannel,
+    OrphanedError,
+)
+from jobs.trials import control_server
+from jobs.trials.control_server import UNIDENTIFIED_MAX, ControlServer, TaskChannel
 from metrics.common.errors import ConfigError, RedlineError
 from tests.support.processes import PATIENCE_S, becomes
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlServer]:
-    monkeypatch.setattr(driver_line, "GREETING_S", PATIENCE_S)
+    monkeypatch.setattr(control_server, "IDENTIFICATION_S", PATIENCE_S)
     with ControlServer("127.0.0.1", "127.0.0.1") as server:
         yield server
 
 
-def _call(line: TrialLine, task: int) -> DriverLine:
-    return DriverLine.connect(line.address, task, PATIENCE_S, lambda: 0.0)
+def _call(channel: TaskChannel, task: int) -> DriverChannel:
+    return DriverChannel.connect(channel.address, task, PATIENCE_S, lambda: 0.0)
 
 
 def _until(holds: Callable[[], object]) -> None:
     assert becomes(lambda: bool(holds())), "it never came about"
 
 
-def test_the_driver_hears_when_the_load_starts_and_what_is_acknowledged(
+def test_the_driver_learns_when_the_load_starts_and_what_is_acknowledged(
     server: ControlServer,
 ) -> None:
-    with server.line(2) as line:
-        one, other = _call(line, 0), _call(line, 1)
-        assert line.start_s is None
-        one.say(start_s=100.0)
-        other.say(start_s=100.0)
-        one.say(at_s=0.5, acked=10)
-        _until(lambda: line.start_s == 100.0)
-        assert line.acked() == [], "the other task has not told yet"
-        other.say(at_s=0.6, acked=5)
-        one.say(at_s=1.0, acked=20)
-        _until(lambda: line.acked() == [(0.5, 15)])
+    with server.channel(2) as channel:
+        one, other = _call(channel, 0), _call(channel, 1)
+        assert channel.start_s is None
+        one.send(start_s=100.0)
+        other.send(start_s=100.0)
+        one.send(at_s=0.5, acked=10)
+        _until(lambda: channel.start_s == 100.0)
+        assert channel.acked() == [], "the other task has not reported yet"
+        other.send(at_s=0.6, acked=5)
+        one.send(at_s=1.0, acked=20)
+        _until(lambda: channel.acked() == [(0.5, 15)])
         one.close()
         other.close()
 
 
 def test_tasks_hear_when_their_window_ends(server: ControlServer) -> None:
-    with server.line(1) as line:
-        task = _call(line, 0)
-        task.say(start_s=1.0)
-        _until(lambda: line.start_s)
-        task.listen()
+    with server.channel(1) as channel:
+        task = _call(channel, 0)
+        task.send(start_s=1.0)
+        _until(lambda: channel.start_s)
+        task.receive()
         assert task.end_after_s is None
-        line.end_after(3.5)
+        channel.end_after(3.5)
         _until(lambda: _listened(task) == 3.5)
         task.close()
 
 
-def _listened(task: DriverLine) -> float | None:
-    task.listen()
+def _listened(task: DriverChannel) -> float | None:
+    task.receive()
     return task.end_after_s
 
 
 def test_a_task_sees_how_far_its_clock_is_off_before_and_after(
     server: ControlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.engine.task.driver_line._CLOCK_PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr("jobs.engine.task.control_channel._CLOCK_TIMEOUT_S", PATIENCE_S)
     ahead_s = [1.3]
-    with server.line(1) as line:
-        task = DriverLine.connect(
-            line.address, 0, PATIENCE_S, time.monotonic, lambda: time.time() + ahead_s[0]
+    with server.channel(1) as channel:
+        task = DriverChannel.connect(
+            channel.address, 0, PATIENCE_S, time.monotonic, lambda: time.time() + ahead_s[0]
         )
         task.compare_clocks()
         before = task.clock_offset
         assert before is not None
         assert before.offset_s == pytest.approx(1.3, abs=before.error_s + 0.01)
         ahead_s[0] = -2.0  # somebody set it meanwhile
-        line.end_after(3.5)
+        channel.end_after(3.5)
         task.compare_clocks()
         after = task.clock_offset
         assert after is not None
@@ -91,40 +96,40 @@ def test_a_task_sees_how_far_its_clock_is_off_before_and_after(
         task.close()
 
 
-def test_a_driver_that_does_not_tell_its_time_holds_nobody_up() -> None:
+def test_a_driver_that_does_not_answer_delays_no_load() -> None:
     ours, theirs = socket.socketpair()
     seconds = iter(range(100))
     with ours, theirs:
-        task = DriverLine(ours, lambda: float(next(seconds)))
+        task = DriverChannel(ours, lambda: float(next(seconds)))
         task.compare_clocks()
         assert task.clock_offset is None
         assert theirs.recv(4_096).count(b"clock") == 1, "asked once, and no more"
 
 
-def test_a_task_without_the_token_is_not_listened_to(server: ControlServer) -> None:
-    with server.line(1) as line:
-        stranger = ControlAddress(line.address.host, line.address.port, "guess")
+def test_a_task_without_the_token_is_not_admitted(server: ControlServer) -> None:
+    with server.channel(1) as channel:
+        stranger = ControlAddress(channel.address.host, channel.address.port, "guess")
         with pytest.raises(OrphanedError, match="does not admit"):
-            DriverLine.connect(stranger, 0, PATIENCE_S, time.monotonic)
-        assert line.start_s is None
+            DriverChannel.connect(stranger, 0, PATIENCE_S, time.monotonic)
+        assert channel.start_s is None
 
 
 def test_a_task_is_admitted_once_so_that_a_stage_that_starts_again_offers_nothing(
     server: ControlServer,
 ) -> None:
-    with server.line(2) as line:
-        first = _call(line, 0)
+    with server.channel(2) as channel:
+        first = _call(channel, 0)
         with pytest.raises(OrphanedError, match="begun before"):
-            _call(line, 0)
-        other = _call(line, 1)
-        first.say(start_s=1.0)
-        _until(lambda: line.start_s)
-        first.listen()
-        assert line.lost == []
+            _call(channel, 0)
+        other = _call(channel, 1)
+        first.send(start_s=1.0)
+        _until(lambda: channel.start_s)
+        first.receive()
+        assert channel.lost_tasks == []
         first.finish()
         first.close()
         with pytest.raises(OrphanedError):
-            _call(line, 0)
+            _call(channel, 0)
         other.finish()
         other.close()
 
@@ -132,43 +137,43 @@ def test_a_task_is_admitted_once_so_that_a_stage_that_starts_again_offers_nothin
 def test_a_task_that_hangs_up_in_the_middle_is_lost_and_ends_the_load_of_all(
     server: ControlServer,
 ) -> None:
-    with server.line(3) as line:
-        whole, lost, other = (_call(line, task) for task in range(3))
+    with server.channel(3) as channel:
+        whole, lost, other = (_call(channel, task) for task in range(3))
         whole.finish()
         whole.close()
-        lost.say(start_s=1.0)
+        lost.send(start_s=1.0)
         lost.close()
-        _until(lambda: line.lost)
-        assert line.lost == ["task 1 on 127.0.0.1"]
+        _until(lambda: channel.lost_tasks)
+        assert channel.lost_tasks == ["task 1 on 127.0.0.1"]
         with pytest.raises(OrphanedError):
-            _until(other.listen)
+            _until(other.receive)
         other.close()
         with pytest.raises(OrphanedError):
-            _call(line, 1)
-    assert line.lost == ["task 1 on 127.0.0.1"]
+            _call(channel, 1)
+    assert channel.lost_tasks == ["task 1 on 127.0.0.1"]
 
 
 def test_tasks_that_are_ended_on_purpose_are_not_lost(server: ControlServer) -> None:
-    with server.line(1) as line:
-        task = _call(line, 0)
-        line.end_now()
+    with server.channel(1) as channel:
+        task = _call(channel, 0)
+        channel.end_now()
         with pytest.raises(OrphanedError):
-            _until(task.listen)
+            _until(task.receive)
         task.close()
-    assert line.lost == []
+    assert channel.lost_tasks == []
 
 
-def test_what_is_no_message_ends_the_line_and_not_the_server(server: ControlServer) -> None:
-    with server.line(1) as line:
-        address = (line.address.host, line.address.port)
+def test_a_malformed_message_ends_the_connection_and_not_the_server(server: ControlServer) -> None:
+    with server.channel(1) as channel:
+        address = (channel.address.host, channel.address.port)
         for junk in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b"x" * 10_000):
             with socket.create_connection(address, PATIENCE_S) as sock:
                 sock.sendall(junk)
                 sock.settimeout(PATIENCE_S)
                 assert _hangs_up(sock)
-        task = _call(line, 0)
-        task.say(start_s=7.0)
-        _until(lambda: line.start_s == 7.0)
+        task = _call(channel, 0)
+        task.send(start_s=7.0)
+        _until(lambda: channel.start_s == 7.0)
         task.close()
 
 
@@ -182,54 +187,54 @@ def _hangs_up(sock: socket.socket) -> bool:
 def test_tasks_that_still_run_when_the_trial_is_over_end_their_load(
     server: ControlServer,
 ) -> None:
-    with server.line(1) as line:
-        task = _call(line, 0)
-        task.say(start_s=1.0)
-        _until(lambda: line.start_s)
+    with server.channel(1) as channel:
+        task = _call(channel, 0)
+        task.send(start_s=1.0)
+        _until(lambda: channel.start_s)
     with pytest.raises(OrphanedError, match="driver has ended"):
-        _until(task.listen)
+        _until(task.receive)
     task.close()
 
 
 def test_a_load_is_ended_at_once_and_a_task_that_comes_later_does_not_begin(
     server: ControlServer,
 ) -> None:
-    with server.line(2) as line:
-        early = _call(line, 0)
-        early.say(start_s=1.0)
-        _until(lambda: line.start_s)
-        line.end_now()
+    with server.channel(2) as channel:
+        early = _call(channel, 0)
+        early.send(start_s=1.0)
+        _until(lambda: channel.start_s)
+        channel.end_now()
         with pytest.raises(OrphanedError):
-            _until(early.listen)
+            _until(early.receive)
         with pytest.raises(OrphanedError):
-            _call(line, 1)
+            _call(channel, 1)
         early.close()
 
 
 def test_a_closed_server_ends_the_load() -> None:
     server = ControlServer("127.0.0.1", "127.0.0.1")
-    with server.line(1) as line:
-        task = _call(line, 0)
-        task.say(start_s=1.0)
-        _until(lambda: line.start_s)
+    with server.channel(1) as channel:
+        task = _call(channel, 0)
+        task.send(start_s=1.0)
+        _until(lambda: channel.start_s)
         server.close()
         with pytest.raises(OrphanedError):
-            _until(task.listen)
+            _until(task.receive)
         task.close()
 
 
 def test_a_silent_driver_is_taken_for_dead_and_one_that_speaks_is_not() -> None:
     ours, theirs = socket.socketpair()
     now = [0.0]
-    task = DriverLine(ours, lambda: now[0])
+    task = DriverChannel(ours, lambda: now[0])
     now[0] = SILENCE_MAX_S - 1
     theirs.sendall(b"\n")
-    task.listen()
+    task.receive()
     now[0] += SILENCE_MAX_S - 1
-    task.listen()
+    task.receive()
     now[0] += 2
-    with pytest.raises(OrphanedError, match="nothing heard"):
-        task.listen()
+    with pytest.raises(OrphanedError, match="10 s without a message from the driver"):
+        task.receive()
     task.close()
     theirs.close()
 
@@ -238,9 +243,9 @@ def test_a_driver_out_of_reach_is_an_error_with_a_remedy() -> None:
     with socket.socket() as held:  # bound and not listening: connections are refused
         held.bind(("127.0.0.1", 0))
         host, port = held.getsockname()
-        nobody = ControlAddress(host, port, "t")
+        unreachable = ControlAddress(host, port, "t")
         with pytest.raises(RedlineError, match=r"spark\.redline\.control\.port"):
-            DriverLine.connect(nobody, 0, PATIENCE_S, time.monotonic)
+            DriverChannel.connect(unreachable, 0, PATIENCE_S, time.monotonic)
 
 
 def test_a_port_that_is_taken_is_an_error_with_a_remedy() -> None:
@@ -254,8 +259,8 @@ def test_the_token_is_not_shown() -> None:
     assert "secret-word" not in repr(ControlAddress("h", 1, "secret-word"))
 
 
-def _send(line: TrialLine, text: bytes) -> socket.socket:
-    stranger = socket.create_connection((line.address.host, line.address.port), PATIENCE_S)
+def _send(channel: TaskChannel, text: bytes) -> socket.socket:
+    stranger = socket.create_connection((channel.address.host, channel.address.port), PATIENCE_S)
     stranger.settimeout(PATIENCE_S)
     stranger.sendall(text)
     return stranger
@@ -266,7 +271,7 @@ def _is_hung_up(stranger: socket.socket) -> bool:
         return _hangs_up(stranger)
 
 
-NONSENSE = (
+MALFORMED = (
     b"[" * 4_000 + b"\n",
     b"null\n",
     b'{"token": "TOKEN", "task": null}\n',
@@ -277,36 +282,36 @@ NONSENSE = (
 )
 
 
-@pytest.mark.parametrize("text", NONSENSE, ids=range(len(NONSENSE)))
-def test_nonsense_is_hung_up_on_and_the_tasks_are_served(
+@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
+def test_a_malformed_message_closes_its_connection_and_the_tasks_are_served(
     server: ControlServer, text: bytes
 ) -> None:
-    with server.line(1) as line:
-        task = _call(line, 0)
-        assert _is_hung_up(_send(line, text.replace(b"TOKEN", line.address.token.encode())))
-        task.say(start_s=7.0)
-        _until(lambda: line.start_s == 7.0)
-        assert line.lost == []
+    with server.channel(1) as channel:
+        task = _call(channel, 0)
+        assert _is_hung_up(_send(channel, text.replace(b"TOKEN", channel.address.token.encode())))
+        task.send(start_s=7.0)
+        _until(lambda: channel.start_s == 7.0)
+        assert channel.lost_tasks == []
         task.close()
 
 
 @pytest.mark.parametrize("text", [b'{"start_s": null}\n', b'{"acked": 1e400, "at_s": 1}\n'])
-def test_a_task_that_talks_nonsense_is_lost(server: ControlServer, text: bytes) -> None:
-    with server.line(1) as line:
-        hello = f'{{"token": "{line.address.token}", "task": 0, "asks": "admission"}}\n'
-        with _send(line, hello.encode()) as task:
+def test_a_task_with_a_malformed_message_is_lost(server: ControlServer, text: bytes) -> None:
+    with server.channel(1) as channel:
+        hello = f'{{"token": "{channel.address.token}", "task": 0, "asks": "admission"}}\n'
+        with _send(channel, hello.encode()) as task:
             assert b"true" in task.recv(100)
             task.sendall(text)
-            _until(lambda: line.lost)
+            _until(lambda: channel.lost_tasks)
 
 
 def test_silent_callers_do_not_use_up_the_drivers_descriptors(
     server: ControlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_line, "GREETING_S", 0.3)
-    with server.line(1) as line:
-        silent = [_send(line, b"") for _ in range(STRANGERS_MAX)]
-        assert _is_hung_up(_send(line, b"")), "one too many, at once"
+    monkeypatch.setattr(control_server, "IDENTIFICATION_S", 0.3)
+    with server.channel(1) as channel:
+        silent = [_send(channel, b"") for _ in range(UNIDENTIFIED_MAX)]
+        assert _is_hung_up(_send(channel, b"")), "one too many, at once"
         assert all(map(_is_hung_up, silent)), "and the others after a while"
-        task = _call(line, 0)
+        task = _call(channel, 0)
         task.close()

@@ -35,9 +35,9 @@ from jobs.engine.network.frames import Buffer, FrameReader, answer_of
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.transactions import (
     AddPartitions,
+    CoordinatorRequest,
     EndTransaction,
     FindCoordinator,
-    Question,
     RenewEpoch,
 )
 from jobs.engine.task.partitions import Partitions
@@ -115,7 +115,7 @@ def init_answer(frame: Buffer) -> tuple[int, int, int]:
 
 
 def coordinator_request(
-    question: Question,
+    request: CoordinatorRequest,
     transactional: TransactionalId,
     producer: tuple[int, int],
     partitions: Partitions,
@@ -128,22 +128,22 @@ def coordinator_request(
         partitions: of all topics, for their names.
     """
     name = transactional.name
-    if isinstance(question, FindCoordinator):
+    if isinstance(request, FindCoordinator):
         return find_request(name, correlation_id)
-    if isinstance(question, RenewEpoch):
+    if isinstance(request, RenewEpoch):
         return init_request(name, correlation_id, transactional)
     request: Any
-    if isinstance(question, EndTransaction):
+    if isinstance(request, EndTransaction):
         request = EndTxnRequest(
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
-            committed=question.is_commit,
+            committed=request.is_commit,
             version=_END_VERSION,
         )
         return _framed(request, name, correlation_id)
     by_topic: dict[str, list[int]] = {}
-    for number in question.partitions:
+    for number in request.partitions:
         topic, partition = partitions.of(number)
         by_topic.setdefault(topic, []).append(partition)
     request = AddPartitionsToTxnRequest(
@@ -159,27 +159,27 @@ def coordinator_request(
     return _framed(request, name, correlation_id)
 
 
-def coordinator_answer(question: Question, frame: Buffer) -> tuple[int, tuple[int, int]]:
+def coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int, tuple[int, int]]:
     """Error code; and the broker id of a coordinator, or producer id and epoch, where asked for.
 
     Raises:
         AnswerFormatError: the frame is no such answer.
     """
-    return answer_of("a transaction")(partial(_coordinator_answer, question))(frame)
+    return answer_of("a transaction")(partial(_coordinator_answer, request))(frame)
 
 
-def _coordinator_answer(question: Question, frame: Buffer) -> tuple[int, tuple[int, int]]:
+def _coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int, tuple[int, int]]:
     data = bytes(frame)
-    if isinstance(question, FindCoordinator):
+    if isinstance(request, FindCoordinator):
         code, broker = find_answer(frame)
         return code, (broker, -1)
-    if isinstance(question, RenewEpoch):
+    if isinstance(request, RenewEpoch):
         code, producer_id, epoch = init_answer(frame)
         return code, (producer_id, epoch)
-    if isinstance(question, EndTransaction):
+    if isinstance(request, EndTransaction):
         ended = EndTxnResponse.decode(data, version=_END_VERSION, header=True)
         return ended.error_code, (-1, -1)
-    assert isinstance(question, AddPartitions), "there is no other question"
+    assert isinstance(request, AddPartitions), "there is no other question"
     added = AddPartitionsToTxnResponse.decode(data, version=_ADD_VERSION, header=True)
     codes = [
         each.partition_error_code
@@ -211,7 +211,7 @@ def _framed(request: Any, client_id: str, correlation_id: int) -> bytes:
     return bytes(request.encode(framed=True, header=True))
 
 
-def ask_producer_ids(transports: Mapping[str, Transport], timeout_s: float) -> dict[str, int]:
+def request_producer_ids(transports: Mapping[str, Transport], timeout_s: float) -> dict[str, int]:
     """A producer id for each client id, asked over a connection of its own.
 
     A broker hands out ids from blocks that it gets of the controller, and says "loading"
@@ -220,7 +220,7 @@ def ask_producer_ids(transports: Mapping[str, Transport], timeout_s: float) -> d
     Raises:
         ProducerIdError: a broker refused, closed, or did not answer within `timeout_s`.
     """
-    asked = _Asked(
+    preparation = _Preparation(
         "producer id",
         "the brokers to hand them out: is the controller well? set producer.enable_idempotence "
         "to false to do without",
@@ -228,7 +228,7 @@ def ask_producer_ids(transports: Mapping[str, Transport], timeout_s: float) -> d
     )
     deadline_s = time.monotonic() + timeout_s
     requests = {each: init_request(each, 0) for each in transports}
-    ids = asked.until_answered(transports, requests, init_answer, deadline_s)
+    ids = preparation.request_until_answered(transports, requests, init_answer, deadline_s)
     return {client_id: producer_id for client_id, (_, producer_id, _epoch) in ids.items()}
 
 
@@ -261,7 +261,7 @@ def register_transactional(
     Raises:
         ProducerIdError: a broker refused, closed, or did not answer within `timeout_s`.
     """
-    asked = _Asked(
+    preparation = _Preparation(
         "coordinator for their transactions",
         "the topic __transaction_state to have leaders (transaction.state.log.replication.factor "
         "up to the number of brokers)",
@@ -278,15 +278,15 @@ def register_transactional(
             for index, name in enumerate(missing)
         }
         requests = {name: find_request(name, 0) for name in missing}
-        at = asked.until_answered(ways, requests, find_answer, deadline_s)
+        at = preparation.request_until_answered(ways, requests, find_answer, deadline_s)
         ways = {name: transports[name, broker] for name, (_, broker) in at.items()}
         requests = {name: init_request(name, 0, each) for name, each in missing.items()}
-        answers = asked.once(ways, requests, init_answer, deadline_s)
+        answers = preparation.request_once(ways, requests, init_answer, deadline_s)
         for name, (_, producer_id, epoch) in answers.items():
             found[name] = Registered(at[name][1], producer_id, epoch)
             del missing[name]
         if missing:
-            asked.check_time(deadline_s, len(missing))
+            preparation.check_time(deadline_s, len(missing))
             time.sleep(_POLL_S)
     return found
 
@@ -296,7 +296,7 @@ Answer = TypeVar("Answer", bound=tuple[int, ...])
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Preparation:
     """Something that producers need before they begin, each over a connection of its own.
 
     Attributes:
@@ -309,7 +309,7 @@ class _Asked:
     remedy: str
     right: str
 
-    def until_answered(
+    def request_until_answered(
         self,
         transports: Mapping[str, Transport],
         requests: Mapping[str, bytes],
@@ -321,13 +321,13 @@ class _Asked:
         while len(answers) < len(transports):
             missing = [each for each in transports if each not in answers]
             asked = {each: transports[each] for each in missing}
-            answers.update(self.once(asked, requests, read, deadline_s))
+            answers.update(self.request_once(asked, requests, read, deadline_s))
             if len(answers) < len(transports):
                 self.check_time(deadline_s, len(transports) - len(answers))
                 time.sleep(_POLL_S)
         return answers
 
-    def once(
+    def request_once(
         self,
         transports: Mapping[str, Transport],
         requests: Mapping[str, bytes],

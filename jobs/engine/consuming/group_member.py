@@ -28,7 +28,7 @@ SESSION_MS = 10_000
 POLL_S = 1.0
 """So long a member waits for the cluster at a time, before it looks whether to leave [s]."""
 _TURN_S = 0.05
-_STAND_STILL_S = 1.0
+_PAUSE_S = 1.0
 _COMMIT_TIMEOUT_MS = 5_000
 
 
@@ -70,19 +70,19 @@ class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it h
     """Counts assignments, as two in a row may name the same partitions.
 
     Args:
-        heed: called with what was assigned, on kafka-python's thread.
+        on_assigned: called with what was assigned, on kafka-python's thread.
     """
 
-    def __init__(self, heed: Callable[[set[TopicPartition]], None]) -> None:
+    def __init__(self, on_assigned: Callable[[set[TopicPartition]], None]) -> None:
         self.assignments = 0
-        self._heed = heed
+        self._on_assigned = on_assigned
 
     def on_partitions_revoked(self, revoked: Any) -> None:
         """Nothing: whoever reads finds out by the next assignment, or was told before."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         """One more."""
-        self._heed(assigned)
+        self._on_assigned(assigned)
         self.assignments += 1
 
 
@@ -110,8 +110,8 @@ class Member:
         self._options = group_options(plan, group, member)
         self._wake = wake
         self._leaving = threading.Event()
-        self._questions: deque[tuple[int, bool]] = deque()
-        self._notice = AssignmentCounter(lambda assigned: None)
+        self._lookups: deque[tuple[int, bool]] = deque()
+        self._assignment_counter = AssignmentCounter(lambda assigned: None)
         self._assignments = 0
         self._thread = threading.Thread(target=self._run, name=self.client_id, daemon=True)
 
@@ -125,7 +125,7 @@ class Member:
 
     def look_up(self, partition: int, start: bool) -> None:
         """Ask who leads a partition now and, if `start`, where it starts; `Moved` answers."""
-        self._questions.append((partition, start))
+        self._lookups.append((partition, start))
 
     def join(self, timeout_s: float) -> None:
         """Wait until the member has left, at most so long [s]."""
@@ -139,29 +139,32 @@ class Member:
         consumer: Any = None
         try:
             consumer = KafkaConsumer(**self._options)
-            consumer.subscribe(list(self._plan.topics), listener=self._notice)
+            consumer.subscribe(list(self._plan.topics), listener=self._assignment_counter)
             while not self._leaving.wait(_TURN_S):
-                self._turn(consumer)
+                self._poll(consumer)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
             self.trouble = f"{self.client_id}: {type(error).__name__}: {error}"
         finally:
             self._end(consumer)
 
-    def _turn(self, consumer: Any) -> None:
+    def _poll(self, consumer: Any) -> None:
         coordinator = consumer._coordinator
         if coordinator.need_rejoin():
-            self._stand_still()
-        self._tell_positions(consumer)
+            self._pause_reader()
+        self._set_positions(consumer)
         coordinator.poll(timeout_ms=int(POLL_S * 1000))
-        go_on_joining(coordinator)
-        if self._notice.assignments != self._assignments and not coordinator.need_rejoin():
-            self._assignments = self._notice.assignments
+        resume_join(coordinator)
+        if (
+            self._assignment_counter.assignments != self._assignments
+            and not coordinator.need_rejoin()
+        ):
+            self._assignments = self._assignment_counter.assignments
             self._take(consumer)
-        if self._questions:
-            self._answer(consumer)
+        if self._lookups:
+            self._look_up(consumer)
 
-    def _answer(self, consumer: Any) -> None:
-        asked = [self._questions.popleft() for _ in range(len(self._questions))]
+    def _look_up(self, consumer: Any) -> None:
+        asked = [self._lookups.popleft() for _ in range(len(self._lookups))]
         cluster = consumer._cluster
         cluster.request_update()
         plan = self._plan
@@ -173,7 +176,7 @@ class Member:
         self.changes.append(Moved(known, starts))
         self._wake()
 
-    def _stand_still(self) -> None:
+    def _pause_reader(self) -> None:
         """Have the reader stop, so that what is committed is exactly what was read."""
         if self.owned is None:
             return
@@ -181,17 +184,17 @@ class Member:
         revoked = Revoked(threading.Event())
         self.changes.append(revoked)
         self._wake()
-        revoked.done.wait(_STAND_STILL_S)
+        revoked.done.wait(_PAUSE_S)
 
     def _take(self, consumer: Any) -> None:
         offsets = begin_offsets(consumer, self._plan, sorted(consumer.assignment()))
         self.positions = dict(offsets)
-        self._tell_positions(consumer)
+        self._set_positions(consumer)
         self.changes.append(Assigned(offsets))
         self.owned = len(offsets)
         self._wake()
 
-    def _tell_positions(self, consumer: Any) -> None:
+    def _set_positions(self, consumer: Any) -> None:
         """What automatic commits take their offsets from."""
         mine = consumer.assignment()
         for partition, offset in list(self.positions.items()):
@@ -203,7 +206,7 @@ class Member:
         try:
             if consumer is not None:
                 if self.trouble is None:
-                    self._tell_positions(consumer)
+                    self._set_positions(consumer)
                 consumer.close(autocommit=self.trouble is None, timeout_ms=_COMMIT_TIMEOUT_MS)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
             self.trouble = self.trouble or f"{self.client_id}: {type(error).__name__}: {error}"
@@ -211,7 +214,7 @@ class Member:
             self._wake()
 
 
-def go_on_joining(coordinator: Any) -> None:
+def resume_join(coordinator: Any) -> None:
     """Have kafka-python go on with a join that it would forget; to call after each poll.
 
     A leader that rejoins as it learned of more partitions has no more reason to, in the eyes of

@@ -1,9 +1,10 @@
-"""The driver's end of the lines to the tasks of a trial (`jobs.engine.task.driver_line`).
+"""The driver's end of the control channels to the tasks of a trial.
 
-Tasks say when they are ready, and hear when all are. They say how much is acknowledged, and may
-ask for the driver's time; the driver may end the measured window early. While the driver lives it
-says something every second, so that tasks notice when it is gone, whatever took it away. A task
-that hangs up before it is done is lost, and with it the load of all.
+Tasks connect by `jobs.engine.task.control_channel`. They report when they are ready, and receive
+the start signal when all are. They report how much is acknowledged, and may ask for the driver's
+time; the driver may end the measured window early. It sends a heartbeat every second, so that tasks
+notice when it is gone for any reason. A task that disconnects before it is done is lost, and ends
+the load of all.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from jobs.engine.task.agreement import Ready, agreements
-from jobs.engine.task.driver_line import ControlAddress, report_in
+from jobs.engine.task.control_channel import ControlAddress, parse_window
+from jobs.engine.task.start_signal import TaskReady, start_signals
 from metrics.common.errors import ConfigError
 from metrics.trial.task import TaskReport
 
@@ -35,29 +36,29 @@ _log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 1.0
 _LINE_BYTES_MAX = 4_096
-GREETING_S = 5.0
-"""Whoever calls and does not say who it is for so long is hung up on [s]."""
-STRANGERS_MAX = 64
-"""Callers that have not said yet who they are; more are hung up on at once, as each takes a
-descriptor of the driver."""
+IDENTIFICATION_S = 5.0
+"""The driver closes a connection that has not identified itself within this time [s]."""
+UNIDENTIFIED_MAX = 64
+"""Connections that have not identified themselves yet, at most: each takes a file descriptor of the
+driver, which closes further ones at once."""
 PIECES_MAX = 10_000
-"""Lines of a window's account, which no task comes near."""
-_NONSENSE = (OSError, ValueError, zlib.error, KeyError, TypeError, OverflowError, RecursionError)
-"""What a message can raise that no task of ours would send."""
+"""Lines of a window's report at most: far more than any task sends."""
+_MALFORMED = (OSError, ValueError, zlib.error, KeyError, TypeError, OverflowError, RecursionError)
+"""Errors that a malformed message can raise."""
 
 
-class TrialLine:
-    """The lines to the tasks of one trial: what they said, and the way to end their window.
+class TaskChannel:
+    """The control channels to all tasks of one trial, with what the tasks have reported.
 
     Args:
-        tasks: how many tasks with producers the trial has.
-        post: hands a message to the server's thread, which says it to all tasks.
-        readers: how many tasks with consumers it has.
+        tasks: number of tasks with producers.
+        post: hands a call over to the server's thread.
+        consumer_tasks: number of tasks with consumers.
 
     Attributes:
-        address: what tasks call.
-        lost: where tasks were that hung up in the middle of the load.
-        windows: window → task → its account of it, of those that are over.
+        address: where tasks connect.
+        lost_tasks: tasks that disconnected in the middle of the load, with their hosts.
+        windows: window → task → its report, for windows that have ended.
     """
 
     def __init__(
@@ -66,74 +67,74 @@ class TrialLine:
         port: int,
         tasks: int,
         post: Callable[[Callable[[], None]], object],
-        readers: int = 0,
+        consumer_tasks: int = 0,
     ) -> None:
         self.address = ControlAddress(host, port, secrets.token_hex(16))
         self._tasks = tasks
-        self._readers = readers
+        self._consumer_tasks = consumer_tasks
         self._post = post
         self._starts_s: dict[int, float] = {}
         self._acked: dict[int, list[tuple[float, int]]] = {}
         self._written: dict[int, int] = {}
-        self._ready: dict[int, Ready] = {}
+        self._ready: dict[int, TaskReady] = {}
         self._writers: dict[asyncio.StreamWriter, int] = {}
         self._admitted: set[int] = set()
         self._done: set[int] = set()
         self._has_ended = False
         self._has_lost = threading.Event()
-        self.lost: list[str] = []
+        self.lost_tasks: list[str] = []
         self.windows: dict[int, dict[int, TaskReport]] = defaultdict(dict)
         self._pieces: dict[int, list[str]] = defaultdict(list)
 
     @property
     def start_s(self) -> float | None:
-        """When the load starts [s since the epoch]; None until the tasks have agreed."""
+        """When the load starts [s since the epoch]; None until all tasks are ready."""
         return max(self._starts_s.values(), default=None)
 
     def acked(self) -> list[tuple[float, int]]:
-        """(seconds into the window, records acknowledged in it so far), all tasks together.
+        """(seconds into the window, records acknowledged in it so far) of all tasks together.
 
-        Only moments that every task has told of, oldest first.
+        Holds only moments that every task has reported, oldest first.
         """
-        told = [list(reports) for reports in self._acked.values()]
-        if len(told) < self._tasks:
+        by_task = [list(reports) for reports in self._acked.values()]
+        if len(by_task) < self._tasks:
             return []
         return [
             (min(at_s for at_s, _ in reports), sum(records for _, records in reports))
-            for reports in zip(*told, strict=False)
+            for reports in zip(*by_task, strict=False)
         ]
 
     @property
     def written(self) -> int:
-        """Records acknowledged since the start of the load, as far as tasks have told."""
+        """Records acknowledged since the start of the load, as tasks last reported."""
         return sum(list(self._written.values()))
 
-    def window(self, number: int) -> list[TaskReport] | None:
-        """All tasks' accounts of a window that is over, once; None while one is missing."""
-        if len(self.windows.get(number, {})) < self._tasks + self._readers:
+    def take_window(self, number: int) -> list[TaskReport] | None:
+        """Take all tasks' reports of a window that has ended; None while one is missing."""
+        if len(self.windows.get(number, {})) < self._tasks + self._consumer_tasks:
             return None
         return list(self.windows.pop(number).values())
 
     def end_after(self, window_s: float) -> None:
-        """End the measured window so long after it began [s], which must lie ahead."""
+        """End the measured window when it has lasted so long, which must lie ahead [s]."""
         text = json.dumps({"end_after_s": window_s}).encode() + b"\n"
         self._post(lambda: self.send(text))
 
     def end_now(self) -> None:
-        """Hang up on all tasks, which ends their load at once and leaves no account of it."""
+        """Close the channels to all tasks, which ends their load at once and without reports."""
         self._post(self._end)
 
-    def await_lost(self, timeout_s: float) -> None:
-        """Wait at most so long for a task to hang up in the middle of the load [s]."""
+    def await_lost_task(self, timeout_s: float) -> None:
+        """Wait at most so long for a task to disconnect in the middle of the load [s]."""
         if not self._has_ended:
             self._has_lost.wait(timeout_s)
 
-    def hear(self, task: int, message: dict[str, Any]) -> None:
-        """Take what a task said."""
+    def receive(self, task: int, message: dict[str, Any]) -> None:
+        """Process a message of a task."""
         if "ready" in message:
-            self._ready[task] = Ready.told(message["ready"])
-            if len(self._ready) == self._tasks + self._readers:
-                self._say_agreed()
+            self._ready[task] = TaskReady.parse(message["ready"])
+            if len(self._ready) == self._tasks + self._consumer_tasks:
+                self._send_start_signals()
         if "start_s" in message:
             self._starts_s[task] = float(message["start_s"])
         if "acked" in message:
@@ -142,50 +143,50 @@ class TrialLine:
         if "written" in message:
             self._written[task] = int(message["written"])
         if "window" in message:
-            self._hear_window(task, message)
+            self._receive_window(task, message)
         if "done" in message:
             self._done.add(task)
 
-    def _say_agreed(self) -> None:
-        agreed = agreements(self._ready, time.time())
+    def _send_start_signals(self) -> None:
+        signals = start_signals(self._ready, time.time())
         for writer, task in self._writers.items():
-            writer.write(json.dumps({"agreed": asdict(agreed[task])}).encode() + b"\n")
+            writer.write(json.dumps({"agreed": asdict(signals[task])}).encode() + b"\n")
 
-    def _hear_window(self, task: int, message: dict[str, Any]) -> None:
+    def _receive_window(self, task: int, message: dict[str, Any]) -> None:
         pieces = self._pieces[task]
         pieces.append(str(message["piece"]))
         if len(pieces) > PIECES_MAX:
-            raise ValueError(f"the account of a window is larger than {PIECES_MAX} lines")
+            raise ValueError(f"the report of a window is larger than {PIECES_MAX} lines")
         if not int(message["left"]):
             self._acked.pop(task, None)  # it counts from the start of each window
-            self.windows[int(message["window"])][task] = report_in("".join(pieces))
+            self.windows[int(message["window"])][task] = parse_window("".join(pieces))
             pieces.clear()
 
     def admit(self, task: int, writer: asyncio.StreamWriter) -> bool:
-        """A task has shown its token; True for one that comes in time, and for the first time."""
+        """Admit a task that has shown the token; False after the load, or for the second time."""
         if self._has_ended or task in self._admitted:
             return False
         self._admitted.add(task)
         self._writers[writer] = task
         return True
 
-    def dismiss(self, writer: asyncio.StreamWriter) -> None:
-        """A task has hung up; in the middle of the load, that ends the load of all."""
+    def remove(self, writer: asyncio.StreamWriter) -> None:
+        """Remove a task that has disconnected; in the middle of the load, end the load of all."""
         task = self._writers.pop(writer, None)
         if task is None or task in self._done or self._has_ended:
             return
         host = (writer.get_extra_info("peername") or ("an unknown host",))[0]
-        self.lost.append(f"task {task} on {host}")
+        self.lost_tasks.append(f"task {task} on {host}")
         self._has_lost.set()
         self._end()
 
     def send(self, text: bytes) -> None:
-        """Say this to all tasks; on the server's thread."""
+        """Send this to all tasks; to be called on the server's thread."""
         for writer in self._writers:
             writer.write(text)
 
-    async def hang_up(self) -> None:
-        """Close the lines of tasks that still run, which ends their load."""
+    async def close(self) -> None:
+        """Close the channels to tasks that still run, which ends their load."""
         self._end()
 
     def _end(self) -> None:
@@ -195,13 +196,13 @@ class TrialLine:
 
 
 def control_of(spark: SparkSession) -> ControlServer:
-    """A server where this session's executors can reach it, as Spark's own driver is.
+    """A server at an address where this session's executors reach Spark's own driver, too.
 
     Spark's settings decide: `spark.driver.host`, `spark.driver.bindAddress`, and
-    `spark.redline.control.port` where a firewall wants a fixed port.
+    `spark.redline.control.port` where a firewall needs a fixed port.
 
     Raises:
-        ConfigError: the port is no number or is taken.
+        ConfigError: the port is not a port number, or is taken.
     """
     conf = spark.sparkContext.getConf()
     port = conf.get("spark.redline.control.port") or "0"
@@ -215,19 +216,19 @@ def control_of(spark: SparkSession) -> ControlServer:
 
 
 class ControlServer:
-    """Listens for tasks on a thread of its own until closed; a context manager.
+    """A server for control channels, on a thread of its own until it is closed; a context manager.
 
     Args:
         host: the driver's address as executors know it.
         bind: the address to listen on.
-        port: 0 for any that is free.
+        port: the port to listen on; 0 for any free one.
     """
 
     def __init__(self, host: str, bind: str, port: int = 0) -> None:
         self._host = host
-        self._trials: dict[str, TrialLine] = {}
-        self._strangers = 0
-        self._has_told = False
+        self._channels: dict[str, TaskChannel] = {}
+        self._unidentified = 0
+        self._has_logged_unidentified = False
         self._loop = asyncio.new_event_loop()
         try:
             self._server = self._loop.run_until_complete(
@@ -255,23 +256,23 @@ class ControlServer:
         self.close()
 
     @contextmanager
-    def line(self, tasks: int, readers: int = 0) -> Iterator[TrialLine]:
-        """A line for the tasks of one trial; left, none of them may go on."""
+    def channel(self, tasks: int, consumer_tasks: int = 0) -> Iterator[TaskChannel]:
+        """The control channels to the tasks of one trial; the end of the block ends their load."""
         post = self._loop.call_soon_threadsafe
-        line = TrialLine(self._host, self._port, tasks, post, readers)
-        self._trials[line.address.token] = line
+        channel = TaskChannel(self._host, self._port, tasks, post, consumer_tasks)
+        self._channels[channel.address.token] = channel
         try:
-            yield line
+            yield channel
         finally:
-            del self._trials[line.address.token]
+            del self._channels[channel.address.token]
             if not self._loop.is_closed():
-                self._call(line.hang_up())
+                self._call(channel.close())
 
     def close(self) -> None:
         """Stop listening; tasks that still run end their load."""
         if self._loop.is_closed():
             return
-        self._call(self._shut())
+        self._call(self._stop_listening())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -280,7 +281,7 @@ class ControlServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        heartbeat = self._loop.create_task(self._beat())
+        heartbeat = self._loop.create_task(self._send_heartbeats())
         self._loop.run_forever()
         heartbeat.cancel()
         self._loop.run_until_complete(asyncio.gather(heartbeat, return_exceptions=True))
@@ -288,43 +289,43 @@ class ControlServer:
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             await asyncio.sleep(_HEARTBEAT_S)
-            for line in list(self._trials.values()):
-                line.send(b"\n")
+            for channel in list(self._channels.values()):
+                channel.send(b"\n")
 
-    async def _shut(self) -> None:
+    async def _stop_listening(self) -> None:
         self._server.close()
-        for line in list(self._trials.values()):
-            await line.hang_up()
+        for channel in list(self._channels.values()):
+            await channel.close()
 
-    async def _greeting(self, reader: asyncio.StreamReader) -> dict[str, Any]:
-        """What a caller says first.
+    async def _read_identification(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+        """Read the first message of a connection, which names its task and shows the token.
 
         Raises:
-            ValueError: it says nothing in time, or there are too many who have not yet.
+            ValueError: it does not arrive in time, or too many connections wait for theirs.
         """
-        if self._strangers >= STRANGERS_MAX:
-            raise ValueError(f"{STRANGERS_MAX} other callers have not said who they are")
-        self._strangers += 1
+        if self._unidentified >= UNIDENTIFIED_MAX:
+            raise ValueError(f"{UNIDENTIFIED_MAX} other connections have not identified themselves")
+        self._unidentified += 1
         try:
-            return _message(await asyncio.wait_for(reader.readline(), GREETING_S))
+            return _message(await asyncio.wait_for(reader.readline(), IDENTIFICATION_S))
         except asyncio.TimeoutError:
-            raise ValueError(f"silent for {GREETING_S:g} s") from None
+            raise ValueError(f"silent for {IDENTIFICATION_S:g} s") from None
         finally:
-            self._strangers -= 1
+            self._unidentified -= 1
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line: TrialLine | None = None
+        channel: TaskChannel | None = None
         try:
-            greeting = await self._greeting(reader)
-            line = self._trials.get(str(greeting.get("token")))
-            if line is None:
+            first = await self._read_identification(reader)
+            channel = self._channels.get(str(first.get("token")))
+            if channel is None:
                 return
-            task = int(greeting["task"])
-            if greeting.get("asks") == "admission":
-                is_admitted = line.admit(task, writer)
+            task = int(first["task"])
+            if first.get("asks") == "admission":
+                is_admitted = channel.admit(task, writer)
                 writer.write(json.dumps({"admitted": is_admitted}).encode() + b"\n")
                 if not is_admitted:
                     return
@@ -332,15 +333,15 @@ class ControlServer:
                 message = _message(text)
                 if message.get("asks") == "clock":
                     writer.write(json.dumps({"clock_s": time.time()}).encode() + b"\n")
-                line.hear(task, message)
-        except _NONSENSE as error:
-            # A task that died, or a stranger: either way there is nobody to answer.
-            if line is not None or not self._has_told:
-                _log.info("a line ended with %s: %s", type(error).__name__, error)
-            self._has_told = self._has_told or line is None
+                channel.receive(task, message)
+        except _MALFORMED as error:
+            # A task died, or the connection is not a task's: neither needs an answer.
+            if channel is not None or not self._has_logged_unidentified:
+                _log.info("a connection ended with %s: %s", type(error).__name__, error)
+            self._has_logged_unidentified = self._has_logged_unidentified or channel is None
         finally:
-            if line is not None:
-                line.dismiss(writer)
+            if channel is not None:
+                channel.remove(writer)
             writer.close()
 
 

@@ -1,0 +1,267 @@
+"""Control channel of a task to the driver: reports of progress one way, the end of the window back.
+
+The driver listens (`jobs.trials.control_server`), and the task connects before it opens the load.
+Both sides send JSON, one object a line; the first line of a task holds the trial's token and asks
+for admission. The driver admits each task of a trial once, and no task of a load that has ended.
+(Spark itself aborts a barrier stage that has lost a task if it is the last stage of its job, which
+ours is; it would start any other stage again: see its DAGScheduler.)
+A channel that closes or stays silent ends the load; a task that ends as planned says so before it
+closes the channel.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import selectors
+import socket
+import time
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import IO
+
+from jobs.engine.task.clock_comparison import compare_clocks
+from jobs.engine.task.start_signal import StartSignal, TaskReady
+from metrics.columns import row_of
+from metrics.common.errors import RedlineError
+from metrics.sources.hosts.sample import HostSample
+from metrics.trial.clock import ClockOffset, furthest
+from metrics.trial.task import TaskReport
+
+SILENCE_MAX_S = 10.0
+"""A task takes a driver that is silent for so long for dead [s]."""
+
+NOT_ADMITTED = "the driver does not admit this task: its load has ended, or was begun before"
+
+START_WAIT_MAX_S = 120.0
+"""Longest time from the first ready task of a stage to the last one: connections that get no answer
+take twice 20 s, and pools of large records some seconds [s]."""
+
+PIECE_LENGTH = 3_000
+"""Characters of a window's report in one line."""
+
+_RECEIVE_BYTES = 4_096
+_CLOCK_ROUNDS = 4
+_CLOCK_TIMEOUT_S = 2.0
+"""Longest wait for the driver's time, so that a slow driver does not delay the load [s]."""
+
+
+class OrphanedError(RedlineError):
+    """The process that asked for the load is gone, so the load ends."""
+
+
+@dataclass(frozen=True)
+class ControlAddress:
+    """Address at which the driver listens, and the token of the trial that it admits tasks by."""
+
+    host: str
+    port: int
+    token: str = field(repr=False)
+
+
+class DriverChannel:
+    """An open control channel. Only `connect`, `compare_clocks` and `await_start` block.
+
+    Attributes:
+        end_after_s: length of the window that the driver set; None until it sets one [s].
+        clock_offset: largest offset of this host's clock from the driver's that `compare_clocks`
+            has found; None before the first comparison.
+        take_host_samples: returns the samples of this task's host since its last call.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._driver_s: float | None = None
+        self.clock_offset: ClockOffset | None = None
+        self.take_host_samples: Callable[[], tuple[HostSample, ...]] = tuple
+        self._last_received_s = clock()
+        self._unread = b""
+        self._unwritten = b""
+        self.end_after_s: float | None = None
+        self._start_signal: StartSignal | None = None
+
+    @classmethod
+    def connect(
+        cls,
+        address: ControlAddress,
+        task: int,
+        timeout_s: float,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> DriverChannel:
+        """Connect to the driver, and wait until it admits the task.
+
+        Args:
+            clock: monotonic [s].
+            wall_clock: of this host [s since the epoch].
+
+        Raises:
+            RedlineError: the driver cannot be reached from here.
+            OrphanedError: the driver does not admit the task.
+        """
+        try:
+            sock = socket.create_connection((address.host, address.port), timeout_s)
+        except OSError as error:
+            raise RedlineError(
+                f"{socket.gethostname()} cannot reach the driver at {address.host}:{address.port} "
+                f"({error}): let executors connect to it, on a port fixed by "
+                "spark.redline.control.port if a firewall is between them"
+            ) from error
+        try:
+            sock.sendall(_encode(token=address.token, task=task, asks="admission"))
+            # The answer is one short line, and the socket's own timeout bounds the wait for it.
+            with sock.makefile("rb") as answers:
+                admission = _read_admission(answers)
+        except (OSError, ValueError) as error:
+            sock.close()
+            raise OrphanedError(f"the driver does not answer ({error})") from error
+        if not admission:
+            sock.close()
+            raise OrphanedError(NOT_ADMITTED)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cls(sock, clock, wall_clock)
+
+    def send(self, **message: object) -> None:
+        """Send a message to the driver.
+
+        Raises:
+            OrphanedError: the connection is lost.
+        """
+        self._unwritten += _encode(**message)
+        try:
+            self._unwritten = self._unwritten[self._sock.send(self._unwritten) :]
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            raise OrphanedError(
+                f"the control channel to the driver broke ({error}); the load ends"
+            ) from error
+
+    def send_window(self, number: int, report: TaskReport) -> None:
+        """Send the report of a window that has ended, in pieces that fit into lines.
+
+        Args:
+            number: of the window in its load, from 1.
+        """
+        whole = replace(report, host_samples=self.take_host_samples())
+        packed = zlib.compress(json.dumps(row_of(whole), default=datetime.isoformat).encode())
+        text = base64.b64encode(packed).decode("ascii")
+        pieces = [text[at : at + PIECE_LENGTH] for at in range(0, len(text), PIECE_LENGTH)]
+        for index, piece in enumerate(pieces):
+            self.send(window=number, piece=piece, left=len(pieces) - 1 - index)
+
+    def receive(self) -> None:
+        """Read the messages of the driver that have arrived.
+
+        Raises:
+            OrphanedError: the driver closed the channel, or was silent for `SILENCE_MAX_S`.
+        """
+        now = self._clock()
+        while True:
+            try:
+                received = self._sock.recv(_RECEIVE_BYTES)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                raise OrphanedError(
+                    f"the control channel to the driver broke ({error}); the load ends"
+                ) from error
+            if not received:
+                raise OrphanedError("the driver has ended, so its load ends too")
+            self._last_received_s = now
+            self._unread += received
+        *lines, self._unread = self._unread.split(b"\n")
+        for line in lines:
+            if line:
+                message = json.loads(line)
+                self.end_after_s = message.get("end_after_s", self.end_after_s)
+                self._driver_s = message.get("clock_s", self._driver_s)
+                if "agreed" in message:
+                    self._start_signal = StartSignal(**message["agreed"])
+        if now - self._last_received_s > SILENCE_MAX_S:
+            raise OrphanedError(
+                f"{SILENCE_MAX_S:.0f} s without a message from the driver; the load ends"
+            )
+
+    def compare_clocks(self) -> None:
+        """Compare this host's clock with the driver's; blocks, so it is not called under load.
+
+        Raises:
+            OrphanedError: the driver is gone.
+        """
+        found = compare_clocks(self._ask_clock, _CLOCK_ROUNDS, self._clock, self._wall_clock)
+        seen = [ClockOffset(*found)] if found is not None else []
+        before = [self.clock_offset] if self.clock_offset is not None else []
+        self.clock_offset = furthest([*before, *seen])
+
+    def _ask_clock(self) -> float | None:
+        """The driver's time [s since the epoch]; None when it does not answer in time."""
+        self._driver_s = None
+        until_s = self._clock() + _CLOCK_TIMEOUT_S
+        self.send(asks="clock")
+        self._receive_until(lambda: self._driver_s is not None, until_s)
+        return self._driver_s
+
+    def await_start(self, ready: TaskReady) -> StartSignal:
+        """Report whether this task is ready, and wait until all tasks have reported.
+
+        Raises:
+            OrphanedError: the driver is gone, has lost a task, or did not hear from all in time.
+        """
+        self.send(ready=ready.document())
+        until_s = self._clock() + START_WAIT_MAX_S
+        self._receive_until(lambda: self._start_signal is not None, until_s)
+        if self._start_signal is None:
+            raise OrphanedError(
+                f"after {START_WAIT_MAX_S:.0f} s the driver has not heard from all tasks of this "
+                "load; look at the executors that started no task"
+            )
+        return self._start_signal
+
+    def _receive_until(self, has_arrived: Callable[[], bool], until_s: float) -> None:
+        """Wait for a message of the driver, at most until this time of the channel's clock [s]."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._sock, selectors.EVENT_READ)
+            while not has_arrived() and (left_s := until_s - self._clock()) > 0:
+                selector.select(min(left_s, SILENCE_MAX_S))
+                self.receive()
+
+    def finish(self) -> None:
+        """Report that the task ends as planned; a driver that is gone does not matter any more."""
+        with suppress(OrphanedError):
+            self.send(done=True)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._sock.close()
+
+
+def parse_window(text: str) -> TaskReport:
+    """Read what `send_window` sent, its pieces joined.
+
+    Raises:
+        ValueError: the text is not such a report.
+    """
+    return TaskReport.from_row(json.loads(zlib.decompress(base64.b64decode(text))))
+
+
+def _encode(**message: object) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _read_admission(answers: IO[bytes]) -> bool:
+    while text := answers.readline(_RECEIVE_BYTES):
+        if text.strip():  # an empty line is a heartbeat
+            return bool(json.loads(text).get("admitted"))
+    return False

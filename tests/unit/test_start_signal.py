@@ -1,0 +1,105 @@
+"""The start of a load: all tasks get the signal at once, when the last of them is ready."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from jobs.engine.task.control_channel import START_WAIT_MAX_S, DriverChannel, OrphanedError
+from jobs.engine.task.start_signal import (
+    LATE_MAX_S,
+    PROBLEM_LENGTH,
+    StartSignal,
+    TaskReady,
+    start_signals,
+)
+from jobs.trials.control_server import ControlServer, TaskChannel
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def server() -> Iterator[ControlServer]:
+    with ControlServer("127.0.0.1", "127.0.0.1") as server:
+        yield server
+
+
+def call(channel: TaskChannel, task: int) -> DriverChannel:
+    return DriverChannel.connect(channel.address, task, PATIENCE_S, time.monotonic)
+
+
+def test_the_last_task_that_is_ready_sets_the_start_and_one_of_each_host_looks_at_it() -> None:
+    ready = {2: TaskReady(7.0, "a"), 0: TaskReady(5.0, "a"), 1: TaskReady(6.0, "b")}
+    assert start_signals(ready) == {
+        0: StartSignal(7.0, None, watches_host=True),
+        1: StartSignal(7.0, None, watches_host=True),
+        2: StartSignal(7.0),
+    }
+
+
+@pytest.mark.parametrize(("received_s", "start_s"), [(6.5, 7.0), (7.8, 7.8), (3_600.0, 12.0)])
+def test_a_driver_that_hears_late_leaves_the_tasks_their_time_and_another_clock_costs_little(
+    received_s: float, start_s: float
+) -> None:
+    ready = {0: TaskReady(5.0, "a"), 1: TaskReady(7.0, "b")}
+    assert {each.ready_s for each in start_signals(ready, received_s).values()} == {start_s}
+
+
+def test_where_one_cannot_none_does_and_each_hears_why() -> None:
+    ready = {0: TaskReady(5.0, "a"), 1: TaskReady(6.0, "a", "no broker answers")}
+    told = [each.problem for _, each in sorted(start_signals(ready).items())]
+    assert told == ["another task: no broker answers", "no broker answers"]
+
+
+def test_what_a_task_says_arrives_as_it_was_and_a_long_problem_is_cut() -> None:
+    assert TaskReady.parse(TaskReady(5.5, "a").document()) == TaskReady(5.5, "a")
+    long = TaskReady(5.5, "a", "x" * 10_000).document()
+    assert TaskReady.parse(long).problem == "x" * PROBLEM_LENGTH
+
+
+def test_tasks_wait_until_the_driver_has_heard_of_all(server: ControlServer) -> None:
+    with server.channel(1, consumer_tasks=1) as channel, ThreadPoolExecutor(1) as pool:
+        first, last = call(channel, 0), call(channel, 1)
+        waiting: Future[StartSignal] = pool.submit(first.await_start, TaskReady(5.0, "a"))
+        last.compare_clocks()  # the driver answers it, and has said nothing of a start
+        assert not waiting.done()
+        told_s = time.time()
+        ready = TaskReady(told_s - 0.001, "b")
+        agreed = last.await_start(ready)
+        assert agreed == StartSignal(agreed.ready_s, None, watches_host=True)
+        assert told_s <= agreed.ready_s <= ready.now_s + LATE_MAX_S, "not before the driver knew"
+        assert waiting.result(PATIENCE_S) == agreed
+        for each in (first, last):
+            each.finish()
+            each.close()
+
+
+HUNG_UP = "the driver has ended|the control channel to the driver broke"
+
+
+def test_a_task_that_is_lost_before_the_start_ends_the_wait_of_the_others(
+    server: ControlServer,
+) -> None:
+    with server.channel(2) as channel, ThreadPoolExecutor(1) as pool:
+        first, lost = call(channel, 0), call(channel, 1)
+        waiting = pool.submit(first.await_start, TaskReady(5.0, "a"))
+        lost.close()
+        # The driver hangs up, with what the first task says read or not, which is a reset then.
+        with pytest.raises(OrphanedError, match=HUNG_UP):
+            waiting.result(PATIENCE_S)
+        assert channel.lost_tasks == ["task 1 on 127.0.0.1"]
+        first.close()
+
+
+def test_a_task_does_not_wait_for_ever_for_one_that_never_comes() -> None:
+    ours, theirs = socket.socketpair()
+    seconds = iter([0.0, 0.0, START_WAIT_MAX_S + 1.0])
+    with ours, theirs:
+        task = DriverChannel(ours, lambda: next(seconds))
+        with pytest.raises(OrphanedError, match="after 120 s the driver has not heard from all tasks"):
+            task.await_start(TaskReady(5.0, "a"))
+        assert b'"ready"' in theirs.recv(4_096)
