@@ -73,6 +73,7 @@ EXTRAS = {
         "deltalake",
         "hypothesis",
         "jsonschema",
+        "jsonschema-rs",
         "kubernetes-validate",
         "MLRsearch",
         "mutmut",
