@@ -125,6 +125,7 @@ def test_the_brokers_ends_are_seen_while_a_window_lasts(
         assert ends.rtt_min_ms is not None
 
 
+@pytest.mark.long
 def test_trials_of_a_closed_loop_are_marked_and_name_what_binds(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:

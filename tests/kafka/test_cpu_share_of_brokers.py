@@ -36,6 +36,7 @@ def test_a_broker_gets_its_share_and_nothing_of_it_stays(tmp_path: Path) -> None
     assert not group.exists()
 
 
+@pytest.mark.long
 def test_what_a_kill_leaves_is_swept_up_from_another_group(tmp_path: Path) -> None:
     """As a service that starts a testbed is in a group of its own, and a shell in another."""
     groups = cpu_groups()

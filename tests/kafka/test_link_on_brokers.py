@@ -153,6 +153,7 @@ def line_counts_of(testbed: Testbed) -> Path:
     return line_counts(line)
 
 
+@pytest.mark.long
 @pytest.mark.together
 def test_nothing_stays_after_a_kill_of_the_supervisor(root: Path) -> None:
     with linked(root) as testbed:

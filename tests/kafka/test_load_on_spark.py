@@ -48,7 +48,7 @@ def pattern(producers: int, measure_s: float = 2.0) -> TrafficPattern:
     return dataclasses.replace(made, phases=dataclasses.replace(made.phases, measure_s=measure_s))
 
 
-@pytest.mark.parametrize("producers", [1, 3, 8])
+@pytest.mark.parametrize("producers", [1, 8])
 def test_producers_spread_over_tasks_that_start_together(
     spark: SparkSession, kafka_testbed: Testbed, producers: int
 ) -> None:
@@ -104,7 +104,7 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
 @pytest.mark.parametrize(
     ("heard_s", "told"),
     [
-        (2.5, r"EndMissedError: the driver ended the window 1\.\d+ s before this task heard of it"),
+        (2.5, r"EndMissedError: the driver ended the window 1\.\d+ s before"),
         (4.5, r"received the end of the window late, and continued for 3\.00 s"),
     ],
 )

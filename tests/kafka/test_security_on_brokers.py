@@ -255,6 +255,7 @@ class Looking(RecordingReporter):
             self.seen += [text for _, text in seen_of(family)]
 
 
+@pytest.mark.long
 def test_no_secret_is_in_what_a_run_starts_or_leaves(
     secured: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec, start
 from jobs.testbed.model import Spec, State
 from jobs.testbed.places import read_state, write_state
-from jobs.testbed.profile import adapted, load_profile
+from jobs.testbed.profile import adapt, load_profile
 from tests.support.processes import becomes, processes_with
 
 pytestmark = pytest.mark.together
@@ -157,7 +157,7 @@ def _await_end(spec: Spec, root: Path) -> None:
         testbed.check()
 
 
-@pytest.mark.parametrize("is_at_once", [False, True])
+@pytest.mark.parametrize("is_at_once", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_it_stops_before_it_holds_more_than_its_disk_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_once: bool
 ) -> None:
@@ -166,7 +166,7 @@ def test_it_stops_before_it_holds_more_than_its_disk_limit(
         return cluster_text(folder, state)
 
     monkeypatch.setattr("jobs.testbed.launcher.cluster_text", late)
-    profile = adapted(load_profile("disk-bound"), brokers=1)
+    profile = adapt(load_profile("disk-bound"), brokers=1)
     spec = make_spec(profile, "small", kafka_jars(profile.kafka_version))
     spec = replace(spec, disk_limit_bytes=1000)
     with pytest.raises(TestbedDiskError, match="more than disk_limit_bytes") as caught:
@@ -186,7 +186,7 @@ def test_an_error_of_the_owner_keeps_the_logs(tmp_path: Path) -> None:
 
 
 def test_a_start_that_takes_too_long_says_what_was_missing(tmp_path: Path) -> None:
-    profile = adapted(load_profile("disk-bound"), brokers=1)
+    profile = adapt(load_profile("disk-bound"), brokers=1)
     spec = make_spec(profile, "slow", kafka_jars(profile.kafka_version), ready_deadline_s=0.3)
     with pytest.raises(TestbedStartError, match=r"not ready after 0 s: .* (accept|formatted)"):
         launch(spec, tmp_path)

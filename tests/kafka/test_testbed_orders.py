@@ -22,7 +22,7 @@ from jobs.testbed.launcher import make_spec, start
 from jobs.testbed.model import HOST, State, Status
 from jobs.testbed.ports import accepts, free_ports
 from jobs.testbed.probe import registered_brokers
-from jobs.testbed.profile import adapted, load_profile
+from jobs.testbed.profile import adapt, load_profile
 from jobs.testbed.supervisor import Supervisor
 from tests.support.processes import becomes, processes_with
 
@@ -92,10 +92,11 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert run("status") == "no testbed is up; start one with `redline testbed up`\n"
 
 
+@pytest.mark.long
 def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
     tmp_path: Path,
 ) -> None:
-    profile = adapted(load_profile("disk-bound"), brokers=1)
+    profile = adapt(load_profile("disk-bound"), brokers=1)
     spec = make_spec(profile, "unlucky", kafka_jars(profile.kafka_version))
     state = State(spec, Status.STARTING, created_s=time.time(), owner=own_record())
     folder = tmp_path / spec.id

@@ -23,6 +23,7 @@ APPENDS_MAX = 20
 """By then the rest of the disk is full."""
 
 
+@pytest.mark.long
 def test_a_full_disk_is_told_and_what_was_appended_is_kept(
     spark: SparkSession, tmp_path: Path
 ) -> None:

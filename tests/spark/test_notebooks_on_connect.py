@@ -22,7 +22,7 @@ from tests.support.spark_connect import connect_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("spark")]
 
 
 @pytest.fixture(scope="module")

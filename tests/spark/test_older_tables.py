@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from jobs.report import report
 from jobs.runs.resumption import resumed_trials
 from metrics.arrow_schema import schema_of
-from metrics.columns import row_of
+from metrics.columns import as_document, row_of
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary_tables import read_summary
 from metrics.reporting.trial_facts import points_over_time
@@ -24,7 +24,7 @@ from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.producer import ProducerPattern
-from metrics.trial.consumption import GroupCounts, GroupWindow, Stint
+from metrics.trial.consumption import GroupCounts, GroupWindow, ReadRange
 from metrics.trial.histogram import Quantiles
 from metrics.trial.state import ALL_BROKERS
 from metrics.windows.series import SERIES
@@ -55,7 +55,7 @@ GROUP = GroupWindow(
     Quantiles(1.0, 2.0, 3.0, 4.0, 5.0),
     records_total=12,
     reread_records=2,
-    read_by_partition=(Stint(0, 1, 5, 4),),
+    read_by_partition=(ReadRange(0, 1, 5, 4),),
 )
 NEW_TRIAL = trial(5, LIMIT, client=client(groups=(GROUP,)), recovery_s=2.0)
 NEW_RUN = RunRow("new", "started", 2e9, "testbed", "demo", "default", 3, config="{}")
@@ -268,6 +268,7 @@ def test_an_older_table_that_was_opened_once_has_nothing_left_to_add(
     assert commits() == before != []
 
 
+@pytest.mark.long
 def test_older_tables_of_a_catalog_take_newer_rows_too(
     older: TableStore, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -306,10 +307,8 @@ def test_the_summary_of_a_search_has_both_of_its_points(older: TableStore) -> No
     assert found.environment["redline.version"] == "0.1.0"
     told = rows(older.read("boundaries"), "boundaries")
     for point, row in zip(found.boundaries, told, strict=True):
-        kept = {name: row.get(name) for name in asdict(point)}
-        assert asdict(point) == kept | {
-            "overload_reasons": tuple(row["overload_reasons"]),
-            "notes": tuple(row["notes"]),
+        kept = {name: row.get(name) for name in as_document(point)}
+        assert as_document(point) == kept | {
             "state": ALL_BROKERS,
             "pattern": {},
         }
@@ -425,9 +424,8 @@ def test_the_views_of_runs_points_and_nights_take_them(older: TableStore) -> Non
 def test_a_night_reads_back_as_it_was_judged(older: TableStore) -> None:
     (found,) = older.cases("suite", "testbed")
     (row,) = [each for each in rows(older.read("cases"), "cases") if each["event"] == "judged"]
-    lists = ("trials", "values", "verdicts", "nights")
-    kept = row | {name: tuple(row[name]) for name in lists} | {"at_s": row.pop("at").timestamp()}
-    assert asdict(found) == {name: kept[name] for name in asdict(found)}
+    kept = row | {"at": row["at"].timestamp()}
+    assert as_document(found) == {name: kept[name] for name in as_document(found)}
     assert (found.trials, found.verdicts) == ((1,), ("SUSTAINED",))
 
 
