@@ -1,1 +1,1 @@
-"""Set-up: checks of the machine, packages, jars, and where they are kept."""
+"""Set-up: checks of the machine, packages, jars, and their folders."""

@@ -1,8 +1,8 @@
-"""Set-up: checks the machine, makes .venv, installs the pinned packages, resolves the jars.
+"""Set-up: checks the machine, makes .venv, installs the pinned packages, downloads the jars.
 
-`make setup` runs it with the machine's own Python, so it uses the standard library only
-and writes to the standard streams itself: the console's library is not installed yet.
-`make test` runs it with `--dev` after that, which adds what only developers need.
+`make setup` runs it with the machine's own Python, so it uses the standard library only and writes
+to the standard streams itself. `make test` then runs it with `--dev`, which adds the packages that
+only developers need.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LOG_NAME = "setup.log"
 
 @dataclass(frozen=True)
 class PackageSet:
-    """Of what the environment has: what is installed at one time.
+    """The packages that one step of set-up installs.
 
     Attributes:
-        stamp: the file in .venv that says it is all there.
-        pins: the file in conf with its packages, all that they need in turn, and their hashes.
-        extras: of this project.
+        stamp: file in .venv that marks the set as installed.
+        pins: file in conf with the packages, their dependencies and their hashes.
+        extras: extras of this project.
     """
 
     stamp: str
@@ -42,20 +42,20 @@ class PackageSet:
 
 
 RUN_EXTRAS = ("spark", "charts", "live", "librdkafka", "msk")
-"""Of our extras those that runs are made of; the others are for notebooks, wheels and development,
-and for Kerberos, which Linux has no wheel of."""
+"""This project's extras for runs. The others are for notebooks, wheels and development, and for
+Kerberos, which has no wheel for Linux."""
 
 RUNS = PackageSet(".ready", "hashes.txt", (*RUN_EXTRAS, "dist"))
-"""What runs need, and `make dist`: executors get a wheel."""
+"""The packages for runs, and for `make dist`, which makes the executors' wheel."""
 DEVELOPERS = PackageSet(".ready-dev", "hashes-dev.txt", ("dev",))
-"""What tests, checks of style and benchmarks need besides."""
+"""The additional packages for tests, linters and benchmarks."""
 
 BUILD_TOOLS = ("packaging", "setuptools", "wheel")
 STORED = "[bdist_wheel]\ncompression = stored\n"
-"""For setuptools: PySpark comes as source, and the wheel that pip makes of it holds half a gigabyte
-of jars. To compress them once more took 10 of the 23 s that it takes to install."""
+"""Settings for setuptools. pip builds PySpark's wheel from source, with half a gigabyte of jars;
+compressing them again took 10 of the 23 s of its installation."""
 FETCHERS = ("delta-spark", "filelock", "py4j", "pyspark")
-"""What the jars are chosen by, and fetched with."""
+"""The packages that choose the jars and download them."""
 
 _OFFLINE = re.compile(
     r"failure in name resolution|NameResolutionError|Name or service not known"
@@ -65,10 +65,10 @@ _OFFLINE = re.compile(
 
 
 def set_up(root: Path) -> None:
-    """Make `root`/.venv ready to run `redline`, and the cache ready to work offline.
+    """Prepare `root`/.venv for `redline`, and the cache for work offline.
 
     Raises:
-        ConfigError: something that set-up needs is missing; the message is for people.
+        ConfigError: a requirement of set-up is missing.
     """
     started_s = time.monotonic()
     problem = venv_problem()
@@ -77,12 +77,16 @@ def set_up(root: Path) -> None:
     check_machine(root)
     log = _new_log()
     environment = root / ".venv"
-    _print(f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}.")
+    _print(
+        f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}."
+    )
     python = make_environment(environment)
-    _print("Installing the packages, about a minute...")
+    _print("Installing the packages takes about a minute...")
     _install_first(python, root, log, BUILD_TOOLS)
     _install_first(python, root, log, FETCHERS)
-    _print("Resolving the jars of Delta, Kafka and the exporter meanwhile, about a minute...")
+    _print(
+        "Downloading the jars of Delta, Kafka and the exporter at the same time, about a minute..."
+    )
     with ThreadPoolExecutor(2) as pool:
         jars = pool.submit(_run_jars, python, root)
         prepared = pool.submit(_prepare_spark, python, root, log)
@@ -94,26 +98,28 @@ def set_up(root: Path) -> None:
 
 
 def add_developers(root: Path) -> None:
-    """Install what only developers need into `root`/.venv, which is set up.
+    """Install the packages that only developers need into `root`/.venv.
 
     Raises:
-        ConfigError: it is not set up, or something could not be installed.
+        ConfigError: `root`/.venv is not set up, or a package could not be installed.
     """
     started_s = time.monotonic()
     environment = root / ".venv"
     if not (environment / RUNS.stamp).exists():
         raise ConfigError(f"{environment} is not set up; run make setup first.")
     log = _new_log()
-    _print(f"Installing what only developers need, once, about half a minute. The log is {log}.")
+    _print(
+        f"Installing the developers' packages takes about half a minute, once. The log is {log}."
+    )
     install(environment / "bin" / "python", root, log, DEVELOPERS)
     (environment / DEVELOPERS.stamp).write_text("")
     _print(f"Installed in {time.monotonic() - started_s:.0f} s.")
 
 
 def make_environment(folder: Path) -> Path:
-    """A virtual environment of this Python in `folder`; returns its interpreter.
+    """Make a virtual environment of this Python in `folder`; return its interpreter.
 
-    One that an interrupted set-up left is used again if it works and is of this Python.
+    An environment of an interrupted set-up is reused if it works and belongs to this Python.
     """
     python = folder / "bin" / "python"
     if _is_usable(python):
@@ -129,9 +135,9 @@ def make_environment(folder: Path) -> Path:
 
 
 def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
-    """Install all pins of a part, then this checkout, editable.
+    """Install all pinned packages of a set, then this checkout in editable mode.
 
-    What another system than Linux needs besides comes with the checkout.
+    The checkout's own requirements bring the additional packages of systems other than Linux.
     """
     _run_pip([*_pip(python), *_KNOWN, str(root / "conf" / part.pins)], root, log)
     with ThreadPoolExecutor(1) as pool:
@@ -143,10 +149,10 @@ def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
 
 
 def _install_first(python: Path, root: Path, log: Path, names: Sequence[str]) -> None:
-    """Install some of what runs need, before the rest.
+    """Install the named packages before the rest of the set.
 
-    Each file that is downloaded has a known SHA-256, build tools too, as nothing is built in an
-    environment of pip's own.
+    Each downloaded file has a known SHA-256, build tools included, as pip builds no isolated
+    environments.
     """
     chosen, building = log.with_name("some-hashes.txt"), log.with_name("building.cfg")
     chosen.write_text(requirement_lines((root / "conf" / RUNS.pins).read_text(), names))
@@ -156,11 +162,10 @@ def _install_first(python: Path, root: Path, log: Path, names: Sequence[str]) ->
 
 
 def _compile(python: Path, root: Path, log: Path) -> None:
-    """Compile what is installed on all cores; pip does it on one.
+    """Compile the installed packages on all cores; pip uses only one.
 
-    Without the packages' own tests, which nobody runs. What cannot be compiled, such as templates
-    of packages, is for the log and no failure: nobody imports it, and whatever is imported
-    uncompiled is compiled then.
+    The packages' own tests are left out. A file that cannot be compiled, such as a template, goes
+    to the log and is not a failure, as Python compiles a missing file when it imports it.
     """
     installed = str(python.parent.parent / "lib")
     options = ("-q", "-j", "0", "-x", r"/tests?/")
@@ -170,7 +175,7 @@ def _compile(python: Path, root: Path, log: Path) -> None:
 
 
 def _prepare_spark(python: Path, root: Path, log: Path) -> None:
-    """Leave what lets Spark start in half the time; without it all works, so it may fail."""
+    """Make the class archive that halves Spark's start; a failure only keeps the start slow."""
     with log.open("a") as stream:
         command = [str(python), "-m", "jobs.spark.prepare"]
         subprocess.run(command, cwd=root, stdout=stream, stderr=stream, check=False)
@@ -184,31 +189,31 @@ def _pip(python: Path) -> list[str]:
 
 
 def requirement_lines(requirements: str, names: Sequence[str]) -> str:
-    """The lines of some packages of a file of requirements, each with the hashes below it."""
+    """The lines of the named packages in a requirements file, each with its hashes."""
     whole = requirements.replace("\\\n", "").splitlines()
     return "".join(f"{line}\n" for line in whole if _name_of(line) in names)
 
 
 def _name_of(line: str) -> str:
-    """Of the package of a line of requirements, as the package index compares names."""
+    """The normalized package name of a requirements line."""
     return line.partition("==")[0].replace("_", "-").lower()
 
 
 def pip_problem(log_text: str, log: Path) -> str:
-    """One sentence for people from the log of a failed pip."""
+    """A message for people from the log of a failed pip."""
     unreachable = _OFFLINE.search(log_text)
     if unreachable:
         return (
             "Set-up needs the network the first time, and pip could not reach its package "
             f"index ({unreachable.group(0)}). Connect, or set pip's index or proxy, then run "
-            f"make again. The whole story is in {log}."
+            f"make again. The log is {log}."
         )
     errors = [line for line in log_text.splitlines() if line.startswith("ERROR")]
     lines = errors or [line for line in log_text.splitlines() if line.strip()] or ["no output"]
     last = lines[-1].removeprefix("ERROR: ")[:300]
     return (
         f"pip could not install the packages ({last}). "
-        f"The whole story is in {log}; run make again when it is fixed."
+        f"Read the log {log}, remove the cause, then run make again."
     )
 
 
@@ -234,7 +239,7 @@ def _run_pip(
 def _run_jars(python: Path, root: Path) -> None:
     done = subprocess.run([str(python), "-m", "jobs.setup.jars"], cwd=root, check=False)
     if done.returncode != 0:
-        # It has said why, on our standard error.
+        # The child has written the cause to standard error.
         raise SystemExit(done.returncode)
 
 
@@ -244,13 +249,13 @@ def _is_usable(python: Path) -> bool:
         done = subprocess.run(
             [str(python), "-c", code], capture_output=True, text=True, check=False
         )
-    except OSError:  # not there yet, or its Python has been uninstalled
+    except OSError:  # it does not exist, or its Python has been uninstalled
         return False
     return done.stdout.split() == [sys.base_prefix, *(str(part) for part in sys.version_info[:2])]
 
 
 def _new_log() -> Path:
-    """An empty log in the cache's folder, which is made where it is missing."""
+    """Make an empty log in the cache folder, and the folder if it is missing."""
     folder = cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -270,17 +275,19 @@ def _print(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Set up the checkout that this file is in; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Set up the checkout that this is in.")
+    """Set up the checkout that contains this file; return the exit code."""
+    parser = argparse.ArgumentParser(description="Set up the checkout that contains this file.")
     parser.add_argument(
         "--dev",
         action="store_true",
-        help="add what only developers need to what is set up, in place of setting up",
+        help="add the packages that only developers need to an environment that is set up",
     )
     step = add_developers if parser.parse_args(arguments).dev else set_up
     root = checkout_root()
     if root is None:
-        sys.stderr.write("Set-up runs in a checkout of the project, and this is not one.\n")
+        sys.stderr.write(
+            "Set-up needs a checkout of the project, and this is not one; clone the repository.\n"
+        )
         return ConfigError.exit_code
     try:
         step(root)

@@ -1,4 +1,4 @@
-"""The environment of the processes that we start: ours, without its secrets."""
+"""The environment of child processes: that of this process, without secrets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _SECRET: set[str] = set()
 
 
 def withhold(variable: str) -> None:
-    """From now on no process that we start gets this variable of the environment."""
+    """Withhold this environment variable from all later child processes."""
     _SECRET.add(variable)
 
 
 def child_environment() -> dict[str, str]:
-    """What a process gets that we start."""
+    """The environment for a child process."""
     return {name: value for name, value in os.environ.items() if name not in _SECRET}
 
 
 @contextmanager
 def secrets_withheld() -> Iterator[None]:
-    """The same for a library that starts a process and hands it our environment as it is."""
+    """Remove the withheld variables while a library starts a process with the environment."""
     kept = {name: os.environ.pop(name) for name in _SECRET if name in os.environ}
     try:
         yield

@@ -1,6 +1,6 @@
-"""Shared class archives of Java (JEP 350): a JVM that starts from one has its classes loaded.
+"""Shared class archives of Java (JEP 350), from which a JVM starts with its classes loaded.
 
-The JVM checks an archive itself, and ignores one of another Java or class path.
+The JVM validates an archive, and ignores one of another Java or class path.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 
 
 def archive_path(folder: Path, name: str, java: str, class_path: Sequence[str]) -> Path:
-    """Where the archive of this program on this Java is kept; it may not exist yet.
+    """The path of the archive of this program on this Java; it may not exist yet.
 
-    The digest keeps two Javas, or two class paths, from undoing each other's.
+    A digest keeps the archives of different Javas and class paths apart.
     """
     launcher = Path(java).resolve()
     seen = [str(launcher), str(launcher.stat().st_mtime_ns), *class_path]
@@ -22,10 +22,10 @@ def archive_path(folder: Path, name: str, java: str, class_path: Sequence[str]) 
 
 
 def write_options(draft: Path) -> list[str]:
-    """Options of a JVM that leaves here, as it ends by itself, what it loaded."""
+    """Options of a JVM that writes its loaded classes to this file at its exit."""
     return [f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def read_options(archive: Path) -> list[str]:
-    """Options of a JVM that starts from this archive; none where there is no such file."""
+    """Options of a JVM that starts from this archive; empty where the file is missing."""
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []

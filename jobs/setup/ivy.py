@@ -1,7 +1,7 @@
-"""Fetches jars and all that they need from a Maven repository, through Spark's own Ivy.
+"""The download of jars and their dependencies from a Maven repository, with Spark's own Ivy.
 
-Spark's pip package holds Ivy as a jar, so neither Maven nor a tarball is needed.
-Ivy compares every download with the checksum that the repository publishes.
+Spark's pip package contains Ivy as a jar, so neither Maven nor a tarball is needed. Ivy compares
+every download with the checksum that the repository publishes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from jobs.setup.preflight import java_command
 from metrics.common.errors import ConfigError
 
 REPOSITORY_VARIABLE = "REDLINE_MAVEN_URL"
-"""Names another Maven repository than Ivy's own, which is Maven Central."""
+"""Environment variable with the Maven repository; Maven Central where it is not set."""
 
 TIMEOUT_S = 900.0
 
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""To fetch all jars took 7 CPU-seconds in place of 13; set-up does other work beside it."""
+"""The download of all jars takes 7 instead of 13 CPU-seconds with it."""
 
 _UNREACHABLE = re.compile(
     r"Host \S+ not found|UnknownHostException|ConnectException|NoRouteToHost|SocketException"
@@ -36,7 +36,7 @@ _UNREACHABLE = re.compile(
 )
 _UNRESOLVED = re.compile(r"^\s*:: (\S+)#(\S+);(\S+): not found", re.MULTILINE)
 _SAFE = re.compile(r"https://|file:/|http://(localhost|127\.0\.0\.1|\[::1\])[:/]")
-"""Where nobody on the way can change what comes."""
+"""Addresses from which downloads cannot be changed in transit."""
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 
 
@@ -45,7 +45,7 @@ class UnreachableError(ConfigError):
 
 
 class NotFoundError(ConfigError):
-    """The Maven repository answers, and has no such artifact."""
+    """The Maven repository does not have the artifact."""
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,25 @@ class Coordinate:
     version: str
 
     def __str__(self) -> str:
-        """Maven's short form, organisation:name:version."""
+        """The short form of Maven, organisation:name:version."""
         return f"{self.organisation}:{self.name}:{self.version}"
 
 
 def retrieve(
     wanted: Sequence[Coordinate], target: Path, work: Path, excluded: Sequence[str] = ()
 ) -> None:
-    """Put the jars of `wanted`, and of all that they need at run time, into `target`.
+    """Download the jars of `wanted` and their run-time dependencies into `target`.
 
     Args:
         wanted: the artifacts.
-        target: a folder for the jars; made when missing.
-        work: a folder for Ivy's own cache and log; a second call with it is quick.
+        target: folder of the jars; made when missing.
+        work: folder of Ivy's own cache and log; it makes a second call quick.
         excluded: organisations whose jars are left out.
 
     Raises:
-        UnreachableError: no network, or no answer.
+        UnreachableError: the repository does not answer.
         NotFoundError: an artifact does not exist.
-        ConfigError: anything else, such as a full disk.
+        ConfigError: another failure, such as a full disk.
     """
     work.mkdir(parents=True, exist_ok=True)
     (work / "settings.xml").write_text(_settings(mirror_url(os.environ)))
@@ -95,58 +95,57 @@ def retrieve(
     except subprocess.TimeoutExpired as error:
         raise UnreachableError(
             f"{_names(wanted)} did not arrive from {_repository()} within "
-            f"{TIMEOUT_S:.0f} s. Try again on a better connection."
+            f"{TIMEOUT_S:.0f} s. Try again with a faster connection."
         ) from error
     if done.returncode != 0 or not any(target.glob("*.jar")):
         raise failure(log.read_text(errors="replace"), wanted)
 
 
 def failure(log_text: str, wanted: Sequence[Coordinate]) -> ConfigError:
-    """What Ivy's log says went wrong, as a sentence for people."""
+    """The error for the failure in Ivy's log."""
     url = _repository()
     if _UNREACHABLE.search(log_text):
         return UnreachableError(
-            f"{_names(wanted)} is not in the cache, and {url} could not be reached to fetch it. "
-            f"Connect to the network once, or name a mirror in {REPOSITORY_VARIABLE}, "
-            "then run it again."
+            f"{_names(wanted)} is not in the cache, and {url} could not be reached. Connect to the "
+            f"network, or name a mirror in {REPOSITORY_VARIABLE}, then run the command again."
         )
     missing = _UNRESOLVED.findall(log_text)
     if missing:
         names = ", ".join(sorted({":".join(parts) for parts in missing}))
-        return NotFoundError(f"{url} has no {names}. Name a version that it has.")
+        return NotFoundError(f"{url} has no {names}. Choose another version.")
     lines = [line.strip() for line in log_text.splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if "VERBOSE" not in line), "Ivy said nothing")
-    return ConfigError(f"{_names(wanted)} could not be fetched from {url}: {told[:300]}")
+    last = next((line for line in reversed(lines) if "VERBOSE" not in line), "Ivy printed nothing")
+    return ConfigError(f"{_names(wanted)} could not be downloaded from {url}: {last[:300]}")
 
 
 def mirror_url(environ: Mapping[str, str]) -> str | None:
-    """The Maven repository that the environment names, with a slash at its end; None for Ivy's.
+    """The Maven repository that the environment names, with a final slash; None for Ivy's default.
 
     Raises:
-        ConfigError: jars from there could be changed on their way.
+        ConfigError: its downloads could be changed in transit.
     """
     named = environ.get(REPOSITORY_VARIABLE, "").rstrip("/")
     if named and not _SAFE.match(named):
         kind = named.partition(":")[0]
         raise ConfigError(
             f"{REPOSITORY_VARIABLE} names an address that begins with {kind[:20]}; expected https: "
-            "or file:, as code is loaded from there; name such a repository"
+            "or file:, as code is loaded from there; name a repository with such an address"
         )
     return f"{named}/" if named else None
 
 
 def _repository() -> str:
-    """The repository that is asked, for people."""
+    """The repository's name for people."""
     return mirror_url(os.environ) or "Maven Central"
 
 
 def spark_jar(name: str) -> Path:
-    """A jar of Spark, such as `ivy`, found without importing Spark.
+    """The path of a jar of Spark, such as `ivy`, found without importing Spark.
 
-    Under spark-submit `pyspark` is a zip archive, which has none; SPARK_HOME names them then.
+    Under spark-submit `pyspark` is a zip archive without jars, so SPARK_HOME is searched too.
 
     Raises:
-        ConfigError: neither the pip package nor SPARK_HOME has such a jar.
+        ConfigError: neither the pip package nor SPARK_HOME has the jar.
     """
     spec = importlib.util.find_spec("pyspark")
     places = list(spec.submodule_search_locations or ()) if spec else []
@@ -156,19 +155,19 @@ def spark_jar(name: str) -> Path:
         if found:
             return found[-1]
     raise ConfigError(
-        f"Spark's jar {name} is needed, and is neither in its pip package nor in the jars of "
-        f"SPARK_HOME ({home or 'not set'}); expected it in one of them. Run make setup, or pip "
-        "install pyspark, or set SPARK_HOME."
+        f"Spark's jar {name} is missing from its pip package and from the jars of SPARK_HOME "
+        f"({home or 'not set'}); expected it in one of them. Run make setup, or pip install "
+        "pyspark, or set SPARK_HOME."
     )
 
 
 def proxy_options(url: str | None, proxies: Mapping[str, str]) -> list[str]:
     """The proxy that the environment names for `url`, as Java system properties.
 
-    Java does not read https_proxy, which is how pip got through.
+    Java itself does not read https_proxy, as pip does.
 
     Args:
-        url: of the repository; None for Ivy's own.
+        url: address of the repository; None for Ivy's default.
     """
     parts = urllib.parse.urlsplit(url or "https:")
     proxy = urllib.parse.urlsplit(proxies.get(parts.scheme, ""))
@@ -189,7 +188,7 @@ def _command(target: Path, work: Path) -> list[str]:
 
 def _settings(mirror: str | None) -> str:
     root = f" root={quoteattr(mirror)}" if mirror else ""
-    # Else Ivy asks the repository twice more for each module: for its sources and its javadoc.
+    # Without these properties Ivy also requests the sources and the javadoc of each module.
     return f"""<ivysettings>
   <property name="ivy.maven.lookup.sources" value="false"/>
   <property name="ivy.maven.lookup.javadoc" value="false"/>

@@ -1,4 +1,4 @@
-"""A folder of jar sets, each fetched once, whole or not at all, and checked before use."""
+"""A cache of jar sets, each downloaded once, completely or not at all, and verified before use."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LOCK_TIMEOUT_S = 1200.0
 
 
 class JarCache:
-    """Jar sets by name; safe among threads, processes and after a crash at any moment.
+    """Jar sets by name, safe for threads, for processes, and after a crash at any moment.
 
     Args:
-        folder: where the sets are kept; made when first written.
+        folder: folder of the sets; made at the first download.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,41 +33,40 @@ class JarCache:
         fetch: Callable[[Path, Path], None],
         pinned: Mapping[str, str] | None = None,
     ) -> list[Path]:
-        """The jars of a set, sorted by name; fetched if they are not there whole.
+        """The jars of a set, sorted by name; downloaded unless the set is complete.
 
         Args:
-            name: the set, and the name of its folder.
-            recipe: what the set is made of; one that was made otherwise is made anew.
-            fetch: puts the jars into its first argument; its second is a folder for its own
-                use, which goes away afterwards.
-            pinned: jar → its SHA-256, of a set whose jars are known; None of any other.
+            name: name of the set and of its folder.
+            recipe: content of the set; a set with another recipe is downloaded again.
+            fetch: puts the jars into its first argument; its second argument is a folder for
+                temporary files, which is deleted afterwards.
+            pinned: jar → its known SHA-256; None for a set without known hashes.
 
         Raises:
-            ConfigError: the folder cannot be written, a jar is not the one that is known, or what
-                `fetch` raises.
+            ConfigError: the folder cannot be written, a jar has another hash, or `fetch` fails.
         """
-        found = self._known(name, recipe, pinned)
+        found = self._find(name, recipe, pinned)
         if found is not None:
             return found
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self._folder / f".{name}.lock", timeout=LOCK_TIMEOUT_S):
-                # Another process may have fetched it while this one waited.
-                found = self._known(name, recipe, pinned)
-                return self._fetched(name, recipe, fetch, pinned) if found is None else found
+                # Another process may have downloaded it while this one waited.
+                found = self._find(name, recipe, pinned)
+                return self._download(name, recipe, fetch, pinned) if found is None else found
         except Timeout as error:
             raise ConfigError(
-                f"Another process has been fetching {name} into {self._folder} for more than "
-                f"{LOCK_TIMEOUT_S / 60:.0f} minutes. Stop it, then run this again."
+                f"Another process has been downloading {name} into {self._folder} for more than "
+                f"{LOCK_TIMEOUT_S / 60:.0f} minutes. Stop it, then run the command again."
             ) from error
         except OSError as error:
             raise ConfigError(
-                f"The jars of {name} cannot be kept in {self._folder} ({error}). "
+                f"The jars of {name} cannot be written to {self._folder} ({error}). "
                 "Name another cache folder in the environment variable REDLINE_CACHE."
             ) from error
 
-    def _known(self, name: str, recipe: str, pinned: Mapping[str, str] | None) -> list[Path] | None:
-        """Those that are intact, and are the pinned ones where there are such."""
+    def _find(self, name: str, recipe: str, pinned: Mapping[str, str] | None) -> list[Path] | None:
+        """The jars of an intact set with the pinned hashes; None otherwise."""
         found = self.intact(name, recipe)
         if found is None or pinned is None:
             return found
@@ -75,7 +74,7 @@ class JarCache:
         return found if manifest["jars"] == pinned else None
 
     def intact(self, name: str, recipe: str) -> list[Path] | None:
-        """The jars of a set that is there whole and unchanged, else None."""
+        """The jars of a set that is complete and unchanged; None otherwise."""
         folder = self._folder / name
         try:
             manifest = json.loads((folder / MANIFEST).read_text())
@@ -84,10 +83,10 @@ class JarCache:
             jars = {folder / jar: digest for jar, digest in sorted(manifest["jars"].items())}
             whole = all(_digest(path) == digest for path, digest in jars.items())
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # absent, cut off or not ours: the caller fetches it
+            return None  # missing, truncated or invalid: the caller downloads it
         return list(jars) if whole else None
 
-    def _fetched(
+    def _download(
         self,
         name: str,
         recipe: str,
@@ -96,7 +95,7 @@ class JarCache:
     ) -> list[Path]:
         partial, work = self._folder / f".{name}.partial", self._folder / f".{name}.work"
         final = self._folder / name
-        for leftover in (partial, work):  # of a process that was killed
+        for leftover in (partial, work):  # files of a killed process
             shutil.rmtree(leftover, ignore_errors=True)
         try:
             partial.mkdir()
@@ -119,10 +118,10 @@ def _require_pinned(name: str, jars: Mapping[str, str], pinned: Mapping[str, str
     other = sorted(jar for jar in {*jars, *pinned} if jars.get(jar) != pinned.get(jar))
     if other:
         raise ConfigError(
-            f"of {name}, {other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''} came "
-            f"with the SHA-256 {jars.get(other[0], '(not at all)')}; expected "
-            f"{pinned.get(other[0], 'no such jar')}, as conf/jars.sha256 has it; nothing of it is "
-            "kept: ask whoever runs the repository what it hands out"
+            f"{other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''} of {name} has "
+            f"the SHA-256 {jars.get(other[0], '(missing)')}; expected "
+            f"{pinned.get(other[0], 'no such jar')} from conf/jars.sha256; the download is "
+            "deleted: ask the operator of the repository about this jar"
         )
 
 

@@ -1,7 +1,7 @@
-"""The jars of Delta and of Kafka: which ones, fetched once, then taken from the cache.
+"""The jars of Delta, Kafka and the exporter: downloaded once, then read from the cache.
 
-`spark.jars.packages` would ask the network at every start. `python -m jobs.setup.jars` fetches
-what a first run needs, and the Kafka versions that it is given.
+`spark.jars.packages` would use the network at every start. `python -m jobs.setup.jars` downloads
+the jars of a first run, and of the Kafka versions on its command line.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from metrics.common.errors import ConfigError, RedlineError
 SCALA = "2.13"
 
 LOG4J_VERSION = "2.25.3"
-"""For a Kafka that does not bring log4j 2 itself (3.9)."""
+"""Version for a Kafka release without log4j 2 (3.9)."""
 
 EXPORTER_VERSION = "1.0.1"
-"""Of the Prometheus JMX exporter, the newest on Maven Central."""
+"""Version of the Prometheus JMX exporter, the newest on Maven Central."""
 
 SPARK_HAS = (
     "com.fasterxml.jackson.core",
@@ -40,7 +40,7 @@ SPARK_HAS = (
     "org.scala-lang",
     "org.slf4j",
 )
-"""What Delta needs and Spark brings: Spark's class loader would not take ours anyway."""
+"""Delta's dependencies that Spark provides; Spark's class loader prefers its own."""
 
 
 @functools.cache
@@ -48,13 +48,13 @@ def delta_jars() -> list[Path]:
     """The jars that a Spark session needs for Delta tables.
 
     Raises:
-        ConfigError: they are not in the cache and could not be fetched.
+        ConfigError: they are not in the cache and could not be downloaded.
     """
     delta = importlib.metadata.version("delta-spark")
     spark = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
     # The name that delta.configure_spark_with_delta_pip composes.
     wanted = [Coordinate("io.delta", f"delta-spark_{spark}_{SCALA}", delta)]
-    return _cached(f"delta-{delta}-spark-{spark}", wanted, excluded=SPARK_HAS)
+    return _resolve(f"delta-{delta}-spark-{spark}", wanted, excluded=SPARK_HAS)
 
 
 @functools.cache
@@ -62,41 +62,41 @@ def kafka_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
     """The jars of a Kafka broker of this version, with a log4j 2 binding for SLF4J.
 
     Raises:
-        ConfigError: there is no such version, it is older than 3.9, or it is not in the
-            cache and could not be fetched.
+        ConfigError: the version does not exist, is older than 3.9, or is not in the cache and
+            could not be downloaded.
     """
-    wanted = [Coordinate("org.apache.kafka", f"kafka_{SCALA}", _checked(version))]
+    wanted = [Coordinate("org.apache.kafka", f"kafka_{SCALA}", _require_release(version))]
     return _kafka(f"kafka-{version}", version, wanted)
 
 
 @functools.cache
 def kafka_tools_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
-    """The jars of Kafka's own performance tools; fetched on demand only.
+    """The jars of Kafka's own performance tools; downloaded on demand only.
 
     Raises:
-        ConfigError: as `kafka_jars`.
+        ConfigError: see `kafka_jars`.
     """
-    wanted = [Coordinate("org.apache.kafka", "kafka-tools", _checked(version))]
+    wanted = [Coordinate("org.apache.kafka", "kafka-tools", _require_release(version))]
     return _kafka(f"kafka-tools-{version}", version, wanted)
 
 
 @functools.cache
 def exporter_jar() -> Path:
-    """The Prometheus JMX exporter as a Java agent, for brokers of the tests.
+    """The Prometheus JMX exporter as a Java agent, for the brokers of tests.
 
     Raises:
-        ConfigError: it is not in the cache and could not be fetched.
+        ConfigError: it is not in the cache and could not be downloaded.
     """
     name = "jmx_prometheus_javaagent"
     wanted = Coordinate("io.prometheus.jmx", name, EXPORTER_VERSION)
-    return _cached(f"{name}-{EXPORTER_VERSION}", [wanted])[0]
+    return _resolve(f"{name}-{EXPORTER_VERSION}", [wanted])[0]
 
 
 def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
-    """Bring all jars that `make demo` and `make test` need into the cache, side by side.
+    """Download all jars for `make demo` and `make test` into the cache, in parallel.
 
     Raises:
-        ConfigError: the first of them that failed.
+        ConfigError: a download failed.
     """
     with ThreadPoolExecutor(max_workers=3) as pool:
         exporter = pool.submit(exporter_jar)
@@ -108,10 +108,10 @@ def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
 
 
 def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
-    """The log4j 2 binding that fits the SLF4J among these jars; None if one is there.
+    """The log4j 2 binding for the SLF4J among these jars; None if they contain a binding.
 
-    Without a binding a broker's log is silent. SLF4J 1 and 2 take different ones, and a
-    binding works with the log4j of its own version only.
+    Without a binding a broker writes no log. SLF4J 1 and 2 need different bindings, and a binding
+    works only with log4j of its own version.
     """
     if any(re.match(r"log4j-slf4j2?-impl-|slf4j-reload4j-", name) for name in jar_names):
         return None
@@ -123,15 +123,15 @@ def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
 
 def _kafka(name: str, version: str, wanted: list[Coordinate]) -> list[Path]:
     try:
-        return _cached(name, wanted, with_binding=True)
+        return _resolve(name, wanted, with_binding=True)
     except NotFoundError as error:
         raise ConfigError(
-            f"There is no whole Kafka {version} in the Maven repository: {error} "
+            f"Kafka {version} is not complete in the Maven repository: {error} "
             f"{DEFAULT_RELEASE} is known to work."
         ) from error
 
 
-def _cached(
+def _resolve(
     name: str,
     wanted: Sequence[Coordinate],
     *,
@@ -154,7 +154,7 @@ def _cached(
 
 @functools.cache
 def pins() -> dict[str, dict[str, str]]:
-    """Set → jar → its SHA-256, of the sets whose jars are known (conf/jars.sha256)."""
+    """Set → jar → its SHA-256, from conf/jars.sha256."""
     found: dict[str, dict[str, str]] = {}
     for line in (files("conf") / "jars.sha256").read_text(encoding="ascii").splitlines():
         if line.startswith("["):
@@ -165,11 +165,11 @@ def pins() -> dict[str, dict[str, str]]:
     return found
 
 
-def _checked(version: str) -> str:
+def _require_release(version: str) -> str:
     if not RELEASE.accepts(version):
         raise ConfigError(
-            f"Kafka version {version!r} cannot be started here; expected one from 3.9.0 on, such "
-            f"as {DEFAULT_RELEASE}; name another"
+            f"Kafka version {version!r} is not supported; expected one from 3.9.0 on, such as "
+            f"{DEFAULT_RELEASE}; choose another"
         )
     return version
 
@@ -180,7 +180,7 @@ def _version_among(jar_names: Sequence[str], artifact: str) -> str | None:
 
 
 def main(kafka_versions: Sequence[str]) -> int:
-    """Fetch the jars; returns the exit code. Set-up's step, before there is a console."""
+    """Download the jars, as a step of set-up; return the exit code."""
     started_s = time.monotonic()
     try:
         resolve_all(tuple(kafka_versions) or (DEFAULT_RELEASE,))

@@ -1,7 +1,7 @@
-"""Java of ours as a jar for the class path of another JVM, such as a broker's.
+"""The project's own Java classes as jars for the class path of another JVM, such as a broker's.
 
-Janino, the compiler that Spark brings, makes the classes in a JVM of its own, which takes less
-than a second, so a JRE is enough. The jar is kept in the cache.
+Janino, the compiler in Spark's package, compiles the classes in a JVM of its own in less than a
+second, so a JRE is sufficient. The cache keeps the jars.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _PARTS = ("janino", "commons-compiler")
 
 
 def java_jar(name: str, source: str, class_path: Sequence[Path]) -> Path:
-    """A jar that holds a class of ours; compiled when it is not in the cache.
+    """The path of a jar with one public class; compiled unless the cache has it.
 
     Args:
-        name: of the public class.
-        source: Java without lambdas and type inference, which Janino does not know.
-        class_path: the jars that it is compiled with.
+        name: name of the public class.
+        source: Java without lambdas and type inference, which Janino does not support.
+        class_path: jars that the source needs.
 
     Raises:
-        ConfigError: there is no Java or no Janino, or the source does not fit the jars.
+        ConfigError: Java or Janino is missing, or the source does not fit the jars.
     """
     compiler = [spark_jar(part) for part in _PARTS]
     seen = [source, *(jar.name for jar in [*compiler, *class_path])]
     recipe = hashlib.sha256("\n".join(seen).encode()).hexdigest()
-    # The digest is part of the name, so that no JVM takes one jar for another it has seen.
+    # The digest is part of the name, so that a JVM does not confuse two versions of a jar.
     folder = f"{name}-{recipe[:12]}"
 
     def compile_it(target: Path, work: Path) -> None:
@@ -74,20 +74,20 @@ def _compile(
         )
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
-            f"{path.name} was not compiled within {TIMEOUT_S:.0f} s; stop other programs on this "
-            "machine, and try again"
+            f"the compilation of {path.name} took more than {TIMEOUT_S:.0f} s; stop other programs "
+            "on this machine, then try again"
         ) from error
     if done.returncode != 0 or not any(classes.rglob("*.class")):
-        told = done.stdout.decode(errors="replace").strip()
+        output = done.stdout.decode(errors="replace").strip()
         raise ConfigError(
-            f"{path.name} cannot be compiled with the jars {_names(class_path)}: {told[-600:]}"
+            f"{path.name} cannot be compiled with the jars {_names(class_path)}: {output[-600:]}"
         )
 
 
 def _pack(classes: Path, jar: Path) -> None:
     with zipfile.ZipFile(jar, "w") as archive:
         for path in sorted(classes.rglob("*.class")):
-            # The time is that of no clock: the same classes are the same jar.
+            # With a constant time stamp, the same classes make the same jar.
             entry = zipfile.ZipInfo(path.relative_to(classes).as_posix())
             archive.writestr(entry, path.read_bytes())
 

@@ -1,4 +1,4 @@
-"""Releases of Kafka that can be started here, and the one that is when nobody asks for another."""
+"""The releases of Kafka that a testbed can start, and the default release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are kept on this machine. Standard library only: set-up runs it first."""
+"""The folders of this machine; standard library only, as set-up needs them first."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ CACHE_VARIABLE = "REDLINE_CACHE"
 
 
 def checkout_root() -> Path | None:
-    """The root of the checkout that this code runs from; None from an installed wheel."""
+    """The root of the checkout that contains this code; None in an installed wheel."""
     root = Path(__file__).resolve().parents[2]
     return root if (root / "setup.py").is_file() and (root / "Makefile").is_file() else None
 
 
 def cache_dir() -> Path:
-    """The folder of everything that is downloaded once; it may not exist yet.
+    """The folder of all downloads; it may not exist yet.
 
-    `REDLINE_CACHE` where set, else `.cache` in the checkout, else the user's cache folder.
+    It is `REDLINE_CACHE` where that is set, else `.cache` in the checkout, else in the user's cache
+    folder.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:

@@ -1,7 +1,7 @@
-"""Does this machine have what a run needs? One sentence, with the remedy, for each lack.
+"""The checks of this machine before a run: one message, with the remedy, for each problem.
 
-Standard library only, and no import that an old interpreter lacks but the rest of the
-project needs: set-up runs it before the virtual environment exists.
+Set-up runs them before the virtual environment exists, so they use the standard library only, and
+only modules that an old interpreter has.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _JAVA_REMEDY = (
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the checks look, so that a test can show them another machine.
+    """The sources of the checks, which a test can replace.
 
     Attributes:
-        environ: the environment variables.
-        proc: the root of procfs.
-        cgroup: the root of the control groups, whose limit a container sets.
+        environ: environment variables.
+        proc: root of procfs.
+        cgroup: root of the control groups, with the limits of a container.
     """
 
     environ: Mapping[str, str]
@@ -53,11 +53,14 @@ def this_machine() -> Machine:
 
 
 def check_machine(folder: Path, machine: Machine | None = None) -> None:
-    """Check all that a run needs and raise one `ConfigError` that lists every lack.
+    """Check the machine for a run, and raise one error that lists all problems.
 
     Args:
-        folder: where data will be written; its disk is checked. It may not exist yet.
-        machine: what to look at; this one by default.
+        folder: folder of the data, whose disk is checked; it may not exist yet.
+        machine: machine to check; this one by default.
+
+    Raises:
+        ConfigError: the machine lacks a requirement.
     """
     machine = machine or this_machine()
     found = (
@@ -72,7 +75,7 @@ def check_machine(folder: Path, machine: Machine | None = None) -> None:
 
 
 def python_problem(version: tuple[int, ...]) -> str | None:
-    """What is wrong with this Python, or None."""
+    """The problem of this Python version; None without one."""
     if version >= MIN_PYTHON:
         return None
     return (
@@ -82,7 +85,7 @@ def python_problem(version: tuple[int, ...]) -> str | None:
 
 
 def venv_problem() -> str | None:
-    """What keeps this Python from making a virtual environment, or None."""
+    """The reason for which this Python cannot make a virtual environment; None without one."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if not missing:
         return None
@@ -95,10 +98,10 @@ def venv_problem() -> str | None:
 
 
 def java_command(environ: Mapping[str, str] | None = None) -> str:
-    """The Java launcher that Spark would take: JAVA_HOME's, else the first on PATH.
+    """The Java launcher that Spark uses: that of JAVA_HOME, else the first on PATH.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: Java is missing.
     """
     environ = os.environ if environ is None else environ
     home = environ.get("JAVA_HOME")
@@ -117,7 +120,7 @@ def java_command(environ: Mapping[str, str] | None = None) -> str:
 
 
 def java_problem(machine: Machine) -> str | None:
-    """What is wrong with the Java that Spark and the brokers would use, or None."""
+    """The problem of the Java that Spark and the brokers use; None without one."""
     try:
         command = java_command(machine.environ)
         version = java_version(command, machine.environ)
@@ -132,7 +135,7 @@ def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:
     """The major version of a Java launcher, 8 for "1.8.0".
 
     Raises:
-        ConfigError: it does not start or does not say its version.
+        ConfigError: it does not start, or does not print its version.
     """
     try:
         done = subprocess.run(
@@ -147,13 +150,15 @@ def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:
         raise ConfigError(f"{command} does not run ({error}). {_JAVA_REMEDY}") from error
     match = _JAVA_VERSION.search(done.stderr + done.stdout)
     if match is None:
-        lines = (done.stderr + done.stdout).strip().splitlines() or ["nothing at all"]
-        raise ConfigError(f"{command} -version says: {lines[-1][:200]} {_JAVA_REMEDY}")
+        lines = (done.stderr + done.stdout).strip().splitlines() or ["no output"]
+        raise ConfigError(
+            f"{command} -version printed no version: {lines[-1][:200]} {_JAVA_REMEDY}"
+        )
     return int(match.group(1))
 
 
 def disk_problem(folder: Path, needed_bytes: int = MIN_DISK_BYTES) -> str | None:
-    """What is wrong with the disk that holds `folder`, or None."""
+    """The problem of the disk with `folder`; None without one."""
     existing = folder.absolute()
     while not existing.exists():
         existing = existing.parent
@@ -167,7 +172,7 @@ def disk_problem(folder: Path, needed_bytes: int = MIN_DISK_BYTES) -> str | None
 
 
 def memory_problem(machine: Machine, needed_bytes: int = MIN_MEMORY_BYTES) -> str | None:
-    """What is wrong with the available memory, or None; None too where nobody can tell."""
+    """The problem of the available memory; None without one, or where it is unknown."""
     available = available_memory_bytes(machine)
     if available is None or available >= needed_bytes:
         return None
@@ -179,7 +184,7 @@ def memory_problem(machine: Machine, needed_bytes: int = MIN_MEMORY_BYTES) -> st
 
 
 def available_memory_bytes(machine: Machine) -> int | None:
-    """The least of what the kernel, the container and `ulimit -v` leave [B]; None if unknown."""
+    """The least that the kernel, the container and `ulimit -v` permit [B]; None if unknown."""
     limits = (_kernel_available(machine), _cgroup_available(machine), _address_space())
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
@@ -190,7 +195,7 @@ def _kernel_available(machine: Machine) -> int | None:
     if meminfo.is_file():
         match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
         return int(match.group(1)) * 1024 if match else None
-    # Elsewhere (macOS) the standard library tells what is installed, not what is free.
+    # On other systems (macOS) the standard library knows the installed, not the free memory.
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -198,7 +203,7 @@ def _kernel_available(machine: Machine) -> int | None:
 
 
 def _cgroup_available(machine: Machine) -> int | None:
-    """What the container's or service's memory limit leaves; its page cache counts as free."""
+    """The memory below the limit of the container or service; its page cache counts as free."""
     for folder, limit_file, used_file, cache_key in (
         (machine.cgroup / _own_cgroup(machine), "memory.max", "memory.current", "inactive_file"),
         (machine.cgroup, "memory.max", "memory.current", "inactive_file"),
@@ -219,7 +224,7 @@ def _cgroup_available(machine: Machine) -> int | None:
 def _own_cgroup(machine: Machine) -> str:
     try:
         text = (machine.proc / "self" / "cgroup").read_text()
-    except OSError:  # no procfs, so no control groups either
+    except OSError:  # without procfs there are no control groups
         return ""
     match = re.search(r"^0::/(.*)$", text, re.MULTILINE)
     return match.group(1) if match else ""
@@ -228,7 +233,7 @@ def _own_cgroup(machine: Machine) -> str:
 def _statistic(path: Path, key: str) -> int:
     try:
         match = re.search(rf"^{key} (\d+)$", path.read_text(), re.MULTILINE)
-    except OSError:  # then nothing is known to be reclaimable
+    except OSError:  # unknown: count nothing as reclaimable
         return 0
     return int(match.group(1)) if match else 0
 
@@ -236,7 +241,7 @@ def _statistic(path: Path, key: str) -> int:
 def _whole_number(path: Path) -> int | None:
     try:
         return int(path.read_text())
-    except (OSError, ValueError):  # absent, or "max": no limit is set
+    except (OSError, ValueError):  # missing, or "max": no limit is set
         return None
 
 
@@ -254,7 +259,7 @@ def _gigabytes(size_bytes: int) -> str:
 
 
 def main() -> int:
-    """Check this machine for the Makefile; every lack is a line on standard error."""
+    """Check this machine for the Makefile; each problem is a line on standard error."""
     try:
         check_machine(Path.cwd())
     except ConfigError as error:

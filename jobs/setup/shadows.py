@@ -1,7 +1,7 @@
-"""Other packages with the names of ours, which Python would import in their place.
+"""The check for packages that shadow this project's packages in Python's import path.
 
-Our packages are flat (`jobs`, `search`, `metrics`, `conf`), so that a checkout works as it is; in
-an environment that others share, one of the names may be taken. Standard library only.
+The project's packages are flat (`jobs`, `search`, `metrics`, `conf`), so that a checkout works as
+it is; in a shared environment another package may have one of these names. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NAMES = ("conf", "metrics", "search")
-"""Ours beside `jobs`, which holds this module."""
+"""The packages besides `jobs`, which contains this module."""
 
 
 def shadowing_problem(ours: Path, names: Iterable[str] = NAMES) -> str:
-    """Which other packages would be imported in place of ours, in a sentence; empty for none.
+    """A message about packages that shadow this project's; empty without any.
 
     Args:
-        ours: the folder, or the archive, in which our packages are.
+        ours: folder or archive of this project's packages.
     """
     found = {name: importlib.util.find_spec(name) for name in names}
     others = {name: place for name, spec in found.items() if (place := _elsewhere(spec, ours))}
     if not others:
         return ""
-    told = " and ".join(f"{name} ({place})" for name, place in others.items())
+    shadowing = " and ".join(f"{name} ({place})" for name, place in others.items())
     return (
-        f"another package has the name of one of kafka-redline's and is imported in its place: "
-        f"{told}; expected those in {ours}; run from another folder, take the other one out of "
-        "PYTHONPATH, or give kafka-redline an environment of its own"
+        f"Python imports other packages instead of kafka-redline's: {shadowing}; expected the "
+        f"packages in {ours}; run from another folder, remove the other package from PYTHONPATH, "
+        "or install kafka-redline in an environment of its own"
     )
 
 
 def _elsewhere(spec: importlib.machinery.ModuleSpec | None, ours: Path) -> str:
-    """Where a package is, if that is not among ours; empty if it is, or if there is none."""
+    """The path of a package outside of `ours`; empty if it is inside, or does not exist."""
     if spec is None:
         return ""
     places = list(spec.submodule_search_locations or [spec.origin or ""])

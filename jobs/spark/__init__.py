@@ -1,1 +1,1 @@
-"""The Spark session of a job, and the wheels that its executors are given."""
+"""The Spark session of a job, and the wheels for its executors."""

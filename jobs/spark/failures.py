@@ -1,4 +1,4 @@
-"""What breaks Spark's driver itself, in a sentence: its JVM was killed, or has no memory left."""
+"""Failures of Spark's driver: its JVM was killed, or has too little memory."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from metrics.common.errors import ConfigError, RedlineError
 
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "INVALID_DRIVER_MEMORY")
-_STOPPED = "Cannot call methods on a stopped SparkContext"  # its JVM is on its way out
+_STOPPED = "Cannot call methods on a stopped SparkContext"  # its JVM is about to end
 _REMEDY = (
-    "give it more by spark.driver.memory (of the redline command: SPARK_DRIVER_MEMORY=2g), or give "
-    "this machine more; a run goes on with --resume"
+    "raise spark.driver.memory (for the redline command: SPARK_DRIVER_MEMORY=2g), or give this "
+    "machine more memory; --resume continues a run"
 )
 
 
 class SparkFailedError(ConfigError):
-    """Spark's driver cannot go on, or cannot start, on this machine as it is set up."""
+    """Spark's driver failed, or does not start, with the present settings of this machine."""
 
 
 @contextmanager
 def report_spark_failures() -> Iterator[None]:
-    """What the end of Spark's driver breaks in here is told as such.
+    """Turn errors that follow from the end of Spark's driver into one `SparkFailedError`.
 
     Raises:
-        SparkFailedError: its JVM ended, or is out of memory.
+        SparkFailedError: the driver's JVM ended, or is out of memory.
     """
     try:
         yield
-    except RedlineError:  # told already
+    except RedlineError:  # it has a message of its own
         raise
     except Exception as error:
-        told = failure_of(error)
-        if told is None:
+        failure = failure_of(error)
+        if failure is None:
             raise
-        raise told from error
+        raise failure from error
 
 
 def failure_of(error: BaseException) -> SparkFailedError | None:
-    """How an error tells that Spark's driver cannot go on; None of any other."""
+    """The failure of Spark's driver behind an error; None for any other error."""
     at: BaseException | None = error
     is_lost = False
     while at is not None:
@@ -50,31 +50,31 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
                 return SparkFailedError(f"Spark's driver has too little memory; {_REMEDY}")
             is_lost = is_lost or text is None or _STOPPED in text
         elif isinstance(at, Py4JError) or _STOPPED in _python_text(at):
-            is_lost = True  # an error of Py4J and none of Java's: nobody answers any more
+            is_lost = True  # an error of Py4J and not of Java: the JVM does not answer
         at = at.__cause__ or at.__context__
     if not is_lost:
         return None
     return SparkFailedError(
-        "Spark's driver ended while it was needed: its JVM was killed, or has no memory left; "
-        f"what was finished before is kept; {_REMEDY}"
+        "Spark's driver ended during the run: its JVM was killed, or is out of memory; finished "
+        f"work is kept; {_REMEDY}"
     )
 
 
 def _python_text(error: BaseException) -> str:
-    """What an error says; one that PySpark made of Java's asks a JVM for it, which may be gone."""
+    """An error's message; empty where PySpark has to ask a JVM for it that has ended."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the error that is told is the first one
+    except Exception:  # noqa: BLE001 - the first error is reported
         return ""
 
 
 def _java_text(error: Py4JJavaError) -> str | None:
-    """What Java says of its error and those behind it; None where it cannot even say that."""
+    """Java's messages of an error and its causes; None where the JVM does not answer."""
     words, at = [], error.java_exception
     try:
         while at is not None:
             words.append(str(at.toString()))
             at = at.getCause()
-    except Exception:  # noqa: BLE001 - whatever it is: Java does not answer about its own error
+    except Exception:  # noqa: BLE001 - any error here means that the JVM does not answer
         return None
     return "\n".join(words)

@@ -1,8 +1,8 @@
-"""The Java class by which a local Spark session makes and renames files without a process for each.
+"""The Java class that creates and renames a local Spark session's files without child processes.
 
-Hadoop leaves modes and links to its native library, which PySpark does not bring, and else to the
-commands `chmod` and `readlink`. It started them some 90 times for each trial that was appended,
-which took a third of the append's CPU-time. Compiled by Janino, hence the plain style.
+Hadoop sets modes and reads links with its native library, which PySpark's package lacks, or else
+with the commands `chmod` and `readlink`. It started about 90 of them for each appended trial, which
+took a third of the append's CPU time. Janino compiles the source, hence its plain style.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ SETTINGS = {
     "spark.hadoop.fs.file.impl": NAME,
     "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{NAME}$Checked",
 }
-"""Of a session that has the class."""
+"""Spark settings that use the class."""
 COMPILED_WITH = ("hadoop-client-api", "slf4j-api")
-"""Jars of Spark."""
+"""Jars of Spark that the source needs."""
 SOURCE = r"""
 import java.io.IOException;
 import java.net.URI;
@@ -36,7 +36,7 @@ public class LocalFiles extends LocalFileSystem {
         super(new Raw());
     }
 
-    /** The same as `fs.AbstractFileSystem.file.impl`, which renames are done by. */
+    /** The same as `fs.AbstractFileSystem.file.impl`, which performs renames. */
     public static class Checked extends ChecksumFs {
         public Checked(URI uri, Configuration conf) throws IOException, URISyntaxException {
             super(new Plain(uri, conf));
@@ -57,7 +57,7 @@ public class LocalFiles extends LocalFileSystem {
         }
     }
 
-    /** What Java says and does itself, without a process; the rest is left to Hadoop. */
+    /** Does in Java what Hadoop does with child processes. */
     public static class Raw extends RawLocalFileSystem {
         public void setPermission(Path path, FsPermission permission) throws IOException {
             if (permission.getStickyBit()) {

@@ -1,8 +1,8 @@
-"""Set-up's last step for Spark: a short session that leaves an archive of the classes it loaded.
+"""Set-up's last step for Spark: a short session that writes an archive of its loaded classes.
 
-A local session that starts from it is ready, with its tables open, in half the time.
-`python -m jobs.spark.prepare` runs while other packages are still being installed, so it uses
-Spark, Delta and the standard library only.
+With the archive a local session is ready, with its tables open, in half the time. `python -m
+jobs.spark.prepare` runs during the installation of other packages, so it uses Spark, Delta and the
+standard library only.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from jobs.spark.session import close_session, local_session, session_archive
 from metrics.common.errors import RedlineError
 
 DUMP_TIMEOUT_S = 120.0
-"""To write the archive takes 10 s on an idle machine."""
+"""Time for writing the archive, which takes 10 s on an idle machine [s]."""
 
 
 def make_archive() -> Path:
-    """Make the archive that local sessions start from, unless it is there; returns its path.
+    """Make the class archive of local sessions unless it exists; return its path.
 
     Raises:
-        RedlineError: Spark did not start, or Delta's jars could not be fetched.
-        OSError: the archive cannot be kept.
+        RedlineError: Spark did not start, or Delta's jars could not be downloaded.
+        OSError: the archive cannot be written.
     """
     archive = session_archive()
     if archive.exists():
@@ -39,13 +39,13 @@ def make_archive() -> Path:
             _use(session, f"{folder}/table")
         finally:
             code = close_session(session, DUMP_TIMEOUT_S)
-        if code == 0 and draft.exists():  # else it may be cut off
+        if code == 0 and draft.exists():  # else it may be truncated
             draft.replace(archive)
     return archive
 
 
 def _use(session: SparkSession, table: str) -> None:
-    """Do what each run does: make a table, append to it, read it, load in a barrier stage."""
+    """Do the work of a run: make a table, append to it, read it, run a barrier stage."""
     name = f"delta.`{table}`"
     columns = "run_id STRING, trial INT, at TIMESTAMP, loads MAP<STRING, DOUBLE>, ids ARRAY<INT>"
     session.sql(f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING delta")
@@ -59,11 +59,11 @@ def _use(session: SparkSession, table: str) -> None:
 
 
 def main() -> int:
-    """Leave the archive; returns the exit code. Without it sessions only start slower."""
+    """Make the archive; return the exit code. Without it sessions only start more slowly."""
     try:
         make_archive()
     except (RedlineError, OSError) as error:
-        sys.stderr.write(f"no archive of Spark's classes: {error}\n")
+        sys.stderr.write(f"the archive of Spark's classes was not made: {error}\n")
         return 1
     return 0
 

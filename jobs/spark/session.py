@@ -1,4 +1,4 @@
-"""The Spark session of a job: the one that is there, spark-submit's, or a quiet local one."""
+"""The Spark session of a job: an active one, that of spark-submit, or a new local one."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ DELTA = {
 }
 
 # The tables of a run are small: Spark's defaults of 200, 50 and as many tasks as there are slots
-# only cost time, and so does each commit that writes down all files of the table. With those, where
-# the clock is not UTC's, Delta 4.4 reads the whole state of the table again, twice per commit: an
-# append takes 1.2 CPU-seconds in place of 0.5.
+# only cost time, and so does a list of all files of the table in each commit. With such lists, in
+# time zones other than UTC, Delta 4.4 reads the whole state of the table again, twice per commit:
+# an append takes 1.2 instead of 0.5 CPU-seconds.
 SMALL_TABLES = {
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -68,26 +68,26 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    # Java code made and compiled for each query costs more than it saves on small tables.
+    # Generating and compiling Java code for each query costs more than it saves on small tables.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # A plan of hundreds of columns is long, and with the UI off nobody reads it.
+    # Plans of hundreds of columns are long, and only the UI, which is off, shows them.
     "spark.sql.ui.explainMode": "simple",
-    # Nor is there anything to adapt in queries of one task.
+    # Queries of one task need no adaptive execution.
     "spark.sql.adaptive.enabled": "false",
     **SMALL_TABLES,
 }
 
 QUICK_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m")
-"""For the JVM of a local session, which lives for minutes and plans small queries: what its second
-compiler makes costs more than it saves, on the cores that make the load. Opening the tables and
-twelve appends took 40 CPU-seconds in place of 62, and 30 s in place of 36. With one compiler the
-JVM has 48 MB for compiled code, which Spark fills: to sweep that and to compile again took 25 of
-the 147 CPU-seconds of tests/spark/test_store.py."""
+"""Options for the JVM of a local session, which runs for minutes and plans small queries. Its
+second compiler costs more than it saves, on the cores that make the load: opening the tables and
+twelve appends took 40 instead of 62 CPU-seconds, and 30 instead of 36 s, without it. With one
+compiler the JVM has 48 MB for compiled code, which Spark fills; sweeping the code and compiling it
+again took 25 of the 147 CPU-seconds of tests/spark/test_store.py."""
 
 ONE_COLLECTOR = "-XX:+UseSerialGC"
-"""Of the same JVM: threads that collect beside the others cost more on two cores than the pauses
-that they avoid. tests/spark/test_store.py took 81 CPU-seconds in place of 92."""
+"""Option for the same JVM: on two cores, concurrent collector threads cost more than the pauses
+that they avoid. tests/spark/test_store.py took 81 instead of 92 CPU-seconds."""
 _READ_BY_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 # Scratch folders of the sessions that this process started, by application id.
@@ -104,20 +104,20 @@ def local_session(
 ) -> SparkSession:
     """A session that reads and writes Delta tables; close it with `close_session`.
 
-    Takes the active session where there is one (a notebook, Databricks), builds on
-    spark-submit's master and settings under spark-submit, and else starts Spark in this
-    machine's `local[slots]`, on the loopback interface and without a word on the terminal.
+    It returns the active session where there is one (a notebook, Databricks). Under spark-submit
+    it uses spark-submit's master and settings. Otherwise it starts Spark as `local[slots]` on the
+    loopback interface, without output on the terminal.
 
     Args:
-        slots: tasks that can run at once, so the most that a barrier stage can have;
-            the number of processors, and at least 2, by default. Local sessions only.
-        app_name: the application's name.
-        log: where Spark and its Python workers write; a temporary file by default.
-        settings: more Spark settings, which win over the defaults.
-        java_options: in place of those that start from `session_archive`. Local sessions only.
+        slots: number of tasks that run at once, so the maximum for a barrier stage; by default
+            the number of processors, at least 2. Local sessions only.
+        app_name: name of the application.
+        log: file for the output of Spark and its Python workers; a temporary file by default.
+        settings: Spark settings that override the defaults.
+        java_options: options that replace those for `session_archive`. Local sessions only.
 
     Raises:
-        ConfigError: no usable Java, or Delta's jars are missing.
+        ConfigError: Java or Delta's jars are missing.
         SparkFailedError: Spark did not start.
     """
     active = SparkSession.getActiveSession()
@@ -141,9 +141,9 @@ def local_session(
 
 
 def session_archive() -> Path:
-    """Of the classes that a local session loads; set-up leaves it, see `jobs.spark.prepare`.
+    """The path of the class archive of local sessions, which `jobs.spark.prepare` makes.
 
-    It stands in the environment, as the class path that it was made of does.
+    It is in the virtual environment, like the jars of its class path.
     """
     spark = Path(pyspark.__file__).parent
     name = f"spark-{pyspark.__version__}"
@@ -152,21 +152,21 @@ def session_archive() -> Path:
 
 
 def _files_jar() -> list[Path]:
-    """The jar of `files_java`; none where it cannot be made, as Hadoop's own files do as well."""
-    if os.name != "posix":  # Java knows no permissions there
+    """The jar of `files_java`; empty where it cannot be made and Hadoop's own class is used."""
+    if os.name != "posix":  # Java has no POSIX permissions there
         return []
     try:
         needed = [spark_jar(name) for name in files_java.COMPILED_WITH]
         return [java_jar(files_java.NAME, files_java.SOURCE, needed)]
     except ConfigError as error:
-        _log.info("Spark writes its files in Hadoop's own way, which takes longer: %s", error)
+        _log.info("Spark writes files with Hadoop's own class, which takes longer: %s", error)
         return []
 
 
 def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
-    """Stop a session that `local_session` started, and its JVM; leave any other alone.
+    """Stop a session that `local_session` started, and its JVM; other sessions stay open.
 
-    Returns the exit code of the JVM; None where it was left alone, or ended before.
+    It returns the exit code of the JVM; None where the session stays open, or the JVM had ended.
     """
     scratch = _scratch.pop(session.sparkContext.applicationId, None)
     if scratch is None:
@@ -179,13 +179,13 @@ def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> i
 
 
 def run_interruptibly(session: SparkSession, group: str, action: Callable[[], Answer]) -> Answer:
-    """Run an action that waits for Spark jobs, so that an interrupt ends them.
+    """Run an action that waits for Spark jobs, so that an interrupt cancels them.
 
-    py4j does not survive an exception that a signal raises inside of its calls, so the
-    action runs on a thread of its own and this one only waits.
+    py4j does not survive an exception that a signal raises within its calls, so the action runs
+    on a thread of its own while this thread waits.
 
     Args:
-        group: names the action's jobs, which are cancelled when this thread is interrupted.
+        group: job group of the action's jobs.
     """
 
     def grouped() -> Answer:
@@ -202,9 +202,9 @@ def run_interruptibly(session: SparkSession, group: str, action: Callable[[], An
 
 
 def cancel_group(session: SparkSession, group: str) -> None:
-    """End the jobs of a group, also one that is on its way to Spark and not there yet.
+    """Cancel the jobs of a group, including those that Spark has not received yet.
 
-    Spark before 4.0 only ends those that run.
+    Spark before 4.0 cancels only running jobs.
     """
     context = session.sparkContext
     try:
@@ -214,18 +214,18 @@ def cancel_group(session: SparkSession, group: str) -> None:
 
 
 def cause_of(error: Py4JJavaError) -> str:
-    """What happened, of a Java error that runs to pages; see `cause_in`."""
+    """The line with the cause in a long Java error; see `cause_in`."""
     return cause_in(str(error.java_exception.getMessage() or error)) or type(error).__name__
 
 
 def cause_in(text: str) -> str:
-    """The line that says what happened, of the message of a failed Spark job.
+    """The line with the cause in the message of a failed Spark job.
 
-    The last of a Python traceback where there is one, the reason of a failed barrier stage,
-    which stands on its second line, or the first.
+    It is the last line of a Python traceback, the second line of a failed barrier stage, or else
+    the first line.
     """
-    told = text.split("\n\tat ", 1)[0]
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    message = text.split("\n\tat ", 1)[0]
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
     if not lines:
         return ""
     if any("Traceback (most recent call last)" in line for line in lines):
@@ -242,7 +242,7 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
     own_files = _files_jar()
     if own_files:
         conf.setAll(list(files_java.SETTINGS.items()))
-    # On the JVM's own class path, as an archive has no classes of other loaders.
+    # On the JVM's own class path, as a class archive excludes classes of other loaders.
     conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, [*delta_jars(), *own_files])))
     conf.set("spark.local.dir", str(scratch / "local"))
     conf.set("spark.sql.warehouse.dir", str(scratch / "warehouse"))
@@ -252,15 +252,15 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
         *java_options,
     ]
     conf.set("spark.driver.extraJavaOptions", shlex.join(options))
-    # Workers import our packages from where this process does, whatever its folder.
+    # Workers import this project's packages from the same folder as this process.
     conf.set("spark.executorEnv.PYTHONPATH", str(Path(__file__).resolve().parents[2]))
     return conf
 
 
 def short_lived_jvm_options(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Options of a JVM that lives for minutes, besides those that Java reads of the environment.
+    """Options of a JVM that runs for minutes, added to those in Java's environment variables.
 
-    A JVM that is given two garbage collectors does not start.
+    They name no garbage collector where the environment does, as a JVM with two does not start.
     """
     chosen = " ".join(environ.get(name, "") for name in _READ_BY_JAVA)
     is_chosen = re.search(r"-XX:\+Use\w+GC\b", chosen) is not None
@@ -268,27 +268,25 @@ def short_lived_jvm_options(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _start(conf: SparkConf, log: Path) -> SparkSession:
-    java_command()  # says in one sentence what Spark's launcher would say in many
+    java_command()  # its message is shorter than that of Spark's launcher
     os.environ["SPARK_LOCAL_IP"] = LOOPBACK
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run whatever python3 is
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run any python3 on PATH
     # A SPARK_HOME of another version would start jars that do not fit this pyspark.
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
         with log.open("ab") as stream:
-            # Own streams also keep the JVM's start-up chatter off the terminal.
-            launch: Any = launch_gateway  # it has no types
+            # These streams also keep the JVM's start-up messages off the terminal.
+            launch: Any = launch_gateway  # it is not typed
             with secrets_withheld():  # from the JVM, and from the Python workers that it starts
                 gateway = launch(conf, {"stdout": stream, "stderr": stream})
         with _own_interrupts():
             context = SparkContext(conf=conf, gateway=gateway)
     except Py4JJavaError as error:
         why = failure_of(error) or f"Spark did not start ({cause_of(error)})"
-        raise SparkFailedError(f"{why}. What Spark said is in {log}.") from error
+        raise SparkFailedError(f"{why}. Spark's output is in {log}.") from error
     except (PySparkException, OSError) as error:
-        raise SparkFailedError(
-            f"Spark did not start ({error}). What it said is in {log}."
-        ) from error
+        raise SparkFailedError(f"Spark did not start ({error}). Its output is in {log}.") from error
     context.setLogLevel("WARN")
     _log_server_errors(context)
     return SparkSession.builder.getOrCreate()
@@ -296,30 +294,30 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Keep our answer to Ctrl-C while a context is made.
+    """Keep the present handler of SIGINT while a context is created.
 
-    PySpark's handler cancels the jobs over the very connection that waits for one, so the
-    interrupt arrives as a network error. Ours is an ordinary KeyboardInterrupt; whoever
-    catches it closes the session, and that ends the jobs.
+    PySpark's handler cancels the jobs over the connection that waits for one, so the interrupt
+    arrives as a network error. The present handler raises KeyboardInterrupt; the code that catches
+    it closes the session, which ends the jobs.
     """
-    ours = signal.getsignal(signal.SIGINT)
+    handler = signal.getsignal(signal.SIGINT)
     yield
-    if ours is not None and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, ours)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
 
 
 def _log_server_errors(context: SparkContext) -> None:
-    """Log what breaks in PySpark's own server, which prints it as a traceback.
+    """Log errors of PySpark's own server instead of printing them as tracebacks.
 
-    A JVM that is killed leaves it in the middle of a conversation.
+    The server fails in the middle of a request when the JVM is killed.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
-        server.handle_error = lambda *_asked: _log.warning("PySpark's server", exc_info=True)
+        server.handle_error = lambda *_request: _log.warning("PySpark's server", exc_info=True)
 
 
 def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
-    """The session of spark-submit; Delta is added where the submitter did not name it."""
+    """The session of spark-submit; Delta is added where spark-submit did not name it."""
     # A session takes its SQL extensions from the context's settings, not from the builder's.
     conf = apply_small_table_settings(SparkConf().setAppName(app_name))
     conf.setAll([*DELTA.items(), *settings.items()])
@@ -338,7 +336,7 @@ def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSessi
 
 
 def apply_small_table_settings(conf: SparkConf) -> SparkConf:
-    """`SMALL_TABLES` where the submitter did not choose otherwise."""
+    """Add the settings of `SMALL_TABLES` that spark-submit did not set; return `conf`."""
     for name, value in SMALL_TABLES.items():
         conf.setIfMissing(name, value)
     return conf
@@ -352,7 +350,7 @@ def _has_class(context: SparkContext, name: str) -> bool:
 
 
 def _add_jars(context: SparkContext, jars: Iterable[Path]) -> None:
-    """Add jars to a running driver and to its executors, as spark-submit --jars would have."""
+    """Add jars to a running driver and its executors, as spark-submit --jars does."""
     jvm = _jvm(context)
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for jar in jars:
@@ -369,7 +367,7 @@ def _java_context(context: SparkContext) -> Any:
 
 
 def _end_jvm(timeout_s: float) -> int | None:
-    """End the JVM now rather than with the interpreter; it exits when its input closes."""
+    """End the JVM before the interpreter ends; it exits when its standard input closes."""
     gateway: Any = SparkContext._gateway
     if gateway is None:
         return None

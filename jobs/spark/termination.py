@@ -1,9 +1,9 @@
-"""SIGTERM to spark-submit, passed on to the driver's Python, which knows how to end a run.
+"""The forwarding of SIGTERM from spark-submit's JVM to the driver's Python, which ends the run.
 
-Under spark-submit the process that a scheduler or a container's runtime knows is the JVM. Left to
-itself it leaves at once, and the driver's Python learns of it by a broken connection: no topic is
-deleted, nothing is said. With this it stays until its Python has ended, whose exit code, 143, is
-then its own, as it is of any other run (`org.apache.spark.deploy.PythonRunner`).
+Under spark-submit a scheduler or a container's runtime sends SIGTERM to the JVM. By default it
+exits at once, so the driver's Python loses its connection before it can delete topics or report the
+end. With this handler the JVM waits for its Python and returns Python's exit code, 143, as for any
+other run (`org.apache.spark.deploy.PythonRunner`).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ public class RedlineTermination implements sun.misc.SignalHandler {
                 return;
             }
         } catch (Exception gone) {
-            // Then there is nobody to tell.
+            // The driver has ended.
         }
         System.exit(143);
     }
 }
 """
-"""Compiled by Janino, hence the plain style. The shell has a `kill` where the system has none."""
+"""Java source for Janino, hence the plain style. The shell has its own `kill`."""
 
 
 def pass_on_termination(jvm: Any) -> None:
-    """From now on SIGTERM to this driver's JVM is one to this process.
+    """Forward SIGTERM from this driver's JVM to this process.
 
     Args:
         jvm: py4j's view of the JVM.
@@ -52,4 +52,4 @@ def pass_on_termination(jvm: Any) -> None:
     try:
         compiled(jvm, _NAME, _SOURCE).passOnTo(str(os.getpid()))
     except Py4JError as error:  # a JVM without Janino, or without signals
-        _log.warning("SIGTERM is not passed on to the driver: %s", str(error)[:300])
+        _log.warning("SIGTERM is not forwarded to the driver: %s", str(error)[:300])

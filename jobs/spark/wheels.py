@@ -1,7 +1,8 @@
-"""Wheels that spark-submit was given with --py-files, made importable on executors.
+"""Wheels of spark-submit's --py-files, sent so that executors can import from them.
 
-Spark takes archives for Python packages by their suffix, .zip, .egg or .jar: it sends a .whl
-to the executors, but leaves it off their path. A wheel is a zip file, so it goes again as one.
+Spark recognizes archives of Python packages by the suffix .zip, .egg or .jar: it sends a .whl to
+the executors, but does not add it to their import path. A wheel is a zip file, so this module sends
+it again under that suffix.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ _WHEEL = ".whl"
 
 
 def send_wheels(context: SparkContext) -> list[str]:
-    """Send each wheel of --py-files once more, under a name that executors import from.
+    """Send each wheel of --py-files again under a name that executors import from.
 
-    Returns the names that executors know them by.
+    It returns these names.
     """
     given = context.getConf().get("spark.submit.pyFiles") or ""
     names = [Path(path).name for path in given.split(",") if path.endswith(_WHEEL)]
     if not names:
         return []
-    # Executors that start later ask for the files too, so they stay as long as Spark's own.
+    # Executors that start later download the files too, so they stay with Spark's own files.
     folder = Path(tempfile.mkdtemp(prefix="wheels-", dir=SparkFiles.getRootDirectory()))
     sent = []
     for name in names:

@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.setup import ivy, jars
 from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError
@@ -53,8 +54,8 @@ def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
              (("a.jar", b"aaa"), ("b.jar", b"bbb"))}  # fmt: skip
     JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher(), known)
     for pinned, words in (
-        ({**known, "b.jar": "0" * 64}, f"b.jar came with the SHA-256 {known['b.jar']}; expected 0"),
-        ({**known, "c.jar": "0" * 64}, r"c.jar came with the SHA-256 \(not at all\)"),
+        ({**known, "b.jar": "0" * 64}, f"b.jar of kafka-1 .* {known['b.jar']}; expected 0"),
+        ({**known, "c.jar": "0" * 64}, r"c.jar of kafka-1 .* SHA-256 \(missing\)"),
         ({"a.jar": known["a.jar"]}, "expected no such jar"),
     ):
         fetch = Fetcher()
@@ -163,24 +164,24 @@ def test_no_second_binding() -> None:
 
 @pytest.mark.parametrize("version", ["latest", "4.1", "4.1.2-rc1", "", "4.1.2/../x"])
 def test_a_kafka_version_is_three_numbers(version: str) -> None:
-    said = rf"{re.escape(repr(version))} cannot be started .* from 3\.9\.0 on, such as 4\.1\.2"
+    said = rf"{re.escape(repr(version))} .* from 3\.9\.0 on, such as 4\.1\.2"
     with pytest.raises(ConfigError, match=said):
         jars.kafka_jars(version)
 
 
 def test_a_kafka_older_than_kraft_as_we_start_it_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'3\.8\.1' cannot be started .* one from 3\.9\.0 on"):
+    with pytest.raises(ConfigError, match=r"'3\.8\.1' .* one from 3\.9\.0 on"):
         jars.kafka_jars("3.8.1")
 
 
-def test_offline_is_told_from_not_there() -> None:
+def test_offline_is_distinguished_from_missing(snapshot: SnapshotAssertion) -> None:
     offline = """:::: WARNINGS
 \tHost repo.example.org not found. url=https://repo.example.org/kafka_2.13-4.1.2.pom
 \t\t:: org.apache.kafka#kafka_2.13;4.1.2: not found
 """
     absent = "\t\t:: org.apache.kafka#kafka_2.13;9.9.9: not found\n"
     assert isinstance(ivy.failure(offline, [KAFKA]), UnreachableError)
-    assert "Connect to the network once" in str(ivy.failure(offline, [KAFKA]))
+    assert str(ivy.failure(offline, [KAFKA])) == snapshot
     error = ivy.failure(absent, [KAFKA])
     assert isinstance(error, NotFoundError)
     assert "has no org.apache.kafka:kafka_2.13:9.9.9." in str(error)
@@ -239,11 +240,11 @@ def test_ivy_asks_its_own_repository_unless_the_environment_names_one(
     monkeypatch.setattr("jobs.setup.ivy.subprocess.run", refused)
     monkeypatch.setattr("jobs.setup.ivy.java_command", lambda: "java")
     monkeypatch.delenv("REDLINE_MAVEN_URL", raising=False)
-    with pytest.raises(ConfigError, match="could not be fetched from Maven Central"):
+    with pytest.raises(ConfigError, match="from Maven Central"):
         ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
     assert _root(tmp_path) is None
     monkeypatch.setenv("REDLINE_MAVEN_URL", "https://repo.example.org/a&b")
-    with pytest.raises(ConfigError, match=r"fetched from https://repo\.example\.org/a&b/:"):
+    with pytest.raises(ConfigError, match=r"from https://repo\.example\.org/a&b/:"):
         ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
     assert _root(tmp_path) == "https://repo.example.org/a&b/"
     assert not [word for command in commands for word in command if "://" in word]

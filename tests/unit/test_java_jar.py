@@ -71,5 +71,5 @@ def test_what_the_compiler_says_is_quoted(
 def test_without_pyspark_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    with pytest.raises(ConfigError, match=r"Spark's jar janino is needed, and is neither in"):
+    with pytest.raises(ConfigError, match=r"Spark's jar janino is missing .* Run make setup"):
         java_jar("Ours", "class Ours {}", [])
