@@ -81,7 +81,7 @@ class Slices:
     def shares(
         self, name: str, counts: Callable[[BrokerSample, BrokerSample], bool]
     ) -> dict[str, list[bool]]:
-        """Whether each slice counts against the broker, by `name/broker`."""
+        """True for each slice that counts against the broker, by `name/broker`."""
         return {
             f"{name}/{broker_id}": [counts(*edges) for edges in slices]
             for broker_id, slices in self._by_broker.items()

@@ -29,7 +29,7 @@ class ClientWindow:
         latency: time from the intended send to the acknowledgement.
         lateness_p99_ms: delay between intended and actual send, of sends that no broker blocked;
             NaN without any.
-        producer_share: how well the single producers kept their rates.
+        producer_share: the range of the rates that the single producers kept.
         task_errors: reasons why tasks could not take part or did not finish, one sentence each.
         groups: the account of each consumer group, with its lag.
         consumer_loop_busy: like `loop_busy`, for the tasks with consumers [ratio].
