@@ -26,7 +26,7 @@ from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine
 
 EFFORT = Effort(pairs=4, steady_pairs=3)
 START, CAP = 128.0, 10_000.0
-COMPARISONS = 1_000
+COMPARISONS = 300
 
 
 def measured(sides: TwoSides, effort: Effort = EFFORT, start: float = START) -> ComparedSize:

@@ -9,7 +9,8 @@ import pytest
 
 from metrics.comparing.effects import PAIRS_MIN, Effect, holm, night_effect, paired_effect
 
-MADE = 2_500
+MADE = 800
+"""Simulated comparisons; a rate of 5 % is then known to 2.3 % (three standard errors)."""
 
 
 def pairs(chance: random.Random, ratio: float, count: int = 6) -> list[tuple[float, float]]:
@@ -30,14 +31,14 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     chance = random.Random(1)
     effects = [paired_effect(pairs(chance, 0.9)) for _ in range(MADE)]
     held = fmean(each is not None and each.low <= 0.9 <= each.high for each in effects)
-    assert held == pytest.approx(0.95, abs=0.012)
+    assert held == pytest.approx(0.95, abs=0.023)
 
 
 def test_equal_sides_raise_as_many_alarms_as_it_says() -> None:
     chance = random.Random(2)
     effects = [paired_effect(pairs(chance, 1.0)) for _ in range(MADE)]
     alarms = fmean(each is not None and each.p_value < 0.05 for each in effects)
-    assert alarms == pytest.approx(0.05, abs=0.012)
+    assert alarms == pytest.approx(0.05, abs=0.023)
 
 
 def test_the_smallest_visible_loss_is_seen_four_times_in_five() -> None:
@@ -64,7 +65,7 @@ def test_nights_raise_as_many_alarms_as_it_says_however_short_the_history(before
         nights = [chance.lognormvariate(3.0, 0.05) for _ in range(before + 1)]
         effect = night_effect(nights[-1], nights[:-1], noise_cv=0.05, noise_weight=8)
         alarms += effect is not None and effect.high < 1.0
-    assert alarms / MADE <= 0.033  # one side of two, 0.025, and what chance adds to it
+    assert alarms / MADE <= 0.042  # one side of two, 0.025, and three standard errors
 
 
 @pytest.mark.parametrize(("before", "least"), [(2, 0.85), (20, 0.97)])

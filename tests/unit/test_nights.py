@@ -167,23 +167,26 @@ def test_the_newest_nights_count() -> None:
     assert found.before == EVEN[-1]
 
 
+NIGHTS_JUDGED = 300
+
+
 @pytest.mark.parametrize("nights", [1, 2, 5, 20])
 def test_false_alarms_are_rare_with_short_and_long_histories(nights: int) -> None:
     """Two cases, noise as stated: at most 5 % of nights say anything, either way."""
-    alarms, made = _alarms(nights, loss=0.0, count=1_000)
+    alarms, made = _alarms(nights, loss=0.0, count=NIGHTS_JUDGED)
     assert alarms / made <= 0.05
 
 
 @pytest.mark.parametrize(("nights", "least"), [(3, 0.6), (10, 0.8)])
 def test_a_loss_of_a_fifth_is_seen(nights: int, least: float) -> None:
-    alarms, made = _alarms(nights, loss=0.2, count=1_000)
+    alarms, made = _alarms(nights, loss=0.2, count=NIGHTS_JUDGED)
     assert alarms / made >= least
 
 
 def test_a_long_history_speaks_for_itself_where_the_suite_was_wrong() -> None:
     """Real noise of twice what is stated: many false alarms at first, few in the end."""
-    early, made = _alarms(2, loss=0.0, count=1_000, cv=2 * CV)
-    late, _ = _alarms(25, loss=0.0, count=1_000, cv=2 * CV)
+    early, made = _alarms(2, loss=0.0, count=NIGHTS_JUDGED, cv=2 * CV)
+    late, _ = _alarms(25, loss=0.0, count=NIGHTS_JUDGED, cv=2 * CV)
     assert late / made < 0.09 < early / made
 
 

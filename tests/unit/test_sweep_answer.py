@@ -100,18 +100,21 @@ def test_a_case_without_an_answer_is_left_out_and_said() -> None:
     assert "no answer" in sentence(found)
 
 
+EXPERIMENTS = 150
+
+
 def test_equal_cases_raise_an_alarm_in_few_of_many_experiments() -> None:
     alarms = 0
-    for seed in range(400):
+    for seed in range(EXPERIMENTS):
         found = effects_of(figures(1.0, 4, 0.03, seed), AXES)
         alarms += any(each.conclusion is not Conclusion.NONE_SEEN for each in found)
-    assert alarms <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95)
+    assert alarms <= EXPERIMENTS * 0.05 + 3 * math.sqrt(EXPERIMENTS * 0.05 * 0.95)
 
 
 def test_one_repeat_of_equal_cases_raises_few_alarms_though_starts_differ() -> None:
     """Figures that are sure to 1 % each, and 6 % apart from one start to the next."""
     alarms, rng = 0, random.Random(5)
-    for _ in range(400):
+    for _ in range(EXPERIMENTS):
         values = [10.0 * math.exp(rng.gauss(0.0, BETWEEN_STARTS_SD)) for _ in range(2)]
         results = [
             Result({ACKS: acks}, 1, 1000, value, 0.99 * value, 1.01 * value)
@@ -119,7 +122,7 @@ def test_one_repeat_of_equal_cases_raises_few_alarms_though_starts_differ() -> N
         ]
         (found,) = effects_of(results, {ACKS: ("1", "all")})
         alarms += found.conclusion is not Conclusion.NONE_SEEN
-    assert alarms <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95)
+    assert alarms <= EXPERIMENTS * 0.05 + 3 * math.sqrt(EXPERIMENTS * 0.05 * 0.95)
 
 
 def test_results_stand_in_the_experiments_order(tmp_path: Path) -> None:
