@@ -13,7 +13,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
+.PHONY: help setup setup-dev demo test test-fast test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: $(DEV_READY) ## Run all tests: those that bear company, then those that ju
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m "together and not computes and not long" -n $(WORKERS) --no-loadscope-reorder --ignore tests/spark
 	$(BIN)/python -m tests.bench.beside
+
+test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, at most 90 s on two cores
+	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n 2 -q
 
 test-long: $(DEV_READY) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight
