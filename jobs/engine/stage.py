@@ -1,8 +1,8 @@
-"""One trial's load as one barrier stage: what each Spark task does.
+"""The barrier stage that makes one trial's load: the work of each Spark task.
 
-The first tasks host producers, the others the members of consumer groups. Every task opens
-its connections, encodes its pool or joins its groups; then all of them agree on the moment
-at which they start. What comes back is one row per task (`metrics.trial.task.TaskReport`).
+The first tasks host producers, the others the members of consumer groups. Every task opens its
+connections, and encodes its pool or joins its groups; then all of them start at one moment. The
+stage returns one row per task (`metrics.trial.task.TaskReport`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import pyarrow as pa
 
 from jobs.engine.clients.registry import client_of
-from jobs.engine.consuming.report import Acknowledged, Gather, consumer_report
+from jobs.engine.consuming.report import AcknowledgedOffsets, Gather, consumer_report
 from jobs.engine.consuming.role import ConsumerClient
 from jobs.engine.network.namespaces import inside
 from jobs.engine.producing.report import producer_report
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 class Barrier(Protocol):
-    """What a task needs of Spark's `BarrierTaskContext`."""
+    """The part of Spark's `BarrierTaskContext` that a task needs."""
 
     def partitionId(self) -> int:  # noqa: N802 - Spark's name
         """Index of this task in the stage."""
         ...
 
     def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        """The messages of all tasks, when all have called."""
+        """The messages of all tasks, once all have called."""
         ...
 
 
@@ -69,12 +69,12 @@ def _map_partition(plan: TrialPlan, batches: Iterator[pa.RecordBatch]) -> Iterat
 def run_task(
     plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float] = time.time
 ) -> TaskReport:
-    """Prepare, agree on the start, run, report. Errors come back in the row, not raised.
+    """Prepare, wait for the start, run the load, and return its row, which also holds errors.
 
     A raised error would end the stage of all tasks at once, in a Java stack trace.
 
     Args:
-        wall_clock: of this host [s since the epoch].
+        wall_clock: clock of this host [s since the epoch].
     """
     with ExitStack() as namespaces:
         return _run_task(plan, barrier, wall_clock, namespaces)
@@ -83,7 +83,7 @@ def run_task(
 def _run_task(
     plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float], namespaces: ExitStack
 ) -> TaskReport:
-    """As `run_task`; leaves behind a link, and from where it calls Spark, on `namespaces`."""
+    """Do what `run_task` says; `namespaces` leaves the network namespace of the plan at the end."""
     task = barrier.partitionId()
     client: ProducerClient | ConsumerClient | None = None
     problem: str | None = None
@@ -95,7 +95,7 @@ def _run_task(
             wait_s = plan.connect_timeout_s
             driver = DriverChannel.connect(plan.control, task, wait_s, time.monotonic, wall_clock)
             driver.compare_clocks()
-        # The line above stays in the namespace where it was opened, the client's are behind a link.
+        # The control channel stays in its own namespace; the client's sockets are behind a link.
         there = namespaces.enter_context(inside(plan.network_namespace))
         gather = there.at_home(barrier.allGather)
         client = client_of(plan, task)
@@ -111,7 +111,7 @@ def _run_task(
         if signal.problem is not None or client is None:
             absent = _absence_report(plan, task, start_wall_s, problem or signal.problem or "")
             return replace(absent, is_refused=is_refused)
-        acknowledged = Acknowledged(plan, gather)
+        acknowledged = AcknowledgedOffsets(plan, gather)
         offset_s = wall_clock() - time.monotonic()
         host = LocalHost(clock=wall_clock, speeds=plan.interface_speeds, queues=Queues())
         with HostWatch(host, is_on=signal.watches_host) as watch:
@@ -128,10 +128,10 @@ def _run_task(
 
 
 def _compare_clocks_again(driver: DriverChannel | None) -> ClockOffset | None:
-    """How far this clock was off the driver's, now too: either may have been set under load."""
+    """Compare the clocks once more, as either may have been set under load."""
     if driver is None:
         return None
-    with suppress(OrphanedError):  # what it ended, the report says
+    with suppress(OrphanedError):  # the report says what the driver's end has ended
         driver.compare_clocks()
     return driver.clock_offset
 
@@ -139,10 +139,10 @@ def _compare_clocks_again(driver: DriverChannel | None) -> ClockOffset | None:
 def _await_start(
     plan: TrialPlan, task: int, ready: TaskReady, driver: DriverChannel | None, gather: Gather
 ) -> StartSignal:
-    """What all tasks agree on: by the driver, who is told at once and answers at once.
+    """Wait for the start signal of the driver.
 
-    Spark's barrier, which polls once a second, serves where nobody listens; a task that did not
-    reach the driver takes no part, and the others hear of it when they have waited long enough.
+    Without a control channel in the plan, Spark's barrier serves, which polls once a second. A task
+    that did not reach the driver takes no part, and the wait of the others runs into its limit.
     """
     if driver is not None:
         try:
@@ -157,7 +157,7 @@ def _await_start(
 
 
 def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
-    """The last one, which the tasks' rows are about."""
+    """Begin and end of the last window, which the tasks' rows describe [s since the epoch]."""
     phases = plan.pattern.phases
     begin = start_wall_s + phases.warmup_s + (plan.windows - 1) * phases.measure_s
     return begin, begin + phases.measure_s
@@ -175,10 +175,10 @@ def _run_watched(
     start_wall_s: float,
     wall_offset_s: float,
     driver: DriverChannel | None,
-    acknowledged: Acknowledged,
+    acknowledged: AcknowledgedOffsets,
     watch: HostWatch,
 ) -> TaskReport:
-    """The load, and what its host showed meanwhile."""
+    """Run the load, and add the samples of its host."""
     if driver is not None:
         driver.take_host_samples = watch.take
         driver.send(start_s=start_wall_s)
@@ -193,13 +193,13 @@ def _run_client(
     start_wall_s: float,
     wall_offset_s: float,
     driver: DriverChannel | None,
-    acknowledged: Acknowledged,
+    acknowledged: AcknowledgedOffsets,
 ) -> TaskReport:
     start_s = start_wall_s - wall_offset_s
     late_s = time.monotonic() - start_s
     try:
         if late_s > 0:
-            problem = f"heard of the start {late_s:.2f} s after it"
+            problem = f"got the start signal {late_s:.2f} s after the start"
             return _absence_report(plan, task, start_wall_s, problem)
         if task >= plan.tasks:
             consumers = cast("ConsumerClient", client)

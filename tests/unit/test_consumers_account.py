@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.task.window import Window
@@ -177,16 +178,17 @@ def test_groups_stand_in_the_row_of_their_trial() -> None:
     assert group["lag_slope_records_per_s"] is None, "of one point there is no slope"
 
 
-def test_what_was_not_read_is_said_with_its_place_and_judged_by_the_lag() -> None:
+def test_unread_records_are_reported_with_their_place_and_judged_by_the_lag(
+    snapshot: SnapshotAssertion,
+) -> None:
     ledger, behind = GroupLedger(2, 1, 0.001), Position(7, 10)
     ledger.window = Window(0.0, 1.0)
     counts = ledger.share([behind, Position(8, 5)], {7: 25, 8: 5}).counts
     assert counts.unread_records == 15
     (note,) = counts.notes
-    assert note == (
-        "consumer group 2 had 15 acknowledged records unread at the end of the drain, in 1 "
-        "partitions, first of partition 7"
-    )
+    assert note == snapshot
+    assert "consumer group 2 had 15 " in note
+    assert "partition 7" in note
     assert ledger.share([behind], {7: 10}).counts.notes == ()
     assert ledger.share([behind]).counts.unread_records == 0
 

@@ -127,7 +127,7 @@ def test_a_request_groups_partitions_by_topic() -> None:
 def test_an_answer_about_another_topic_has_other_numbers_and_a_strangers_is_refused() -> None:
     notes = read(response({1: encoded_batch(0, 2)}, topic="u"))
     assert [number for number, _, _ in notes.partitions] == [5]
-    with pytest.raises(FetchFormatError, match="b'stranger', not one of ours"):
+    with pytest.raises(FetchFormatError, match="b'stranger', which is not one of the trial's"):
         read(response({1: encoded_batch(0, 2)}, topic="stranger"))
 
 

@@ -125,7 +125,7 @@ class LibraryMember:
             self.ledger.counts.rebalances += 1
         kept = {p: position.offset for p, position in self.positions.items()}
         for position in self.positions.values():
-            self.ledger.close_stint(position)
+            self.ledger.close_read_range(position)
         self.positions = {p: Position(p, max(at, kept.get(p, at))) for p, at in offsets.items()}
         self.owned = len(offsets)
         return after

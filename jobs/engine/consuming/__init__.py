@@ -1,1 +1,1 @@
-"""The engine's own consumers: groups, fetching, and the ledger of what was read."""
+"""The engine's own consumers: groups, fetching, and the ledger of the records read."""

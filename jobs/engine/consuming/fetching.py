@@ -1,7 +1,7 @@
 """Fetch requests on the wire, and the fetch sessions that keep them small (KIP-227).
 
-Version 10 is used because all its fields have a fixed width and it carries every codec;
-brokers from Kafka 2.1 to 4.x accept it, as they do the produce requests of the engine.
+Version 10 is used because all its fields have a fixed width and it carries every codec. Brokers
+from Kafka 2.1 to 4.x accept it, as they accept the produce requests of the engine.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def _text(value: str) -> bytes:
 
 
 class FetchEncoder:
-    """Builds the fetch requests of one connection.
+    """Encoder of the fetch requests of one connection.
 
     Args:
-        partitions: of all topics; requests take and give their numbers.
+        partitions: the partitions of all topics, which requests name by their numbers.
     """
 
     def __init__(self, partitions: Partitions, client_id: str, options: ConsumerOptions) -> None:
@@ -58,7 +58,7 @@ class FetchEncoder:
         wanted: Sequence[tuple[int, int]],
         forgotten: Sequence[int] = (),
     ) -> bytes:
-        """One request.
+        """Encode one request.
 
         Args:
             session: (id, epoch) of the fetch session.
@@ -89,11 +89,11 @@ class FetchEncoder:
 
 
 class FetchSession:
-    """What a broker remembers of one connection's fetches, so that only changes are sent.
+    """The fetch session of one connection, in which requests name only what has changed.
 
-    A session begins with a request that names all partitions; later ones name those whose
-    offset moved. A broker without room for another session answers with id 0, and every
-    request names them all, as real consumers' do.
+    A session begins with a request that names all partitions; later ones name those whose offset
+    moved. A broker without room for another session answers with id 0; then every request names all
+    partitions, as those of real consumers do.
     """
 
     def __init__(self) -> None:
@@ -104,10 +104,10 @@ class FetchSession:
     def next_request(
         self, wanted: Mapping[int, int]
     ) -> tuple[tuple[int, int], list[tuple[int, int]], list[int]]:
-        """(id, epoch), the partitions to name and those to forget, for a request now.
+        """The content of the next request: (id, epoch), partitions to name, partitions to forget.
 
         Args:
-            wanted: partition → offset of everything that is to be fetched.
+            wanted: partition → next offset, for all partitions to fetch.
         """
         session = (self._id, self._epoch)
         if self._epoch == 0:
@@ -120,7 +120,7 @@ class FetchSession:
         return session, named, forgotten
 
     def update(self, error_code: int, session_id: int) -> None:
-        """Take the broker's word on the session; any error begins a new one."""
+        """Update the session from the broker's answer; any error begins a new one."""
         if error_code or session_id == 0:
             self._id = self._epoch = 0
             return
@@ -128,5 +128,5 @@ class FetchSession:
         self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
 
     def renew(self) -> None:
-        """Begin anew with the next request, which ends the broker's session too."""
+        """Begin a new session with the next request, which ends the broker's old session, too."""
         self._epoch = 0

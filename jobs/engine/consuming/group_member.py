@@ -1,8 +1,8 @@
-"""Being a member of a consumer group: joining, rebalances, heartbeats and commits.
+"""Member of a consumer group: it joins, takes part in rebalances, sends heartbeats and commits.
 
-kafka-python's coordinator does all of it, on threads of its own, and never fetches; the
-engine reads what it is assigned. Private parts of kafka-python are used, whose exact
-version is pinned; tests against real brokers fail when they change.
+kafka-python's coordinator does all of it, on threads of its own, and never fetches; the engine
+reads the assigned partitions. Private parts of kafka-python are used, whose exact version is
+pinned; tests against real brokers fail when they change.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import RedlineError
 
 HEARTBEAT_MS = 1_000
-"""Members hear of a rebalance within this time [ms]."""
+"""Members learn of a rebalance within this time [ms]."""
 
 SESSION_MS = 10_000
 POLL_S = 1.0
-"""So long a member waits for the cluster at a time, before it looks whether to leave [s]."""
+"""Longest wait of a member for the cluster before it checks whether to leave [s]."""
 _TURN_S = 0.05
 _PAUSE_S = 1.0
 _COMMIT_TIMEOUT_MS = 5_000
@@ -38,25 +38,25 @@ class GroupError(RedlineError):
 
 @dataclass(frozen=True)
 class Assigned:
-    """The member owns these partitions from now on: partition → offset to begin at."""
+    """The change by which the member owns these partitions: partition → offset to begin at."""
 
     offsets: Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class Revoked:
-    """The member owns nothing; reading must stop before `done` is set."""
+    """The change by which the member owns nothing; reading must stop before `done` is set."""
 
     done: threading.Event
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What the cluster says of partitions that could not be read where they were expected.
+    """The change of leaders and first offsets of partitions that could not be read as expected.
 
     Attributes:
         leaders: partition → broker that leads it now.
-        starts: partition → first offset that there still is, where that was asked for.
+        starts: partition → first offset in its log, where that was looked up.
     """
 
     leaders: Mapping[int, int]
@@ -67,7 +67,7 @@ Change = Assigned | Revoked | Moved
 
 
 class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it has no types
-    """Counts assignments, as two in a row may name the same partitions.
+    """A counter of assignments, as two in a row may name the same partitions.
 
     Args:
         on_assigned: called with what was assigned, on kafka-python's thread.
@@ -78,10 +78,10 @@ class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it h
         self._on_assigned = on_assigned
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Nothing: whoever reads finds out by the next assignment, or was told before."""
+        """Do nothing: the reader learns of it by `Revoked`, or by the next assignment."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """One more."""
+        """Count the assignment."""
         self._on_assigned(assigned)
         self.assignments += 1
 
@@ -90,13 +90,13 @@ class Member:
     """One member of one group, on a thread of its own.
 
     Args:
-        wake: called when there is a change to take, from the member's thread.
+        wake: called from the member's thread when there is a new change.
 
     Attributes:
-        changes: what became of the assignment, oldest first; the reader takes them.
-        positions: partition → next offset; the reader writes, commits take it from here.
-        owned: how many partitions the member owns; None until it has joined.
-        trouble: why membership ended, or None.
+        changes: changes of the assignment, oldest first; the reader takes them.
+        positions: partition → next offset, written by the reader and used by commits.
+        owned: number of partitions that the member owns; None until it has joined.
+        trouble: why membership ended; None while it lasts.
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
@@ -120,15 +120,15 @@ class Member:
         self._thread.start()
 
     def leave(self) -> None:
-        """Begin to leave: commit, and let the others have the partitions."""
+        """Begin to leave: commit, and give the partitions back to the group."""
         self._leaving.set()
 
     def look_up(self, partition: int, start: bool) -> None:
-        """Ask who leads a partition now and, if `start`, where it starts; `Moved` answers."""
+        """Look up a partition's leader and, if `start`, its first offset; `Moved` follows."""
         self._lookups.append((partition, start))
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the member has left, at most so long [s]."""
+        """Wait at most so long until the member has left [s]."""
         self._leaving.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
@@ -177,7 +177,7 @@ class Member:
         self._wake()
 
     def _pause_reader(self) -> None:
-        """Have the reader stop, so that what is committed is exactly what was read."""
+        """Stop the reader, so that exactly what was read is committed."""
         if self.owned is None:
             return
         self.owned = None
@@ -195,7 +195,7 @@ class Member:
         self._wake()
 
     def _set_positions(self, consumer: Any) -> None:
-        """What automatic commits take their offsets from."""
+        """Set the positions from which automatic commits take their offsets."""
         mine = consumer.assignment()
         for partition, offset in list(self.positions.items()):
             each = topic_partition(self._plan, partition)
@@ -215,18 +215,18 @@ class Member:
 
 
 def resume_join(coordinator: Any) -> None:
-    """Have kafka-python go on with a join that it would forget; to call after each poll.
+    """Resume a join that kafka-python would forget; to be called after each poll.
 
-    A leader that rejoins as it learned of more partitions has no more reason to, in the eyes of
-    `need_rejoin`, from its assignment on. A poll that ends before the cluster's answer to that is
-    the last to wait for it, and the leader sends no heartbeats from then on.
+    A leader rejoins when it learns of more partitions, and `need_rejoin` becomes False with its
+    assignment. If a poll ends before the cluster's answer to the join, no later poll waits for that
+    answer, and the leader stops sending heartbeats.
     """
     if coordinator._join_task is not None and not coordinator.need_rejoin():
         coordinator.request_rejoin()
 
 
 def topic_partition(plan: TrialPlan, number: int) -> TopicPartition:
-    """The partition of this number as kafka-python calls it."""
+    """The partition of this number as kafka-python's type."""
     return TopicPartition(*plan.partitions.of(number))
 
 
@@ -238,7 +238,7 @@ def number_of(plan: TrialPlan, each: TopicPartition) -> int:
 
 
 def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
-    """KafkaConsumer's configuration as a member that commits what it has read."""
+    """KafkaConsumer's configuration for a member that commits what it has read."""
     return {
         **plan.client_options,
         "bootstrap_servers": plan.servers,
@@ -248,13 +248,13 @@ def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]
         "auto_commit_interval_ms": plan.pattern.consumers.auto_commit_interval_ms,
         "heartbeat_interval_ms": HEARTBEAT_MS,
         "session_timeout_ms": SESSION_MS,
-        "allow_auto_create_topics": False,  # a straggler must not bring a deleted topic back
+        "allow_auto_create_topics": False,  # a late request must not create a deleted topic again
         "metrics_enabled": False,
     }
 
 
 def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -> dict[int, int]:
-    """Partition → where another member left off, or where the group starts."""
+    """Partition → offset to begin at: the committed one, or the group's start."""
     if not owned:
         return {}
     committed = consumer._coordinator.fetch_committed_offsets(set(owned))
@@ -266,7 +266,7 @@ def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -
 def start_offsets(
     consumer: Any, plan: TrialPlan, partitions: list[TopicPartition]
 ) -> dict[int, int]:
-    """Where a group starts that has committed nothing: partition → offset."""
+    """Partition → offset at which a group without a committed offset starts."""
     is_asked = bool(partitions) and plan.pattern.consumers.start != "latest"
     firsts = consumer.beginning_offsets(partitions) if is_asked else dict.fromkeys(partitions, 0)
     numbered = {number_of(plan, each): offset for each, offset in firsts.items()}
@@ -274,9 +274,9 @@ def start_offsets(
 
 
 def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
-    """True when a member owns what it does once all members of its group have joined.
+    """True when a member owns as many partitions as it does once its whole group has joined.
 
-    Kafka's range assignor hands out each topic's partitions evenly, up to one.
+    Kafka's range assignor distributes each topic's partitions evenly, up to one.
     """
     least, rest = divmod(partitions.per_topic, members)
     topics = len(partitions.topics)
@@ -284,11 +284,11 @@ def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
 
 
 SETTLING = 3
-"""Rebalances in which a group settles: each may take as long as a connection to a broker."""
+"""Rebalances until a group is stable; each may take as long as a connection to a broker."""
 
 
 class Joining(Protocol):
-    """What is known of a member while its group settles."""
+    """State of a member while its group settles."""
 
     client_id: str
     owned: int | None
@@ -296,7 +296,7 @@ class Joining(Protocol):
 
 
 def await_settled(members: Sequence[Joining], plan: TrialPlan) -> None:
-    """Return when every member owns its fair share of the partitions.
+    """Wait until every member owns its fair share of the partitions.
 
     Raises:
         GroupError: a member could not join, or it takes longer than `SETTLING` allows.

@@ -1,4 +1,4 @@
-"""One member's reading: what it owns, and the connections that fetch it."""
+"""Reading of one member: the partitions that it owns, and the connections that fetch them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from jobs.engine.network.sockets import Channel
 from jobs.engine.task.partitions import Partitions
 
 RETRY_S = 0.1
-"""A connection whose last answer held an error asks again after this time [s]."""
+"""Wait of a connection after an answer with an error, before it sends the next request [s]."""
 
 _OFFSET_OUT_OF_RANGE = 1
 _LOOKUP_ERRORS = frozenset({1, 3, 5, 6, 9, 74, 75, 76})
-"""Error codes after which a partition's leader, or its first offset, is asked for."""
+"""Error codes after which a partition's leader, or its first offset, is looked up."""
 _NO_SUCH_SESSION = frozenset({70, 71})
 """Brokers forget fetch sessions when they have too many; the next request begins a new one."""
 
 
 class Reader:
-    """What one member owns and where it is in it.
+    """The partitions that one member owns, with its positions.
 
     Attributes:
-        positions: partition → where the member is.
-        generation: grows with each assignment; answers to older requests count for nothing.
+        positions: partition → the member's position.
+        generation: grows with each assignment; answers to requests of older ones are ignored.
         is_paused: True until the first assignment, and while the group rebalances.
     """
 
@@ -42,17 +42,17 @@ class Reader:
 
     @property
     def lag(self) -> int:
-        """Records that this member may read and has not yet."""
+        """Number of records that this member may read and has not read yet."""
         return sum(position.lag for position in self.positions.values())
 
     def apply(self, change: Change) -> None:
-        """Follow the group's coordinator."""
+        """Apply a change of the assignment, or of the leaders."""
         if isinstance(change, Moved):
             self._move(change)
             return
         self.generation += 1
         for position in self.positions.values():
-            self.ledger.close_stint(position)
+            self.ledger.close_read_range(position)
         if isinstance(change, Assigned):
             self.positions = {p: Position(p, offset) for p, offset in change.offsets.items()}
             self.ledger.counts.rebalances += 1 if self.generation > 1 else 0
@@ -68,35 +68,35 @@ class Reader:
             position = self.positions.get(partition)
             if position is not None and start > position.offset:
                 self.ledger.counts.errors[SKIPPED] += start - position.offset
-                self.ledger.close_stint(position)
+                self.ledger.close_read_range(position)
                 self.positions[partition] = Position(partition, start)
 
     def offsets_led_by(self, broker: int) -> dict[int, int]:
-        """Partition → next offset, of what this broker leads."""
+        """Partition → next offset, for the owned partitions that this broker leads."""
         leaders = self.leaders
         return {p: at.offset for p, at in self.positions.items() if leaders[p] == broker}
 
     def has_reached(self, targets: Mapping[int, int]) -> bool:
-        """True when all that the member owns was read up to these offsets."""
+        """True when the member has read all partitions that it owns up to these offsets."""
         if self.is_paused:
             return False
         return all(at.offset >= targets.get(p, 0) for p, at in self.positions.items())
 
 
 class FetchChannel(Channel):
-    """One member's connection to one broker: a request at a time, as real consumers do.
+    """One member's connection to one broker, with one request at a time, as real consumers have.
 
     Args:
         key: (client id, broker id).
-        encoder: of its requests.
-        partitions: of all topics.
+        encoder: encodes its requests.
+        partitions: the partitions of all topics.
         check_crcs: verify the CRC of each batch.
 
     Attributes:
-        stream: takes what arrives.
+        stream: parses the bytes that arrive.
         wall_offset_s: what to add to the clock for seconds since the epoch.
-        sent_s: when the request was sent that waits for its answer; None when none does.
-        retry_s: nothing is sent before.
+        sent_s: when the unanswered request was sent; None without one.
+        retry_s: earliest time of the next request.
     """
 
     def __init__(
@@ -125,33 +125,33 @@ class FetchChannel(Channel):
         self._failed = False
 
     def reset(self) -> None:
-        """Begin on a fresh transport: nothing is under way on it."""
+        """Begin on a fresh transport, without a request in flight."""
         self.stream = FetchStream(self, self._partitions, self._check_crcs)
         self._session = FetchSession()
         self.sent_s = None
         self.retry_s = 0.0
 
     def handle_lost(self, error: str) -> None:
-        """The transport is lost; what was asked for comes another time."""
+        """Handle a lost transport; a later request fetches the same records."""
         self.sent_s = None
         self.reader.ledger.counts.errors[error] += 1
 
     def look_up_leaders(self) -> None:
-        """Find out whether other brokers lead now what was led here."""
+        """Look up the leaders of the partitions that this broker led."""
         for partition in self.reader.offsets_led_by(self.broker):
             self.reader.member.look_up(partition, False)
 
     @property
     def skippable(self) -> int:
-        """See `Channel`: the records of a batch, unless their CRC is checked."""
+        """The rest of a batch, unless its CRC is checked; see `Channel`."""
         return 0 if self._check_crcs else self.stream.skippable
 
     def skip(self, size: int, now: float) -> None:
-        """See `Channel`."""
+        """Skip bytes; see `Channel`."""
         self.stream.skip(size, now)
 
     def next_request(self, now: float) -> bytes | None:
-        """The next request, or None while there is nothing to fetch here."""
+        """The next request; None while there is nothing to fetch from this broker."""
         reader = self.reader
         wanted = reader.offsets_led_by(self.broker)
         if not wanted:
@@ -166,7 +166,7 @@ class FetchChannel(Channel):
     # --- what the stream finds ----------------------------------------------------
 
     def begin_partition(self, index: int, error_code: int, high_watermark: int) -> None:
-        """The following batches are of this partition."""
+        """Begin the batches of this partition."""
         reader = self.reader
         current = self._generation == reader.generation
         position = self._position = reader.positions.get(index) if current else None
@@ -181,7 +181,7 @@ class FetchChannel(Channel):
             position.high_watermark = high_watermark
 
     def take_batch(self, batch: Batch, now: float) -> None:
-        """Count a batch; what lies before the position was read before."""
+        """Count a batch, without the records before the position, which were read before."""
         position = self._position
         if position is None or self._generation != self.reader.generation:
             return
@@ -197,7 +197,7 @@ class FetchChannel(Channel):
         self.reader.ledger.count_read(records, size, age_s, now)
 
     def take_control_batch(self, last_offset: int, records: int) -> None:
-        """Pass over the end of a transaction."""
+        """Skip the control batch of a transaction's end."""
         position = self._position
         if position is None or self._generation != self.reader.generation:
             return
@@ -207,7 +207,7 @@ class FetchChannel(Channel):
             self.reader.ledger.counts.control_records += records
 
     def end_response(self, answer: FetchAnswer, now: float) -> None:
-        """The response is over."""
+        """End the response."""
         self.sent_s = None
         self.reader.ledger.throttle_ms += answer.throttle_ms
         self._session.update(answer.error_code, answer.session_id)

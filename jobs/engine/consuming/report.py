@@ -1,7 +1,7 @@
-"""A task of the barrier stage that hosts consumers, and how it learns what there is to read.
+"""Report of a task with consumers, and the offsets up to which it reads.
 
-Consumers read on while the producers' tasks wait for their last acknowledgements. Then all
-tasks gather once more, and consumers know up to which offsets everything was acknowledged.
+Consumers read while the producers' tasks wait for their last acknowledgements. Then all tasks
+gather once more, and consumers know up to which offsets everything was acknowledged.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ Gather = Callable[[str], list[str]]
 """Spark's `allGather`: the messages of all tasks, when all have called."""
 
 
-class Acknowledged:
-    """Gathers what was acknowledged from all tasks; every task must `finish` once.
+class AcknowledgedOffsets:
+    """The acknowledged offsets of all tasks; every task must call `finish` once.
 
     Args:
         gather: blocks until all tasks have called.
 
     Attributes:
-        own_offsets: partition → offsets of its log that this task's producers took for certain.
+        own_offsets: partition → number of offsets of its log that this task's producers occupy for
+            certain.
     """
 
     def __init__(self, plan: TrialPlan, gather: Gather) -> None:
@@ -41,7 +42,7 @@ class Acknowledged:
     def targets(self) -> Mapping[int, int] | None:
         """Partition → offset to read to; None while a task has not finished yet.
 
-        Returns at once. The first call says that this task adds nothing any more.
+        Does not block. The first call states that this task adds nothing more.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._gather_offsets, daemon=True)
@@ -49,7 +50,7 @@ class Acknowledged:
         return self._targets
 
     def finish(self) -> None:
-        """Wait for the other tasks, so that none of them waits for this one."""
+        """Take part in the gathering, so that no other task waits for this one."""
         if self._thread is None:
             self._gather_offsets()
         else:
@@ -64,7 +65,7 @@ class Acknowledged:
 
 
 def consumer_report(task: int, reading: TaskReading, wall_offset_s: float) -> TaskReport:
-    """What a task with consumers reports of a window.
+    """The row of a task with consumers for a window.
 
     Args:
         wall_offset_s: what to add to the engine's clock for seconds since the epoch.

@@ -1,4 +1,4 @@
-"""What every consumer client does for one task of a trial, whatever library reads."""
+"""The interface of every consumer client: what it does for one task of a trial."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from metrics.trial.consumption import GroupShare
 from metrics.trial.sockets import SocketCounts
 
 Targets = Callable[[], Mapping[int, int] | None]
-"""Partition → offset to read to; None while producers may still be acknowledged more."""
+"""Partition → offset to read to; None while more records may be acknowledged."""
 
 
 @dataclass(frozen=True)
 class TaskReading:
-    """What the consumers of one task did, for the task's row.
+    """Account of the consumers of one task, for the task's row.
 
     Attributes:
-        shares: one for each group with a member here.
-        window: the measured one, on the clock of `run`.
+        shares: one for each group with a member in this task.
+        window: the measured window, on the clock of `run`.
         loop_busy: share of the window spent outside of waiting [ratio]; 0 when unknown.
         sockets: broker id → the sockets to it in the window; empty when unknown.
     """
@@ -33,7 +33,7 @@ class TaskReading:
 
 
 class ConsumerClient(Protocol):
-    """One task's members of a plan's groups: the same account by any library."""
+    """One task's members of a plan's groups, with the same account for every library."""
 
     def open(self) -> None:
         """Join the groups, and return when every member has its share of the partitions.
@@ -52,13 +52,13 @@ class ConsumerClient(Protocol):
             start_s: when the load begins, on the monotonic clock [s].
             wall_offset_s: what to add to that clock for seconds since the epoch.
             driver: channel to the driver, which may end the window early; None without a driver.
-            targets: how far there is to read once the window is over.
+            targets: offsets to read to once the window is over.
 
         Raises:
-            RedlineError: the reading had to end; the row says why.
+            RedlineError: the reading had to end; the row states why.
         """
         ...
 
     def close(self) -> None:
-        """Leave the groups and close all connections; harmless when nothing is open."""
+        """Leave the groups and close all connections; does nothing when none is open."""
         ...

@@ -1,8 +1,8 @@
-"""Fetch responses, read as they arrive: batch headers are looked at, records are passed over.
+"""Parser of fetch responses as they arrive: it reads batch headers and skips records.
 
-A response can be tens of megabytes, so it is never held as a whole: bytes arrive in one
-buffer that all connections share, and what must survive until the next read is a part of a
-header at most. Layouts: Kafka's fetch response version 10 and record batch format v2
+A response can be tens of megabytes, so it is never held as a whole: bytes arrive in one buffer that
+all connections share, and at most a part of a header is kept until the next read. Layouts: Kafka's
+fetch response version 10 and record batch format v2
 (https://kafka.apache.org/documentation/#recordbatch).
 """
 
@@ -31,7 +31,7 @@ _CONTROL = 0x20  # of a batch's attributes
 
 
 class FetchFormatError(AnswerFormatError):
-    """A response that cannot be read on, as its bytes are not what they must be."""
+    """A response whose bytes are not a fetch response, so that it cannot be parsed further."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,22 @@ class FetchAnswer:
 
 
 class Sink(Protocol):
-    """Takes what is found in responses."""
+    """Receiver of the parts of responses."""
 
     def begin_partition(self, index: int, error_code: int, high_watermark: int) -> None:
-        """The following batches are of the partition of this number."""
+        """Begin the batches of the partition with this number."""
         ...
 
     def take_batch(self, batch: Batch, now: float) -> None:
-        """A whole batch has arrived, the last of its bytes at `now`."""
+        """Take a batch that has arrived completely, the last of its bytes at `now`."""
         ...
 
     def take_control_batch(self, last_offset: int, records: int) -> None:
-        """A whole control batch has arrived: the end of a transaction, and nothing of ours."""
+        """Take a control batch that has arrived completely: the end of a transaction."""
         ...
 
     def end_response(self, answer: FetchAnswer, now: float) -> None:
-        """The response is over."""
+        """End the response."""
         ...
 
 
@@ -69,15 +69,15 @@ Batch = tuple[int, int, int, int, int, int]
 
 
 class FetchStream:
-    """Cuts one connection's bytes into responses, partitions and batches.
+    """Parser of one connection's bytes into responses, partitions and batches.
 
     Args:
-        sink: is told of them in their order.
-        partitions: of all topics, to tell their numbers.
-        check_crcs: verify the CRC-32C of each batch; costs a look at every byte.
+        sink: receives them in their order.
+        partitions: the partitions of all topics, for their numbers.
+        check_crcs: verify the CRC-32C of each batch, which reads every byte.
 
     Attributes:
-        skippable: bytes to come that nobody will look at [B].
+        skippable: number of coming bytes that are skipped [B].
     """
 
     def __init__(self, sink: Sink, partitions: Partitions, check_crcs: bool = False) -> None:
@@ -96,10 +96,10 @@ class FetchStream:
         self.skippable = 0
 
     def feed(self, data: memoryview, now: float) -> None:
-        """Take the bytes that arrived at `now`.
+        """Parse the bytes that arrived at `now`.
 
         Raises:
-            FetchFormatError: they are no fetch response, or a CRC is wrong.
+            FetchFormatError: they are not a fetch response, or a CRC is wrong.
         """
         position, end = 0, len(data)
         while position < end:
@@ -123,7 +123,7 @@ class FetchStream:
                     self._step(whole, 0, now)
 
     def skip(self, size: int, now: float) -> None:
-        """Pass over `size` of the `skippable` bytes."""
+        """Skip `size` of the `skippable` bytes."""
         self.skippable -= size
         self._frame_left -= size
         if not self.skippable:
@@ -134,7 +134,7 @@ class FetchStream:
     def _await(self, step: Callable[[memoryview, int, float], None], need: int) -> None:
         if need > self._frame_left:
             raise FetchFormatError(
-                f"a fetch response ends {need - self._frame_left} bytes before its parts do"
+                f"a fetch response is {need - self._frame_left} bytes shorter than its parts"
             )
         self._step, self._need = step, need
 
@@ -142,7 +142,7 @@ class FetchStream:
         size, correlation, throttle_ms, error, session, self._topics = _HEAD.unpack_from(data, at)
         self._frame_left = size + _COUNT.size - _HEAD.size
         if self._frame_left < 0 or self._topics < 0:
-            raise FetchFormatError(f"a frame of {size} bytes is no fetch response")
+            raise FetchFormatError(f"a frame of {size} bytes is not a fetch response")
         self._answer = FetchAnswer(correlation, error, session, throttle_ms)
         self._next_topic(now)
 
@@ -166,7 +166,9 @@ class FetchStream:
         end = at + self._need - _COUNT.size
         name = bytes(data[at:end])
         if name not in self._firsts:
-            raise FetchFormatError(f"a fetch response is about the topic {name!r}, not one of ours")
+            raise FetchFormatError(
+                f"a fetch response is about the topic {name!r}, which is not one of the trial's"
+            )
         self._first = self._firsts[name]
         (self._partitions,) = _COUNT.unpack_from(data, end)
         if self._partitions < 0:
@@ -183,10 +185,10 @@ class FetchStream:
     def _partition(self, data: memoryview, at: int, now: float) -> None:
         index, error, high, _stable, _start, aborted, size = _PARTITION.unpack_from(data, at)
         if aborted > 0:
-            raise FetchFormatError("a broker names aborted transactions, which nobody asked for")
+            raise FetchFormatError("a broker names aborted transactions without being asked to")
         if size > self._frame_left:
             raise FetchFormatError(
-                f"a partition has {size} bytes of records in the {self._frame_left} that are left"
+                f"a partition states {size} bytes of records where {self._frame_left} are left"
             )
         self._records_left = max(0, size)
         self._sink.begin_partition(self._first + index, error, high)
@@ -195,7 +197,7 @@ class FetchStream:
     def _next_batch(self, now: float) -> None:
         if self._records_left >= BATCH_HEADER_BYTES:
             self._await(self._batch_header, BATCH_HEADER_BYTES)
-        elif self._records_left:  # a part of a header, cut off where the partition's room ended
+        elif self._records_left:  # a part of a header, cut off at the partition's size limit
             self._batch, self.skippable, self._records_left = None, self._records_left, 0
         else:
             self._next_partition(now)
@@ -212,7 +214,7 @@ class FetchStream:
             )
         body = min(size, self._records_left) - BATCH_HEADER_BYTES
         self._batch = None
-        if size <= self._records_left:  # otherwise its end was cut off and comes another time
+        if size <= self._records_left:  # otherwise its end was cut off, and a later fetch reads it
             self._batch = (base, base + delta, count, first_ms, max_ms, size)
             self._is_control = bool(flags & _CONTROL)
             self._crc_wanted = crc
@@ -228,7 +230,7 @@ class FetchStream:
         if batch is not None:
             if self._check_crcs and self._crc != self._crc_wanted:
                 raise FetchFormatError(
-                    f"the batch at offset {batch[0]} has CRC {self._crc:08x} and says "
+                    f"the batch at offset {batch[0]} has CRC {self._crc:08x} and states "
                     f"{self._crc_wanted:08x}: its bytes changed on the way"
                 )
             if self._is_control:

@@ -1,4 +1,4 @@
-"""Waking an event loop from another thread."""
+"""A pipe by which another thread wakes an event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Waker:
         self._closed = False
 
     def fileno(self) -> int:
-        """What the selector listens to."""
+        """The descriptor that the selector listens to."""
         return self._out
 
     def wake(self) -> None:
@@ -27,7 +27,7 @@ class Waker:
                 return  # full of wake-ups already
 
     def clear(self) -> None:
-        """Take what was written."""
+        """Read all wake-ups."""
         while True:
             try:
                 if not os.read(self._out, 4_096):
@@ -36,7 +36,7 @@ class Waker:
                 return
 
     def close(self) -> None:
-        """Close both ends; later wakes do nothing."""
+        """Close both ends; later wake-ups do nothing."""
         self._closed = True
         os.close(self._out)
         os.close(self._in)

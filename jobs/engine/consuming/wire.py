@@ -30,9 +30,7 @@ _LOOK_UP_S = 1.0
 
 
 class WireConsumers:
-    """The members that one task hosts; implements `jobs.engine.consuming.role.ConsumerClient`.
-
-    Also the `Owner` of their sockets.
+    """The members that one task hosts; a `ConsumerClient`, and the `Owner` of their sockets.
 
     Args:
         task: index among the consumer tasks, from 0.
@@ -59,16 +57,16 @@ class WireConsumers:
 
     @property
     def channels(self) -> list[FetchChannel]:
-        """One for each member and broker."""
+        """The channels, one for each member and broker."""
         return list(self._channels.values())
 
     @property
     def members(self) -> list[Member]:
-        """The members hosted here."""
+        """The members of this task."""
         return [reader.member for reader in self._readers]
 
     def open(self) -> None:
-        """See `ConsumerClient.open`."""
+        """Join the groups; see `ConsumerClient.open`."""
         plan = self._plan
         interval_s = 1.0 / plan.pattern.producer.rate_records_per_s
         for group, number in self._hosted:
@@ -101,7 +99,7 @@ class WireConsumers:
     def run(
         self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets
     ) -> TaskReading:
-        """See `ConsumerClient.run`."""
+        """Read the load; see `ConsumerClient.run`."""
         phases = self._plan.pattern.phases
         self._window = Window.of(phases, start_s, driver, self._plan.windows)
         for channel in self.channels:
@@ -127,7 +125,9 @@ class WireConsumers:
                 )
                 driver.send_window(over.number, report)
             busy, sockets = self._measure()
-        deadline_s = self._window.end_s + 2 * phases.drain_timeout_s  # the producers', then ours
+        deadline_s = (
+            self._window.end_s + 2 * phases.drain_timeout_s
+        )  # of producers, then of consumers
         self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
         shares = tuple(
             ledger.share(self._positions_of(group), targets())
@@ -136,7 +136,7 @@ class WireConsumers:
         return TaskReading(shares, self._window, busy, sockets)
 
     def _measure(self) -> tuple[float, dict[int, SocketCounts]]:
-        """Go through the window: the share spent outside of waiting [ratio], and the sockets."""
+        """Run the window; returns the share of time outside of waiting [ratio], and the sockets."""
         waited_s, window = self._sockets.waited_s, self._window
         self._watch.begin()
         self._turn_until(lambda: window.end_s)
@@ -144,7 +144,7 @@ class WireConsumers:
         return 1.0 - (self._sockets.waited_s - waited_s) / window.duration_s, sockets
 
     def close(self) -> None:
-        """See `ConsumerClient.close`."""
+        """Leave and disconnect; see `ConsumerClient.close`."""
         for member in self.members:
             member.leave()
         for member in self.members:
@@ -220,17 +220,17 @@ class WireConsumers:
             self._sockets.send(channel, [request])
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
-        """See `Owner`."""
+        """Parse the bytes that arrived; see `Owner`."""
         assert isinstance(channel, FetchChannel), "nothing else was added"
         channel.stream.feed(data, now)
         if channel.sent_s is None:
             self._send_request(channel, now)
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
-        """See `Owner`: a request is on its way as a whole, and its answer is awaited anyway."""
+        """Do nothing, as the answer to the request is awaited anyway; see `Owner`."""
 
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
-        """See `Owner`: open the connection again, beside the loop, and see who leads meanwhile."""
+        """Reopen the connection outside of the loop; see `Owner`."""
         assert isinstance(channel, FetchChannel), "nothing else was added"
         channel.handle_lost(error)
         self._reopener.want(channel.key)

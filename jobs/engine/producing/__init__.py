@@ -1,1 +1,1 @@
-"""The engine's own producers: schedules, delivery, retries, and the account of it all."""
+"""The engine's own producers: schedules, delivery, retries, and accounts."""

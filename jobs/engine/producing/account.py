@@ -1,4 +1,4 @@
-"""Counting what the producers of one task did, inside the measured window and in all."""
+"""Account of the producers of one task, inside the measured window and in total."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _DOUBLINGS = HIGHEST.bit_length() + 1
 class TimeLog:
     """Times of batches [s], folded into counts of the times of their records [µs].
 
-    The records of a batch were due evenly over `span`, so a batch stands for the times
-    from its first record's (the longest) down to its last one's. It is folded in as four
-    points over that range, which is exact for one record and within a third of the span
-    for the others, never too short.
+    The records of a batch were due evenly over `span`, so a batch stands for times from that of its
+    first record (the longest) down to that of its last one. A fold takes four points over that
+    range, which is exact for one record, and for the others too long by at most a third of the
+    span.
 
-    A fold is a few calls of numpy over some thousand batches, as whatever takes longer would
-    make the schedule late; histograms are made of the counts when somebody asks.
+    A fold takes a few calls of numpy for some thousand batches, as a slower one would make the
+    schedule late; histograms are made from the counts on demand.
     """
 
     def __init__(self, record_interval_s: float = 0.0) -> None:
@@ -44,7 +44,7 @@ class TimeLog:
 
     @property
     def histogram(self) -> Histogram:
-        """What was folded [µs]."""
+        """The histogram of all folded times [µs]."""
         found = Histogram()
         for value, count in _times_of(self._counts, _BINS):
             found.record(value, count)
@@ -52,30 +52,30 @@ class TimeLog:
 
     @property
     def by_slice(self) -> dict[int, dict[int, int]]:
-        """The same, more coarsely, by the slices that were begun: number → time [µs] → records."""
+        """The folded times by slice, more coarsely: number of the slice → time [µs] → records."""
         found: dict[int, dict[int, int]] = {}
         for number, counts in self._slices.items():
-            own: Counter[int] = Counter()
+            by_time: Counter[int] = Counter()
             for value, count in _times_of(counts, _SLICE_BINS):
-                own[round(value)] += count
-            found[number] = dict(own)
+                by_time[round(value)] += count
+            found[number] = dict(by_time)
         return found
 
     def add(self, seconds: float, records: int) -> None:
-        """Add a batch: the time of its first record [s] and how many records it holds."""
+        """Add a batch: the time of its first record [s], and its number of records."""
         self._seconds.append(seconds)
         self._records.append(records)
         if len(self._seconds) >= _CHUNK:
             self.fold()
 
     def begin_slice(self, number: int) -> None:
-        """What is added from now on belongs to the slice of this number."""
+        """Begin the slice of this number, which the next times belong to."""
         self.fold()
         empty = np.zeros(_DOUBLINGS * _SLICE_BINS)
         self._slice = self._slices.setdefault(number, empty)
 
     def fold(self) -> None:
-        """Count what was added."""
+        """Fold the added times into the counts."""
         if not self._seconds:
             return
         first_us = np.frombuffer(self._seconds, dtype=np.float64) * 1e6
@@ -91,14 +91,14 @@ class TimeLog:
         mantissa, exponent = np.frexp(np.clip(times_us, 1.0, HIGHEST))
         for counts, bins in ((self._counts, _BINS), (self._slice, _SLICE_BINS)):
             if counts is not None:
-                # A mantissa is at least a half, so half of the steps below one are never used.
+                # A mantissa is at least 0.5, so half of the steps below 1 are never used.
                 place = np.round(mantissa * (2 * bins)).astype(np.int64) - bins
                 counts[:] += np.bincount((exponent - 1) * bins + place, weights, len(counts))
         self._seconds, self._records = array("d"), array("q")
 
 
 def _times_of(counts: np.ndarray, bins: int) -> Iterator[tuple[float, int]]:
-    """(Time [µs], records) of each bin that holds any."""
+    """(Time [µs], records) of each bin that is not empty."""
     (held,) = np.nonzero(counts)
     doublings, places = np.divmod(held, bins)
     times_us = np.ldexp((places + bins) / (2 * bins), doublings + 1)
@@ -106,15 +106,15 @@ def _times_of(counts: np.ndarray, bins: int) -> Iterator[tuple[float, int]]:
 
 
 class Account:
-    """Counts what one task's producers do, and when. Times are of the task's clock [s].
+    """Account of what one task's producers do, and when. Times are of the task's clock [s].
 
     Attributes:
-        window: the measured one.
-        counts: of these producers.
+        window: the measured window.
+        counts: the counts of these producers.
         acked_in_window: producer → records acknowledged inside the measured window.
-        last_acked_s: when the last batch so far was acknowledged; None before the first.
-        sockets: broker id → the sockets to it, once the window is over.
-        slice_s: length of the slices of the window in which latencies are kept apart [s].
+        last_acked_s: when the latest batch was acknowledged; None before the first.
+        sockets: broker id → counts of the sockets to it, once the window is over.
+        slice_s: length of the window's slices, which have latencies of their own [s].
     """
 
     def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
@@ -133,7 +133,7 @@ class Account:
         self.acked_in_window: Counter[int] = Counter()
         self.last_acked_s: float | None = None
         self.sockets: dict[int, SocketCounts] = {}
-        # What every batch touches, without the way there.
+        # Shortcuts to the counts that every batch changes.
         self._sent_to, self._sent_by = self.counts.sent_by_partition, self.counts.by_producer.sent
         self._acked_at, self._acked_of = (
             self.counts.acked_by_partition,
@@ -145,12 +145,12 @@ class Account:
         self._slice_end_s = window.start_s
 
     def close(self) -> None:
-        """Nothing more is counted."""
+        """End the account: fold all times."""
         self.latency.fold()
         self.lateness.fold()
 
     def begin_window(self, following: Window) -> Account:
-        """Begin anew with the window that follows; returns the account of the one that is over."""
+        """Begin the following window; returns the account of the one that has ended."""
         over = copy.copy(self)
         over.close()
         self._before.update(self._offsets)
@@ -160,9 +160,9 @@ class Account:
 
     @property
     def offsets_total(self) -> Counter[int]:
-        """Partition → offsets that this window and all before it took of its log for certain.
+        """Partition → number of offsets of its log that all windows so far occupy for certain.
 
-        Those of acknowledged records, and of the ends of transactions.
+        These are the offsets of acknowledged records and of the ends of transactions.
         """
         return self._before + self._offsets
 
@@ -173,18 +173,18 @@ class Account:
 
     @property
     def acked_all(self) -> int:
-        """Records acknowledged in this window and all before it."""
+        """Number of records acknowledged in this window and all before it."""
         return self._acked_before + self.counts.acked_total
 
     def count_sent(self, producer: int, partition: int, records: int, now: float) -> None:
-        """A batch was handed to a socket for the first time."""
+        """Count a batch that a socket took for the first time."""
         self._sent_to[partition] += records
         self._sent_by[producer] += records
         if self.window.holds(now):
             self.counts.sent_records += records
 
     def count_late(self, lateness_s: float, records: int, now: float) -> None:
-        """A batch that no broker held up was sent `lateness_s` after it was due."""
+        """Count a batch that was sent `lateness_s` after it was due, not delayed by a broker."""
         if self.window.holds(now):
             self.lateness.add(lateness_s, records)
 
@@ -197,7 +197,7 @@ class Account:
         payload_bytes: int,
         now: float,
     ) -> None:
-        """A batch was acknowledged; its first record was due at `first_due_s`."""
+        """Count an acknowledged batch; its first record was due at `first_due_s`."""
         self._acked_at[partition] += records
         self._acked_of[producer] += records
         self.last_acked_s = now
@@ -218,7 +218,7 @@ class Account:
     def count_failed(
         self, producer: int, partition: int, error: str, records: int, now: float
     ) -> None:
-        """Records of this partition ended in the error of this name."""
+        """Count records of this partition that failed with the error of this name."""
         counts = self.counts
         counts.errors_by_partition[partition][error] += records
         counts.by_producer.failed[producer][error] += records
@@ -226,26 +226,26 @@ class Account:
             counts.failed_records += records
 
     def count_retried(self, producer: int, partition: int, error: str, records: int) -> None:
-        """A batch is sent again to this partition because of the error of this name."""
+        """Count a batch that is sent again to this partition because of the error of this name."""
         counts = self.counts
         counts.retried_by_partition[partition] += records
         counts.by_producer.retried[producer] += records
         counts.retry_errors[error] += records
 
     def count_duplicates(self, producer: int, partition: int, records: int) -> None:
-        """So many records may be in the log once more than they count as acked or failed."""
+        """Count records that the log may hold once more than they count as acked or failed."""
         self.counts.duplicates_by_partition[partition] += records
         self.counts.by_producer.duplicates[producer] += records
 
     def count_commit(self, partitions: Iterable[int], commit_s: float, now: float) -> None:
-        """A transaction with these partitions is committed; its commit took `commit_s`."""
+        """Count a committed transaction with these partitions; its commit took `commit_s`."""
         self._count_control_records(partitions)
         if self.window.holds(now):
             self.counts.transactions_committed += 1
             self.counts.commit_s += commit_s
 
     def count_abort(self, partitions: Iterable[int], records: int) -> None:
-        """A transaction with these partitions, and so many acknowledged records, is aborted."""
+        """Count an aborted transaction with these partitions and so many acknowledged records."""
         self._count_control_records(partitions)
         self.counts.transactions_aborted += 1
         self.counts.aborted_records += records

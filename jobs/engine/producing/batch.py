@@ -1,4 +1,4 @@
-"""A sealed batch of one producer, on its way."""
+"""A sealed batch of one producer, from its sealing to its settlement."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ EXPIRED = "KafkaTimeoutError"
 """Error name of records that were never sent within `delivery_timeout_ms`."""
 
 UNACKNOWLEDGED = "Unacknowledged"
-"""Error name of records that were sent and not answered by the end of the drain."""
+"""Error name of records that were sent and had no answer by the end of the drain."""
 
 
 @dataclass
 class Trouble:
-    """What happened to a batch that was not acknowledged at once.
+    """History of a batch that was not acknowledged at once.
 
     Attributes:
-        failures: how often it was sent in vain.
+        failures: number of its failed sends.
         error: the name of the last error.
-        is_unsure: a broker may hold it, and would know it again by its sequence.
-        copies: how often a broker may hold it without knowing it again.
+        is_unsure: whether a broker may hold it, and would recognize it by its sequence.
+        copies: number of copies that a broker may hold without recognizing the batch.
     """
 
     failures: int = 0
@@ -35,12 +35,12 @@ class Batch:
 
     Attributes:
         first: index of its first record in the producer's schedule.
-        records: how many records it holds.
+        records: number of its records.
         due_s: when its first record was due, on the engine's clock [s].
-        section: where its records are encoded.
-        size: header included [B].
+        section: the section with its encoded records.
+        size: its size, header included [B].
         stamp: epoch and sequence of an idempotent producer, once it was sent.
-        trouble: what went wrong with it so far; None of almost every batch.
+        trouble: history of its failures; None for almost every batch.
     """
 
     __slots__ = ("due_s", "first", "partition", "records", "section", "size", "stamp", "trouble")
@@ -59,10 +59,10 @@ class Batch:
 
     @property
     def payload_bytes(self) -> int:
-        """Keys and values [B]."""
+        """Size of its keys and values [B]."""
         return self.section.payload_of(self.records)
 
     @property
     def last_error(self) -> str:
-        """The name of the error that stands for it, if it is given up now."""
+        """Name of the error with which it fails if it is given up now."""
         return EXPIRED if self.trouble is None else self.trouble.error

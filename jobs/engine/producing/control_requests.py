@@ -1,8 +1,8 @@
-"""What a producer asks brokers besides taking its records: leaders, its producer id, and what
-the coordinator of its transactions does.
+"""Requests of producers other than produce requests: for leaders, for producer ids, and to the
+coordinators of transactions.
 
-These requests are rare, so kafka-python's own codecs write and read them, in versions that
-every broker from Kafka 2.1 to 4.x speaks.
+These requests are rare, so kafka-python's own codecs encode and decode them, in versions that every
+broker from Kafka 2.1 to 4.x accepts.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _POLL_S = 0.05
 
 
 class ProducerIdError(RedlineError):
-    """A broker gave no producer id."""
+    """A producer got no producer id from a broker."""
 
 
 def metadata_request(topics: Sequence[str], client_id: str, correlation_id: int) -> bytes:
-    """Ask who leads the partitions of these topics."""
+    """Encode a request for the leaders of the partitions of these topics."""
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
         allow_auto_topic_creation=False,
@@ -70,7 +70,7 @@ def metadata_request(topics: Sequence[str], client_id: str, correlation_id: int)
 
 @answer_of("leaders")
 def leaders_in(frame: Buffer) -> dict[tuple[str, int], int]:
-    """(Topic, partition) → broker id of its leader, of the partitions that have one."""
+    """(Topic, partition) → broker id of its leader, for the partitions that have one."""
     response = MetadataResponse.decode(bytes(frame), version=_METADATA_VERSION, header=True)
     return {
         (topic.name, partition.partition_index): partition.leader_id
@@ -86,7 +86,7 @@ class TransactionalId:
 
     Attributes:
         name: its `transactional.id`.
-        timeout_ms: after how long a transaction is aborted.
+        timeout_ms: age at which brokers abort a transaction [ms].
     """
 
     name: str
@@ -96,7 +96,7 @@ class TransactionalId:
 def init_request(
     client_id: str, correlation_id: int, transactional: TransactionalId | None = None
 ) -> bytes:
-    """Ask for a producer id, and with transactions for its next epoch."""
+    """Encode a request for a producer id, and with transactions for its next epoch."""
     request = InitProducerIdRequest(
         transactional_id=None if transactional is None else transactional.name,
         transaction_timeout_ms=(
@@ -109,7 +109,7 @@ def init_request(
 
 @answer_of("a producer id")
 def init_answer(frame: Buffer) -> tuple[int, int, int]:
-    """Error code, producer id, and epoch."""
+    """Error code, producer id and epoch of an answer to `init_request`."""
     response = InitProducerIdResponse.decode(bytes(frame), version=_INIT_VERSION, header=True)
     return response.error_code, response.producer_id, response.producer_epoch
 
@@ -121,11 +121,11 @@ def coordinator_request(
     partitions: Partitions,
     correlation_id: int,
 ) -> bytes:
-    """Ask the coordinator of a producer's transactions, or who that is.
+    """Encode a request to the coordinator of a producer's transactions, or one to find it.
 
     Args:
-        producer: its id and epoch.
-        partitions: of all topics, for their names.
+        producer: producer id and epoch.
+        partitions: the partitions of all topics, for their names.
     """
     name = transactional.name
     if isinstance(request, FindCoordinator):
@@ -160,10 +160,10 @@ def coordinator_request(
 
 
 def coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int, tuple[int, int]]:
-    """Error code; and the broker id of a coordinator, or producer id and epoch, where asked for.
+    """Error code, and the broker id of a coordinator, or producer id and epoch, as requested.
 
     Raises:
-        AnswerFormatError: the frame is no such answer.
+        AnswerFormatError: the frame is not such an answer.
     """
     return answer_of("a transaction")(partial(_coordinator_answer, request))(frame)
 
@@ -179,20 +179,20 @@ def _coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int
     if isinstance(request, EndTransaction):
         ended = EndTxnResponse.decode(data, version=_END_VERSION, header=True)
         return ended.error_code, (-1, -1)
-    assert isinstance(request, AddPartitions), "there is no other question"
+    assert isinstance(request, AddPartitions), "there is no other request"
     added = AddPartitionsToTxnResponse.decode(data, version=_ADD_VERSION, header=True)
     codes = [
         each.partition_error_code
         for topic in added.results_by_topic_v3_and_below
         for each in topic.results_by_partition
     ]
-    # Those that were not attempted say nothing of why.
+    # The code "not attempted" does not state the cause, so any other code goes before it.
     wrong = sorted(filter(None, codes), key=lambda code: code == _NOT_ATTEMPTED)
     return wrong[0] if wrong else 0, (-1, -1)
 
 
 def find_request(transactional_id: str, correlation_id: int) -> bytes:
-    """Ask which broker coordinates the transactions of this id."""
+    """Encode a request for the broker that coordinates the transactions of this id."""
     request = FindCoordinatorRequest(
         key=transactional_id, key_type=CoordinatorType.TRANSACTION.value, version=_FIND_VERSION
     )
@@ -201,7 +201,7 @@ def find_request(transactional_id: str, correlation_id: int) -> bytes:
 
 @answer_of("a coordinator")
 def find_answer(frame: Buffer) -> tuple[int, int]:
-    """Error code, and broker id."""
+    """Error code and broker id of an answer to `find_request`."""
     response = FindCoordinatorResponse.decode(bytes(frame), version=_FIND_VERSION, header=True)
     return response.error_code, response.node_id
 
@@ -212,19 +212,19 @@ def _framed(request: Any, client_id: str, correlation_id: int) -> bytes:
 
 
 def request_producer_ids(transports: Mapping[str, Transport], timeout_s: float) -> dict[str, int]:
-    """A producer id for each client id, asked over a connection of its own.
+    """Request a producer id for each client id, over the connection of that client.
 
-    A broker hands out ids from blocks that it gets of the controller, and says "loading"
-    while it waits for the next block; so it is asked again.
+    A broker hands out ids from blocks that it gets from the controller, and answers "loading" while
+    it waits for the next block; the request is then sent again.
 
     Raises:
         ProducerIdError: a broker refused, closed, or did not answer within `timeout_s`.
     """
     preparation = _Preparation(
         "producer id",
-        "the brokers to hand them out: is the controller well? set producer.enable_idempotence "
-        "to false to do without",
-        "the right to write (IdempotentWrite before Kafka 2.8)",
+        "brokers that hand them out; check the controller, or set producer.enable_idempotence to "
+        "false to do without",
+        "the right to Write (IdempotentWrite before Kafka 2.8); grant it to the cluster's user",
     )
     deadline_s = time.monotonic() + timeout_s
     requests = {each: init_request(each, 0) for each in transports}
@@ -234,10 +234,10 @@ def request_producer_ids(transports: Mapping[str, Transport], timeout_s: float) 
 
 @dataclass(frozen=True)
 class Registered:
-    """What the coordinator of a transactional id says of it.
+    """A transactional id as its coordinator registered it.
 
     Attributes:
-        coordinator: its broker id.
+        coordinator: broker id of the coordinator.
     """
 
     coordinator: int
@@ -250,13 +250,13 @@ def register_transactional(
     transactional: Sequence[TransactionalId],
     timeout_s: float,
 ) -> dict[str, Registered]:
-    """A producer id and a new epoch for each transactional id, of its coordinator.
+    """Request a producer id and a new epoch for each transactional id from its coordinator.
 
-    Whatever transaction it had open is aborted, and the answer comes when no end of one is
-    under way any more: all of their markers are in the logs then.
+    The coordinator aborts an open transaction of the id. It answers when no transaction is ending
+    any more, so all of their markers are in the logs by then.
 
     Args:
-        transports: (transactional id, broker id) → a connection with nothing under way.
+        transports: (transactional id, broker id) → a connection without requests in flight.
 
     Raises:
         ProducerIdError: a broker refused, closed, or did not answer within `timeout_s`.
@@ -292,17 +292,17 @@ def register_transactional(
 
 
 Answer = TypeVar("Answer", bound=tuple[int, ...])
-"""What was answered, the error code first."""
+"""An answer as a tuple that begins with the error code."""
 
 
 @dataclass(frozen=True)
 class _Preparation:
-    """Something that producers need before they begin, each over a connection of its own.
+    """Requests for something that producers need before they begin, each over its own connection.
 
     Attributes:
-        thing: what they need.
-        remedy: what is expected where it does not come in time.
-        right: what is expected where it is refused.
+        thing: what the producers need.
+        remedy: what is expected, and what to do, when it does not arrive in time.
+        right: what is expected, and what to do, when it is refused.
     """
 
     thing: str
@@ -334,7 +334,7 @@ class _Preparation:
         read: Callable[[memoryview], Answer],
         deadline_s: float,
     ) -> dict[str, Answer]:
-        """Ask over all connections, and take one answer of each; without "ask again"."""
+        """Send over all connections, and return the answers without a retriable error."""
         answers: dict[str, Answer] = {}
         open_answers = set(transports)
         with selectors.DefaultSelector() as selector:
@@ -359,7 +359,7 @@ class _Preparation:
         return answers
 
     def check_time(self, deadline_s: float, missing: int) -> None:
-        """Refuse to wait for ever.
+        """Check that the deadline has not passed.
 
         Raises:
             ProducerIdError: the deadline has passed.
@@ -388,6 +388,6 @@ class _Preparation:
 
     def _closed(self) -> ProducerIdError:
         return ProducerIdError(
-            f"a broker closed the connection instead of giving a {self.thing}; expected an "
+            f"a broker closed the connection instead of sending a {self.thing}; expected an "
             "answer; see the brokers' logs"
         )

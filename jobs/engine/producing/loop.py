@@ -1,8 +1,8 @@
 """The event loop that makes one task act as many producers.
 
-One thread, one selector. Delivery (`jobs.engine.producing.delivery`) says what to send and
-when to look again; the network client does it. The loop gives both their time, hears the
-driver, and takes the load through its phases.
+It has one thread and one selector. The delivery (`jobs.engine.producing.delivery`) decides what to
+send and when to look again; the network client carries it out. The loop calls both, receives the
+driver's messages, and takes the load through its phases.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from jobs.engine.task.window import Window
 _ACTIONS_PER_TURN = 256
 _CHECK_INTERVAL_S = 0.25
 _SWITCH_INTERVAL_S = 0.0005
-"""For so long another thread of this process, which looks at the host, may keep this one waiting
-for Python's lock; 5 ms by default [s]."""
+"""Longest turn of another thread of this process, such as the one that samples the host, while this
+thread waits for Python's lock; Python's default is 5 ms [s]."""
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Without what would stall the schedule: collections, as nothing here makes cycles, and long
-    turns of other threads.
+    """Keep the schedule from stalling: without garbage collection, as no cycles are made here, and
+    without long turns of other threads.
     """
     was_enabled, interval_s = gc.isenabled(), sys.getswitchinterval()
     gc.disable()
@@ -59,12 +59,12 @@ class WireLoop:
 
     Args:
         driver: channel to the driver, which may end the window early; None without a driver.
-        producer_ids: client id → producer id, of idempotent producers; with transactions what
-            their coordinators said.
+        producer_ids: client id → producer id of idempotent producers; with transactions, what
+            their coordinators registered.
         opener: opens lost connections again; may block, as a thread of its own calls it.
 
     Attributes:
-        account: where every record ended up.
+        account: counts of what became of every record.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class WireLoop:
         return self._delivery.producers
 
     def run(self, start_s: float, wall_offset_s: float) -> WireLoop:
-        """Send from `start_s` on, through warm-up and window, then drain.
+        """Send from `start_s` on, through warm-up and windows, then drain.
 
         Args:
             start_s: when the schedule begins, on this loop's clock [s].
             wall_offset_s: what to add to this clock for seconds since the epoch.
 
         Raises:
-            OrphanedError: the parent process or the driver died; nothing more is sent.
+            OrphanedError: the parent process or the driver is gone; nothing more is sent.
             EndMissedError: the driver's end of the window came too late.
         """
         plan, pattern = self._plan, self._plan.pattern.producer
@@ -134,7 +134,7 @@ class WireLoop:
     def _add_producer(self, index: int, start_s: float) -> None:
         plan, pattern = self._plan, self._plan.pattern.producer
         client_id = plan.client_id(index)
-        id_state, transactions = self._of_brokers(client_id)
+        id_state, transactions = self._identity_of(client_id)
         topic, partitions = plan.partitions.topic_of(index)
         producer = Producer(
             index,
@@ -158,8 +158,8 @@ class WireLoop:
         self._delivery.add(producer, plan.brokers)
         self._network.add(producer.connections, encoder, self._transports)
 
-    def _of_brokers(self, client_id: str) -> tuple[ProducerIdState | None, Transactions | None]:
-        """What brokers gave this producer to know its batches by, and its transactions."""
+    def _identity_of(self, client_id: str) -> tuple[ProducerIdState | None, Transactions | None]:
+        """The producer id that brokers gave this producer, and its transactions."""
         duration_ms = self._plan.pattern.producer.options.transaction_duration_ms
         known = self._producer_ids.get(client_id)
         if isinstance(known, Registered):
@@ -188,7 +188,7 @@ class WireLoop:
         account.close()
 
     def _measure(self) -> None:
-        """Go through the window."""
+        """Run the window."""
         account, sockets = self.account, self._network.sockets
         window = account.window
         cpu_s, waited_s = time.thread_time(), sockets.waited_s

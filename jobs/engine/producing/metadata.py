@@ -1,4 +1,4 @@
-"""Leaders of the topics' partitions as one task knows them, and when to ask for them again."""
+"""Leaders of the topics' partitions as one task knows them, and times of metadata requests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from metrics.traffic.producer import ProducerOptions
 
 
 class Metadata:
-    """All producers of a task share what one of them learns.
+    """The leaders that all producers of a task share.
 
-    Each would learn the same, and a cluster that lost a broker has better to do than to
+    Each producer would learn the same, and a cluster that has lost a broker should not have to
     answer all of them at once.
 
     Attributes:
@@ -27,19 +27,19 @@ class Metadata:
         self._next_request_s = 0.0
 
     def may_request(self, now: float) -> bool:
-        """False while a question is under way, and for a while after its answer."""
+        """False while a request is in flight, and for `retry_backoff_ms` after its answer."""
         return now >= self._next_request_s
 
     def mark_requested(self) -> None:
-        """A question is under way: it is answered, or its connection is lost."""
+        """Mark that a request is in flight, until its answer comes or its connection is lost."""
         self._next_request_s = math.inf
 
     def forget_request(self) -> None:
-        """The connection that carried it is lost: ask again when there is need."""
+        """Forget a request whose connection is lost, so that the next one may be sent."""
         self._next_request_s = 0.0
 
     def update(self, leaders: Mapping[int, int], now: float) -> frozenset[int]:
-        """Take the answer, partition → leader; returns the partitions whose leader moved."""
+        """Update the leaders, partition → leader; returns the partitions whose leader moved."""
         self._next_request_s = now + self._interval_s
         moved = set()
         for partition, leader in leaders.items():

@@ -1,4 +1,4 @@
-"""What delivery decides, done: requests out by scatter-gather, answers in, connections reopened."""
+"""Network client that carries out the delivery's actions over the sockets of one task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class ProducerChannel(Channel):
 
     Attributes:
         numbers: correlation ids of unanswered requests, oldest first.
-        control_requests: to the coordinator, unanswered, oldest first; None for one for leaders.
+        control_requests: unanswered requests to the coordinator, oldest first, and None for each
+            metadata request.
     """
 
     __slots__ = ("connection", "control_requests", "correlation_id", "encoder", "numbers", "reader")
@@ -58,7 +59,7 @@ class NetworkClient:
         wall_offset_s: what to add to the clock for seconds since the epoch.
         reopener: opens lost connections again.
         is_answered: whether brokers answer produce requests.
-        transaction_timeout_ms: of producers with transactions.
+        transaction_timeout_ms: transaction timeout of the producers [ms].
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class NetworkClient:
         encoder: ProduceEncoder,
         transports: Mapping[Key, Transport],
     ) -> None:
-        """Take the open connections of a producer: broker id → connection."""
+        """Add the open connections of a producer: broker id → connection."""
         for broker, connection in connections.items():
             key = (connection.producer.client_id, broker)
             channel = self._channels[connection] = ProducerChannel(connection, encoder)
@@ -100,7 +101,7 @@ class NetworkClient:
             self.sockets.add(channel, transports[key])
 
     def watch(self) -> SocketWatch:
-        """What looks at the sockets of all connections."""
+        """A watch of the sockets of all connections."""
 
         def unanswered(channel: Channel) -> tuple[int, bool]:
             assert isinstance(channel, ProducerChannel), "nothing else was added"
@@ -110,7 +111,7 @@ class NetworkClient:
         return SocketWatch(channels, unanswered)
 
     def close(self) -> None:
-        """Stop listening; what was opened again is closed, the rest belongs to its opener."""
+        """Stop listening, and close reopened connections; the others belong to their opener."""
         self.sockets.close()
         self._reopener.close()
         for channel in self._reopened:
@@ -120,7 +121,7 @@ class NetworkClient:
     # --- out ----------------------------------------------------------------
 
     def perform(self, action: Action) -> None:
-        """Carry out what delivery decided."""
+        """Carry out an action of the delivery."""
         channel = self._channels[action.connection]
         if isinstance(action, Produce):
             self._produce(channel, action)
@@ -184,7 +185,7 @@ class NetworkClient:
     # --- in -----------------------------------------------------------------
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
-        """See `Owner`: take the answers that are whole."""
+        """Handle the complete answers; see `Owner`."""
         assert isinstance(channel, ProducerChannel), "nothing else was added"
         delivery, connection = self._delivery, channel.connection
         for frame in channel.reader.feed(data):
@@ -204,22 +205,22 @@ class NetworkClient:
                 delivery.handle_coordinator_response(connection, code, answer, now)
 
     def _leaders_in(self, frame: memoryview) -> dict[int, int]:
-        """Partition → leader."""
+        """Partition → leader, from the answer to a metadata request."""
         named = ((self._partitions.number(*each), at) for each, at in leaders_in(frame).items())
         return {partition: leader for partition, leader in named if partition is not None}
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
-        """See `Owner`."""
+        """Report the flush to the delivery; see `Owner`."""
         assert isinstance(channel, ProducerChannel), "nothing else was added"
         self._delivery.mark_flushed(channel.connection)
 
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
-        """See `Owner`."""
+        """Report the lost connection to the delivery; see `Owner`."""
         assert isinstance(channel, ProducerChannel), "nothing else was added"
         self._delivery.handle_lost(channel.connection, error, now)
 
     def lose(self, connection: Connection, error: str) -> None:
-        """Close a connection that is of no use any more."""
+        """Close a connection that is no longer usable."""
         self.sockets.lose(self._channels[connection], error)
 
     def _take_reopened(self) -> None:

@@ -11,9 +11,9 @@ from jobs.engine.producing.batch import Batch
 class PendingBatches:
     """Full batches by partition, in the order of their records.
 
-    A request holds one batch of each partition at most, and partitions take turns, as they
-    do where Kafka's producer drains its accumulator: so two batches in a row for one
-    partition, as the sticky partitioner makes them, do not keep requests half full.
+    A request holds at most one batch of each partition, and partitions take turns, as they do when
+    Kafka's producer drains its accumulator. So two batches in a row for one partition, as the
+    sticky partitioner makes them, do not keep requests half full.
     """
 
     __slots__ = ("_queues",)
@@ -29,23 +29,23 @@ class PendingBatches:
 
     @property
     def records(self) -> int:
-        """Of all that wait."""
+        """Number of records in all waiting batches."""
         return sum(batch.records for queue in self._queues.values() for batch in queue)
 
     @property
     def partitions(self) -> Collection[int]:
-        """Those for which batches wait; the one whose turn it is comes first."""
+        """Partitions with waiting batches; the next one in turn comes first."""
         return self._queues.keys()
 
     def append(self, batch: Batch) -> None:
-        """A batch waits behind those of its partition."""
+        """Append a batch behind those of its partition."""
         queue = self._queues.get(batch.partition)
         if queue is None:
             queue = self._queues[batch.partition] = deque()
         queue.append(batch)
 
     def extend(self, batches: Iterable[Batch]) -> None:
-        """Batches wait, in this order."""
+        """Append batches in this order."""
         for batch in batches:
             self.append(batch)
 
@@ -53,8 +53,8 @@ class PendingBatches:
         """Take batches for one request, one per partition.
 
         Args:
-            count: at most so many.
-            size_bytes: at most so large, one batch excepted.
+            count: number of batches at most.
+            size_bytes: their total size at most, which a single batch may exceed.
         """
         queues, taken, size = self._queues, list[Batch](), 0
         for _ in range(min(count, len(queues))):
@@ -74,7 +74,7 @@ class PendingBatches:
         return self._queues.pop(partition, deque())
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all batches."""
         self._queues.clear()
 
     def take_overdue(self, due_before_s: float) -> list[Batch]:

@@ -1,4 +1,4 @@
-"""The state of one producer, of its connections, and of its partitions that are muted."""
+"""State of one producer, of its connections, and of its muted partitions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Connection:
     """One producer's connection to one broker, as the delivery sees it.
 
     Attributes:
-        broker: its broker id.
-        in_flight: unanswered requests, oldest first: when it was sent, and its batches;
-            without batches for one that asks for leaders, or something of the coordinator.
+        broker: broker id.
+        in_flight: unanswered requests, oldest first: time of sending, and batches; a metadata or
+            coordinator request has no batches.
         pending: full batches that wait for room.
-        open_batch_waits: the producer's open batch is ready and waits for room here.
+        open_batch_waits: whether the producer's ready open batch waits for room here.
         waiting: muted partitions that wait for room to send a batch again.
-        is_open: False while it is lost.
-        is_congested: its socket has not taken all of the newest request yet.
-        is_wanted: it is being opened again.
+        is_open: False while the connection is lost.
+        is_congested: whether its socket has not taken all of the newest request yet.
+        is_wanted: whether it is being opened again.
     """
 
     __slots__ = (
@@ -65,39 +65,40 @@ class Connection:
 
     @property
     def awaits_answers(self) -> bool:
-        """True when something waits here until one of `max_in_flight` requests is answered."""
+        """True when batches wait here because `max_in_flight` requests are unanswered."""
         is_full = len(self.in_flight) >= self.max_in_flight
         return is_full and self.is_open and not self.is_congested and self.has_waiting
 
     @property
     def has_waiting(self) -> bool:
-        """True when something waits for room here."""
+        """True when batches wait for room here."""
         return bool(self.pending) or self.open_batch_waits or bool(self.waiting)
 
 
 class Producer:
-    """A schedule of records, and the batch that is filling up.
+    """A producer: a schedule of records, and the open batch that they fill.
 
-    Records gather in an open batch for one sticky partition; the batch is ready when the
-    record that no longer fits is due, or when `linger_ms` is over. After `batch_size` bytes
-    the partition changes, at random as in Kafka's default partitioner (KIP-794), or in turn,
-    each producer from another one on.
+    Records gather in an open batch for one sticky partition. The batch is ready when the first
+    record that no longer fits is due, or when `linger_ms` is over. After `batch_size` bytes the
+    partition changes, at random as in Kafka's default partitioner (KIP-794), or in turn, each
+    producer beginning with another one.
 
     Attributes:
-        opened: index of the open batch's first record, so also the records sealed so far.
-        section: what the open batch takes its records from; the next one the one after it.
-        full_records: as many as fit into the open batch.
+        opened: index of the open batch's first record, which is the number of sealed records.
+        section: the section of the open batch's records; the next batch takes the next section.
+        full_records: number of records that fit into the open batch.
         full_s: when the first record that no longer fits into the open batch is due.
-        ready_s: when the open batch is to be sent: full, or lingered long enough.
+        ready_s: when the open batch is ready: full, or lingered long enough.
         scheduled_s: when the delivery looks at this producer next.
         buffered_bytes: size of the batches that wait to be sent, for the first time or again.
-        blocked: `buffer_memory` is used up, so nothing is added until a broker takes some.
-        muted: partitions to which nothing can simply be sent, because a batch failed or the
-            leader's connection is lost.
-        id_state: of an idempotent producer.
-        transactions: of one that has some.
-        closed_loop: records are there whenever there is room, so they count from when they are
-            taken, and none is late.
+        blocked: whether `buffer_memory` is used up, so that nothing is added until brokers take
+            batches.
+        muted: partitions that take no batches directly, because a batch failed or the connection
+            to the leader is lost.
+        id_state: state of an idempotent producer; None for others.
+        transactions: state of transactions; None without them.
+        closed_loop: whether records are there whenever there is room, so that their times count
+            from the sealing, and none is late.
     """
 
     __slots__ = (
@@ -150,26 +151,26 @@ class Producer:
         self._schedule = schedule
         self._linger_s = pattern.options.linger_ms / 1000.0
         self._batch_size = pattern.options.batch_size
-        self._next_partition = _choice(pattern, partitions, index)
+        self._next_partition = _sticky_partitions(pattern, partitions, index)
         self._partition_bytes = 0
         self.partition = next(self._next_partition)
         self._open()
         self.scheduled_s = self.ready_s
 
     def due_s(self, record: int) -> float:
-        """When this record is due."""
+        """Time when this record is due."""
         return self._schedule.due_s(record)
 
     def records_by(self, at_s: float) -> int:
-        """Records in the open batch at this time, at most a full batch, at least one."""
+        """Number of records in the open batch at this time, from one to a full batch."""
         return self.section.fitting(max(1, self._schedule.due_until(at_s) - self.opened))
 
     def records_due_between(self, from_s: float, to_s: float) -> int:
-        """How many records are due in [from_s, to_s)."""
+        """Number of records due in [from_s, to_s)."""
         return due_between(self._schedule, from_s, to_s)
 
     def seal(self, records: int, now: float) -> Batch:
-        """Close the open batch after this many records and open the next one."""
+        """Seal the open batch with this many records, and open the next one."""
         since_s = now if self.closed_loop else self._first_due_s
         batch = Batch(self.partition, self.opened, records, self.section, since_s)
         self.opened += records
@@ -182,11 +183,11 @@ class Producer:
         return batch
 
     def buffer(self, batch: Batch) -> None:
-        """A batch waits to be sent."""
+        """Add a batch to those that wait to be sent."""
         self.buffered_bytes += batch.size
 
     def unbuffer(self, batch: Batch) -> None:
-        """A batch waits no longer: it is sent, or given up."""
+        """Remove a batch that is sent or given up from those that wait."""
         self.buffered_bytes -= batch.size
 
     def _open(self) -> None:
@@ -197,7 +198,7 @@ class Producer:
         self.ready_s = min(self.full_s, self._first_due_s + self._linger_s)
 
 
-def _choice(pattern: ProducerPattern, partitions: range, index: int) -> Iterator[int]:
+def _sticky_partitions(pattern: ProducerPattern, partitions: range, index: int) -> Iterator[int]:
     """The sticky partitions of the producer with this index, one after the other."""
     if pattern.options.sticky_partition == "round_robin":
         first = index % len(partitions)
@@ -211,20 +212,20 @@ def _by_first(batch: Batch) -> int:
 
 
 class MutedPartition:
-    """One partition of one producer to which nothing can simply be sent.
+    """One partition of one producer that takes no batches directly.
 
-    A batch that failed goes before all that come after it, and one at a time: so the order
-    of a partition's records changes no more than `max_in_flight` lets it, and an idempotent
-    producer's sequences stay in order.
+    Failed batches are sent again before all later ones, one at a time. So the order of a
+    partition's records changes no more than `max_in_flight` allows, and the sequences of an
+    idempotent producer stay in order.
 
     Attributes:
         again: batches to send again, in the order of their records.
         pending: full batches that were never sent, in order.
-        under_way: the batch that was sent again and is not answered yet.
-        not_before_s: nothing is sent again earlier.
-        scheduled_s: when to look at this partition next.
-        turns: looks in a row that found no way to the leader.
-        open_batch_waits: the producer's open batch is ready and waits here too.
+        under_way: the batch that was sent again and has no answer yet.
+        not_before_s: earliest time of the next retry.
+        scheduled_s: when the delivery looks at this partition next.
+        turns: number of looks in a row without an open connection to the leader.
+        open_batch_waits: whether the producer's ready open batch waits here, too.
     """
 
     __slots__ = (
@@ -256,7 +257,7 @@ class MutedPartition:
                 self.open_batch_waits = True
 
     def put_back(self, batch: Batch) -> None:
-        """A batch failed and is to be sent again."""
+        """Put back a failed batch, to be sent again."""
         if self.under_way is batch:
             self.under_way = None
         insort(self.again, batch, key=_by_first)

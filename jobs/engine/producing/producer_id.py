@@ -1,10 +1,10 @@
-"""Producer id, epochs and sequences of an idempotent producer, by which brokers know repeats.
+"""Producer id, epochs and sequences of an idempotent producer, by which brokers recognize repeats.
 
-Every batch carries producer id, epoch and the sequence of its first record; a broker takes
-a partition's batches in sequence only. Where a sequence can't go on, because a batch
-failed for good, the partition starts again at 0 in the next epoch. A producer that is not
-transactional raises its epoch by itself (KIP-360); with transactions the coordinator does it,
-for all partitions, once the transaction of that batch is aborted.
+Every batch carries the producer id, an epoch and the sequence of its first record; a broker takes a
+partition's batches only in sequence. Where a batch failed for good and breaks the sequence, the
+partition starts again at 0 in the next epoch. A producer without transactions raises its own epoch
+(KIP-360); with transactions the coordinator does it for all partitions, once the transaction of
+that batch is aborted.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from jobs.engine.producing.batch import Batch
 from metrics.common.errors import RedlineError
 
 SEQUENCES = 2**31
-"""Sequences are counted modulo this."""
+"""Number of sequences, which are counted modulo this."""
 
 _EPOCH_MAX = 2**15 - 1
 
 
 class EpochExhaustedError(RedlineError):
-    """A partition's sequence was broken more often than there are epochs."""
+    """A partition whose sequence was broken more often than there are epochs."""
 
 
 class ProducerIdState:
-    """The producer id of one producer, and its epochs and sequences per partition.
+    """The producer id of one producer, and its epochs and sequences by partition.
 
     Attributes:
-        producer_id, epoch: as the broker gave them.
+        producer_id, epoch: the id and the epoch that a broker gave.
     """
 
     __slots__ = ("_acknowledged", "_epochs", "_next", "epoch", "producer_id")
@@ -35,7 +35,7 @@ class ProducerIdState:
         self.renew_all(producer_id, epoch)
 
     def renew_all(self, producer_id: int, epoch: int) -> None:
-        """Begin anew in all partitions, with what the coordinator gave; nothing is under way."""
+        """Begin anew in all partitions with the coordinator's epoch; no batch is in flight."""
         self.producer_id = producer_id
         self.epoch = epoch
         self._epochs: dict[int, int] = {}
@@ -43,11 +43,11 @@ class ProducerIdState:
         self._acknowledged: dict[int, int] = {}
 
     def epoch_of(self, partition: int) -> int:
-        """In which the partition's batches are sent."""
+        """The epoch in which the partition's batches are sent."""
         return self._epochs.get(partition, self.epoch)
 
     def stamp(self, batch: Batch) -> tuple[int, int]:
-        """Epoch and sequence of a batch: its own, if it was sent before, or the next ones."""
+        """Epoch and sequence of a batch: those of its first sending, or else the next ones."""
         if batch.stamp is None:
             partition = batch.partition
             sequence = self._next.get(partition, 0)
@@ -56,12 +56,12 @@ class ProducerIdState:
         return batch.stamp
 
     def acknowledge(self, batch: Batch) -> None:
-        """The broker has this batch."""
+        """Note that the broker has this batch."""
         if batch.stamp is not None and batch.stamp[0] == self.epoch_of(batch.partition):
             self._acknowledged[batch.partition] = (batch.stamp[1] + batch.records) % SEQUENCES
 
     def is_next(self, batch: Batch) -> bool:
-        """True when the broker should have expected this batch: all before it are there."""
+        """True when the broker expects this batch next, as it has all batches before it."""
         partition = batch.partition
         expected = (self.epoch_of(partition), self._acknowledged.get(partition, 0))
         return batch.stamp == expected
@@ -71,7 +71,7 @@ class ProducerIdState:
         return batch.stamp is None or batch.stamp[0] == self.epoch_of(batch.partition)
 
     def renew(self, batch: Batch) -> None:
-        """Forget a stamp that is not current; a broker would no longer know the batch by it."""
+        """Forget a stamp of an older epoch, by which a broker would not recognize the batch."""
         if self.is_current(batch) or batch.trouble is None:
             return
         batch.stamp = None
@@ -79,7 +79,7 @@ class ProducerIdState:
         batch.trouble.is_unsure = False
 
     def withdraw(self, batch: Batch) -> bool:
-        """Take back the sequence of a batch that no broker has; False if others follow it."""
+        """Withdraw the sequence of a batch that no broker has; False if other batches follow it."""
         if batch.stamp is None:
             return True
         sequence = batch.stamp[1]
@@ -89,7 +89,7 @@ class ProducerIdState:
         return True
 
     def start_again(self, partition: int) -> None:
-        """Go on at sequence 0 in the next epoch.
+        """Begin again at sequence 0 in the next epoch.
 
         Raises:
             EpochExhaustedError: there is no further epoch.

@@ -1,9 +1,9 @@
 """Produce requests and responses on the wire, without a copy of the payload.
 
-The request's head comes from kafka-python's own encoder, once per connection; what is
-patched or appended per send are fixed-width fields. Version 7 is used because all its
-fields have a fixed width, and every broker from Kafka 2.1 to 4.x accepts it; a broker does
-the same work for it as for later versions, which only changed the framing.
+kafka-python's own encoder makes the head of the request, once per connection; each send patches and
+appends fixed-width fields only. Version 7 is used because all its fields have a fixed width, and
+every broker from Kafka 2.1 to 4.x accepts it. A broker does the same work for it as for later
+versions, which only changed the framing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _PRODUCE_API_KEY = 0
 
 
 class ProduceEncoder:
-    """Builds the scatter-gather buffers of produce requests for one topic and client id.
+    """Encoder of produce requests for one topic and client id, as scatter-gather buffers.
 
     Args:
         first: the number of the topic's partition 0.
-        transactional_id: of a producer with transactions.
+        transactional_id: the id of a producer with transactions; None without.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ProduceEncoder:
     def encode(
         self, correlation_id: int, batches: Sequence[tuple[int, bytes, memoryview]]
     ) -> list[Buffer]:
-        """Buffers of one request.
+        """Encode one request.
 
         Args:
             correlation_id: returned by the broker with its response.
@@ -83,7 +83,7 @@ class ProduceResult:
     """The broker's answer to one request.
 
     Attributes:
-        errors: number of the partition → Kafka error code, 0 for none.
+        errors: number of the partition → Kafka error code, 0 for success.
         throttle_ms: how long a quota held the client back [ms].
     """
 
@@ -93,13 +93,13 @@ class ProduceResult:
 
 
 def decode_produce_response(frame: Buffer, first: int = 0) -> ProduceResult:
-    """Decode a version 7 response, its size field already taken off.
+    """Decode a version 7 response, without its size field.
 
     Args:
         first: the number of partition 0 of its topic, as a request is for one topic.
 
     Raises:
-        AnswerFormatError: it is none.
+        AnswerFormatError: the frame is not such a response.
     """
     try:
         return _produce_result(frame, first)
@@ -113,7 +113,7 @@ def _produce_result(frame: Buffer, first: int) -> ProduceResult:
     position, errors = 8, {}
     for _ in range(topics):
         (name_length,) = _NAME_LENGTH.unpack_from(frame, position)
-        if name_length < 0:  # which would lead backwards, again and again
+        if name_length < 0:  # it would make the parser go backwards for ever
             raise ValueError(f"a topic's name of {name_length} bytes")
         position += _NAME_LENGTH.size + name_length
         (partitions,) = _COUNT.unpack_from(frame, position)

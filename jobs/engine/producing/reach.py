@@ -1,4 +1,4 @@
-"""Whether one task's producers reach each broker: what they sent, what waits, and for how long."""
+"""How well one task's producers reach each broker: requests, waiting records and silence."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from metrics.trial.counts import BrokerAccount
 
 
 class Reach:
-    """What became of what was meant for each broker. Times are of the engine's clock [s].
+    """Account of what went to each broker and what did not. Times are of the engine's clock [s].
 
     Args:
         by_broker: broker id → its account, which is filled in.
-        window: the measured one; only what happens inside it counts.
+        window: the measured window; only events inside it count.
     """
 
     def __init__(self, by_broker: dict[int, BrokerAccount], window: Window) -> None:
@@ -24,47 +24,47 @@ class Reach:
         self._answered_s: dict[int, float] = {}
 
     def begin(self, by_broker: dict[int, BrokerAccount], window: Window) -> None:
-        """Fill in another account from now on, that of the window that follows."""
+        """Begin the following window, with another account to fill in."""
         by_broker.update((broker, BrokerAccount()) for broker in self._by_broker)
         self._by_broker = by_broker
         self._window = window
 
     def add(self, brokers: Iterable[int]) -> None:
-        """A producer has connections to these."""
+        """Add the brokers to which a producer has connections."""
         for broker in brokers:
             self._by_broker.setdefault(broker, BrokerAccount())
 
     def count_request(self, broker: int, now: float) -> None:
-        """A produce request was handed to a socket."""
+        """Count a produce request that a socket took."""
         if self._window.holds(now):
             self._by_broker[broker].requests += 1
 
     def note_answer(self, broker: int, now: float) -> None:
-        """The broker answered, or with acks=0 its socket took a request."""
+        """Note the time of a broker's answer, or with acks=0 of a request that its socket took."""
         self._answered_s[broker] = now
 
     def count_failed(self, broker: int, records: int, now: float) -> None:
-        """Records that this broker was to take were given up."""
+        """Count records for this broker that were given up."""
         if self._window.holds(now):
             self._by_broker[broker].missing_records += records
 
     def update_silence(self, awaited: Collection[int], now: float) -> None:
-        """Note how long those brokers have been silent of which an answer is awaited."""
+        """Update how long each broker that owes an answer has been silent."""
         at_s = min(now, self._window.end_s)
         for broker, account in self._by_broker.items():
             if broker not in awaited:
-                self._answered_s[broker] = at_s  # there is nothing that it could say
+                self._answered_s[broker] = at_s  # it owes no answer
             since_s = max(self._answered_s.get(broker, 0.0), self._window.start_s)
             account.silent_s = max(account.silent_s, at_s - since_s)
 
     def close(self, producers: Iterable[Producer], leaders: Sequence[int]) -> None:
-        """The window is over: note what is missing by now."""
+        """End the window: count the records that are missing by now."""
         end_s = self._window.end_s
         for producer in producers:
             waiting = _records_waiting(producer, leaders)
             for broker in waiting:
                 self._by_broker[broker].waiting_connections += 1
-            # Whoever fills a producer's memory keeps it from going on.
+            # The broker with most of a blocked producer's waiting records is the one that blocks it.
             at = max(waiting, key=waiting.__getitem__) if producer.blocked and waiting else None
             due = producer.records_due_between(producer.due_s(producer.opened), end_s)
             waiting[leaders[producer.partition] if at is None else at] += due
@@ -73,7 +73,7 @@ class Reach:
 
 
 def awaited_brokers(producers: Iterable[Producer], leaders: Sequence[int]) -> set[int]:
-    """Brokers for which something of these producers waits."""
+    """Brokers for which requests or batches of these producers wait."""
     found = set()
     for producer in producers:
         for broker, connection in producer.connections.items():
@@ -84,7 +84,7 @@ def awaited_brokers(producers: Iterable[Producer], leaders: Sequence[int]) -> se
 
 
 def _records_waiting(producer: Producer, leaders: Sequence[int]) -> Counter[int]:
-    """Broker id → records of sealed batches that it has not acknowledged, where there are some."""
+    """Broker id → records of sealed batches that it has not acknowledged, above 0 only."""
     found = Counter[int]()
     for broker, connection in producer.connections.items():
         found[broker] += connection.pending.records

@@ -1,4 +1,4 @@
-"""What a task with producers reports of a window."""
+"""Report of a task with producers for a window."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def producer_report(
     producers: Iterable[Producer],
     wall_offset_s: float,
 ) -> TaskReport:
-    """The row of a task.
+    """The row of a task with producers.
 
     Args:
-        account: of a window that is over.
+        account: the account of a window that is over.
         producers: the schedules that were followed.
         wall_offset_s: what to add to the engine's clock for seconds since the epoch.
     """

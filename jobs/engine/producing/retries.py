@@ -1,4 +1,4 @@
-"""Whether and when a batch is sent again: the rules of Kafka's own producer."""
+"""Rules for retries, as in Kafka's own producer: whether and when a batch is sent again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka.errors import for_code
 from metrics.traffic.producer import ProducerOptions
 
 DUPLICATE_SEQUENCE = 46
-"""The broker has this batch of an idempotent producer already."""
+"""Kafka's error code for a batch of an idempotent producer that the broker already has."""
 
 OUT_OF_ORDER_SEQUENCE = 45
 _NOT_LEADER = 6
@@ -24,13 +24,13 @@ _EXPONENT_MAX = 62
 
 @dataclass(frozen=True)
 class Refusal:
-    """What an error code of a produce response means.
+    """Meaning of an error code in a produce response.
 
     Attributes:
-        error: its name.
-        is_retriable: the same batch may be taken another time.
-        is_unsure: the broker may have written the batch all the same.
-        leader_moved: leaders have to be asked for again.
+        error: name of the error.
+        is_retriable: whether a retry of the same batch may succeed.
+        is_unsure: whether the broker may have written the batch in spite of the error.
+        leader_moved: whether the leaders have to be requested again.
     """
 
     error: str
@@ -40,7 +40,7 @@ class Refusal:
 
     @classmethod
     def of(cls, code: int, options: ProducerOptions, is_idempotent: bool) -> Refusal:
-        """Of a code that is not 0."""
+        """The meaning of a code other than 0."""
         error = for_code(code)
         is_unsure = code in _MAYBE_WRITTEN or (code == _NOT_LEADER and options.acks == "all")
         is_retriable = error.retriable or (is_idempotent and code in SEQUENCE_ERRORS)
@@ -48,14 +48,14 @@ class Refusal:
 
 
 LOST = Refusal("", is_retriable=True, is_unsure=True, leader_moved=False)
-"""A connection was lost before the answer."""
+"""The refusal that stands for a connection lost before the answer."""
 
 
 def backoff_s(options: ProducerOptions, failures: int, rng: random.Random) -> float:
-    """How long to wait after so many failures in a row, at least one [s].
+    """Wait before a retry after so many failures in a row, at least one [s].
 
-    Doubles from `retry_backoff_ms` up to `retry_backoff_max_ms`, 20 % up or down, so that
-    clients that failed together do not come back together (KIP-580).
+    It doubles from `retry_backoff_ms` up to `retry_backoff_max_ms`, and varies by 20 %, so that
+    clients that failed together do not retry together (KIP-580).
     """
     doubled_ms: float = options.retry_backoff_ms * 2 ** min(failures - 1, _EXPONENT_MAX)
     bounded_ms = min(doubled_ms, options.retry_backoff_max_ms)

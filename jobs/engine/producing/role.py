@@ -1,4 +1,4 @@
-"""What every producer client does for one task of a trial, whatever library sends."""
+"""The interface of every producer client: what it does for one task of a trial."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from jobs.engine.task.control_channel import DriverChannel
 
 
 class TaskLoad(Protocol):
-    """What the producers of one task did, for the task's row.
+    """Account of the producers of one task, for the task's row.
 
     Attributes:
-        account: where every record of the last window ended up, and that window on the clock of
-            `run`.
+        account: counts of what became of every record of the last window, on the clock of `run`.
     """
 
     account: Account
@@ -27,21 +26,21 @@ class TaskLoad(Protocol):
 
 
 class ProducerClient(Protocol):
-    """Offers one task's share of a plan: the same pattern and the same account by any library."""
+    """Producers of one task, with the same pattern and account for every library."""
 
     def open(self) -> None:
-        """Make everything ready that must not cost time later; nothing is sent yet.
+        """Prepare everything that must not take time under load; nothing is sent yet.
 
         Raises:
-            RedlineError: the library is missing, cannot do what the plan asks for, or a
-                broker cannot be reached.
+            RedlineError: the library is missing or cannot do what the plan requires, or a broker
+                cannot be reached.
         """
         ...
 
     def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
         """Offer the load from `start_s` on, through warm-up and windows, then drain.
 
-        The driver is told of each window that is over, but for the last.
+        Each window but the last is reported to the driver when it is over.
 
         Args:
             start_s: when the schedule begins, on the monotonic clock [s].
@@ -49,10 +48,10 @@ class ProducerClient(Protocol):
             driver: channel to the driver, which may end the window early; None without a driver.
 
         Raises:
-            RedlineError: the load had to end; the row says why.
+            RedlineError: the load had to end; the row states why.
         """
         ...
 
     def close(self) -> None:
-        """Close all connections; harmless when nothing is open."""
+        """Close all connections; does nothing when none is open."""
         ...

@@ -1,10 +1,10 @@
-"""When each record of a producer is due.
+"""Schedules: the time at which each record of a producer is due.
 
-A schedule is two things, one after the other. `Arrivals` say how many records of the mean
-rate lie before record k: k itself at a fixed rate, a random number in a Poisson process.
-A `Pace` says at which time so many records have passed: at once proportional, slower while
-the rate ramps up, and only in the on-times of bursts. Both can be asked in either direction
-and for any record, so that nothing has to be remembered of records gone by.
+A schedule has two parts. Its arrivals give the number of records of the mean rate before record k:
+k itself at a fixed rate, a random number in a Poisson process. Its pace gives the time at which so
+many records have passed: in proportion at a constant rate, later while the rate ramps up, and only
+in the on-times of bursts. Both work in either direction and for any record, so that no state of
+earlier records is needed.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from metrics.traffic.producer import ProducerPattern
 from metrics.traffic.profile import RateProfile
 
 _GOLDEN = 0.6180339887498949
-_TOLERANCE = 1e-6  # of a record: what rounding may make of a time that was computed from it
+_TOLERANCE = 1e-6  # of a record, for the rounding of a time that was computed from it
 _CYCLE = 262_144
 _ENDLESS = 2**62
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Records of the mean rate over time, from 0 on.
+    """Pace of a constant rate, with a ramp-up or bursts; time begins at 0.
 
     Attributes:
         rate_records_per_s: the mean rate once `ramp_up_s` is over [1/s].
         ramp_up_s: time in which the rate grows evenly from 0 [s].
-        on_s, off_s: bursts of `on_s` with pauses of `off_s`; within a burst the rate is
-            higher by (on_s + off_s) / on_s, so that the mean stays. No pauses by default.
+        on_s, off_s: bursts of `on_s` with pauses of `off_s`; within a burst the rate is higher by
+            (on_s + off_s) / on_s, which keeps the mean. No pauses by default [s].
     """
 
     rate_records_per_s: float
@@ -45,7 +45,7 @@ class Pace:
     off_s: float = 0.0
 
     def time_s(self, records: float) -> float:
-        """When so many records have passed [s]; the end of a burst, not the next one's start."""
+        """Time when so many records have passed [s]; at a pause, the end of the burst before it."""
         steady_s = records / self.rate_records_per_s
         if steady_s >= self.ramp_up_s / 2:
             steady_s += self.ramp_up_s / 2
@@ -59,7 +59,7 @@ class Pace:
         return cycles * cycle_s + (steady_s - cycles * cycle_s) * self.on_s / cycle_s
 
     def records(self, time_s: float) -> float:
-        """How many records have passed at this time, a real number; below 0 before the start."""
+        """Number of records that have passed at this time; below 0 before the start."""
         steady_s = time_s
         if self.off_s and time_s > 0:
             cycle_s = self.on_s + self.off_s
@@ -73,12 +73,12 @@ class Pace:
 
 @dataclass(frozen=True)
 class ProfilePace:
-    """Records of the mean rate over time where a profile says what share of it is offered.
+    """Pace by a profile, which sets the share of the full rate over time.
 
     Attributes:
         rate_records_per_s: the full rate [1/s].
-        profile: its time 0 is the start of the measured window.
-        warmup_s: load before that, at the profile's first share [s].
+        profile: the profile, whose time 0 is the start of the measured window.
+        warmup_s: duration of the load before that, at the profile's first share [s].
     """
 
     rate_records_per_s: float
@@ -90,32 +90,32 @@ class ProfilePace:
         return -self.profile.passed_s(-self.warmup_s)
 
     def time_s(self, records: float) -> float:
-        """When so many records have passed [s]."""
+        """Time when so many records have passed [s]."""
         passed_s = records / self.rate_records_per_s - self._before_s
         return self.warmup_s + self.profile.time_s(passed_s)
 
     def records(self, time_s: float) -> float:
-        """How many records have passed at this time, a real number; below 0 before the start."""
+        """Number of records that have passed at this time; below 0 before the start."""
         passed_s = self._before_s + self.profile.passed_s(time_s - self.warmup_s)
         return self.rate_records_per_s * passed_s
 
 
 class FixedArrivals:
-    """Evenly spaced records, the first after `phase` of them."""
+    """Evenly spaced arrivals, the first one at position `phase`."""
 
     def __init__(self, phase: float = 0.0) -> None:
         self._phase = phase
 
     def position(self, record: int) -> float:
-        """Records of the mean rate before this one."""
+        """Number of records of the mean rate before this one."""
         return record + self._phase
 
     def until(self, position: float) -> int:
-        """Records at or before a position."""
+        """Number of records at or before a position."""
         return max(0, math.floor(position - self._phase) + 1)
 
     def before(self, position: float) -> int:
-        """Records before a position."""
+        """Number of records before a position."""
         return max(0, math.ceil(position - self._phase))
 
 
@@ -131,10 +131,10 @@ def _poisson_cycle(seed: int) -> list[float]:
 
 
 class PoissonArrivals:
-    """Independent, exponentially distributed gaps, from a random place on.
+    """Arrivals with independent, exponentially distributed gaps, from a random place of a cycle.
 
-    All producers of a task share one cycle of 262,144 points, so that any record of any
-    producer can be looked up; over a whole cycle the mean rate is exact.
+    All producers of a task share one cycle of 262,144 points, so that any record of any producer
+    can be looked up; over a whole cycle the mean rate is exact.
     """
 
     def __init__(self, seed: int, rng: random.Random) -> None:
@@ -143,18 +143,18 @@ class PoissonArrivals:
         self._first = bisect_left(self._points, self._origin)
 
     def position(self, record: int) -> float:
-        """Records of the mean rate before this one."""
+        """Number of records of the mean rate before this one."""
         cycles, index = divmod(self._first + record, _CYCLE)
         return cycles * _CYCLE + self._points[index] - self._origin
 
     def until(self, position: float) -> int:
-        """Records at or before a position."""
+        """Number of records at or before a position."""
         cycles, rest = divmod(position + self._origin, _CYCLE)
         count = int(cycles) * _CYCLE + bisect_right(self._points, rest)
         return max(0, count - self._first)
 
     def before(self, position: float) -> int:
-        """Records before a position."""
+        """Number of records before a position."""
         cycles, rest = divmod(position + self._origin, _CYCLE)
         count = int(cycles) * _CYCLE + bisect_left(self._points, rest)
         return max(0, count - self._first)
@@ -164,25 +164,25 @@ class Schedule(Protocol):
     """The times at which one producer's records 0, 1, 2, … are due."""
 
     def due_s(self, record: int) -> float:
-        """When this record is due, on the engine's clock [s]."""
+        """Time when this record is due, on the engine's clock [s]."""
         ...
 
     def due_until(self, at_s: float) -> int:
-        """How many records are due at or before this time."""
+        """Number of records due at or before this time."""
         ...
 
     def due_before(self, at_s: float) -> int:
-        """How many records are due before this time."""
+        """Number of records due before this time."""
         ...
 
 
 def due_between(schedule: Schedule, from_s: float, to_s: float) -> int:
-    """How many records are due in [from_s, to_s)."""
+    """Number of records due in [from_s, to_s)."""
     return schedule.due_before(to_s) - schedule.due_before(from_s)
 
 
 class EvenSchedule:
-    """Record k at `first_s + k/rate`; does what a `PacedSchedule` would, only faster."""
+    """The schedule with record k at `first_s + k/rate`; equals a `PacedSchedule`, but is faster."""
 
     __slots__ = ("_first_s", "_rate")
 
@@ -191,39 +191,39 @@ class EvenSchedule:
         self._first_s = first_s
 
     def due_s(self, record: int) -> float:
-        """When this record is due."""
+        """Time when this record is due [s]."""
         return self._first_s + record / self._rate
 
     def due_until(self, at_s: float) -> int:
-        """How many records are due at or before this time."""
+        """Number of records due at or before this time."""
         return max(0, math.floor((at_s - self._first_s) * self._rate + _TOLERANCE) + 1)
 
     def due_before(self, at_s: float) -> int:
-        """How many records are due before this time."""
+        """Number of records due before this time."""
         return max(0, math.ceil((at_s - self._first_s) * self._rate - _TOLERANCE))
 
 
 class ClosedLoop:
-    """Records that are there whenever there is room for them, from a time on: none is ever due."""
+    """The schedule of a closed loop: from its start, a record is there whenever it has room."""
 
     def __init__(self, start_s: float) -> None:
         self._start_s = start_s
 
     def due_s(self, record: int) -> float:
-        """From when on this record is there."""
+        """Start of the loop, from which every record is there."""
         return self._start_s
 
     def due_until(self, at_s: float) -> int:
-        """How many records are there at this time: more than anybody takes."""
+        """Number of records that are there at this time: more than a producer can take."""
         return _ENDLESS if at_s >= self._start_s else 0
 
     def due_before(self, at_s: float) -> int:
-        """None, as no schedule asks for any."""
+        """Number of records due before this time: 0, as a closed loop offers at no set time."""
         return 0
 
 
 class PacedSchedule:
-    """Arrivals of any kind at any pace, see the module's text."""
+    """The schedule of any arrivals at any pace; see the module's docstring."""
 
     def __init__(
         self, pace: Pace | ProfilePace, arrivals: FixedArrivals | PoissonArrivals, start_s: float
@@ -233,35 +233,35 @@ class PacedSchedule:
         self._start_s = start_s
 
     def due_s(self, record: int) -> float:
-        """When this record is due."""
+        """Time when this record is due [s]."""
         return self._start_s + self._pace.time_s(self._arrivals.position(record))
 
     def due_until(self, at_s: float) -> int:
-        """How many records are due at or before this time."""
+        """Number of records due at or before this time."""
         return self._arrivals.until(self._pace.records(at_s - self._start_s) + _TOLERANCE)
 
     def due_before(self, at_s: float) -> int:
-        """How many records are due before this time."""
+        """Number of records due before this time."""
         return self._arrivals.before(self._pace.records(at_s - self._start_s) - _TOLERANCE)
 
 
 class EndingSchedule:
-    """The first records of another schedule, and none after them."""
+    """A schedule of only the first records of another schedule."""
 
     def __init__(self, whole: Schedule, records: int) -> None:
         self._whole = whole
         self._records = records
 
     def due_s(self, record: int) -> float:
-        """When this record is due; never, where it is none of them."""
+        """Time when this record is due; infinite beyond the last record."""
         return self._whole.due_s(record) if record < self._records else math.inf
 
     def due_until(self, at_s: float) -> int:
-        """How many records are due at or before this time."""
+        """Number of records due at or before this time."""
         return self._records if at_s == math.inf else self._least(self._whole.due_until(at_s))
 
     def due_before(self, at_s: float) -> int:
-        """How many records are due before this time."""
+        """Number of records due before this time."""
         return self._records if at_s == math.inf else self._least(self._whole.due_before(at_s))
 
     def _least(self, records: int) -> int:
@@ -269,7 +269,7 @@ class EndingSchedule:
 
 
 def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:
-    """The schedule of one producer of a trial, see `schedule_of`."""
+    """The schedule of one producer of a trial; see `schedule_of`."""
     phases, producer = pattern.phases, pattern.producer
     if pattern.profile is not None:
         pace = ProfilePace(producer.rate_records_per_s, pattern.profile, phases.warmup_s)
@@ -286,14 +286,14 @@ def schedule_of(
 ) -> Schedule:
     """The schedule of one of several producers.
 
-    All start together and burst together, but out of step within the time of a batch, or
-    their batches would arrive all at once.
+    All producers start and burst together. Within the time of a batch they are out of step, or
+    their batches would all arrive at once.
 
     Args:
-        index: of the producer.
+        index: index of the producer.
         start_s: when the load begins, on the engine's clock [s].
         ramp_up_s: time in which the rate grows evenly from 0 [s].
-        records: that it offers, and none after them; None for as many as time allows.
+        records: number of records that it offers; None for no limit.
     """
     whole = _endless(pattern, index, start_s, ramp_up_s)
     return whole if records is None else EndingSchedule(whole, records)

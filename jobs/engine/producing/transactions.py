@@ -1,13 +1,13 @@
-"""The transactions of one producer, one after the other, and what their coordinator is asked.
+"""Transactions of one producer, one after the other, and the requests to their coordinator.
 
 As in Kafka's producer, a partition is added to the transaction before the first batch goes there,
-and a transaction is committed once all of its batches are acknowledged; its marker in the log of
-each of these partitions is written by the brokers after that. The commit begins as soon as the
-transaction is old enough, with what is due by then, lingered or not; what becomes due while it is
-under way waits in the accumulator and goes into the next transaction, so the schedule goes on.
+and a transaction is committed once all of its batches are acknowledged; after that, brokers write
+its marker into the log of each of these partitions. The commit begins as soon as the transaction is
+old enough, with the records that are due by then, lingered or not. Records that become due during
+the commit wait in the accumulator for the next transaction, so the schedule continues.
 
-A batch that fails for good takes its transaction with it: what of it was not sent fails too, it is
-aborted, and the producer asks for a further epoch, in which sequences begin anew.
+A batch that fails for good aborts its transaction: the unsent records of the transaction fail, too,
+and the producer asks for its next epoch, in which sequences begin anew.
 """
 
 from __future__ import annotations
@@ -24,70 +24,70 @@ ABORTED = "TransactionAbortedError"
 """Error name of records that were not sent, as another batch of their transaction had failed."""
 
 FIRST_ADD_BACKOFF_S = 0.02
-"""Kafka's producer asks so soon again while the transaction before is still being completed [s]."""
+"""Back-off of Kafka's producer while the transaction before is still being completed [s]."""
 
 LOG_RECORDS_OF_AN_END = 2
-"""That the coordinator writes of an end: that it is prepared, and that it is complete."""
+"""Records that the coordinator writes for the end of a transaction: prepared, and complete."""
 
 COORDINATOR_NOT_AVAILABLE = 15
 _CONCURRENT_TRANSACTIONS = 51
-_NOT_HERE = frozenset({COORDINATOR_NOT_AVAILABLE, 16})  # and not the coordinator
+_NOT_HERE = frozenset({COORDINATOR_NOT_AVAILABLE, 16})  # 16: NOT_COORDINATOR
 
 
 class TransactionError(RedlineError):
-    """A coordinator refused what a producer with transactions asked for."""
+    """A coordinator refused a request of a producer with transactions."""
 
 
 @dataclass(frozen=True)
 class FindCoordinator:
-    """Which broker coordinates this producer's transactions."""
+    """The request for the coordinator of this producer's transactions."""
 
 
 @dataclass(frozen=True)
 class AddPartitions:
-    """Take these partitions into the transaction."""
+    """The request to add these partitions to the transaction."""
 
     partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class EndTransaction:
-    """Commit or abort."""
+    """The request to commit or abort the transaction."""
 
     is_commit: bool
 
 
 @dataclass(frozen=True)
 class RenewEpoch:
-    """Give the next epoch."""
+    """The request for the producer's next epoch."""
 
 
 CoordinatorRequest = FindCoordinator | AddPartitions | EndTransaction | RenewEpoch
 
 
 class Transactions:
-    """Where one producer is in its transactions. Times are of the engine's clock [s].
+    """State of one producer's transactions. Times are of the engine's clock [s].
 
     Args:
-        coordinator: broker id.
-        duration_s: how old a transaction gets before it is committed.
+        coordinator: broker id of the coordinator.
+        duration_s: age at which a transaction is committed.
 
     Attributes:
-        coordinator: None while it has to be found again.
-        partitions: that the coordinator has in the open transaction.
-        wanted: to be added, as batches wait for it.
-        began_s: when its first partition was asked for; None where none is open.
-        unsettled: batches of it that are neither acknowledged nor failed.
-        acked_records: of it.
-        is_ending: no more batches join it.
-        ending_since_s: when that began.
-        is_failed: it is to be aborted, and the next epoch to be asked for.
-        request_in_flight: what the coordinator is to answer; None where it owes nothing.
-        failures: answers in a row that said to ask again.
-        not_before_s: nothing is asked earlier.
-        scheduled_s: when to look next.
+        coordinator: broker id; None while the coordinator has to be found again.
+        partitions: partitions that the coordinator has added to the open transaction.
+        wanted: partitions that batches wait for, added or not.
+        began_s: when its first partition was wanted; None without an open transaction.
+        unsettled: number of its batches that are neither acknowledged nor failed.
+        acked_records: number of its acknowledged records.
+        is_ending: whether it takes no more batches.
+        ending_since_s: when it began to end.
+        is_failed: whether it is aborted, and the next epoch requested.
+        request_in_flight: request that the coordinator has not answered yet; None without one.
+        failures: number of failed requests in a row.
+        not_before_s: earliest time of the next request.
+        scheduled_s: when the delivery looks at it next.
         pending: full batches for the next transaction, in order.
-        open_batch_waits: the producer's open batch is ready and waits for the next one too.
+        open_batch_waits: whether the ready open batch of the producer waits for the next one, too.
     """
 
     __slots__ = (
@@ -129,12 +129,12 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """True from the first request to add a partition to the answer that ends all of it."""
+        """True from the first wanted partition to the answer to the transaction's last request."""
         return self.began_s is not None or self.is_ending or self.request_in_flight is not None
 
     @property
     def ends_s(self) -> float | None:
-        """When the open transaction is old enough to be committed; None without one."""
+        """Time of the open transaction's commit; None without an open transaction."""
         return None if self.began_s is None else self.began_s + self._duration_s
 
     def admits(self, partition: int) -> bool:
@@ -142,18 +142,18 @@ class Transactions:
         return partition in self.partitions
 
     def add_wanted(self, partition: int, now: float) -> None:
-        """Batches wait for this partition to be a part of the transaction."""
+        """Add a partition that batches wait for to those wanted in the transaction."""
         self.wanted.add(partition)
         if self.began_s is None:
             self.began_s = now
 
     def end(self, now: float) -> None:
-        """No more batches join."""
+        """Begin to end the transaction, which takes no more batches."""
         if not self.is_ending:
             self.is_ending, self.ending_since_s = True, now
 
     def next_request(self) -> CoordinatorRequest | None:
-        """What the coordinator is to be asked now; None while there is nothing."""
+        """The next request to the coordinator; None while there is none to send."""
         request = self._next_step()
         return request if request is None or self.coordinator is not None else FindCoordinator()
 
@@ -169,7 +169,7 @@ class Transactions:
 
     @property
     def is_over(self) -> bool:
-        """True when all of it is settled, and the coordinator has nothing to end."""
+        """True when all batches are settled, and the coordinator has nothing to end."""
         waits = (
             self.unsettled
             or self.partitions
@@ -179,10 +179,10 @@ class Transactions:
         return self.is_ending and not waits
 
     def fail_request(self, code: int, backoff_s: float, now: float) -> None:
-        """The coordinator answered with an error: ask again later.
+        """Handle an error of the coordinator; the request is sent again later.
 
         Raises:
-            TransactionError: it will not say anything else.
+            TransactionError: a retry cannot succeed.
         """
         request, self.request_in_flight = self.request_in_flight, None
         error = for_code(code)
@@ -201,39 +201,39 @@ class Transactions:
         self.not_before_s = now + backoff_s
 
     def lose_request(self, backoff_s: float, now: float) -> None:
-        """The connection is gone, and with it the answer: ask again, whoever coordinates then."""
+        """Handle a connection lost before the answer; the coordinator is looked up again."""
         self.request_in_flight = self.coordinator = None
         self.failures += 1
         self.not_before_s = now + backoff_s
 
     def take_added(self) -> tuple[int, ...]:
-        """The partitions that the coordinator has taken in; they are a part from now on."""
+        """Take and return the partitions that the coordinator has added to the transaction."""
         request, self.request_in_flight = self.request_in_flight, None
-        assert isinstance(request, AddPartitions), "it was asked for"
+        assert isinstance(request, AddPartitions), "a request to add partitions was in flight"
         self.failures = 0
         self.partitions.update(request.partitions)
         return request.partitions
 
     def finish(self) -> None:
-        """The coordinator has ended the transaction."""
+        """Finish the transaction, which the coordinator has ended."""
         self.request_in_flight = None
         self.failures = 0
         self.partitions.clear()
         self.wanted.clear()
 
     def set_coordinator(self, coordinator: int) -> None:
-        """The coordinator is known again."""
+        """Set the coordinator, which is known again."""
         self.request_in_flight = None
         self.coordinator = coordinator
 
     def renew(self) -> None:
-        """The next epoch was given."""
+        """Take note of the next epoch, after which the transaction has no failure."""
         self.request_in_flight = None
         self.failures = 0
         self.is_failed = False
 
     def begin(self) -> deque[Batch]:
-        """The next transaction may begin; returns what waited for it."""
+        """Begin the next transaction; returns the batches that waited for it."""
         waited, self.pending = self.pending, deque()
         self._begin()
         return waited

@@ -1,4 +1,4 @@
-"""The engine's own client, which sends batches that were encoded before."""
+"""The engine's own producer client, which sends batches that were encoded in advance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jobs.engine.task.plan import TrialPlan
 
 
 class WireProducers:
-    """See `ProducerClient`: one connection per producer and broker, driven by one event loop."""
+    """A `ProducerClient` with one connection per producer and broker, driven by one event loop."""
 
     def __init__(self, plan: TrialPlan, task: int) -> None:
         self._plan = plan
@@ -41,7 +41,7 @@ class WireProducers:
         self._pool = pool_of(plan.pattern.producer)
 
     def _request_producer_ids(self) -> None:
-        """Ask brokers in turn, as all producers would find the same one the least loaded."""
+        """Request producer ids from brokers in turn, to spread the requests evenly."""
         plan = self._plan
         brokers = sorted(plan.brokers)
         clients = {
@@ -52,7 +52,7 @@ class WireProducers:
         self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s)
 
     def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
-        """See `ProducerClient.run`."""
+        """Send the load; see `ProducerClient.run`."""
         loop = WireLoop(
             self._plan,
             self._task,
@@ -75,7 +75,7 @@ class WireProducers:
 def registered_at_brokers(
     plan: TrialPlan, task: int, transports: Mapping[tuple[str, int], Transport]
 ) -> Mapping[str, Registered]:
-    """What the coordinators say of each producer's transactional id, which is its client id.
+    """Register each producer's transactional id, which is its client id, at its coordinator.
 
     Raises:
         ProducerIdError: see `register_transactional`.
@@ -87,12 +87,12 @@ def registered_at_brokers(
 
 
 def await_markers(plan: TrialPlan, task: int) -> None:
-    """Wait until the ends of all transactions are in the logs; what is still open is aborted.
+    """Wait until the ends of all transactions are in the logs; open transactions are aborted.
 
-    A commit is answered before its markers are written, and end offsets hold them.
+    A commit is answered before its markers are written, and end offsets count them.
 
     Raises:
-        RedlineError: the brokers cannot be reached any more, or do not answer.
+        RedlineError: the brokers can no longer be reached, or do not answer.
     """
     names = [plan.client_id(index) for index in plan.producers_of(task)]
     wanted = [(name, broker) for name in names for broker in plan.brokers]

@@ -1,1 +1,1 @@
-"""What a task of the barrier stage is told, and how it talks with the driver."""
+"""The plan of a task of the barrier stage, and its control channel to the driver."""

@@ -1,6 +1,7 @@
-"""What a host of the generator shows while its tasks make their load: a thread looks now and then.
+"""Samples of a generator's host while its tasks make their load, taken by a thread.
 
-One task of each host does it for all. A look takes about a millisecond, a second apart.
+One task of each host takes them for all. A sample takes about a millisecond, and one is taken every
+second.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.sample import HostSample
 
 INTERVAL_S = 1.0
-"""Between two looks [s]."""
+"""Interval between two samples [s]."""
 
 
 class HostWatch:
-    """Looks at this machine until the block ends.
+    """A sampler of this machine until the block ends.
 
     Args:
-        host: how to look.
-        is_on: False where another task of this host does it.
+        host: takes the samples.
+        is_on: False where another task of this host takes them.
     """
 
     def __init__(self, host: LocalHost, *, is_on: bool = True) -> None:
         self._host = host
         self._is_on = is_on
-        self._seen: list[HostSample] = []
+        self._samples: list[HostSample] = []
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redline-host", daemon=True)
 
@@ -46,14 +47,14 @@ class HostWatch:
             self._thread.join()
 
     def take(self) -> tuple[HostSample, ...]:
-        """What was seen since the last call, and one look now."""
+        """Take the samples since the last call, and one more of now."""
         if not self._is_on:
             return ()
-        seen, self._seen = self._seen, []
-        return (*seen, self._host.look())
+        samples, self._samples = self._samples, []
+        return (*samples, self._host.look())
 
     def _run(self) -> None:
         while True:
-            self._seen.append(self._host.look())
+            self._samples.append(self._host.look())
             if self._stopped.wait(INTERVAL_S):
                 return

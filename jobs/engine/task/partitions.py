@@ -1,7 +1,7 @@
-"""The partitions of all topics of a trial under one number each.
+"""Numbers for the partitions of all topics of a trial.
 
-Everything between the wire and the tables knows a partition by its number alone: partition p
-of topic t has the number t · (partitions of a topic) + p. With one topic that is p itself.
+Everything between the wire and the tables knows a partition by its number alone: partition p of
+topic t has the number t · (partitions of a topic) + p. With one topic, that is p itself.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Partitions:
-    """Topics of a trial, which all have as many partitions.
+    """The topics of a trial, which all have the same number of partitions.
 
     Attributes:
         topics: their names, in the order in which producers take them.
-        per_topic: partitions of each.
+        per_topic: number of partitions of each topic.
     """
 
     topics: tuple[str, ...]
@@ -27,18 +27,18 @@ class Partitions:
         return {topic: index * self.per_topic for index, topic in enumerate(self.topics)}
 
     def __len__(self) -> int:
-        """Partitions of all topics together."""
+        """Number of partitions of all topics together."""
         return len(self.topics) * self.per_topic
 
     def number(self, topic: str, partition: int) -> int | None:
-        """The number of a partition; None if it is none of the trial's."""
+        """The number of a partition; None if it does not belong to the trial."""
         first = self._firsts.get(topic)
         if first is None or not 0 <= partition < self.per_topic:
             return None
         return first + partition
 
     def of(self, number: int) -> tuple[str, int]:
-        """Topic, and partition in it, of a number."""
+        """The topic of a number, and the partition in that topic."""
         return self.topics[number // self.per_topic], number % self.per_topic
 
     def topic_of(self, producer: int) -> tuple[str, range]:

@@ -1,4 +1,4 @@
-"""What the tasks of one trial are told, as plain frozen data that crosses to the executors."""
+"""The plan of one trial for its tasks, as plain frozen data that crosses to the executors."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from metrics.traffic.pattern import TrafficPattern
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """What every task of one barrier stage is told.
+    """The plan that every task of one barrier stage gets.
 
     Attributes:
         trial_id: names the trial in client ids.
-        topics: what is written to; producer i writes to topic i modulo their number.
-        pattern: what is offered.
-        tasks: tasks with producers; task i hosts the producers i, i + tasks, i + 2·tasks, …
+        topics: topics that producers write to; producer i writes to topic i modulo their number.
+        pattern: the traffic to offer.
+        tasks: number of tasks with producers; task i hosts producers i, i + tasks, i + 2·tasks, …
         leaders: broker id that leads partition 0, 1, 2, …, numbered through all topics
             (`jobs.engine.task.partitions`), as partitions are everywhere here.
         brokers: broker id → (host, port).
-        client_options: connection options of kafka-python (security and the like).
-        control: where the driver listens to the tasks; None when it does not.
-        consumer_tasks: tasks that host the consumer groups, after the producers' tasks; 0
-            where nobody reads along.
+        client_options: connection options of kafka-python, such as those for security.
+        control: where the driver listens for control channels; None when it does not.
+        consumer_tasks: number of tasks with consumers, which follow the producers' tasks; 0 without
+            consumers.
         end_offsets: partition → end offset before the load, where there are consumers.
-        network_namespace: file of the one from which tasks open their connections to the brokers;
+        network_namespace: file of the network namespace from which tasks connect to the brokers;
             empty for their own.
-        interface_speeds: interface → its speed, where the system does not tell [B/s].
-        windows: measured without a gap, one after the other; the task tells the driver of each.
-        start_lead_s: from when the last task was ready to the first record [s]: all tasks must
-            have heard of it by then.
+        interface_speeds: interface → its speed, where the system does not report it [B/s].
+        windows: number of windows measured without a gap; the task reports each to the driver.
+        start_lead_s: from when the last task is ready to the first record [s]; all tasks must get
+            the start signal within it.
     """
 
     trial_id: str
@@ -54,7 +54,7 @@ class TrialPlan:
 
     @functools.cached_property
     def partitions(self) -> Partitions:
-        """The topics' partitions and their numbers."""
+        """The partitions of all topics, with their numbers."""
         return Partitions(self.topics, len(self.leaders) // len(self.topics))
 
     def producers_of(self, task: int) -> range:
@@ -62,10 +62,10 @@ class TrialPlan:
         return range(task, self.pattern.producers, self.tasks)
 
     def start_offset(self, partition: int, first: int) -> int:
-        """Where a consumer group begins that has committed nothing.
+        """Offset at which a consumer group without a committed offset begins.
 
         Args:
-            first: offset of the first record that there is; of no account for "latest".
+            first: offset of the first record in the log; ignored for "latest".
         """
         options, end = self.pattern.consumers, self.end_offsets.get(partition, 0)
         if options.start == "latest":

@@ -1,4 +1,4 @@
-"""The measured windows as one task sees them: the driver may end one, or the load altogether."""
+"""The measured windows of a task; the driver may end one of them, or the whole load."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from metrics.traffic.pattern import Phases
 
 
 class EndMissedError(RedlineError):
-    """The driver ended the window at a moment that had passed here."""
+    """The driver ended the window at a moment that has already passed in this task."""
 
 
 class Window:
-    """Start and end of a window on the task's clock [s]; the end may come nearer.
+    """Start and end of a window on the task's clock [s]; the driver may move the end forward.
 
     Args:
-        line: to the driver; None when nobody listens.
-        left: windows of the same length that follow without a gap.
-        since_s: from when on the account of this window counts, warm-up included; its start by
-            default.
+        driver: control channel to the driver; None without one.
+        left: number of windows of the same length that follow without a gap.
+        since_s: when the account of this window begins, warm-up included; by default the start of
+            the window.
 
     Attributes:
-        number: of the window in its load, from 1.
+        number: number of the window in its load, from 1.
         load_end_s: when the load ends, with this window or a later one.
     """
 
@@ -67,23 +67,23 @@ class Window:
 
     @property
     def duration_s(self) -> float:
-        """Its length [s]."""
+        """Length of the window [s]."""
         return self.end_s - self.start_s
 
     def holds(self, now: float) -> bool:
-        """True inside of it."""
+        """True inside of the window."""
         return self.start_s <= now < self.end_s
 
     def check_in(self, now: float, acked: int | None = None, written: int = 0) -> None:
-        """See whether the load is still wanted, and for how long; then say how far it is.
+        """Check that the load is still needed, apply a new end of the window, and report progress.
 
         Args:
-            acked: records acknowledged inside the window, which the driver is told.
+            acked: records acknowledged inside the window; None reports nothing.
             written: records acknowledged since the start of the load.
 
         Raises:
             OrphanedError: the parent process or the driver is gone.
-            EndMissedError: the driver ended the window at a moment that had passed here.
+            EndMissedError: the driver ended the window at a moment that has already passed.
         """
         if os.getppid() != self._parent:
             raise OrphanedError("the process that started this load has ended, so it stops too")
@@ -104,10 +104,11 @@ class Window:
     def _end_at(self, end_s: float, now: float) -> None:
         if end_s < min(now, self.end_s):
             raise EndMissedError(
-                f"the driver ended the window {now - end_s:.2f} s before this task heard of it"
+                f"the driver ended the window {now - end_s:.2f} s before its message reached this "
+                "task"
             )
         self.end_s = self.load_end_s = min(self.end_s, end_s)
 
 
 NOT_YET = Window(math.inf, math.inf)
-"""The window of a load whose start is not agreed on."""
+"""The window of a load that has no start yet."""
