@@ -100,7 +100,7 @@ def test_a_driver_that_the_kernel_kills_ends_the_run_in_a_sentence(
         assert command.wait(PART_S) == 2, command.text
         assert "Traceback" not in command.text, command.text
         assert "unexpected" not in command.text, command.text
-        told = [line for line in command.lines if "Spark's driver ended while" in line]
+        told = [line for line in command.lines if "Spark's driver ended during" in line]
         assert told and "error" in told[-1], command.text
     summary = summary_in(tmp_path)
     assert (summary["status"], summary["exit_code"]) == ("failed", 2)
@@ -111,7 +111,7 @@ def test_a_driver_that_the_kernel_kills_ends_the_run_in_a_sentence(
 
 
 FEW_FILES = ("sh", "-c", 'ulimit -n 700; exec "$@"', "sh", *COMMAND)
-"""The command, and Spark with its workers, where nobody may open more."""
+"""The command, and Spark with its workers, where no process may open more."""
 
 
 def test_workers_that_may_open_too_few_files_say_how_many_they_need(

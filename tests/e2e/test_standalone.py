@@ -49,7 +49,7 @@ LOAD_S = 300.0
 SOON_S = 15.0
 """In which what is lost must be noticed, on two busy cores [s]."""
 STOPPED_S = 2.0
-"""In which a load stops that is told to [s]."""
+"""Time in which a load stops after the request [s]."""
 STILL_S = 3.0
 """End offsets that do not grow for so long do not grow any more [s]."""
 
@@ -103,7 +103,7 @@ def test_the_wheel_alone_finds_the_limit_on_executors_that_have_nothing_of_ours(
     assert {attempt for _, attempt in stages.attempts} == {0}
 
 
-def test_a_driver_fetches_the_jars_itself_where_nobody_gave_them(submitter: Submitter) -> None:
+def test_a_driver_downloads_missing_jars_itself(submitter: Submitter) -> None:
     """Under spark-submit pyspark is an archive without jars, so Ivy comes from SPARK_HOME."""
     cache = submitter.folder / "cache"
     options = (*QUICK, "--set=goal.search.budget.trials=1")

@@ -31,7 +31,7 @@ PRODUCER = load_workload("calibrated").pattern(1000).producer
 # it takes about 1 ms on one that is not [ms].
 OWN_MS_MAX = 10.0
 EDGE_IDLE = 0.02
-"""How much handlers that tell only every 0.3 s that they wait may blur the idle fraction."""
+"""Error of the idle fraction, as waiting handlers report only every 0.3 s."""
 
 
 @pytest.fixture(scope="module")

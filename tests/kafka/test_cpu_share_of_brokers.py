@@ -41,7 +41,7 @@ def test_what_a_kill_leaves_is_swept_up_from_another_group(tmp_path: Path) -> No
     """As a service that starts a testbed is in a group of its own, and a shell in another."""
     groups = cpu_groups()
     if groups is None:
-        pytest.skip("nobody may make control groups here")
+        pytest.skip("CPU-quota cgroups cannot be created here")
     with another_group(groups) as service:
         if cpu_groups() is None:
             pytest.skip("a group of a group has no quota here, as on version 2 without a delegate")
@@ -51,7 +51,7 @@ def test_what_a_kill_leaves_is_swept_up_from_another_group(tmp_path: Path) -> No
         assert group.exists()
         os.kill(testbed.supervisor_pid, signal.SIGKILL)
         assert becomes(lambda: not processes_with(testbed.id), GONE_S)
-        assert group.exists(), "nobody is left to remove it"
+        assert group.exists(), "no process is left to remove it"
     finally:
         testbed.stop()
     assert not group.exists()

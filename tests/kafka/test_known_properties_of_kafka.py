@@ -1,4 +1,4 @@
-"""Which broker properties a Kafka version knows, as it tells itself."""
+"""The broker properties that a Kafka version itself defines."""
 
 from __future__ import annotations
 

@@ -165,13 +165,13 @@ def test_nothing_stays_after_a_kill_of_the_supervisor(root: Path) -> None:
         os.kill(testbed.supervisor_pid, signal.SIGKILL)
         assert becomes(lambda: not processes_with(testbed.id), GONE_S)
         assert becomes(lambda: not any(map(processes_in, ends)), GONE_S)
-        # Nobody swept up: the kernel removes a device whose other end's namespace has ended.
+        # Without any clean-up: the kernel removes a device whose other end's namespace has ended.
         assert becomes(lambda: not Path("/sys/class/net", name).exists(), GONE_S)
     assert not testbed.folder.exists()
 
 
 def lost(testbed: Testbed) -> bool:
-    """Whether the testbed has ended by itself; raises why."""
+    """Whether the testbed has ended unexpectedly; raises the cause."""
     testbed.check()
     return False
 

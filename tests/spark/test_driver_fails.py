@@ -1,4 +1,4 @@
-"""Spark's driver that is killed or has too little memory: one sentence, and no pages of Java."""
+"""Spark's driver that is killed or has too little memory: one line, and no Java stack trace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(how):
         if how == "killed":
             os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
             spark.range(3).collect()
-        with report_spark_failures():  # as a run is, while its driver can say what it has
+        with report_spark_failures():  # as in a run, while the driver's JVM can report its error
             kept = [spark._jvm.java.util.BitSet(2**30) for _ in range(40)]
     finally:
         close_session(spark)
@@ -41,12 +41,12 @@ def command(how):
 
 run(command)
 """
-ENDED = "Spark's driver ended while it was needed"
-TOO_LITTLE = "Spark's driver has too little memory; give it more by spark.driver.memory"
+ENDED = "Spark's driver ended during the run"
+TOO_LITTLE = "Spark's driver has too little memory; raise spark.driver.memory"
 
 
 @pytest.mark.parametrize(
-    ("how", "memory", "told"),
+    ("how", "memory", "message"),
     [
         pytest.param("killed", "1g", ENDED, id="killed"),
         pytest.param("filled", "1g", TOO_LITTLE, id="heap filled", marks=pytest.mark.long),
@@ -54,15 +54,15 @@ TOO_LITTLE = "Spark's driver has too little memory; give it more by spark.driver
         pytest.param("started", "20m", "Spark did not start", id="no heap", marks=pytest.mark.long),
     ],
 )
-def test_a_driver_that_cannot_go_on_is_told(
-    tmp_path: Path, how: str, memory: str, told: str
+def test_a_driver_that_fails_is_reported_in_one_line(
+    tmp_path: Path, how: str, memory: str, message: str
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=False,
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_DRIVER_MEMORY": memory,
                            "REDLINE_CACHE": os.environ.get("REDLINE_CACHE", str(ROOT / ".cache"))},
     )  # fmt: skip
-    said = done.stdout + done.stderr
-    assert done.returncode == 2, said
-    assert told in said
-    assert len(said.splitlines()) == 1, said
+    output = done.stdout + done.stderr
+    assert done.returncode == 2, output
+    assert message in output
+    assert len(output.splitlines()) == 1, output

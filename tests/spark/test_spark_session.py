@@ -79,7 +79,7 @@ def test_the_session_starts_from_the_archive_that_set_up_left(spark: SparkSessio
     if not (home / "lib" / "server" / "classes.jsa").exists():
         pytest.skip("this Java has no archive of its own to build on, so set-up left none")
     process = java.java.lang.ProcessHandle.current().pid()
-    # A JVM that finds an archive unfit, as of another class path, does not keep it in memory.
+    # A JVM does not keep an archive of another class path in memory.
     assert str(session_archive()) in Path(f"/proc/{process}/maps").read_text()
 
 
@@ -116,7 +116,7 @@ INTERRUPT = """
 import logging, os, signal, threading, time
 from jobs.spark.session import close_session, local_session, run_interruptibly
 from pyspark import SparkContext
-logging.getLogger().addHandler(logging.NullHandler())  # Py4J tells of the interrupt there
+logging.getLogger().addHandler(logging.NullHandler())  # Py4J logs the interrupt there
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell began us with &
 
 def interrupt_when_it_runs():
@@ -144,9 +144,9 @@ HUNG_S = 110
 
 def _in_a_process_of_its_own(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run code outside of this process, which holds the session of all tests."""
-    told = f"import faulthandler\nfaulthandler.dump_traceback_later({HUNG_S}, exit=True)\n{code}"
+    script = f"import faulthandler\nfaulthandler.dump_traceback_later({HUNG_S}, exit=True)\n{code}"
     return subprocess.run(
-        [sys.executable, "-c", told],
+        [sys.executable, "-c", script],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Set-up tells what failed in one sentence; the real set-up is what runs these tests."""
+"""Set-up reports a failure in one sentence; the real set-up has prepared these tests."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ def _python(checkout: Path, script: str) -> str:
 )
 def test_make_refuses_a_python_in_one_sentence(checkout: Path, script: str, sentence: str) -> None:
     done = _make(checkout, "test", _python(checkout, script))
-    told = done.stderr.splitlines()
+    lines = done.stderr.splitlines()
     assert done.returncode == 2
-    assert told[0].startswith(sentence)
-    assert [line for line in told[1:] if not line.startswith("make")] == []
+    assert lines[0].startswith(sentence)
+    assert [line for line in lines[1:] if not line.startswith("make")] == []
     assert not (checkout / ".venv").exists()
 
 

@@ -1,4 +1,4 @@
-"""An archive of classes is there whole or not at all, and is told apart by what it is made of."""
+"""A class archive is complete or missing, and its name depends on Java and the class path."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_a_proxy_of_the_environment_reaches_java() -> None:
         ({"MAVEN_URL": "https://repo.example.org/"}, None),
     ],
 )
-def test_the_environment_names_the_repository_and_nobody_else(
+def test_only_the_environment_names_another_repository(
     environ: dict[str, str], url: str | None
 ) -> None:
     assert ivy.mirror_url(environ) == url

@@ -1,4 +1,4 @@
-"""A class of ours as a jar: compiled once, and what is said when it cannot be. No JVM starts."""
+"""The project's Java classes as jars: compiled once, with a message on failure. No JVM starts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def test_what_kafka_reads_is_known(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "shown"),
     [
         ("num.io.thread", "num.io.thread (did you mean num.io.threads?)"),
         ("listener.name.client.no.such", "listener.name.client.no.such"),
@@ -31,5 +31,5 @@ def test_what_kafka_reads_is_known(name: str) -> None:
         ("zzz.qqq", "zzz.qqq"),
     ],
 )
-def test_a_slip_is_told_with_the_nearest_name(name: str, told: str) -> None:
-    assert unknown_names([name], KNOWN) == [told]
+def test_an_unknown_name_is_shown_with_the_nearest_one(name: str, shown: str) -> None:
+    assert unknown_names([name], KNOWN) == [shown]

@@ -1,4 +1,4 @@
-"""The bill of materials names what an installation runs with, and nothing of ours alone."""
+"""The bill of materials lists what an installation runs with, without developers' packages."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_waiting_for_a_process_ends_when_it_does(impostor: Starter) -> None:
     record = impostor("any")
     assert not wait_gone(record, 0.3)
     psutil.Process(record.pid).kill()
-    assert wait_gone(record, 10)  # although nobody has reaped it yet
+    assert wait_gone(record, 10)  # although its parent has not reaped it yet
 
 
 def test_a_channel_carries_whole_messages_and_tells_of_its_end() -> None:

@@ -81,7 +81,7 @@ def test_a_profile_takes_both_as_keys_or_as_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "made", "version"),
+    ("groups", "made", "version"),
     [
         ("4:cpu,cpuacct:/user\n0::/\n", "cpu,cpuacct/user/cpu.cfs_quota_us", 1),
         ("1:cpu:/\n", "cpu/anything", 1),  # a group of the root has no quota of its own
@@ -92,10 +92,10 @@ def test_a_profile_takes_both_as_keys_or_as_texts() -> None:
     ],
 )
 def test_quotas_are_given_where_groups_can_be_made(
-    tmp_path: Path, told: str, made: str, version: int | None
+    tmp_path: Path, groups: str, made: str, version: int | None
 ) -> None:
     own, root = tmp_path / "own", tmp_path / "cgroup"
-    own.write_text(told)
+    own.write_text(groups)
     (root / made).parent.mkdir(parents=True)
     (root / made).write_text("cpuset cpu io")
     (root / "mine").mkdir(exist_ok=True)

@@ -20,8 +20,8 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.checks.executor_facts import facts
 from jobs.checks.finding import problems_of
 from jobs.checks.machine import machine_findings
-from jobs.cluster.hosts import open_hosts
 from jobs.cluster.opening import OpenCluster, require_startable
+from jobs.cluster.sources import open_hosts
 from jobs.config import Cluster, load_cluster
 from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
@@ -201,7 +201,7 @@ def test_loss_is_of_the_share_that_was_asked_and_the_same_again() -> None:
 
 @pytest.fixture
 def ends() -> Iterator[dict[str, socket.socket]]:
-    """Both devices, by whoever is behind them, and what the delay line has of them."""
+    """Both devices: the ends of the brokers and the generator, and the delay line's ends."""
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2)]
     flat = dict(zip(("brokers", "line_b", "generator", "line_g"), sum(pairs, ()), strict=True))
     for each in flat.values():
@@ -273,7 +273,7 @@ def test_without_root_or_iproute2_one_sentence_says_so(monkeypatch: pytest.Monke
         require_link(Link(rate="1MB/s"))
 
 
-def test_root_that_may_not_make_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_without_this_capability_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> int:
         raise PermissionError(1, "Operation not permitted")
 
@@ -340,7 +340,7 @@ def test_a_state_with_a_link_survives_its_file_and_tells_runs_of_it(
 
 
 def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path: Path) -> None:
-    """Whoever finds it by its cluster file alone sees the network of its brokers, not our own."""
+    """A run with its cluster file alone sees the network of the brokers, not its own."""
     state = State(
         LINKED,
         Status.READY,
@@ -354,12 +354,11 @@ def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path:
     there = OpenCluster(
         admin,
         admin.describe_cluster(),
-        {},
         network_namespace=state.network_namespace,
         link={"rate": "100MB/s"},
     )
-    told = {"name": "found", "bootstrap_servers": ["198.18.0.5:22002"], "jmx": {"port": 9999}}
-    cluster = Cluster.model_validate(told)
+    settings = {"name": "found", "bootstrap_servers": ["198.18.0.5:22002"], "jmx": {"port": 9999}}
+    cluster = Cluster.model_validate(settings)
     hosts = open_hosts(cluster, there, tmp_path)
     name = f"{socket.gethostname()}/brokers"
     assert hosts.brokers == {name: (1,)}
@@ -427,7 +426,7 @@ def test_a_task_that_cannot_enter_says_so_in_its_row_and_the_others_follow() -> 
     assert all("cannot enter the network namespace /nowhere" in (row.error or "") for row in rows)
 
 
-def test_a_run_is_refused_before_anything_starts_and_doctor_tells(
+def test_a_run_is_refused_before_anything_starts_and_doctor_reports_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
@@ -438,8 +437,8 @@ def test_a_run_is_refused_before_anything_starts_and_doctor_tells(
     with pytest.raises(ConfigError, match="a link needs Linux, root and iproute2"):
         require_startable(far)
     found = machine_findings(tmp_path, far)
-    (told,) = [each for each in problems_of(found) if each.check == "link"]
-    assert "there is no root" in told.found
+    (problem,) = [each for each in problems_of(found) if each.check == "link"]
+    assert "there is no root" in problem.found
     near = machine_findings(tmp_path, load_cluster("testbed"))
     assert "link" not in [each.check for each in near]
 

@@ -1,4 +1,4 @@
-"""The Spark cluster of a testbed: what its processes are told, and whose they are."""
+"""The Spark cluster of a testbed: the command lines of its processes, and their owner."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ def test_a_state_with_spark_goes_through_its_file(nodes: Nodes) -> None:
 
 @contextmanager
 def master_page(workers: dict[int, str]) -> Iterator[int]:
-    """The master's /json/ page that tells of workers, port → state; yields its port."""
+    """The master's /json/ page with workers, port → state; yields its port."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            told = [{"port": port, "state": state} for port, state in workers.items()]
+            listed = [{"port": port, "state": state} for port, state in workers.items()]
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(json.dumps({"workers": told}).encode())
+            self.wfile.write(json.dumps({"workers": listed}).encode())
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             return
