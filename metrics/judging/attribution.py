@@ -316,9 +316,8 @@ def _handlers_do(broker: _Broker) -> str:
     if waiting is not None and waiting >= HANDLERS_SHARE_HIGH:
         flush = "flushes are unknown" if flushing is None else f"{flushing:.0%} flushes"
         return (
-            f", waiting without CPU for at least {waiting:.0%} of their time ({flush}): they wait "
-            f"for neither CPU nor a flush but for something such as {_waited_for(broker)}"
-            f"{_moved(window)}"
+            f", waiting without CPU for at least {waiting:.0%} of their time ({flush}), probably "
+            f"for {_waited_for(broker)}{_moved(window)}"
         )
     missing = _not_among(_MISSING_OF_HANDLERS, window)
     if missing:
@@ -338,7 +337,7 @@ def _moved(window: BrokerWindow) -> str:
     read, written = window.disk_read_bytes_per_s, window.disk_write_bytes_per_s
     if read is None or written is None:
         return ""
-    return f"; the broker read {read / 1e6:.1f} MB/s from disk and wrote {written / 1e6:.1f}"
+    return f"; the broker read {read / 1e6:.1f} MB/s from disk and wrote {written / 1e6:.1f} MB/s"
 
 
 def _link(broker: _Broker) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from metrics.judging.attribution import Attribution, attribute
 from metrics.judging.nearness import GC_SHARE_HIGH
@@ -145,7 +146,7 @@ def test_the_follower_that_lags_is_named_beside_the_leader_that_shows_it() -> No
     assert "the replicas on broker 2 by up to 51234 records" in found.text
 
 
-def test_the_text_names_the_headroom_of_what_is_known() -> None:
+def test_the_text_names_the_utilization_of_all_known_resources(snapshot: SnapshotAssertion) -> None:
     window = broker(
         handler_idle=0.07,
         produce=RequestWindow(per_s=40.0, total_ms=444.0, local_ms=41.0, request_queue_ms=400.0),
@@ -156,12 +157,11 @@ def test_the_text_names_the_headroom_of_what_is_known() -> None:
     )
     found = bound([window])
     assert found.resource is Resource.DISK
-    assert (
-        "produce took 444.0 ms, 41.0 of it local, 400.0 queued: local 93% of the time after the "
-        "queue; used of the others" in found.text
-    )
+    assert found.text == snapshot
+    figures = ("444.0 ms", "41.0 of it local", "400.0 queued", "local 93%")
+    assert not [figure for figure in figures if figure not in found.text]
     assert found.text.endswith(
-        "used of the others: request handlers 0.93, network threads 0.11, CPU 0.38, "
+        "utilization of the others: request handlers 0.93, network threads 0.11, CPU 0.38, "
         "replication 0.00"
     )
 
@@ -182,7 +182,7 @@ def test_the_readings_of_sockets_heap_and_disks_reach_the_window() -> None:
     (window,) = broker_windows(samples, [1], START_S, START_S + 10, 1.0, link_mbit_per_s=100.0)
     assert window.network_in_bytes_per_s == pytest.approx(1_500.0)
     assert window.network_out_bytes_per_s == pytest.approx(20.0)
-    assert window.gc_share == pytest.approx(0.01), "cycles beside the threads stop nobody"
+    assert window.gc_share == pytest.approx(0.01), "concurrent cycles stop no threads"
     assert window.heap_used_share_min == pytest.approx(0.101)
     assert window.heap_used_share_max == pytest.approx(0.111)
     assert window.offline_replicas_max == 1.0

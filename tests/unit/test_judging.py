@@ -156,21 +156,21 @@ def test_a_consumer_group_that_falls_behind(unread: int, growth: float, verdict:
         assert rules(judgement) == {"consumer_lag"}
         assert "consumer group 1 fell behind by 10 records/s, 1.0%" in judgement.reasons[0].text
     else:
-        told = {reason.indicator: reason.text for reason in judgement.reasons}
-        assert "the lag of consumer group 1 grew by 1.0% of the offered" in told["consumer_lag"]
+        texts = {reason.indicator: reason.text for reason in judgement.reasons}
+        assert "the lag of consumer group 1 grew by 1.0% of the offered" in texts["consumer_lag"]
 
 
 def test_a_group_that_falls_behind_by_a_tenth_is_an_overload_by_default() -> None:
     assert judged(with_groups(1_000)).verdict is Verdict.OVERLOADED
     assert judged(with_groups(130)).verdict is Verdict.SUSTAINED
-    assert judged().verdict is Verdict.SUSTAINED, "without groups it says nothing"
+    assert judged().verdict is Verdict.SUSTAINED, "without groups the rule gives no reason"
 
 
 @pytest.mark.parametrize(("unread", "worst"), [((300, 100), 0), ((100, 300), 1)])
 def test_the_group_that_fell_behind_most_is_told(unread: tuple[int, int], worst: int) -> None:
-    told = {reason.indicator: reason for reason in judged(with_groups(*unread)).reasons}
-    assert told["consumer_lag"].value == pytest.approx(0.03)
-    assert f"the lag of consumer group {worst} grew by 3.0%" in told["consumer_lag"].text
+    reasons = {reason.indicator: reason for reason in judged(with_groups(*unread)).reasons}
+    assert reasons["consumer_lag"].value == pytest.approx(0.03)
+    assert f"the lag of consumer group {worst} grew by 3.0%" in reasons["consumer_lag"].text
 
 
 def test_several_goals_judge_one_trial() -> None:
@@ -181,14 +181,14 @@ def test_several_goals_judge_one_trial() -> None:
         "fast": goal(latency_p99_ms_max=5.0),
         "current": goal(consumer_lag_growth_max=0.0),
     }
-    told = judge_all(seen, goals)
-    assert {name: each.verdict.value for name, each in told.items()} == {
+    found = judge_all(seen, goals)
+    assert {name: each.verdict.value for name, each in found.items()} == {
         "tolerant": "SUSTAINED",
         "strict": "OVERLOADED",
         "fast": "OVERLOADED",
         "current": "OVERLOADED",
     }
-    assert [rules(told[name]) for name in ("strict", "fast", "current")] == [
+    assert [rules(found[name]) for name in ("strict", "fast", "current")] == [
         {"request_handler_idle"},
         {"latency_p99"},
         {"consumer_lag"},
@@ -199,8 +199,8 @@ def test_what_makes_a_trial_no_answer_does_so_for_every_goal() -> None:
     moved = evidence(client(errors={"NotLeaderForPartitionError": 3}))
     short = evidence(growth={0: 1})
     for seen in (moved, short):
-        told = judge_all(seen, {"a": goal(), "b": goal(request_handler_idle_min=0.9)})
-        assert {each.verdict for each in told.values()} == {Verdict.INVALID}
+        found = judge_all(seen, {"a": goal(), "b": goal(request_handler_idle_min=0.9)})
+        assert {each.verdict for each in found.values()} == {Verdict.INVALID}
 
 
 def test_a_trial_that_was_not_made_says_only_why() -> None:
@@ -305,16 +305,16 @@ def test_what_an_indicator_does_not_say_early_is_known_at_the_end(
 ) -> None:
     slices = running(ClusterFacts())
 
-    def told() -> Progress:
+    def progress() -> Progress:
         return progress_of(slices, Thresholds())
 
     monkeypatch.setattr(verdict_module, "INDICATORS", [RequestHandlerIdle()])
-    assert not told().known_at_end
-    assert StopRule().verdict(told()) is Verdict.SUSTAINED
+    assert not progress().known_at_end
+    assert StopRule().verdict(progress()) is Verdict.SUSTAINED
     monkeypatch.setattr(verdict_module, "INDICATORS", [RequestHandlerIdle(), Silent()])
-    assert told().known_at_end
-    assert list(told().means) == ["request_handler_idle/1", "request_handler_idle/2"]
-    assert StopRule().verdict(told()) is None
+    assert progress().known_at_end
+    assert list(progress().means) == ["request_handler_idle/1", "request_handler_idle/2"]
+    assert StopRule().verdict(progress()) is None
     blind = replace(slices, cluster=ClusterFacts(is_blind=True))
     assert not progress_of(blind, Thresholds()).known_at_end, "it is not judged by then"
 

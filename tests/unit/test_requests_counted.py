@@ -8,7 +8,7 @@ from metrics.trial.adding import total
 from metrics.trial.counts import BrokerAccount, Counts
 
 
-def test_a_mean_is_told_only_where_requests_were_counted() -> None:
+def test_a_mean_needs_counted_requests() -> None:
     told = {1: BrokerAccount(requests=15), 2: BrokerAccount(requests=5)}
     engine = total([Counts(sent_records=90, by_broker=told), Counts(sent_records=10)])
     assert engine.records_per_request == pytest.approx(5.0)

@@ -136,8 +136,8 @@ def test_a_document_has_all_fields_under_the_names_of_their_columns() -> None:
 
 
 def test_an_unknown_number_inside_a_list_or_map_comes_back_unknown() -> None:
-    told = {"values": [1.0, None], "utilization": {"isr": None, "idle": 0.5}}
-    back = restored(Lists, told)
+    row = {"values": [1.0, None], "utilization": {"isr": None, "idle": 0.5}}
+    back = restored(Lists, row)
     assert back.values[0] == 1.0
     assert math.isnan(back.values[1])
     assert math.isnan(back.utilization["isr"])
@@ -145,7 +145,7 @@ def test_an_unknown_number_inside_a_list_or_map_comes_back_unknown() -> None:
 
 
 def test_an_annotation_that_no_column_holds_is_refused() -> None:
-    with pytest.raises(TypeError, match="is no type of a column"):
+    with pytest.raises(TypeError, match="is not a type of a column"):
         arrow_type(bytes)
 
 

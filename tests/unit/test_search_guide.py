@@ -41,7 +41,7 @@ def test_after_a_misled_start_the_next_load_is_near_the_limit() -> None:
     assert 70 <= decision.load <= 85
 
 
-def test_readings_next_to_the_threshold_count_whoever_was_outvoted() -> None:
+def test_readings_next_to_the_threshold_count_even_if_outvoted() -> None:
     near = [seen(100, 0.195), seen(90, 0.28), seen(100, 0.205)]
     verdicts = load_verdicts_of(near)
     both = Guide().estimate(near, verdicts, bracket_of_verdicts(verdicts))
@@ -74,8 +74,8 @@ def test_a_ceiling_below_a_load_that_held_was_a_stall() -> None:
 
 def test_the_reading_nearest_to_the_limit_explains_it() -> None:
     estimate = Estimate(120.0, spread=0.1, gain=0.75, at_limit=1.0)
-    said = Guide().explain([seen(10, 0.9), seen(100, 0.4), seen(300, 0.1)], estimate)
-    assert said.startswith("idle 0.40 at 100 producers, ")
+    text = Guide().explain([seen(10, 0.9), seen(100, 0.4), seen(300, 0.1)], estimate)
+    assert text.startswith("idle 0.40 at 100 producers, ")
 
 
 def test_equations_that_contradict_each_other_are_trusted_less() -> None:
@@ -98,7 +98,7 @@ def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     ],
     ids=["closes at 115", "overload near the estimate", "overload far above it"],
 )
-def test_a_load_closes_the_bracket_or_bounds_it_where_that_tells_most(
+def test_a_load_closes_the_bracket_or_bounds_it_where_that_helps_most(
     overloaded: int, limit: float, expected: Aim
 ) -> None:
     estimate = Estimate(limit, spread=0.1, gain=0.75, at_limit=1.0)
@@ -119,5 +119,5 @@ def test_what_an_estimate_expects_to_read_at_a_load_says_the_same_limit(load: in
     estimate = Estimate(120.0, spread=0.1, gain=0.5, at_limit=0.8)
     expected = {"request_handler_idle": estimate.utilization_at(load)}
     seen_there = [Observation(load, Verdict.SUSTAINED, expected)]
-    (said,) = readings(seen_there, Signals(), Curve(gain=0.5, at_limit=0.8), 0.02)
-    assert said.log_load - said.slope * estimate.gain == pytest.approx(math.log(120.0))
+    (equation,) = readings(seen_there, Signals(), Curve(gain=0.5, at_limit=0.8), 0.02)
+    assert equation.log_load - equation.slope * estimate.gain == pytest.approx(math.log(120.0))

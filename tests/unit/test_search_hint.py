@@ -100,8 +100,8 @@ def test_it_saves_trials_where_a_single_size_starts_cold() -> None:
         warmed = SimulatedCluster(replace(spec, noise=0.05, false_alarm=0.0), seed + 1).measure(64)
         used = warmed.indicators["request_handler_idle"]
         seen = hint(64, max(0.0, 1.0 - 0.8 * used))
-        told = run_on(Guided(LIMITS, QUIET.with_hint(seen)), SimulatedCluster(spec, seed))
-        saved += cold.trials - told.trials
-        wrong += told.is_off(0.10)
+        hinted = run_on(Guided(LIMITS, QUIET.with_hint(seen)), SimulatedCluster(spec, seed))
+        saved += cold.trials - hinted.trials
+        wrong += hinted.is_off(0.10)
     assert saved >= 0.5 * count
     assert wrong <= 0.01 * count

@@ -216,7 +216,7 @@ def assert_is(found: Posterior, density: Callable[[float], float], low: float, h
     assert [found.below(load) for load in loads] == pytest.approx(below, abs=5e-3)
 
 
-def test_a_lone_reading_is_no_stray_and_tells_less_the_less_was_used() -> None:
+def test_a_single_reading_is_not_a_stray_and_shows_less_the_lower_the_utilization() -> None:
     def density(x: float) -> float:
         return sustained_and_read(x, 100, 100.0 * 0.8**-GAIN, read_error(0.8, gain=2.0))
 
@@ -226,8 +226,8 @@ def test_a_lone_reading_is_no_stray_and_tells_less_the_less_was_used() -> None:
 
 def test_neighbours_weigh_as_students_t_of_three_degrees() -> None:
     def density(x: float) -> float:
-        by_neighbours = (1.0 + ((x - math.log(120.0)) / 0.03) ** 2 / 3.0) ** -2
-        return by_neighbours * sustained_and_read(x, 100, 100.0 * 0.9**-GAIN, read_error(0.9))
+        by_neighbors = (1.0 + ((x - math.log(120.0)) / 0.03) ** 2 / 3.0) ** -2
+        return by_neighbors * sustained_and_read(x, 100, 100.0 * 0.9**-GAIN, read_error(0.9))
 
     guide = Guide(odds=KNOWN, prior=Prior(120.0, 0.03))
     assert_is(posterior([seen(100, 0.9)], guide), density, 80.0, 150.0)
@@ -400,7 +400,7 @@ def test_it_is_measured_near_the_middle_and_the_reason_says_why() -> None:
     assert decision.reason.endswith(f"at 90 %; measuring {decision.load} to narrow it")
 
 
-def test_one_that_stays_wide_ends_after_a_fixed_number_of_trials_and_says_so() -> None:
+def test_an_interval_that_stays_wide_ends_after_a_fixed_number_of_trials_with_a_note() -> None:
     hopeless = replace(LIMITS, interval_max=0.001)
     for seed in range(10):
         (_, few), (done, more) = ended(LIMITS, 0.05, seed), ended(hopeless, 0.05, seed)
@@ -410,7 +410,7 @@ def test_one_that_stays_wide_ends_after_a_fixed_number_of_trials_and_says_so() -
         assert done.interval is not None
         assert any(
             note.startswith(f"the limit stays doubtful: between {done.interval.low:.4g} and ")
-            and "search.interval_max asks for 0.1 %" in note
+            and "search.interval_max allows 0.1 %" in note
             for note in done.notes
         )
 

@@ -92,7 +92,7 @@ def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, nam
     for point in points[len(measured) :]:
         assert isinstance(point.result, GaveUp)
         assert names in point.result.reason
-        assert "trials more" in point.result.reason
+        assert "more trials" in point.result.reason
 
 
 def test_the_least_budget_is_not_used_up_before_the_first_trial() -> None:

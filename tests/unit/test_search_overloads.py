@@ -97,22 +97,22 @@ def test_what_a_saturated_overload_delivered_is_an_upper_bound_and_no_estimate()
     assert Guide().estimate([saturated], verdicts, bracket_of_verdicts(verdicts)) is None
     below_it = next_load(saturated)
     assert below_it.load < 57.6 / 1.5
-    assert "idle 0.01 at 64 producers says only that the limit is lower" in below_it.reason
+    assert "idle 0.01 at 64 producers shows only that the limit is lower" in below_it.reason
 
 
 def test_an_overload_with_idle_handlers_says_where_the_limit_is_by_what_it_delivered() -> None:
     signals, short = Signals(), seen(64, 0.52, achieved=0.7)
     assert signals.at_most(short) is None
     assert signals.delivered(short) == pytest.approx(0.7)
-    (said,) = delivered_readings([short], signals)
-    assert math.exp(said.log_load) == pytest.approx(64 * 0.7 / 0.99)
+    (equation,) = delivered_readings([short], signals)
+    assert math.exp(equation.log_load) == pytest.approx(64 * 0.7 / 0.99)
     assert signals.delivered(Observation(64, Verdict.OVERLOADED, {"achieved": 30.0})) is not None
 
 
 def test_a_sustained_load_that_hardly_shows_is_left_behind_fast() -> None:
     decision = next_load(seen(16, 0.98))
     assert decision.load == 64
-    assert "idle 0.98 at 16 producers says only that the limit is higher" in decision.reason
+    assert "idle 0.98 at 16 producers shows only that the limit is higher" in decision.reason
 
 
 @pytest.mark.parametrize("fluke", [seen(64, 0.9, isr=1.5), seen(64, 0.9, achieved=0.94)], ids=str)

@@ -10,7 +10,7 @@ from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.clock import ClockOffset, HostClock
 from metrics.trial.consumption import GroupCounts, GroupWindow
-from metrics.trial.counts import Counts, ToBroker
+from metrics.trial.counts import BrokerAccount, Counts
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.others import (
     CONTROL_BATCH_BYTES,
@@ -94,11 +94,11 @@ def test_the_goal_says_how_long_a_broker_may_stand_still(limit_s: float, verdict
         assert seen.reasons[0].broker_id == 2
 
 
-def test_all_nodes_tell_of_the_same_election() -> None:
+def test_all_nodes_report_the_same_election() -> None:
     nodes = with_one(controller_elections=2.0)
     controllers = (broker(100, controller_elections=3.0),)
     (reason,) = judged(brokers=nodes, controllers=controllers).reasons
-    assert "its epoch rose by 3, as node 100 saw" in reason.text
+    assert "node 100 reports rose by 3" in reason.text
 
 
 def _others(messages_per_s: float, bytes_per_s: float | None, rest_bytes: float = 0.0) -> OtherLoad:
@@ -154,8 +154,8 @@ def test_what_others_wrote_is_what_is_left_without_ours() -> None:
     own_bytes = 2_000_000 + 500 * CONTROL_BATCH_BYTES + 1_000 * TRANSACTION_LOG_RECORD_BYTES
     assert ended.bytes_per_s == pytest.approx((2_400_000 - own_bytes) / 20)
     commits = ConsumerOptions(groups=2, auto_commit_interval_ms=1_000).commits_per_s(50)
-    told = others_in(written, 10_000, counts, None, commits)
-    assert commits == 100.0 and told is not None and told.messages_per_s == 0.0
+    others = others_in(written, 10_000, counts, None, commits)
+    assert commits == 100.0 and others is not None and others.messages_per_s == 0.0
 
 
 def test_a_broker_that_does_not_tell_or_began_anew_makes_the_load_of_others_unknown() -> None:
@@ -215,17 +215,17 @@ def test_leaders_that_move_and_fenced_brokers_are_no_verdict() -> None:
     assert judged(controllers=(calm,)).verdict is Verdict.SUSTAINED
 
 
-LOST = ToBroker(requests=20, silent_s=1.0, waiting_connections=4, missing_records=900)
-REACHED = ToBroker(requests=900, silent_s=0.2, waiting_connections=1, missing_records=60)
+LOST = BrokerAccount(requests=20, silent_s=1.0, waiting_connections=4, missing_records=900)
+REACHED = BrokerAccount(requests=900, silent_s=0.2, waiting_connections=1, missing_records=60)
 
 
 def _unreachable(
-    brokers: tuple[BrokerWindow, ...] = BROKERS, **accounts: ToBroker
+    brokers: tuple[BrokerWindow, ...] = BROKERS, **accounts: BrokerAccount
 ) -> tuple[Verdict, set[int | None]]:
     """The verdict on a trial that lacks 960 of 10,000 records, and who is out of reach."""
-    told = {1: REACHED, 2: LOST, 3: ToBroker()}
-    told |= {int(name.removeprefix("of_")): each for name, each in accounts.items()}
-    judgement = judged(client(acked_records=9_040, by_broker=told), brokers)
+    by_broker = {1: REACHED, 2: LOST, 3: BrokerAccount()}
+    by_broker |= {int(name.removeprefix("of_")): each for name, each in accounts.items()}
+    judgement = judged(client(acked_records=9_040, by_broker=by_broker), brokers)
     rule = "unreachable"
     return judgement.verdict, {r.broker_id for r in judgement.reasons if r.indicator == rule}
 
@@ -247,7 +247,7 @@ def test_a_broker_that_never_got_what_is_missing_is_out_of_reach() -> None:
     [
         (with_one(handler_idle=0.19), {}),  # busy
         (with_one(produce_delayed_max=4.0), {}),  # waits for its followers
-        (with_one(samples_missed=1), {}),  # or may have, as nobody looked
+        (with_one(samples_missed=1), {}),  # or may have, as no sample shows it
         (with_one(interval_s=1.1), {}),
         (BROKERS, {"of_2": replace(LOST, silent_s=0.99)}),  # slow
         (BROKERS, {"of_2": replace(LOST, missing_records=859)}),  # others miss records, too
@@ -255,14 +255,14 @@ def test_a_broker_that_never_got_what_is_missing_is_out_of_reach() -> None:
     ],
 )
 def test_any_other_shortfall_stays_an_overload(
-    brokers: tuple[BrokerWindow, ...], accounts: dict[str, ToBroker]
+    brokers: tuple[BrokerWindow, ...], accounts: dict[str, BrokerAccount]
 ) -> None:
     assert _unreachable(brokers, **accounts) == (Verdict.OVERLOADED, set())
 
 
 def test_silence_without_a_shortfall_is_none_of_the_verdicts_business() -> None:
-    told = {1: REACHED, 2: replace(LOST, missing_records=0)}
-    assert judged(client(by_broker=told)).verdict is Verdict.SUSTAINED
+    by_broker = {1: REACHED, 2: replace(LOST, missing_records=0)}
+    assert judged(client(by_broker=by_broker)).verdict is Verdict.SUSTAINED
 
 
 @pytest.mark.parametrize(
@@ -274,18 +274,18 @@ def test_silence_without_a_shortfall_is_none_of_the_verdicts_business() -> None:
         (2.0, None, Verdict.INVALID),  # of a library there is no mean
     ],
 )
-def test_what_producers_were_told_of_a_quota_counts_by_its_mean(
+def test_the_mean_throttle_time_that_producers_report_counts(
     allowed_ms: float, requests: int | None, verdict: Verdict
 ) -> None:
-    told = {} if requests is None else {1: ToBroker(requests=requests)}
-    seen = client(throttle_ms=200, by_broker=told)
+    by_broker = {} if requests is None else {1: BrokerAccount(requests=requests)}
+    seen = client(throttle_ms=200, by_broker=by_broker)
     judgement = judged(seen, thresholds=goal(throttle_ms_max=allowed_ms))
     assert judgement.verdict is verdict
     assert rules(judgement) == {"throttled"} or verdict is Verdict.SUSTAINED
 
 
 @pytest.mark.parametrize(
-    ("told_ms", "brokers_ms", "allowed_ms", "verdict"),
+    ("reported_ms", "brokers_ms", "allowed_ms", "verdict"),
     [
         (0, 4.0, 0.0, Verdict.SUSTAINED),  # other groups are throttled
         (9, 4.0, 0.0, Verdict.INVALID),
@@ -296,9 +296,9 @@ def test_what_producers_were_told_of_a_quota_counts_by_its_mean(
     ],
 )
 def test_a_group_that_a_quota_holds_back_is_no_verdict(
-    told_ms: int, brokers_ms: float | None, allowed_ms: float, verdict: Verdict
+    reported_ms: int, brokers_ms: float | None, allowed_ms: float, verdict: Verdict
 ) -> None:
-    seen = client(groups=(GroupWindow(GroupCounts(3, records=10_000, throttle_ms=told_ms)),))
+    seen = client(groups=(GroupWindow(GroupCounts(3, records=10_000, throttle_ms=reported_ms)),))
     brokers = with_one(fetch_consumer=RequestWindow(throttle_ms=brokers_ms))
     judgement = judged(seen, brokers, goal(throttle_ms_max=allowed_ms))
     assert judgement.verdict is verdict

@@ -70,7 +70,7 @@ def test_throttles_and_refusals_of_produce_requests_are_seen() -> None:
     assert window.failed_produce_requests_per_s == pytest.approx(3.0)
 
 
-def test_what_a_broker_reads_and_writes_on_disk_is_told() -> None:
+def test_the_disk_reads_and_writes_of_a_broker() -> None:
     counters = {"disk_read_bytes": 3e6, "disk_write_bytes": 5e6}
     taken = [
         sample(second, {name: rate * second for name, rate in counters.items()})
@@ -118,8 +118,8 @@ def test_time_between_samples_is_the_brokers_own() -> None:
     ]
     assert window_of(late_poll).bytes_in_per_s == pytest.approx(100.0)
     no_uptime = [replace(s, values={"bytes_in": s.values["bytes_in"]}) for s in late_poll]
-    for told in (no_uptime, [late_poll[0], no_uptime[1]], [no_uptime[0], late_poll[1]]):
-        assert window_of(told).bytes_in_per_s == pytest.approx(800 / 7.8)
+    for samples in (no_uptime, [late_poll[0], no_uptime[1]], [no_uptime[0], late_poll[1]]):
+        assert window_of(samples).bytes_in_per_s == pytest.approx(800 / 7.8)
 
 
 def test_order_and_repetition_of_samples_do_not_matter() -> None:
@@ -194,7 +194,7 @@ def test_a_process_stood_still_for_what_collections_leave(
     assert window.standstill_s == pytest.approx(standstill_s)
 
 
-def test_without_a_watch_nobody_knows_whether_a_process_stood_still() -> None:
+def test_a_standstill_is_unknown_where_the_source_does_not_measure_it() -> None:
     assert window_of(busy_samples()).standstill_s is None
 
 
@@ -274,7 +274,7 @@ def test_one_replica_that_lacks_counts_where_nothing_is_known_of_before_the_run(
     assert window.isr_changed_share == 1.0
 
 
-def test_what_is_not_told_of_replicas_is_no_change() -> None:
+def test_an_unknown_number_of_replicas_is_not_a_change() -> None:
     still = {"isr_shrinks": 5.0, "isr_expands": 5.0}
     assert not isr_changed(sample(0.0, still), sample(1.0, still))
     assert isr_changed(sample(0.0, still), sample(1.0, still | {"isr_shrinks": 6.0}))
