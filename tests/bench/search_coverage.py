@@ -37,7 +37,7 @@ _CHOSEN_ON = {
     "no noise, no false alarms",
     "2 % noise, 2 % false alarms",
     "5 % noise",
-    "CPU binds, idle stays at 0.52",
+    "CPU is the limit, idle stays at 0.52",
     "5 % of trials stall",
 }
 

@@ -96,14 +96,14 @@ def scenarios(scale: float = 1.0) -> tuple[Scenario, ...]:
         ),
         Scenario("5 % noise", replace(_USUAL, noise=0.05), lines=few),
         Scenario(
-            "CPU binds, idle stays at 0.52", replace(_USUAL, utilization_at_limit=0.6), lines=few
+            "CPU is the limit, idle stays at 0.52", replace(_USUAL, utilization_at_limit=0.6), lines=few
         ),
         Scenario("half of the alarms show in idle", replace(_USUAL, disguised=0.5), lines=few),
         Scenario("2 % false calms", replace(_USUAL, false_calm=0.02), lines=few),
         Scenario("5 % of trials stall", replace(_USUAL, stall=0.05), lines=few),
         Scenario("slow recovery, 2 min", replace(_USUAL, recovery_s=120.0), lines=few),
         Scenario("3 % invalid trials", replace(_USUAL, invalid=0.03), lines=few),
-        Scenario("neighbours mislead by 15 %", _USUAL, misfit=0.15, lines=few),
+        Scenario("neighbors mislead by 15 %", _USUAL, misfit=0.15, lines=few),
     )
 
 

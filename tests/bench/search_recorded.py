@@ -75,7 +75,7 @@ class Ladder:
     is_held_out: bool
 
     def indicators(self, ratio: float) -> dict[str, float]:
-        """What a load reads, between its two neighbours.
+        """What a load reads, between its two neighbors.
 
         Below the lightest rung it falls to that of brokers at rest; past the heaviest, no more
         is delivered than there.

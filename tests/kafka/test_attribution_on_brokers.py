@@ -403,7 +403,7 @@ WAITING = {
         led_by(EVENLY),
         full(),
         92,
-        says="something that is neither CPU nor a flush",
+        says="waiting without CPU for at least",
     ),
     "waiting-handlers-all": Case(
         Resource.REQUEST_HANDLERS,
@@ -414,7 +414,7 @@ WAITING = {
         full(),
         190,
         groups=1,
-        says="something that is neither CPU nor a flush",
+        says="waiting without CPU for at least",
     ),
     "waiting-handlers-followed": Case(
         Resource.REQUEST_HANDLERS,
@@ -424,7 +424,7 @@ WAITING = {
         led_by((1, 2, 1, 2, 1, 2, 3), 3),
         full("all"),
         190,
-        says="something that is neither CPU nor a flush",
+        says="waiting without CPU for at least",
     ),
 }
 
