@@ -14,7 +14,6 @@ from jobs.checks.cluster import permission_findings
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import SessionReport, look_at_session
 from jobs.cluster.admin import AdminError
-from jobs.cluster.hosts import open_hosts
 from jobs.cluster.leftovers import delete_leftovers, leftovers
 from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
@@ -25,7 +24,7 @@ from jobs.cluster.opening import (
     window_needed_s,
 )
 from jobs.cluster.quotas import require_throttling_seen
-from jobs.cluster.sources import open_metrics
+from jobs.cluster.sources import open_hosts, open_metrics, require_sources
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Reporter, note, warn
@@ -38,7 +37,7 @@ from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
-from metrics.tables.membership import Membership
+from metrics.tables.sweep_case import SweepCase
 from metrics.trial.evidence import ClusterFacts
 
 
@@ -69,7 +68,7 @@ class ContextFactory:
         session: a session shared with another side; None to open one.
         cluster: an open cluster shared with another side; None to open one.
         locks: takes the cluster's lock before any load; None for a run without locks.
-        member: the case of a sweep that the run measures.
+        sweep_case: the case of a sweep that the run measures.
         numbering: the numbering of the trials; the sides of a comparison share it.
     """
 
@@ -83,7 +82,7 @@ class ContextFactory:
     session: Session | None = None
     cluster: OpenCluster | None = None
     locks: RunLocks | None = None
-    member: Membership = field(default_factory=Membership)
+    sweep_case: SweepCase = field(default_factory=SweepCase)
     numbering: TrialNumbering = field(default_factory=TrialNumbering)
 
     def open(self, stack: ExitStack) -> RunContext:
@@ -107,6 +106,7 @@ class ContextFactory:
             return session
 
         opened = self.cluster or open_cluster(config.cluster, self.reporter, stack, open_spark)
+        require_sources(config.cluster, opened)
         if not config.cluster.is_exclusive:
             require_ready(permission_findings(opened, config, self.run_id, self.locks is not None))
         lock = None
@@ -212,7 +212,7 @@ class ContextFactory:
                 **ready.environment,
             },
             caveats=caveats,
-            member=self.member,
+            sweep_case=self.sweep_case,
             history=TrialHistory(self.numbering),
             broker_outage=opened.outage(self.reporter),
             open_metrics_without=lambda away: open_metrics(

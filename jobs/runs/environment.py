@@ -18,7 +18,7 @@ from jobs.setup.child_environment import child_environment
 from jobs.setup.version import __version__
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
-from metrics.tables.environment import merged
+from metrics.tables.environment import merge_facts
 from metrics.traffic.pattern import TopicOptions
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
     facts_of = {node_id: {"version": node.version, **node.facts} for node_id, node in nodes.items()}
     brokers = {i: facts for i, facts in facts_of.items() if Role.BROKER in nodes[i].roles}
     controllers = {i: facts for i, facts in facts_of.items() if i not in brokers}
-    return {**merged("broker", brokers), **merged("controller", controllers)}
+    return {**merge_facts("broker", brokers), **merge_facts("controller", controllers)}
 
 
 def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions) -> dict[str, str]:
@@ -126,7 +126,7 @@ def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions) -> di
             i: {f"config.{name}": value for name, value in properties.items()}
             for i, properties in set_here.items()
         }
-        return merged("broker", prefixed)
+        return merge_facts("broker", prefixed)
 
     def of_topic() -> dict[str, str]:
         would_have = admin.create_topic(PROBE_TOPIC, replicas, topic.properties, validate_only=True)

@@ -32,8 +32,8 @@ from jobs.spark.session import cancel_group, run_interruptibly
 from jobs.trials.context import RunContext, Session
 from jobs.trials.history import TrialNumbering
 from metrics.common.errors import RedlineError
-from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow
+from metrics.tables.sweep_case import SweepCase
 from metrics.units import iso_utc
 
 COMPACTION = "redline-compact"
@@ -53,7 +53,7 @@ class RunOrder:
         resumes: whether the run may have begun before.
         locks: whether the run takes the clusters' locks, see `jobs.cluster.lock`.
         json_file: a further file for the answer; None without one.
-        member: the case of a sweep that the run measures; empty for any other run.
+        sweep_case: the case of a sweep that the run measures; empty for any other run.
     """
 
     reporter: Reporter
@@ -64,7 +64,7 @@ class RunOrder:
     resumes: bool = False
     locks: bool = True
     json_file: Path | None = None
-    member: Membership = field(default_factory=Membership)
+    sweep_case: SweepCase = field(default_factory=SweepCase)
 
     @property
     def folder(self) -> Path:
@@ -299,7 +299,7 @@ def _open(
             first.session if first else session,
             first.cluster if first and body.shares_brokers else cluster,
             locks,
-            order.member,
+            order.sweep_case,
             first.history.numbering if first else TrialNumbering(),
         ).open(stack)
 
@@ -356,7 +356,7 @@ def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | No
                 config=config_text(config),
                 environment=context.environment,
                 caveat=caveat_of(config, context.caveats),
-                member=context.member,
+                sweep_case=context.sweep_case,
             ),
             is_new=outcome is None and not run.order.resumes,
         )

@@ -176,8 +176,8 @@ class LimitRun(Body):
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
         self.boundaries.append(boundary)
         names = (self.config.cluster.name, self.config.workload.name)
-        member = (context.member.experiment, context.member.case)
-        row = BoundaryRow(context.run_id, time.time(), *names, boundary, *member)
+        sweep_case = (context.sweep_case.experiment, context.sweep_case.case)
+        row = BoundaryRow(context.run_id, time.time(), *names, boundary, *sweep_case)
         context.tables.append_boundary(row)
         self._report(context, boundary)
 

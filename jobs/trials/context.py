@@ -18,8 +18,8 @@ from jobs.trials.load import Generator
 from metrics.judging.thresholds import Thresholds
 from metrics.sources.hosts.source import HostSource, NoHosts
 from metrics.sources.source import MetricsSource
-from metrics.tables.membership import Membership
 from metrics.tables.store import TableStore
+from metrics.tables.sweep_case import SweepCase
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.state import ALL_BROKERS
@@ -66,7 +66,7 @@ class RunContext:
         state: the state of the cluster that the rows of trials state.
         broker_outage: takes brokers out of service; None where the cluster offers no way to.
         open_metrics_without: opens the cluster's metrics without some brokers.
-        member: the case of a sweep that the run measures.
+        sweep_case: the case of a sweep that the run measures.
         history: the finished trials; the only part that changes while the run lasts.
     """
 
@@ -88,7 +88,7 @@ class RunContext:
     state: str = ALL_BROKERS
     broker_outage: Outage | None = None
     open_metrics_without: Callable[[frozenset[int]], MetricsSource] | None = None
-    member: Membership = field(default_factory=Membership)
+    sweep_case: SweepCase = field(default_factory=SweepCase)
     history: TrialHistory = field(default_factory=TrialHistory)
 
     @property

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from metrics.tables.environment import merged, of_node
+from metrics.tables.environment import fact_of_node, merge_facts
 from metrics.traffic.producer import ProducerPattern
 from metrics.windows.broker import BrokerWindow
 
@@ -71,7 +71,7 @@ def environment_of_handlers(
     """
     if not stated_ms:
         return {}
-    return merged("broker", {i: {_STATED: f"{stated_ms.get(i, 0.0):g}"} for i in brokers})
+    return merge_facts("broker", {i: {_STATED: f"{stated_ms.get(i, 0.0):g}"} for i in brokers})
 
 
 def stated_handler_times(
@@ -85,10 +85,10 @@ def stated_handler_times(
     """
     found = {}
     for broker in brokers:
-        waits_ms = of_node(environment, "broker", broker, _STATED)
+        waits_ms = fact_of_node(environment, "broker", broker, _STATED)
         if waits_ms is None or not float(waits_ms):
             return {}
-        handlers = of_node(environment, "broker", broker, f"config.{HANDLERS_PROPERTY}")
+        handlers = fact_of_node(environment, "broker", broker, f"config.{HANDLERS_PROPERTY}")
         found[broker] = HandlerTime(float(waits_ms), handlers=int(handlers or HANDLERS_DEFAULT))
     return found
 

@@ -1,1 +1,1 @@
-"""The Delta tables: rows from records, the store, and the questions that analysts ask."""
+"""The Delta tables: their rows, the store, and queries for analysts."""

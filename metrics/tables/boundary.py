@@ -1,4 +1,4 @@
-"""Boundary points: the limits that searches ended with, as a row of their table."""
+"""Boundary points: the limits that searches found, and the row of their table."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ CONFIDENCE_LEAST = 0.5
 
 @dataclass(frozen=True)
 class Boundary:
-    """The limit at one message size: the bracket, its value, and what bound it.
+    """The limit at one message size: the bracket, its value, and the limiting resource.
 
-    The value is the sustained side; it is the offered rate, of which the goal's share
-    (99 % by default) was acknowledged. MB is 10⁶ bytes of payload.
+    The value is the offered rate at the sustained side, of which the goal's share (99 % by
+    default) was acknowledged. MB is 10⁶ bytes of payload.
 
     Attributes:
         message_bytes: bytes per message [B].
-        np_sustained: the most producers that were sustained; 0 when none was.
-        np_overloaded: the fewest above it that were too many; None when none was found.
+        np_sustained: highest number of producers that was sustained; 0 if there is none.
+        np_overloaded: lowest number above it that was overloaded; None if there is none.
         mps: messages per second at `np_sustained` [1/s].
         mb_per_s: payload at `np_sustained`, whole cluster [MB/s].
-        mb_per_s_per_broker: `mb_per_s` over the number of brokers [MB/s].
-        overload_reasons: what the trial at `np_overloaded` showed, `indicator: sentence`.
-        limited_by: the resource that bound the brokers, as most overloads near the limit say;
-            None when there was none.
-        trials: trials spent on this size, invalid ones included.
+        mb_per_s_per_broker: `mb_per_s` divided by the number of brokers [MB/s].
+        overload_reasons: reasons of the overload at `np_overloaded`, `indicator: sentence`.
+        limited_by: the limiting resource, by the majority of the overloads near the limit;
+            None if there was no overload.
+        trials: number of trials at this size, including INVALID ones.
         mps_overloaded: messages per second at `np_overloaded`, or None [1/s].
-        gave_up: why the search ended without closing the bracket, or None.
-        evidence: what `limited_by` rests on, with the use of the other resources.
-        confidence: the search's probability that the limit lies inside the bracket, or
-            None [ratio].
-        notes: what a reader of the answer has to know, such as trials that were outvoted.
-        goal: what counted as sustained, by the goal's name.
-        axis: what was searched along; along any other axis than `np`, that is fixed.
-        load_sustained, load_overloaded: the bracket on the axis, as np_sustained and
-            np_overloaded are on the axis np.
+        gave_up: reason why the search ended without closing the bracket, or None.
+        evidence: evidence of `limited_by`, with the use of the other resources.
+        confidence: probability that the limit lies inside the bracket, according to the search,
+            or None [ratio].
+        notes: remarks for readers of the answer, such as trials that were outvoted.
+        goal: name of the goal, which defines when a load is sustained.
+        axis: the axis of the search; if it is not `np`, the number of producers is fixed.
+        load_sustained, load_overloaded: the bracket on the axis of the search; on the axis np it
+            equals np_sustained and np_overloaded.
         np_planted: the limit that was planted in the brokers, see `metrics.planning.planted`;
-            None for any others [producers].
-        load_low, load_high: where the limit lies at 90 %, on the axis; None when the search
-            does not say [load].
-        interval_max: the widest such interval that the goal takes for an answer, as
-            1 - low/high; None when any will do [ratio].
-        latency_p50_ms: at the sustained load, from the intended send time to the
-            acknowledgement: what 50 % of the records did not exceed in the last trial that
-            sustained it; None when nothing was sustained.
-        latency_p99_ms: what 99 % of them did not exceed.
-        latency_p999_ms: what 99.9 % of them did not exceed.
-        broker_resident_bytes: memory of the broker's process that had most in that trial, heap and
-            mapped files included; None where the hosts do not tell [B].
-        page_cache_bytes: of the brokers' host that had most, likewise [B].
-        confirmed_s: for how long the limit was held, and lasted, or None when it was not
-            held (`search.confirm_s`); time counts while the brokers are loaded [s].
-        state: of the cluster: `all brokers`, `1 broker offline` or `catching up`.
-        pattern: the traffic pattern but for its load and its message size: name of each option,
-            as the table `trials` has it → its value; empty in rows of older versions.
+            None for other brokers [producers].
+        load_low, load_high: ends of the limit's 90 % interval on the axis; None if the search
+            has none [load].
+        interval_max: widest interval that the goal accepts, as 1 - low/high; None if it accepts
+            every interval [ratio].
+        latency_p50_ms: median latency at the sustained load, from the intended send time to the
+            acknowledgement, in the last trial that sustained this load; None if there is none.
+        latency_p99_ms: 99th percentile of the same latency.
+        latency_p999_ms: 99.9th percentile of the same latency.
+        broker_resident_bytes: resident memory of the largest broker process in this trial, with
+            heap and mapped files; None if the hosts do not report it [B].
+        page_cache_bytes: page cache of the brokers' host with the largest one in this trial; None
+            if the hosts do not report it [B].
+        confirmed_s: time for which the limit was held with success, or None if it was not held
+            (`search.confirm_s`); only time under load counts [s].
+        state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
+        pattern: the traffic pattern without its load and message size: name of each option, as in
+            the table `trials` → its value; empty in rows of older versions.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -102,7 +102,7 @@ class Boundary:
 
     @property
     def latencies_ms(self) -> tuple[float | None, float | None, float | None]:
-        """p50, p99 and p99.9 at the sustained load [ms]."""
+        """The latencies p50, p99 and p99.9 at the sustained load [ms]."""
         return self.latency_p50_ms, self.latency_p99_ms, self.latency_p999_ms
 
     @property
@@ -132,8 +132,8 @@ class Boundary:
     @property
     @column
     def doubtful(self) -> bool:
-        """True when the interval is wider than `interval_max`, or, where no interval is known,
-        when `confidence` is below 0.5.
+        """True if the interval is wider than `interval_max` or, without an interval, if
+        `confidence` is below 0.5.
         """
         interval = self.interval
         if interval is None:
@@ -142,7 +142,7 @@ class Boundary:
 
     @property
     def interval(self) -> Interval | None:
-        """Where the limit lies at 90 %, on the axis that was searched."""
+        """The limit's 90 % interval on the axis of the search."""
         if self.load_low is None or self.load_high is None:
             return None
         return Interval(self.load_low, self.load_high)
@@ -159,12 +159,12 @@ class Boundary:
 
     @property
     def mb_per_s_per_broker_low(self) -> float | None:
-        """Payload at `load_low` per broker [MB/s]; None where it cannot be said."""
+        """Payload at `load_low` per broker [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_low)
 
     @property
     def mb_per_s_per_broker_high(self) -> float | None:
-        """Payload at `load_high` per broker [MB/s]; None where it cannot be said."""
+        """Payload at `load_high` per broker [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_high)
 
     @property
@@ -177,7 +177,7 @@ class Boundary:
 
     @property
     def mb_per_s_per_broker_overloaded(self) -> float | None:
-        """Payload at `np_overloaded` per broker [MB/s]; None where it cannot be said."""
+        """Payload at `np_overloaded` per broker [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_overloaded)
 
     def _per_broker(self, mb_per_s: float | None) -> float | None:
@@ -187,20 +187,20 @@ class Boundary:
 
     @property
     def relative_width(self) -> float | None:
-        """1 - sustained/overloaded load [ratio]; None while there is no upper bound."""
+        """The width 1 - sustained/overloaded load [ratio]; None without an overloaded side."""
         low, high = self.loads
         return None if high is None else Bracket(low, high).relative_width
 
     @property
     def loads(self) -> tuple[int, int | None]:
-        """The bracket on the searched axis: highest sustained, lowest overloaded above it."""
-        if self.load_sustained is None:  # of the first versions, which knew no other axis
+        """The bracket on the axis of the search: the sustained and the overloaded load."""
+        if self.load_sustained is None:  # rows of the first versions, which had only the axis np
             return self.np_sustained, self.np_overloaded
         return self.load_sustained, self.load_overloaded
 
     @property
     def along(self) -> Axis:
-        """What was searched along."""
+        """The axis of the search."""
         return axis_named(self.axis)
 
 
@@ -215,14 +215,16 @@ def make_boundary(
     gave_up: str | None = None,
     interval: Interval | None = None,
 ) -> Boundary:
-    """The boundary of a bracket.
+    """Make the boundary point of a bracket.
 
     Args:
-        axis: what the bracket is on.
-        pattern: the traffic of the point, whatever its load.
-        reasons: of the trial at the overloaded side, the most telling first.
-        gave_up: why the search ended early, or None when it closed the bracket.
-        interval: where the limit lies at 90 %, or None when the search does not say.
+        axis: axis of the bracket.
+        pattern: traffic pattern of the point, with any load.
+        trials: number of trials at this point.
+        reasons: reasons of the overload at the overloaded side, the most important first.
+        limited_by: the limiting resource, or None.
+        gave_up: reason why the search ended early, or None if it closed the bracket.
+        interval: the limit's 90 % interval, or None if the search has none.
     """
     low, over = bracket.sustained, bracket.overloaded
     sustained = axis.apply(pattern, low) if low else None
@@ -251,14 +253,14 @@ def make_boundary(
 
 @dataclass(frozen=True)
 class BoundaryRow:
-    """The end of the search at one message size.
+    """The result of the search at one message size.
 
     Attributes:
-        run_id: the run that it belongs to.
-        at_s: when it ended.
-        cluster, workload: names of the configuration.
-        boundary: what it ended with.
-        experiment, case: of a sweep, that the run belongs to; null for any other run.
+        run_id: id of the run.
+        at_s: end of the search.
+        cluster, workload: names of the configuration files.
+        boundary: the boundary point.
+        experiment, case: experiment and case that the run measures; null outside of sweeps.
     """
 
     run_id: str

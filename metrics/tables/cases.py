@@ -1,4 +1,4 @@
-"""The row of the table `cases`: what a night measured of one case, and how it was judged."""
+"""The row of the table `cases`: a night's measurement of a case, and its judgment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metrics.columns import Column, Moment
 
 
 class Outcome(str, Enum):
-    """What a night says of a case."""
+    """The outcome of a case of a night."""
 
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
@@ -22,47 +22,48 @@ class Outcome(str, Enum):
 
     @property
     def stands_out(self) -> bool:
-        """True when the night is unlike those before it."""
+        """True if the night differs from the earlier nights."""
         return self in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
 
 
 @dataclass(frozen=True)
 class CaseRow:
-    """A case of a night: one row when it was measured, and one when the night was judged.
+    """A case of a night: one row for its measurement, and one for its judgment.
 
     Attributes:
-        run_id: the run whose trials it was measured by.
-        event: `measured` or `judged`; a judged row repeats what was measured.
-        at_s: when it was measured.
-        suite, night, case: what the figure is of, and which night it is.
-        cluster, workload, goal: names of the configuration.
+        run_id: id of the run.
+        event: `measured` or `judged`; a judged row repeats the measurement.
+        at_s: time of the measurement.
+        suite, night, case: names of the suite, the night and the case.
+        cluster, workload, goal: names of the configuration files.
         kind: `limit` or `load`.
         message_bytes: bytes per message [B].
-        producers: producers: of the limit, or of the fixed load.
+        producers: number of producers at the limit or at the fixed load.
         trials: numbers of its trials within the run.
-        measure: the column that is compared, or `achieved_share`.
-        value: the figure that is compared, median of `values` [as `measure` says].
-        values: of each valid trial; of a limit the one figure [as `measure` says].
-        mb_per_s_per_broker: the limit, or what was achieved at the fixed load [MB/s].
-        handler_s_per_mb: at a fixed load, for how long a broker's handlers, all of them, are
-            busy with each MB of its payload [s/MB].
-        latency_p99_ms: at a fixed load, from the intended send time to the acknowledgement [ms].
-        achieved_share: at a fixed load, achieved over offered [ratio].
-        verdicts: of its trials at a fixed load, in order.
-        limited_by: the resource that bound the brokers, or null.
-        evidence: what `limited_by` rests on.
-        environment: as the run's, what one needs to compare runs.
-        settings: what the trials were made with: the keys of workload and goal, the load, the
-            source of metrics; nights whose settings differ are not compared.
-        outcome: of the comparison, once judged: `regression`, `improvement`, `no change`,
-            `no history`.
-        change: against the nights before; -0.1 is worse by 10 % [ratio].
-        change_low, change_high: its prediction interval [ratio].
-        p_value: of no change, before the correction for several cases [ratio].
-        smallest_visible: the loss that would have been seen four times out of five [ratio].
-        nights: that were compared with, newest last.
+        measure: name of the column that is compared, or `achieved_share`.
+        value: the compared figure, the median of `values` [unit of `measure`].
+        values: the figure of each valid trial; one figure for a limit [unit of `measure`].
+        mb_per_s_per_broker: the limit, or the achieved rate at the fixed load [MB/s].
+        handler_s_per_mb: time for which all request handlers of a broker together are busy per MB
+            of its payload, at a fixed load [s/MB].
+        latency_p99_ms: latency from the intended send time to the acknowledgement, at a fixed
+            load [ms].
+        achieved_share: achieved rate divided by the offered rate, at a fixed load [ratio].
+        verdicts: verdicts of the trials at a fixed load, in chronological order.
+        limited_by: the limiting resource, or null.
+        evidence: evidence of `limited_by`.
+        environment: facts that a comparison of runs needs, as in the table `runs`.
+        settings: keys of workload and goal, the load, and the source of metrics; nights with
+            different settings are not compared.
+        outcome: outcome of the comparison in a judged row: `regression`, `improvement`,
+            `no change` or `no history`.
+        change: change against the earlier nights; -0.1 is worse by 10 % [ratio].
+        change_low, change_high: prediction interval of the change [ratio].
+        p_value: p-value of no change, before the correction for several cases [ratio].
+        smallest_visible: smallest loss that is detected with a probability of 80 % [ratio].
+        nights: the nights of the comparison, newest last.
         text: the outcome in a sentence.
-        duration_s: that measuring it took.
+        duration_s: duration of the measurement.
     """
 
     run_id: str
@@ -102,7 +103,7 @@ class CaseRow:
 
     @property
     def merit(self) -> float:
-        """The value, turned so that more is better."""
+        """The value, inverted if less is better."""
         return self.value if self.measure in MORE_IS_BETTER else 1.0 / self.value
 
 
@@ -113,4 +114,4 @@ MEASURES: Mapping[str, tuple[str, str]] = {
     "latency_p99_ms": ("latency p99", "ms"),
     "achieved_share": ("achieved over offered", ""),
 }
-"""Column that can be compared → (what people call it, its unit)."""
+"""Column that can be compared → (its name for people, its unit)."""

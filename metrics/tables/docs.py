@@ -1,7 +1,8 @@
-"""docs/tables.md, written from the dataclasses that the tables are made of.
+"""The page docs/tables.md, generated from the dataclasses of the tables.
 
-`python -m metrics.tables.docs docs/tables.md` renews it; a test says when that is due. What a
-column means stands in its dataclass' docstring, its unit there in brackets or in its name.
+`python -m metrics.tables.docs docs/tables.md` updates it; a test fails while it is out of date.
+The docstring of a dataclass describes its columns; the unit stands there in brackets or follows
+from the column's name.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from metrics.tables.schema import ROWS
 
 _HEAD = """# Tables
 
-Five Delta tables under `--tables` (default `OUT/tables`), all runs together. `run_id` joins
-them, and with `trial` the samples to their trial. Columns are only ever added: a table takes
-rows of older and newer versions, and what a version did not know yet is null. Null means not
-known, never 0. Times are UTC. A rate is per second of the measured window. MB is 10⁶ bytes of
-payload.
+Six Delta tables under `--tables` (default `OUT/tables`) hold the rows of all runs. Join them by
+`run_id`, and samples with trials by `run_id` and `trial`. New versions only add columns: a table
+accepts rows of older and newer versions, and a column that a version does not have is null. Null
+means not known, never 0. Times are UTC. A rate is per second of the measured window. MB is 10⁶
+bytes of payload.
 
-Columns have these meanings as comments, which `DESCRIBE TABLE` shows. In a catalog
-(`--tables main.redline`) there are views for SQL: `latest_limits`, `nights` and `effects`.
+Each column has its meaning as a comment, which `DESCRIBE TABLE` shows. In a catalog
+(`--tables main.redline`) there are also views for SQL: `latest_limits`, `nights` and `effects`.
 
-Read them with Spark, `spark.read.format("delta").load("out/tables/trials")`, also through
+Read the tables with Spark, `spark.read.format("delta").load("out/tables/trials")`, also through
 Spark Connect; or without Spark, `deltalake.DeltaTable("out/tables/trials").to_pandas()`.
 
-This page is made from the code by `python -m metrics.tables.docs docs/tables.md`.
+This page is generated from the code by `python -m metrics.tables.docs docs/tables.md`.
 """
 
 _SUFFIXES = (
@@ -51,12 +52,12 @@ _SUFFIXES = (
 
 
 _NUMBERED = frozenset({"trial", "exit_code", "group", "partition"})
-"""Whole numbers that name something and count nothing."""
+"""Columns with whole numbers that are names and not counts."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DescribedColumn:
-    """A line of the page; `kind` is the type as Spark names it, or a struct of the page."""
+    """A row of the page's tables; `kind` is Spark's name of the type, or a struct of the page."""
 
     name: str
     kind: str
@@ -65,12 +66,12 @@ class DescribedColumn:
 
 
 def described(row: type[Any]) -> dict[str, str]:
-    """Attribute → what the `Attributes:` of a docstring say of it."""
+    """Attribute → its description under `Attributes:` in the docstring of a class."""
     return attributes_of(inspect.getdoc(row) or "")
 
 
 def attributes_of(docstring: str) -> dict[str, str]:
-    """The same of a docstring without its indentation."""
+    """Attribute → its description in a docstring without indentation."""
     found: dict[str, str] = {}
     names: list[str] = []
     for line in docstring.splitlines():
@@ -86,19 +87,19 @@ def attributes_of(docstring: str) -> dict[str, str]:
 
 
 def described_columns(row: type[Any]) -> Iterator[DescribedColumn]:
-    """The columns that a dataclass gives, those of its flat parts among them.
+    """The columns of a dataclass, including those of its flat parts.
 
     Raises:
-        ValueError: one is not described, or its unit is not known.
+        ValueError: a column has no description or no unit.
     """
     for column in columns_of(row):
         kind, name = _kind(column.field.hint), column.name
-        told = ": ".join(_meaning(home, item).rstrip(".;") for home, item in column.homes)
-        told = re.sub(r"\b(None|NaN)\b", "null", told)
-        unit = _unit(column.homes[-1][0], name, kind, told)
+        text = ": ".join(_meaning(home, item).rstrip(".;") for home, item in column.homes)
+        text = re.sub(r"\b(None|NaN)\b", "null", text)
+        unit = _unit(column.homes[-1][0], name, kind, text)
         is_moment = column.field.is_moment
-        told = re.sub(r" \[[^]]+\]", "", told) if is_moment else told.replace(f" [{unit}]", "")
-        yield DescribedColumn(name, kind, unit, told)
+        text = re.sub(r" \[[^]]+\]", "", text) if is_moment else text.replace(f" [{unit}]", "")
+        yield DescribedColumn(name, kind, unit, text)
 
 
 def _meaning(home: type[Any], item: ColumnField) -> str:
@@ -108,8 +109,8 @@ def _meaning(home: type[Any], item: ColumnField) -> str:
     meaning = described(home).get(item.attribute, "")
     if not meaning:
         raise ValueError(
-            f"{home.__name__}.{item.attribute} is a column without a meaning; expected a line "
-            f"`{item.attribute}: …` under Attributes of its docstring; add one"
+            f"the column {home.__name__}.{item.attribute} has no description; expected a line "
+            f"`{item.attribute}: …` under Attributes of the docstring; add it"
         )
     return meaning
 
@@ -125,7 +126,7 @@ def _kind(hint: Any) -> str:
 
 
 def struct_of(hint: Any) -> type[Any] | None:
-    """The dataclass in an annotation, or None."""
+    """The first dataclass in an annotation, or None."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return hint
     return next((found for part in get_args(hint) if (found := struct_of(part))), None)
@@ -135,22 +136,22 @@ def _unit(row: type[Any], name: str, kind: str, meaning: str) -> str:
     is_number = kind in ("bigint", "double", "array<bigint>") or kind.startswith("map<")
     if not is_number or name in _NUMBERED or name.endswith("_id"):
         return "–"
-    told = re.findall(r"\[([^\]]+)\]", meaning)
-    if told:
-        return str(told[-1])
+    units = re.findall(r"\[([^\]]+)\]", meaning)
+    if units:
+        return str(units[-1])
     for suffix, unit in _SUFFIXES:
         if name.endswith(suffix):
             return unit
     if kind == "double":
         raise ValueError(
-            f"{row.__name__}.{name} is a number without a unit; expected one at the end of its "
-            f"meaning, such as [ratio], or of its name, such as {name}_ms"
+            f"the number {row.__name__}.{name} has no unit; expected one at the end of its "
+            f"description, such as [ratio], or of its name; add it, such as {name}_ms"
         )
     return "count" if kind == "bigint" else "–"
 
 
 def _structs(rows: Iterable[type[Any]]) -> list[type[Any]]:
-    """The dataclasses inside the rows, each after what first holds it."""
+    """The dataclasses inside the rows, in breadth-first order."""
     found: list[type[Any]] = []
     queue = list(rows)
     while queue:
@@ -170,7 +171,7 @@ def _section(title: str, summary: str, columns: list[DescribedColumn]) -> list[s
 
 
 def markdown() -> str:
-    """The whole page."""
+    """Generate the page."""
     lines = [_HEAD]
     for title, row in {**ROWS, **{each.__name__: each for each in _structs(ROWS.values())}}.items():
         lines += _section(title, _summary(row), list(described_columns(row)))
@@ -182,7 +183,7 @@ def _summary(row: Any) -> str:
 
 
 def main() -> None:
-    """Write the page to the path that is given."""
+    """Write the page to the path in the first argument."""
     Path(sys.argv[1]).write_text(markdown(), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The environment of a run as flat names and texts, and what differs between two of them."""
+"""The environment of a run as flat names and texts, and the differences of two environments."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 ABSENT = "–"
-"""Stands for what one of two environments does not tell."""
+"""The value of a fact that an environment does not have."""
 BY_RUN = (
     "cluster.id",
     "broker.config.advertised.listeners",
     "broker.config.listeners",
     "executors.clocks_within",
 )
-"""Names whose values differ between clusters, or runs, that are alike."""
+"""Names of facts that differ even between equal clusters or runs."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A name whose values differ; `ABSENT` where one environment does not tell."""
+    """A fact whose values differ; `ABSENT` if an environment does not have it."""
 
     name: str
     before: str
     after: str
 
 
-def merged(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
-    """Facts of several nodes as flat names.
+def merge_facts(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
+    """Merge the facts of several nodes into flat names.
 
-    What all nodes agree on is `kind.name`; the rest is `kind.NODE.name`, one for each node
-    that tells it.
+    A fact that is equal on all nodes becomes `kind.name`; any other becomes `kind.NODE.name` for
+    each node that has it.
 
     Args:
         kind: `broker` or `controller`.
@@ -45,8 +45,8 @@ def merged(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
     return flat
 
 
-def of_node(environment: Mapping[str, str], kind: str, node: int, name: str) -> str | None:
-    """A fact of one node, wherever `merged` put it; None where nobody told it."""
+def fact_of_node(environment: Mapping[str, str], kind: str, node: int, name: str) -> str | None:
+    """A fact of one node in an environment of `merge_facts`; None if it is not known."""
     own = environment.get(f"{kind}.{node}.{name}")
     return environment.get(f"{kind}.{name}") if own is None else own
 
@@ -54,10 +54,10 @@ def of_node(environment: Mapping[str, str], kind: str, node: int, name: str) -> 
 def difference(
     before: Mapping[str, str], after: Mapping[str, str], but: Iterable[str] = BY_RUN
 ) -> tuple[Difference, ...]:
-    """What differs between the environments of two runs, by name.
+    """The differences between the environments of two runs, by name.
 
     Args:
-        but: names to leave out.
+        but: names to ignore.
     """
     names = sorted((before.keys() | after.keys()) - set(but))
     pairs = ((name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in names)

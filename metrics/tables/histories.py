@@ -1,6 +1,6 @@
-"""What changed from run to run: limits and environments, as functions from DataFrames.
+"""Changes of limits and environments from run to run, as functions of DataFrames.
 
-Like `metrics.tables.views` they work on Spark Connect and use only columns of docs/tables.md.
+As in `metrics.tables.views`, they work on Spark Connect and use only columns of docs/tables.md.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from metrics.tables.views import (
     newest_cases,
     newest_points,
     newest_runs,
-    variants_apart,
+    with_variant,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FELL, ROSE, HELD = "fell", "rose", "held"
-"""How a bracket moved: wholly below the one before, wholly above it, or neither."""
+"""The movement of a bracket: completely below the previous one, completely above, or neither."""
 
 
 def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """The rows whose columns hold these texts; an empty text stands for any."""
+    """Select the rows whose columns have these values; an empty value matches all."""
     for column, wanted in names.items():
         if wanted:
             rows = rows.where(rows[column] == wanted)
@@ -33,19 +33,21 @@ def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 
 def boundary_history(boundaries: DataFrame) -> DataFrame:
-    """The points of all runs in time, each with the point before it of the same series.
+    """The points of all runs over time, each with the previous point of its series.
 
-    A series is what has the same cluster, workload, goal, axis, size and pattern; points whose
-    search gave up are left out, and those of experiments. Added columns: `previous_run_id`;
-    `change`, of `mps` against the point before [ratio, 0 is none]; `moved`, `fell` where the
-    least overload lies no higher than what was sustained before, `rose` for the reverse, else
-    `held`, all null at the first point; and `at_ms`, the time for charts [ms since the epoch].
+    A series has the same cluster, workload, goal, axis, size and pattern. Points of experiments
+    and of searches that gave up are left out.
+
+    Added columns: `previous_run_id`; `change`, the change of `mps` since the previous point
+    [ratio, 0 is none]; `moved`: `fell` if the overloaded side is not above the previous sustained
+    side, `rose` for the reverse, otherwise `held`; and `at_ms`, the time for charts [ms since the
+    epoch]. The first three are null at the first point.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
     series = Window.partitionBy(*SERIES).orderBy("at")
-    found = variants_apart(newest_points(boundaries).where("gave_up is null"))
+    found = with_variant(newest_points(boundaries).where("gave_up is null"))
     for name in ("run_id", "mps", "mps_overloaded"):
         found = found.withColumn(f"previous_{name}", sql.lag(name).over(series))
     moved = (
@@ -56,29 +58,29 @@ def boundary_history(boundaries: DataFrame) -> DataFrame:
     )
     change = sql.col("mps") / sql.col("previous_mps") - 1
     dropped = ("previous_mps", "previous_mps_overloaded")
-    told = found.withColumn("change", change).withColumn("moved", moved).drop("variant", *dropped)
-    return told.withColumn("at_ms", sql.unix_millis("at"))
+    found = found.withColumn("change", change).withColumn("moved", moved).drop("variant", *dropped)
+    return found.withColumn("at_ms", sql.unix_millis("at"))
 
 
 def environment_changes(history: DataFrame, runs: DataFrame) -> DataFrame:
-    """What differs in the environments of the runs that follow each other in a history.
+    """The differences between the environments of successive runs in a history.
 
     Args:
-        history: with `run_id` and `previous_run_id`, such as `boundary_history`'s.
+        history: rows with `run_id` and `previous_run_id`, such as those of `boundary_history`.
         runs: the table `runs`.
 
     Returns:
         A row per pair of runs and name: `run_id`, `previous_run_id`, `name`, `before`,
-        `after`. Names that differ between clusters that are alike are left out.
+        `after`, without the names that differ even between equal clusters.
     """
     from pyspark.sql import functions as sql
 
-    told = newest_runs(runs).select("run_id", "environment")
-    earlier = told.select(
+    later = newest_runs(runs).select("run_id", "environment")
+    earlier = later.select(
         sql.col("run_id").alias("previous_run_id"), sql.col("environment").alias("_before")
     )
     pairs = history.select("run_id", "previous_run_id").distinct()
-    joined = pairs.join(told, "run_id").join(earlier, "previous_run_id")
+    joined = pairs.join(later, "run_id").join(earlier, "previous_run_id")
     name = sql.explode(sql.array_union(sql.map_keys("_before"), sql.map_keys("environment"))).alias(
         "name"
     )
@@ -93,15 +95,15 @@ def environment_changes(history: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def moved_points(history: DataFrame, changes: DataFrame) -> DataFrame:
-    """The points of a history that fell or rose, the newest first, with what else changed.
+    """The points of a history that fell or rose, the newest first.
 
-    `environment` lists the differences as `name: before → after`.
+    The column `environment` lists the changed facts as `name: before → after`.
     """
     from pyspark.sql import functions as sql
 
-    told = sql.concat_ws("", "name", sql.lit(": "), "before", sql.lit(" → "), "after")
+    text = sql.concat_ws("", "name", sql.lit(": "), "before", sql.lit(" → "), "after")
     listed = changes.groupBy("run_id", "previous_run_id").agg(
-        sql.sort_array(sql.collect_list(told)).alias("environment")
+        sql.sort_array(sql.collect_list(text)).alias("environment")
     )
     moved = history.where(sql.col("moved").isin(FELL, ROSE))
     joined = moved.join(listed, ["run_id", "previous_run_id"], "left")
@@ -122,7 +124,7 @@ def moved_points(history: DataFrame, changes: DataFrame) -> DataFrame:
 
 
 def history_for_people(history: DataFrame) -> DataFrame:
-    """A history with the columns that a reader looks for, the newest points first."""
+    """A history with the most important columns, the newest points first."""
     from pyspark.sql import functions as sql
 
     return history.select(
@@ -144,10 +146,10 @@ def history_for_people(history: DataFrame) -> DataFrame:
 
 
 def nights(cases: DataFrame) -> DataFrame:
-    """The nights of each case in time, as measured and, where that was done, as judged.
+    """The nights of each case over time, judged or, before the judgment, measured.
 
-    Added columns: `previous_run_id`, of the night before it of the same suite, cluster and
-    case, and `at_ms` [ms since the epoch].
+    Added columns: `previous_run_id`, the run of the previous night of the same suite, cluster and
+    case; and `at_ms` [ms since the epoch].
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -160,7 +162,7 @@ def nights(cases: DataFrame) -> DataFrame:
 
 
 def nights_for_people(found: DataFrame) -> DataFrame:
-    """Nights with the columns that a reader looks for, the newest first."""
+    """Nights with the most important columns, the newest first."""
     from pyspark.sql import functions as sql
 
     return found.select(

@@ -1,8 +1,8 @@
-"""The Delta tables: one dataclass per row, from which the table's schema is derived.
+"""The rows of the Delta tables as dataclasses, from which the schemas are derived.
 
-Units stand at the end of the names; a column without one is a count, a ratio or a name.
-Rates are derived from whole counts by whoever reads. Null means not known. Columns are
-only ever added, so an older table takes newer rows and the other way round.
+Names end in the unit; a column without a unit is a count, a ratio or a name. Tables store whole
+counts, from which readers derive rates. Null means not known. New versions only add columns, so
+tables accept rows of older and newer versions.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
-from metrics.tables.membership import Membership
+from metrics.tables.sweep_case import SweepCase
 from metrics.trial.trial import Trial
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run; one row when it starts and one when it ends, told apart by `event`.
+    """A run: one row for its start and one for its end.
 
     Attributes:
-        run_id: names the run in all tables.
+        run_id: id of the run in all tables.
         event: `started` or `finished`.
-        at_s: when.
-        cluster, workload, goal: names of the configuration.
+        at_s: time of the event.
+        cluster, workload, goal: names of the configuration files.
         brokers: number of brokers.
         status: `running`, then as in summary.json: `done`, `no conclusion`, …
-        exit_code: what the command returned; null while running.
-        error: the sentence that the user was shown, or null.
-        config: the whole configuration as resolved, JSON, without secrets.
-        environment: what one needs to compare runs: versions, cores, memory, …
-        caveat: what a reader must know about the cluster, such as that it is not real hardware.
-        member: which case of which sweep it measured.
+        exit_code: exit code of the command; null while running.
+        error: the error message that the user saw, or null.
+        config: the complete resolved configuration without secrets, as JSON.
+        environment: facts that a comparison of runs needs: versions, cores, memory, …
+        caveat: a restriction of the cluster, for example that it is not real hardware.
+        sweep_case: the case of a sweep that the run measures.
     """
 
     run_id: str
@@ -55,17 +55,17 @@ class RunRow:
     config: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     caveat: str | None = None
-    member: Annotated[Membership, Flat()] = field(default_factory=Membership)
+    sweep_case: Annotated[SweepCase, Flat()] = field(default_factory=SweepCase)
 
 
 @dataclass(frozen=True)
 class SampleRow:
-    """One poll of one broker or controller.
+    """One sample of one broker or controller.
 
     Attributes:
-        run_id: the run that it belongs to.
+        run_id: id of the run.
         trial: number of the trial within the run.
-        sample: what was read.
+        sample: the readings.
     """
 
     run_id: str
@@ -75,12 +75,12 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class HostRow:
-    """One look at one host, of brokers or of the generator.
+    """One sample of one host of brokers or of the generator.
 
     Attributes:
-        run_id: the run that it belongs to.
+        run_id: id of the run.
         trial: number of the trial within the run.
-        sample: what was read.
+        sample: the readings.
     """
 
     run_id: str
@@ -96,7 +96,7 @@ ROWS: Mapping[str, type[Any]] = {
     "boundaries": BoundaryRow,
     "cases": CaseRow,
 }
-"""Table → the record that each of its rows is made of."""
+"""Table → the dataclass of its rows."""
 
 SCHEMAS: Mapping[str, pa.Schema] = {table: schema_of(row) for table, row in ROWS.items()}
 """Arrow schema of each table: `runs`, `trials`, `samples`, `hosts`, `boundaries`, `cases`."""

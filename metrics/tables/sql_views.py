@@ -1,6 +1,6 @@
-"""Views for people who live in SQL, made beside the tables where these are in a catalog's schema.
+"""SQL views, created beside the tables if these are in a catalog's schema.
 
-Their columns are words where those of the tables are short: `message_bytes`, `producers`.
+Their columns have full names where those of the tables are short: `message_bytes`, `producers`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FROM (
 )
 WHERE newest = 1
 """
-"""`judged` comes before `measured`."""
+"""The order by `event` puts `judged` before `measured`."""
 
 _EFFECTS = """
 SELECT experiment, sweep_id, case, any_value(settings) AS settings, message_bytes, goal,
@@ -60,10 +60,10 @@ VIEWS: Mapping[str, tuple[str, str]] = {
         "The newest limit of each cluster, workload, goal, message size and traffic pattern",
         _LATEST_LIMITS,
     ),
-    "nights": ("Each case of each night, as it was judged", _NIGHTS),
+    "nights": ("The outcome of each case of each night", _NIGHTS),
     "effects": (
-        "Limits of each case of an experiment, beside all of its sweep; sweep.json has intervals",
+        "Limits of each case of an experiment and its sweep; sweep.json has the intervals",
         _EFFECTS,
     ),
 }
-"""Name → what it shows, and its query, which names the tables in braces."""
+"""Name → its description, and its query with the tables' names in braces."""

@@ -1,10 +1,9 @@
-"""Delta tables of what runs saw: appended once however often it is tried, read by run.
+"""The store of the Delta tables: idempotent appends, and reads by run.
 
-An append that is tried again after a crash adds nothing. What a run appended is known by the
-numbers of its trials, in the tables themselves; a run that is new has nothing there, and its tables
-are not asked. A case of a night is known by a transaction of its own (`txnAppId`, `txnVersion`),
-which Delta remembers. Appends never change the table's schema, so runs that append at the same time
-do not disturb each other.
+An append that is repeated after a crash adds nothing. The store finds the rows that a run has
+already appended by the numbers of its trials; for a new run it does not query the tables. A case of
+a night has its own Delta transaction (`txnAppId`, `txnVersion`). Appends never change the schema of
+a table, so that several runs can append at the same time.
 """
 
 from __future__ import annotations
@@ -40,34 +39,34 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 _PROPERTIES = {
-    # A checkpoint costs as much as ten appends; what a run appends is read well without.
+    # A checkpoint costs as much as ten appends, and tables of this size do not need it.
     "delta.checkpointInterval": "100",
-    # Tables are read by run_id, the first column; to know the extremes of 32 costs an eighth of an
-    # append.
+    # Queries select by run_id, the first column; statistics of 32 columns would make an append
+    # slower by an eighth.
     "delta.dataSkippingNumIndexedCols": "1",
 }
 COMPACT_FROM_FILES = 32
-"""A table of fewer files is read as fast as if it were compacted, which costs a second or two."""
-_OF_TRIALS = ("trials", "samples", "hosts")
-"""What a trial leaves, and one that was killed while it was kept may have left in part."""
+"""Number of files from which a table is compacted, which takes a second or two."""
+_TRIAL_TABLES = ("trials", "samples", "hosts")
+"""Tables with rows of a trial; a killed run may have appended to some of them only."""
 _Point = tuple[str, int, str]
-"""The goal, bytes of payload and the cluster's state, by which a run knows its boundary points."""
+"""Key of a boundary point within a run: goal, message size and state of the cluster."""
 _TRIES = 8
-_CROSSED = re.compile(
+_CONFLICT = re.compile(
     "CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ALREADY_EXISTS|Concurrent"
-    "|NON_EMPTY_LOCATION|DELTA_TABLE_NOT_FOUND"  # while the first commit of another is on its way
+    "|NON_EMPTY_LOCATION|DELTA_TABLE_NOT_FOUND"  # during the first commit of another run
 )
-"""What Delta says of a change that crossed another one."""
+"""Names in Delta's errors about concurrent changes of a schema."""
 _log = logging.getLogger(__name__)
 _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 
 
 def _with_comments(table: str, schema: pa.Schema) -> str:
-    """The columns of a new table, each with what it means and its unit, as docs/tables.md has."""
-    told = {column.name: column for column in described_columns(ROWS[table])}
+    """The DDL of a table's columns, with meanings and units of docs/tables.md as comments."""
+    described = {column.name: column for column in described_columns(ROWS[table])}
     columns = []
     for field in schema:
-        column = told[field.name]
+        column = described[field.name]
         unit = "" if column.unit == "–" else f" [{column.unit}]"
         comment = _quoted(f"{column.meaning}{unit}")
         columns.append(f"`{field.name}` {ddl_type(field.type)} COMMENT {comment}")
@@ -75,7 +74,7 @@ def _with_comments(table: str, schema: pa.Schema) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as SQL has it."""
+    """A text as an SQL literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
@@ -83,14 +82,13 @@ def _quoted(text: str) -> str:
 class TableStore:
     """The tables under one path, or in one schema of a catalog.
 
-    Nobody waits for what is appended, as that takes seconds: it is done in order, in the
-    background, and `settle` waits until all of it is durable. Whatever is read from the same store
-    settles first.
+    Appends take seconds, so they run in the background, in their order; `settle` waits until all
+    of them are durable. Each read settles first.
 
     Args:
         spark: a session with Delta's extension and catalog, see `jobs.spark.session`.
-        base: any path that Spark writes to, with a slash in it, or the name of a schema
-            such as `redline` or `main.redline`.
+        base: a path with a slash that Spark can write to, or the name of a schema such as
+            `redline` or `main.redline`.
     """
 
     def __init__(self, spark: SparkSession, base: str) -> None:
@@ -98,9 +96,9 @@ class TableStore:
         self._is_path = "/" in base
         self._base = base.rstrip("/")
         self._pending: list[Future[None]] = []
-        self._files_seen: dict[str, int] = {}
-        self._last: dict[str, dict[str, int]] = {}  # run → as `_last_trials` has it
-        self._points: dict[str, dict[_Point, int]] = {}  # run → as `_points_of` has it
+        self._file_counts: dict[str, int] = {}
+        self._last: dict[str, dict[str, int]] = {}  # run → result of `_last_trials`
+        self._points: dict[str, dict[_Point, int]] = {}  # run → result of `_known_points`
         if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
             raise ConfigError(
                 f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "
@@ -108,7 +106,7 @@ class TableStore:
             )
 
     def address(self, table: str) -> str:
-        """Path or full name of a table."""
+        """The path or full name of a table."""
         return f"{self._base}/{table}" if self._is_path else f"{self._base}.{table}"
 
     def _sql_name(self, table: str) -> str:
@@ -117,22 +115,21 @@ class TableStore:
         return ".".join(f"`{part}`" for part in self.address(table).split("."))
 
     def open(self) -> TableStore:
-        """Begin to create what is missing, and to add the columns that an older table lacks.
+        """Start to create missing tables, and to add columns that older tables lack.
 
-        Takes some seconds in a fresh session, in which something else can start; `settle` raises
-        what it raises.
+        In a fresh session this takes some seconds in the background; `settle` raises its errors.
         """
-        self._in_order(self._create_all)
+        self._enqueue(self._create_all)
         return self
 
     def _create_all(self) -> None:
-        with _written(self._base):
+        with _explain_write_errors(self._base):
             if not self._is_path:
                 schema_ddl = f"CREATE SCHEMA IF NOT EXISTS {self._base}"
-                self._until_alone(partial(self._spark.sql, schema_ddl))
+                self._retry_on_conflict(partial(self._spark.sql, schema_ddl))
             with ThreadPoolExecutor(len(SCHEMAS), thread_name_prefix="redline-create") as pool:
                 created = [
-                    pool.submit(self._until_alone, partial(self._create, table, schema))
+                    pool.submit(self._retry_on_conflict, partial(self._create, table, schema))
                     for table, schema in SCHEMAS.items()
                 ]
             for each in created:
@@ -141,17 +138,18 @@ class TableStore:
                 self._create_views()
 
     def _create_views(self) -> None:
-        """Make the views of `metrics.tables.sql_views`; a run does without them."""
+        """Create the views of `metrics.tables.sql_views`; an error is only logged."""
         names = {table: self._sql_name(table) for table in SCHEMAS}
-        for view, (told, query) in VIEWS.items():
+        for view, (description, query) in VIEWS.items():
             try:
+                comment = _quoted(description)
                 self._spark.sql(
-                    f"CREATE OR REPLACE VIEW {self._sql_name(view)} COMMENT {_quoted(told)} AS "
+                    f"CREATE OR REPLACE VIEW {self._sql_name(view)} COMMENT {comment} AS "
                     f"{query.format(**names)}"
                 )
-            except _spark_errors() as error:  # such as a user who may make tables and no views
+            except _spark_errors() as error:  # such as a missing permission to create views
                 why = str(error).partition("\n")[0]
-                _log.warning("the view %s was not made: %s", self.address(view), why)
+                _log.warning("the view %s cannot be created: %s", self.address(view), why)
 
     def _create(self, table: str, schema: pa.Schema) -> None:
         properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
@@ -161,16 +159,16 @@ class TableStore:
         )
         self._add_columns(table, schema)
 
-    def _until_alone(self, change: Callable[[], object]) -> None:
-        """Change a table's schema, anew where another run changed it at the same time."""
+    def _retry_on_conflict(self, change: Callable[[], object]) -> None:
+        """Change a table's schema; repeat if another run changes it at the same time."""
         for left in reversed(range(_TRIES)):
             try:
                 change()
                 return
             except _spark_errors() as error:
-                if not left or _CROSSED.search(str(error)) is None:
+                if not left or _CONFLICT.search(str(error)) is None:
                     raise
-                time.sleep(random.uniform(0.1, 0.5))  # so that they do not meet again
+                time.sleep(random.uniform(0.1, 0.5))  # to avoid another conflict
 
     def _add_columns(self, table: str, schema: pa.Schema) -> None:
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -188,37 +186,37 @@ class TableStore:
         else:
             writer.saveAsTable(self.address(table))
 
-    def _in_order(self, deed: Callable[..., object], *what: Any) -> None:
-        """Do this in the background, after all that was begun before it."""
+    def _enqueue(self, action: Callable[..., object], *arguments: Any) -> None:
+        """Run an action in the background, after all earlier actions."""
         before = self._pending[-1:]
 
-        def next_deed() -> None:
+        def run() -> None:
             wait(before)
-            deed(*what)
+            action(*arguments)
 
         pool = ThreadPoolExecutor(1, thread_name_prefix="redline-tables")
-        self._pending.append(pool.submit(next_deed))
+        self._pending.append(pool.submit(run))
         pool.shutdown(wait=False)
 
     def settle(self) -> None:
-        """Wait until all that was begun is durable.
+        """Wait until all appends are durable.
 
         Raises:
-            ConfigError: some of it could not be written.
+            ConfigError: an append failed.
         """
         while self._pending:
             first = self._pending[0]
             try:
                 first.result()
             finally:
-                if first.done():  # else an interrupt ended the wait, not the append
+                if first.done():  # not done: an interrupt ended the wait
                     self._pending.remove(first)
 
     def close(self) -> None:
-        """Wait for what is on its way, so that Spark can be closed.
+        """Wait for all appends, so that Spark can be stopped.
 
         Raises:
-            ConfigError: something that nobody settled could not be written.
+            ConfigError: an append failed.
         """
         wait(self._pending)
         self.settle()
@@ -226,22 +224,22 @@ class TableStore:
     def _append(self, table: str, records: Sequence[Any], options: dict[str, str]) -> None:
         rows = pa.Table.from_pylist([row_of(each) for each in records], schema=SCHEMAS[table])
         frame = self._spark.createDataFrame(rows).coalesce(1)
-        with _written(self.address(table)):
+        with _explain_write_errors(self.address(table)):
             self._save(table, frame, options)
-        # One that was not looked at yet may have any number.
-        self._files_seen[table] = self._files_seen.get(table, COMPACT_FROM_FILES) + 1
+        # Until the first count a table may have any number of files.
+        self._file_counts[table] = self._file_counts.get(table, COMPACT_FROM_FILES) + 1
 
     def append_run(self, row: RunRow, *, is_new: bool = False) -> None:
-        """Append the start or the end of a run; one that was resumed has several of each.
+        """Append the start or the end of a run; a resumed run has several of each.
 
         Args:
-            is_new: the tables cannot hold anything of this run, so that they need not be asked,
-                which takes seconds in a fresh session.
+            is_new: True if the tables cannot have rows of this run; this saves queries that take
+                seconds in a fresh session.
         """
         if is_new:
-            self._last[row.run_id] = dict.fromkeys(_OF_TRIALS, 0)
+            self._last[row.run_id] = dict.fromkeys(_TRIAL_TABLES, 0)
             self._points[row.run_id] = {}
-        self._in_order(self._append, "runs", [row], {})
+        self._enqueue(self._append, "runs", [row], {})
 
     def append_trial(
         self,
@@ -249,18 +247,18 @@ class TableStore:
         samples: Sequence[BrokerSample] = (),
         hosts: Sequence[HostSample] = (),
     ) -> None:
-        """Append a trial's row, its samples and its looks at hosts, all at the same time.
+        """Append a trial's row and its samples of brokers and hosts, in parallel.
 
-        Trials of a run are appended in the order of their numbers, and by one process at a time:
-        a lower number than the last counts as appended. A resumed run goes on with `next_trial`.
+        One process appends the trials of a run in the order of their numbers: a number that is not
+        above the last one counts as appended. A resumed run continues with `next_trial`.
         """
-        self._in_order(self._commit_trial, trial, samples, hosts)
+        self._enqueue(self._commit_trial, trial, samples, hosts)
 
     def _commit_trial(
         self, trial: Trial, samples: Sequence[BrokerSample], hosts: Sequence[HostSample]
     ) -> None:
         run_id, number = trial.run_id, trial.number
-        with _written(self._base):  # if it fails, the tables have to be asked the next time
+        with _explain_write_errors(self._base):  # after a failure the tables are queried again
             last = self._last.pop(run_id, None) or self._last_trials(run_id)
         parts: dict[str, list[Any]] = {
             "trials": [trial],
@@ -278,78 +276,75 @@ class TableStore:
         self._last[run_id] = {table: max(number, before) for table, before in last.items()}
 
     def _last_trials(self, run_id: str) -> dict[str, int]:
-        """Table → the last trial of a run that left anything there; 0 where none did."""
-        left = (
-            self._of_run(table, run_id).selectExpr("trial", f"'{table}' table_name")
-            for table in _OF_TRIALS
+        """Table → number of the run's last trial in this table; 0 without trials."""
+        appended = (
+            self._rows_of_run(table, run_id).selectExpr("trial", f"'{table}' table_name")
+            for table in _TRIAL_TABLES
         )
-        together = reduce(lambda some, more: some.union(more), left)
+        together = reduce(lambda some, more: some.union(more), appended)
         found = together.groupBy("table_name").agg({"trial": "max"}).collect()
-        return dict.fromkeys(_OF_TRIALS, 0) | {table: int(last) for table, last in found}
+        return dict.fromkeys(_TRIAL_TABLES, 0) | {table: int(last) for table, last in found}
 
     def next_trial(self, run_id: str) -> int:
-        """The number after the last trial of a run that left anything behind; 1 at first."""
+        """The number after the run's last trial in any table; 1 without trials."""
         self.settle()
         self._last[run_id] = self._last_trials(run_id)
         return max(self._last[run_id].values()) + 1
 
     def payload_bytes(self, run_id: str) -> float:
-        """Payload that the trials of a run wrote so far, all replicas counted [B]."""
+        """The payload that the trials of a run have written, including all replicas [B]."""
         total = "sum((acked_total + failed_total) * bpm * replication_factor)"
         written = self.read("trials", run_id).selectExpr(total).collect()[0][0]
         return float(written or 0)
 
     def append_boundary(self, row: BoundaryRow) -> None:
-        """Append the end of the search at one message size, for one goal.
+        """Append the result of the search at one message size, for one goal.
 
-        A search that went on after its end, with a larger budget, adds a newer row; one with no
-        trial more counts as appended.
+        A search that continued with a larger budget adds a newer row; without further trials the
+        row counts as appended.
         """
-        self._in_order(self._commit_point, row)
+        self._enqueue(self._commit_point, row)
 
     def _commit_point(self, row: BoundaryRow) -> None:
         point, run_id = row.boundary, row.run_id
-        with _written(self._base):  # if it fails, the table has to be asked the next time
+        with _explain_write_errors(self._base):  # after a failure the table is queried again
             known = self._points.pop(run_id, None)
-            trials = self._points_of(run_id) if known is None else known
+            trials = self._known_points(run_id) if known is None else known
         key = (point.goal, point.message_bytes, point.state)
         if point.trials > trials.get(key, -1):
             self._append("boundaries", [row], {})
             trials[key] = point.trials
         self._points[run_id] = trials
 
-    def _points_of(self, run_id: str) -> dict[_Point, int]:
-        """Each boundary point of a run in the table → the most trials that it was told after."""
-        told = self._of_run("boundaries", run_id).select("goal", "bpm", "state", "trials")
+    def _known_points(self, run_id: str) -> dict[_Point, int]:
+        """Boundary point of a run in the table → its highest number of trials."""
+        rows = self._rows_of_run("boundaries", run_id).select("goal", "bpm", "state", "trials")
         most: dict[_Point, int] = {}
-        for goal, message_bytes, state, trials in told.collect():
-            key = (
-                goal,
-                message_bytes,
-                state or ALL_BROKERS,
-            )  # rows of older versions tell no state
+        for goal, message_bytes, state, trials in rows.collect():
+            # Rows of older versions have no state.
+            key = (goal, message_bytes, state or ALL_BROKERS)
             most[key] = max(trials, most.get(key, -1))
         return most
 
     def append_case(self, row: CaseRow) -> None:
-        """Append that a case was measured, or how its night was judged; each only once."""
+        """Append the measurement or the judgment of a case, each only once."""
         version = 1 + ("measured", "judged").index(row.event)
         options = {"txnAppId": f"redline/cases/{row.run_id}/{row.case}", "txnVersion": f"{version}"}
-        self._in_order(self._append, "cases", [row], options)
+        self._enqueue(self._append, "cases", [row], options)
 
     def cases(self, suite: str, cluster: str) -> list[CaseRow]:
-        """All nights of a suite on a cluster, each of their cases once, oldest first."""
+        """All nights of a suite on a cluster, one row per case, the oldest first."""
         newest = newest_cases(self.read("cases")).where("value is not null")
         own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
         rows = own.orderBy("at").collect()
         return [restored(CaseRow, row.asDict(recursive=True)) for row in rows]
 
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
-        """A table's rows, of one run if given."""
+        """The rows of a table, or only those of one run."""
         self.settle()
-        return self._frame(table) if run_id is None else self._of_run(table, run_id)
+        return self._frame(table) if run_id is None else self._rows_of_run(table, run_id)
 
-    def _of_run(self, table: str, run_id: str) -> DataFrame:
+    def _rows_of_run(self, table: str, run_id: str) -> DataFrame:
         frame = self._frame(table)
         return frame.where(frame.run_id == run_id)
 
@@ -359,28 +354,28 @@ class TableStore:
         return self._spark.read.table(self.address(table))
 
     def runs(self) -> DataFrame:
-        """Each run's newest row: its end, or its start while it runs or if it died."""
+        """The newest row of each run: its end or, if it has not ended, its start."""
         return newest_runs(self.read("runs"))
 
     def run_rows(self, run_id: str) -> list[Row]:
-        """The newest row of a run; none where there is no such run."""
+        """The newest row of a run; empty if the run does not exist."""
         return newest_runs(self.read("runs", run_id)).collect()
 
     def trials(self, run_id: str) -> DataFrame:
-        """A run's trials in order."""
+        """The trials of a run in order."""
         return self.read("trials", run_id).orderBy("trial")
 
     def trials_of(self, run_id: str) -> list[Trial]:
-        """A run's trials in order, without their accounts of single producers."""
+        """The trials of a run in order, without the counts of single producers."""
         rows = self.trials(run_id).drop("by_producer").collect()
         return [trial_from(row.asDict(recursive=True)) for row in rows]
 
     def samples(self, run_id: str) -> DataFrame:
-        """A run's samples in order."""
+        """The samples of a run's brokers in order."""
         return self.read("samples", run_id).orderBy("trial", "at", "broker_id")
 
     def samples_of(self, run_id: str) -> dict[int, list[BrokerSample]]:
-        """A run's samples by the number of the trial."""
+        """Number of the trial → samples of the run's brokers."""
         found: dict[int, list[BrokerSample]] = {}
         for row in self.read("samples", run_id).collect():
             kept = restored(SampleRow, row.asDict(recursive=True))
@@ -388,57 +383,58 @@ class TableStore:
         return found
 
     def hosts(self, run_id: str) -> DataFrame:
-        """What a run saw of hosts, in order."""
+        """The samples of a run's hosts in order."""
         return self.read("hosts", run_id).orderBy("trial", "at", "host")
 
     def boundaries(self, run_id: str) -> DataFrame:
-        """A run's boundary points by message size."""
+        """The boundary points of a run by message size."""
         return self.read("boundaries", run_id).orderBy("bpm")
 
     def compact(self) -> None:
-        """Merge the small files of single appends where many have gathered; for a run's end.
+        """Merge the small files of tables with many files; called at the end of a run.
 
-        What cannot be merged now, as others write, is left to the next run: nothing depends on it.
-        A table that nothing was appended to, or little since it was looked at, is not looked at,
-        which takes a third of a second: a sweep ends many runs.
+        If another run writes at the same time, the next run merges them. The files are counted
+        only in tables that may have enough, as this takes a third of a second and a sweep ends
+        many runs.
         """
         self.settle()
-        unknown = [name for name, files in self._files_seen.items() if files >= COMPACT_FROM_FILES]
+        unknown = [name for name, files in self._file_counts.items() if files >= COMPACT_FROM_FILES]
         with ThreadPoolExecutor(max(1, len(unknown)), thread_name_prefix="redline-files") as pool:
-            counted = {table: pool.submit(self._files, table) for table in unknown}
+            counted = {table: pool.submit(self._count_files, table) for table in unknown}
         for table, files in counted.items():
             try:
-                self._files_seen[table] = files.result()
-                if self._files_seen[table] >= COMPACT_FROM_FILES:
+                self._file_counts[table] = files.result()
+                if self._file_counts[table] >= COMPACT_FROM_FILES:
                     self._spark.sql(f"OPTIMIZE {self._sql_name(table)}")
-                    self._files_seen[table] = self._files(table)
+                    self._file_counts[table] = self._count_files(table)
             except _spark_errors() as error:
-                _log.warning("the table %s is not compacted: %s", table, str(error)[:300])
+                _log.warning("the table %s cannot be compacted: %s", table, str(error)[:300])
 
-    def _files(self, table: str) -> int:
-        """How many files the table has now."""
+    def _count_files(self, table: str) -> int:
+        """Count the files of a table."""
         detail = self._spark.sql(f"DESCRIBE DETAIL {self._sql_name(table)}")
         return int(detail.select("numFiles").collect()[0][0])
 
 
 @contextmanager
-def _written(address: str) -> Iterator[None]:
-    """Where Spark cannot write, as a full or a forbidden disk has it, a sentence that says why.
+def _explain_write_errors(address: str) -> Iterator[None]:
+    """Turn Spark's errors on writing, such as a full disk, into an error for the user.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: Spark cannot write.
     """
     try:
         yield
     except _spark_errors() as error:
         raise ConfigError(
-            f"{address} cannot be written ({_root_cause(error)}); expected tables that take rows; "
-            "what they held before is kept; make room, permit it, or name others by --tables"
+            f"{address} cannot be written ({_root_cause(error)}); expected writable tables; "
+            "existing rows are kept; free disk space, change the permissions, or name others by "
+            "--tables"
         ) from error
 
 
 def _root_cause(error: Any) -> str:
-    """What an error of Spark goes back to: of a failed write that is the system's own word."""
+    """The message of the root cause of a Spark error, such as the system's error message."""
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()
@@ -447,7 +443,7 @@ def _root_cause(error: Any) -> str:
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark raises here: its own errors, and Delta's, which come as they are in Java."""
+    """The types of Spark's errors and of Delta's errors, which arrive as Java exceptions."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""Trials as their table has them, of this version and of older ones."""
+"""Trials from rows of their table, also from rows of older versions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from metrics.trial.trial import Trial
 
 
 def trial_from(row: Mapping[str, Any]) -> Trial:
-    """A trial from its row as `Row.asDict(recursive=True)` gives it.
+    """Restore a trial from its row, as `Row.asDict(recursive=True)` returns it.
 
-    The first versions kept one verdict and no goal with it; its goal has no name then.
+    Rows of the first versions have one verdict without a goal; the name of its goal is empty.
     """
     if row.get("verdicts"):
         return restored(Trial, row)

@@ -1,7 +1,7 @@
-"""Questions that analysts ask of the tables, as functions from DataFrames to DataFrames.
+"""Queries for analysts, as functions from DataFrames to DataFrames.
 
-They take the tables as `TableStore.read` gives them, or as Spark reads them anywhere else,
-Spark Connect included, and only use columns of docs/tables.md.
+They accept the tables of `TableStore.read` or of any other Spark session, including Spark Connect,
+and use only columns of docs/tables.md.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _TRIAL = ("run_id", "trial", "bpm", "np", "verdict")
-VARIANT = {"pattern": "map<string,string>", "experiment": "string"}
-"""Columns of `boundaries` that tell one traffic pattern from another; older versions lack them."""
+VARIANT_COLUMNS = {"pattern": "map<string,string>", "experiment": "string"}
+"""Columns of `boundaries` that distinguish traffic patterns; tables of older versions lack them."""
 SERIES = ("cluster", "workload", "goal", "axis", "bpm", "variant")
-"""What points of one limit over time have in common, see `variants_apart`."""
-SURENESS = {
+"""Columns that are equal in all points of one limit over time, see `with_variant`."""
+UNCERTAINTY_COLUMNS = {
     "load_low": "double",
     "load_high": "double",
     "mb_per_s_low": "double",
@@ -30,11 +30,11 @@ SURENESS = {
     "latency_p99_ms": "double",
     "latency_p999_ms": "double",
 }
-"""Columns of `boundaries` that its first version lacks, with their types."""
+"""Columns of `boundaries` that tables of the first version lack, with their types."""
 
 
 def newest_runs(runs: DataFrame) -> DataFrame:
-    """One row per run of the table `runs`: its end, or its start while it runs or if it died."""
+    """One row per run of the table `runs`: its end or, if it has not ended, its start."""
     from pyspark.sql import functions as sql
 
     finished_first = (sql.col("event") == "finished").desc()
@@ -42,14 +42,14 @@ def newest_runs(runs: DataFrame) -> DataFrame:
 
 
 def newest_cases(cases: DataFrame) -> DataFrame:
-    """One row per run and case of the table `cases`: as judged, or as measured until then."""
+    """One row per run and case of the table `cases`: judged or, before that, measured."""
     from pyspark.sql import functions as sql
 
     return _first(cases, ("run_id", "case"), (sql.col("event") == "judged").desc())
 
 
 def _first(frame: DataFrame, same: Sequence[str], *order: Column) -> DataFrame:
-    """Of the rows that are the same in these columns the first in that order."""
+    """The first row, in an order, of each group of rows that are equal in some columns."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -58,9 +58,9 @@ def _first(frame: DataFrame, same: Sequence[str], *order: Column) -> DataFrame:
 
 
 def resource_rows(trials: DataFrame) -> DataFrame:
-    """The USE tables of `trials`: a row per trial, broker and resource.
+    """The use of resources in `trials`: a row per trial, broker and resource.
 
-    `is_limit` is true for the resource that the trial's attribution names.
+    `is_limit` is true for the limiting resource of the trial.
     """
     from pyspark.sql import functions as sql
 
@@ -70,7 +70,7 @@ def resource_rows(trials: DataFrame) -> DataFrame:
 
 
 def broker_rows(trials: DataFrame) -> DataFrame:
-    """The exact windows of `trials`: a row per trial and broker."""
+    """The measured windows of the brokers in `trials`: a row per trial and broker."""
     from pyspark.sql import functions as sql
 
     exploded = trials.select(*_TRIAL, sql.explode("broker_windows").alias("window"))
@@ -81,8 +81,8 @@ def reading_rows(samples: DataFrame, reading: str) -> DataFrame:
     """One reading of `samples` over time: a row per broker and sample that has it.
 
     Args:
-        reading: its name in `metrics.sources.beans`; of several collectors or network threads the
-            part before the colon, and their values are added.
+        reading: its name in `metrics.sources.beans`, up to the colon; the values of several
+            collectors or network threads are added.
     """
     from pyspark.sql import functions as sql
 
@@ -93,9 +93,9 @@ def reading_rows(samples: DataFrame, reading: str) -> DataFrame:
 
 
 def newest_points(boundaries: DataFrame) -> DataFrame:
-    """Of `boundaries` one point per run, goal, axis and size: the newest, if a search went on.
+    """The newest point of `boundaries` per run, goal, axis and size.
 
-    Of points with all brokers; those with brokers away stand in the column `state`.
+    Only points with all brokers count; the column `state` marks those with brokers offline.
     """
     from pyspark.sql import functions as sql
 
@@ -105,51 +105,50 @@ def newest_points(boundaries: DataFrame) -> DataFrame:
 
 
 def latest_boundaries(boundaries: DataFrame) -> DataFrame:
-    """Of `boundaries` the newest point per cluster, workload, goal, axis, size and pattern.
+    """The newest point of `boundaries` per cluster, workload, goal, axis, size and pattern.
 
-    Points whose search gave up are left out, those with brokers away, and those of experiments,
-    whose cases differ in more than the pattern. Rows that tell no pattern, of older versions, are
-    taken for one of the newest.
+    Points of searches that gave up, points with brokers offline and points of experiments are left
+    out. Rows of older versions, which have no pattern, count as rows with the newest pattern.
     """
     from pyspark.sql import functions as sql
 
     whole = with_all_brokers(boundaries).where("gave_up is null")
-    return _first(variants_apart(whole), SERIES, sql.col("at").desc()).drop("variant")
+    return _first(with_variant(whole), SERIES, sql.col("at").desc()).drop("variant")
 
 
-def variants_apart(boundaries: DataFrame) -> DataFrame:
-    """`boundaries` with the column `variant`, equal where cluster, goal and pattern are.
+def with_variant(boundaries: DataFrame) -> DataFrame:
+    """Add the column `variant`, which distinguishes traffic patterns.
 
-    Without those of experiments, whose cases differ in more than the pattern. Rows that tell no
-    pattern, of older versions, are taken for one of the newest.
+    Points of experiments are removed, as their cases also differ in other settings. Rows of older
+    versions, which have no pattern, count as rows with the newest pattern.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    own = _with_columns(boundaries, VARIANT).where("experiment is null")
-    told = sql.when(sql.size("pattern") > 0, sql.to_json("pattern"))
+    own = _with_columns(boundaries, VARIANT_COLUMNS).where("experiment is null")
+    known = sql.when(sql.size("pattern") > 0, sql.to_json("pattern"))
     alike = Window.partitionBy(*SERIES[:-1]).orderBy("at")
     everything = alike.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    newest = sql.last(told, ignorenulls=True).over(everything)
-    return own.withColumn("variant", sql.coalesce(told, newest))
+    newest = sql.last(known, ignorenulls=True).over(everything)
+    return own.withColumn("variant", sql.coalesce(known, newest))
 
 
 def with_all_brokers(boundaries: DataFrame) -> DataFrame:
-    """The points of `boundaries` that were found with no broker away, those of old tables too."""
+    """Select the points of `boundaries` with all brokers online, also in old tables."""
     if "state" not in boundaries.columns:
         return boundaries
     return boundaries.where(f"coalesce(state, '{ALL_BROKERS}') = '{ALL_BROKERS}'")
 
 
 def points_for_people(boundaries: DataFrame) -> DataFrame:
-    """Boundary points by cluster, goal and size, with the columns that a reader looks for.
+    """Boundary points by cluster, goal and size, with the most important columns.
 
-    `load_overloaded` and `width` [ratio] are null while no overload was seen, `load_low` and
-    `load_high` where no interval is known; the rates per broker are in MB/s of payload.
+    `load_overloaded` and `width` [ratio] are null without an overload, `load_low` and `load_high`
+    without an interval. Rates per broker are in MB/s of payload.
     """
     from pyspark.sql import functions as sql
 
-    boundaries = _with_columns(boundaries, SURENESS)
+    boundaries = _with_columns(boundaries, UNCERTAINTY_COLUMNS)
     low, high = sql.coalesce("load_sustained", "np_sustained"), overloaded_load()
     upper = sql.col("mb_per_s_per_broker") * sql.col("mps_overloaded") / sql.col("mps")
     each = sql.col("mb_per_s_per_broker") / sql.col("mb_per_s")
@@ -168,7 +167,7 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
         "mps",
         "mb_per_s",
         "mb_per_s_per_broker",
-        # On the axis of sizes both sides offer other bytes per message.
+        # On the axis of sizes the two sides have different message sizes.
         sql.when(sql.col("axis") != "message_bytes", upper).alias("mb_per_s_per_broker_overloaded"),
         (each * sql.col("mb_per_s_low")).alias("mb_per_s_per_broker_low"),
         (each * sql.col("mb_per_s_high")).alias("mb_per_s_per_broker_high"),
@@ -187,7 +186,7 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
 
 
 def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """The frame with these columns, null where its table is of a version that had none."""
+    """Add missing columns with null values, for tables of older versions."""
     from pyspark.sql import functions as sql
 
     missing = [(name, kind) for name, kind in names.items() if name not in frame.columns]
@@ -195,7 +194,7 @@ def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 
 def overloaded_load() -> Column:
-    """The overloaded side of a boundary's bracket on its axis; rows of old have np only."""
+    """The overloaded side of a bracket on its axis; old rows have only `np_overloaded`."""
     from pyspark.sql import functions as sql
 
     return sql.coalesce("load_overloaded", "np_overloaded")
@@ -204,7 +203,7 @@ def overloaded_load() -> Column:
 def limit_trials(trials: DataFrame, boundaries: DataFrame) -> DataFrame:
     """The trial at the overloaded side of each boundary point, with the point's `goal`.
 
-    Of several at that load the last that the goal called OVERLOADED.
+    If there are several trials at this load, the last one with the verdict OVERLOADED counts.
     """
     from pyspark.sql import functions as sql
 
@@ -221,7 +220,7 @@ def limit_trials(trials: DataFrame, boundaries: DataFrame) -> DataFrame:
 
 
 def resource_peaks(resources: DataFrame) -> DataFrame:
-    """Of `resource_rows` one row per trial and resource: that of the broker which used it most."""
+    """The row of `resource_rows` with the highest use per trial and resource."""
     from pyspark.sql import functions as sql
 
     most_used = sql.col("utilization").desc_nulls_last()
@@ -229,7 +228,7 @@ def resource_peaks(resources: DataFrame) -> DataFrame:
 
 
 def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
-    """One trial of a run's: that number, or with 0 the last overload, or else the last trial."""
+    """The trial with a number; for 0 the last overload or, without overloads, the last trial."""
     from pyspark.sql import functions as sql
 
     wanted = trials.where(sql.col("trial") == number) if number else trials
@@ -240,12 +239,12 @@ def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
 def reason_rows(trials: DataFrame) -> DataFrame:
     """The reasons of each verdict of `trials`: a row per trial, goal and reason, in their order.
 
-    A trial of an older version, which has no verdict per goal, has its reasons with a null goal.
+    For trials of older versions, which have no verdict per goal, `goal` is null.
     """
     from pyspark.sql import functions as sql
 
     per_goal = trials.select(*_TRIAL, sql.explode("verdicts").alias("goal", "judgement"))
-    told = per_goal.select(
+    newer = per_goal.select(
         *_TRIAL, "goal", "judgement.verdict", sql.posexplode("judgement.reasons")
     ).toDF(*_TRIAL, "goal", "goal_verdict", "place", "reason")
     older = trials.where("verdicts is null or size(verdicts) = 0").select(
@@ -255,19 +254,19 @@ def reason_rows(trials: DataFrame) -> DataFrame:
         sql.posexplode("reasons").alias("place", "reason"),
     )
     columns = ("run_id", "trial", "goal", "goal_verdict", "place", "reason.*")
-    return told.select(*columns).union(older.select(*columns)).orderBy("trial", "goal", "place")
+    return newer.select(*columns).union(older.select(*columns)).orderBy("trial", "goal", "place")
 
 
 def only_row(frame: DataFrame, what: str) -> dict[str, Any]:
-    """The row of a DataFrame of one.
+    """The first row of a DataFrame.
 
     Args:
-        what: was looked for, for the message.
+        what: description of the row for the error message.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the DataFrame is empty.
     """
     found = frame.limit(1).collect()
     if found:
         return dict(found[0].asDict(recursive=True))
-    raise ConfigError(f"there is no {what} in the tables; expected one that was made; correct it")
+    raise ConfigError(f"there is no {what} in the tables; expected an existing one; correct it")

@@ -407,7 +407,7 @@ def test_the_views_of_runs_points_and_nights_take_them(older: TableStore) -> Non
         "goal string, load_sustained bigint, load_overloaded bigint, width double, mps double, "
         "trials bigint",
     )
-    unknown = points.select(*views.SURENESS.keys() & set(points.columns)).collect()
+    unknown = points.select(*views.UNCERTAINTY_COLUMNS.keys() & set(points.columns)).collect()
     assert all(set(row) == {None} for row in unknown)
     history = histories.boundary_history(older.read("boundaries"))
     assert histories.history_for_people(history).count() == 2

@@ -21,9 +21,9 @@ from metrics.common.errors import ConfigError
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
-from metrics.tables.membership import Membership
 from metrics.tables.schema import SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.store import TableStore
+from metrics.tables.sweep_case import SweepCase
 from metrics.tables.views import latest_boundaries
 from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, trial
@@ -144,7 +144,7 @@ def test_the_tables_are_not_asked_about_a_run_that_is_new(
     store: TableStore, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(store, "_of_run", lambda *asked: pytest.fail(f"{asked}"))
+        patched.setattr(store, "_rows_of_run", lambda *asked: pytest.fail(f"{asked}"))
         store.append_run(run_row(run_id, "started", 1.0), is_new=True)
         for number in (1, 2):
             store.append_trial(trial(number, run_id), SAMPLES, HOSTS)
@@ -436,9 +436,9 @@ def _fill_for_views(store: TableStore) -> None:
     store.append_case(replace(night, event="judged", outcome="regression"))
     measured = [("acks=1", 11.0), ("acks=1", 13.0), ("acks=all", 6.0)]
     for number, (case, mb_per_s) in enumerate(measured):
-        member = Membership("sweep", "acks", case, number + 1, {"acks": case})
+        sweep_case = SweepCase("sweep", "acks", case, number + 1, {"acks": case})
         run_id = f"e{number}"
-        store.append_run(replace(run_row(run_id, "started", 1.0), member=member))
+        store.append_run(replace(run_row(run_id, "started", 1.0), sweep_case=sweep_case))
         boundary = replace(BOUNDARY, mb_per_s=mb_per_s)
         row = BoundaryRow(run_id, 20.0 + number, "c", "w", boundary, "acks", case)
         store.append_boundary(row)

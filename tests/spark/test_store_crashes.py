@@ -50,9 +50,9 @@ class MortalStore(TableStore):
         self._dies_at, self._is_written = dies_at, is_written
         self.appended: list[tuple[int, str]] = []
 
-    def _in_order(self, deed: Callable[..., object], *what: Any) -> None:
+    def _enqueue(self, action: Callable[..., object], *arguments: Any) -> None:
         self._step += 1
-        super()._in_order(deed, *what)
+        super()._enqueue(action, *arguments)
 
     def _save(self, table: str, frame: DataFrame, options: dict[str, str]) -> None:
         is_last = (self._step, table) == (self._dies_in, self._dies_at)

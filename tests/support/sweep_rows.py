@@ -11,8 +11,8 @@ import pyarrow as pa
 from metrics.arrow_schema import schema_of
 from metrics.columns import row_of
 from metrics.tables.boundary import BoundaryRow
-from metrics.tables.membership import Membership
 from metrics.tables.schema import RunRow
+from metrics.tables.sweep_case import SweepCase
 from tests.support.rows import BOUNDARY
 
 SWEEP, EXPERIMENT, ACKS = "s1", "acks", "workload.producer.acks"
@@ -23,8 +23,10 @@ FIGURES = {"1": 20.0, "all": 15.0}
 def run_rows(acks: str = "1", repeat: int = 1, status: str = "done") -> tuple[RunRow, RunRow]:
     """The start and the end of a case's run, long ago."""
     case = 1 + list(FIGURES).index(acks)
-    member = Membership(SWEEP, EXPERIMENT, f"acks={acks}", repeat, {ACKS: acks})
-    begun = RunRow(f"{SWEEP}-c{case:02}-r{repeat}", "started", 1.0 + case, *NAMES, 3, member=member)
+    sweep_case = SweepCase(SWEEP, EXPERIMENT, f"acks={acks}", repeat, {ACKS: acks})
+    begun = RunRow(
+        f"{SWEEP}-c{case:02}-r{repeat}", "started", 1.0 + case, *NAMES, 3, sweep_case=sweep_case
+    )
     return begun, replace(begun, event="finished", at_s=2.0 + case, status=status, exit_code=0)
 
 

@@ -11,11 +11,11 @@ from jobs.cluster.queries import counted, not_default
 from jobs.runs.environment import commit_of
 from metrics.sources.client_only import Replicas
 from metrics.sources.probe import harmless_arguments
-from metrics.tables.environment import ABSENT, Difference, difference, merged
+from metrics.tables.environment import ABSENT, Difference, difference, merge_facts
 
 
 def test_what_brokers_agree_on_is_said_once() -> None:
-    assert merged(
+    assert merge_facts(
         "broker",
         {
             1: {"version": "4.1.2", "cores": "8", "config.a": "x"},
@@ -28,7 +28,7 @@ def test_what_brokers_agree_on_is_said_once() -> None:
         "broker.2.cores": "16",
         "broker.1.config.a": "x",
     }
-    assert merged("controller", {}) == {}
+    assert merge_facts("controller", {}) == {}
 
 
 def test_a_difference_names_what_changed_came_and_went() -> None:

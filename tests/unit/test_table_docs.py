@@ -64,14 +64,14 @@ def test_a_column_has_its_type_unit_and_meaning() -> None:
 
 def test_a_column_without_a_meaning_is_refused() -> None:
     bare = dataclasses.make_dataclass("Bare", [("depth", float)])
-    with pytest.raises(ValueError, match=r"Bare\.depth is a column without a meaning"):
+    with pytest.raises(ValueError, match=r"Bare\.depth .*`depth: …`"):
         list(described_columns(bare))
 
 
 def test_a_number_without_a_unit_is_refused() -> None:
     vague = dataclasses.make_dataclass("Vague", [("depth", float)])
     vague.__doc__ = "A row.\n\nAttributes:\n    depth: how deep."
-    with pytest.raises(ValueError, match=r"Vague\.depth is a number without a unit"):
+    with pytest.raises(ValueError, match=r"Vague\.depth .*depth_ms"):
         list(described_columns(vague))
 
 

@@ -31,7 +31,7 @@ from metrics.reporting.files import write_atomic
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.sweep.answer import TIMED
 from metrics.reporting.sweep.results import results_of
-from metrics.tables.membership import Membership
+from metrics.tables.sweep_case import SweepCase
 
 PLAN = "experiment.json"
 """The file in a sweep's folder with its experiment and cases, which --resume checks."""
@@ -158,7 +158,7 @@ class SweepExecution:
             run_id,
             order.slots,
             locks=order.locks,
-            member=Membership(
+            sweep_case=SweepCase(
                 order.sweep_id,
                 order.sweep.experiment.name,
                 case.name,

@@ -1,4 +1,4 @@
-"""Which case of which sweep a run measured."""
+"""The case of a sweep that a run measures."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Membership:
-    """What a run of a sweep belongs to; null for any other run.
+class SweepCase:
+    """The case of a sweep that a run measures; all columns are null for other runs.
 
     Attributes:
-        sweep_id: names the sweep and its folder.
-        experiment: what it carries out.
-        case: of the experiment, such as `acks=all`.
-        repeat: which measurement of the case, from 1.
+        sweep_id: name of the sweep and of its folder.
+        experiment: name of the experiment.
+        case: name of the case, such as `acks=all`.
+        repeat: number of the measurement of this case, from 1.
         settings: full path of each key that varies → its value in this case.
     """
 
