@@ -10,15 +10,9 @@ from pathlib import Path
 from jobs.checks.finding import Finding, warning
 from jobs.config import Cluster
 from jobs.config.base import ConfigModel
-from jobs.config.metrics_section import ClosedPlaces, Jmx
+from jobs.config.metrics_registry import configured_sources
 
 CHECK = "secrets"
-_SENT = {"password_from": "password", "token_from": "token"}
-_TLS_OF_JMX = "start the brokers with com.sun.management.jmxremote.ssl and .registry.ssl"
-_TLS_OF_EXPORTERS = (
-    "let the exporters speak HTTPS (httpServer.ssl of the JMX exporter, tls_server_config of "
-    "node_exporter)"
-)
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 
 
@@ -46,16 +40,16 @@ def exposure_findings(
                 "give the brokers a listener with TLS",
             )
         )
-    for section in _ways_to_metrics(cluster):
-        secret = next((word for key, word in _SENT.items() if getattr(section, key, None)), None)
-        if secret is not None and not section.tls and _is_remote(section.hosts(known)):
+    for section in configured_sources(cluster):
+        secret = section.unencrypted_secret()
+        if secret is not None and _is_remote(section.contacted_hosts(known)):
             found.append(
                 warning(
                     CHECK,
                     f"{section.key} has a {secret} and no TLS, so it crosses the network in the "
                     "clear",
                     f"{section.key}.tls: true on any other host than this one",
-                    _TLS_OF_JMX if isinstance(section, Jmx) else _TLS_OF_EXPORTERS,
+                    section.tls_remedy,
                 )
             )
     crypto = any(settings.get(name, "false").strip().lower() == "true" for name in _ENCRYPTED)
@@ -82,13 +76,6 @@ def exposure_findings(
     return found
 
 
-def _ways_to_metrics(cluster: Cluster) -> Iterator[ClosedPlaces]:
-    metrics = cluster.metrics
-    of_hosts = None if metrics is None or metrics.host is None else metrics.host.prometheus
-    of_brokers = None if metrics is None else metrics.prometheus
-    yield from (each for each in (cluster.jmx, of_brokers, of_hosts) if each is not None)
-
-
 def _is_remote(hosts: Iterable[str]) -> bool:
     return any(not _is_loopback(host) for host in hosts)
 
@@ -109,7 +96,7 @@ def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
 
 def _secret_files(cluster: Cluster) -> Iterator[tuple[str, Path]]:
     sections: dict[str, ConfigModel] = {"security": cluster.security}
-    sections |= {section.key: section for section in _ways_to_metrics(cluster)}
+    sections |= {section.key: section for section in configured_sources(cluster)}
     for name, section in sections.items():
         for key, reference in _references(section):
             kind, _, place = reference.partition(":")

@@ -39,7 +39,7 @@ class LogDir:
     is_offline: bool = False
 
     @property
-    def is_told(self) -> bool:
+    def is_known(self) -> bool:
         """True when the broker says how large its volume is."""
         return self.total_bytes > 0 and self.usable_bytes >= 0
 

@@ -1,4 +1,4 @@
-"""Opening the source of what the brokers' hosts show."""
+"""The host source for brokers that run on this machine."""
 
 from __future__ import annotations
 
@@ -10,40 +10,23 @@ from pathlib import Path
 import psutil
 
 from jobs.cluster.opening import OpenCluster
-from jobs.config import Cluster
 from jobs.engine.network.namespaces import inside
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
-from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.queues import Queues, open_netlink
 from metrics.sources.hosts.source import HostSource, NoHosts
 
-SCRAPE_DEADLINE_S = 5.0
-"""How long a host's exporter may take for one answer [s]."""
 
-
-def open_hosts(
-    cluster: Cluster, opened: OpenCluster, broker_folders: Path | None = None
-) -> HostSource:
-    """An open source of the brokers' hosts; `NoHosts` where there is no way to them.
-
-    Brokers on this machine need no exporter.
+def local_hosts(opened: OpenCluster, broker_folders: Path | None = None) -> HostSource:
+    """A source that reads this machine where all brokers run on it, else `NoHosts`.
 
     Args:
         broker_folders: folder with the files of brokers that another command started on this
             machine; a folder of the cache by default.
-
-    Raises:
-        ConfigError: an exporter that the cluster's file names does not answer, or a secret for it
-            is missing.
     """
-    way = None if cluster.metrics is None else cluster.metrics.host
-    hosts = opened.info.hosts
-    if way is not None:
-        way_in, addresses = way.prometheus.access(), way.prometheus.addresses(hosts)
-        return NodeExporters(addresses, SCRAPE_DEADLINE_S, access=way_in).open()
-    ids, pids = opened.info.broker_ids, _local_pids(opened, broker_folders)
+    hosts, ids = opened.info.hosts, opened.info.broker_ids
+    pids = _local_pids(opened, broker_folders)
     if pids is not None:
         return LocalHosts(_host_of(opened, pids), ids, pids)
     if hosts and all(map(_is_here, set(hosts.values()))):

@@ -11,11 +11,11 @@ from jobs.cluster.broker_control import BrokerControl
 from jobs.cluster.connect import connect
 from jobs.cluster.outage import AnnouncedOutage, ControlledOutage, Outage
 from jobs.config import Cluster, Goal, Workload
+from jobs.config.metrics_section import StartedJmx
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
-from metrics.sources.access import JmxAccess
 
 LAG_CHECKS = 1.5
 """Brokers look for lagging followers every half of replica.lag.time.max.ms, so a change of
@@ -42,10 +42,9 @@ class OpenCluster:
     """A cluster that answers.
 
     Attributes:
-        jmx: node id → host:port of its JMX, controllers too where known.
         check: raises an error when brokers that this run started have ended unexpectedly.
         security: security of the clients' connections.
-        jmx_access: login and certificates of its JMX; None where it is open.
+        started_jmx: JMX of brokers that this run started; None for brokers that run already.
         environment: facts that a run records of these brokers, such as `link.delay`.
         broker_control: control over the brokers' processes; None where this process has none.
         network_namespace: file of the network namespace from which executors open connections to
@@ -56,10 +55,9 @@ class OpenCluster:
 
     admin: KafkaAdmin
     info: ClusterInfo
-    jmx: dict[int, str]
     check: Callable[[], None] = _never_ends
     security: Security = field(default_factory=Security)
-    jmx_access: JmxAccess | None = None
+    started_jmx: StartedJmx | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     broker_control: BrokerControl | None = None
     network_namespace: str = ""
@@ -81,8 +79,8 @@ class OpenCluster:
         """The same cluster without the brokers that are stopped."""
         info = self.info
         rest = tuple(each for each in info.brokers if each.id not in away)
-        jmx = {node: each for node, each in self.jmx.items() if node not in away}
-        return replace(self, info=replace(info, brokers=rest), jmx=jmx)
+        jmx = None if self.started_jmx is None else self.started_jmx.without(away)
+        return replace(self, info=replace(info, brokers=rest), started_jmx=jmx)
 
 
 def require_startable(cluster: Cluster) -> None:
@@ -123,10 +121,9 @@ def open_cluster(
     return OpenCluster(
         admin,
         admin.describe_cluster(),
-        dict(started.all_jmx_endpoints),
         started.check,
         security,
-        started.jmx_access,
+        StartedJmx(started.all_jmx_endpoints, started.jmx_access),
         started.environment,
         started,
         started.network_namespace,
@@ -141,13 +138,10 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
     options = cluster.security.client_kwargs()
     admin = stack.enter_context(connect(cluster.bootstrap_servers, options, cluster.name))
     info = admin.describe_cluster()
-    jmx = cluster.jmx
     return OpenCluster(
         admin,
         info,
-        {} if jmx is None else jmx.addresses(info.hosts),
         security=cluster.security,
-        jmx_access=None if jmx is None else jmx.access(),
         environment=cluster.environment(info.broker_ids),
         network_namespace=cluster.network_namespace or "",
         link=cluster.link,

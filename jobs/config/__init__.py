@@ -12,7 +12,6 @@ from jobs.config.loading import (
     load_recorded,
     load_workload,
 )
-from jobs.config.metrics_section import Jmx, Metrics, Prometheus
 from jobs.config.security import Security
 from jobs.config.workload import Workload
 
@@ -20,9 +19,6 @@ __all__ = [
     "Cluster",
     "Configuration",
     "Goal",
-    "Jmx",
-    "Metrics",
-    "Prometheus",
     "Search",
     "Security",
     "TestbedOptions",

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 from pydantic import Field, PrivateAttr, model_validator
 
 from jobs.config.base import ConfigModel, HostPort, Name
-from jobs.config.metrics_section import Jmx, Metrics
+from jobs.config.metrics_jmx import Jmx
+from jobs.config.metrics_registry import Metrics, configured_sources, require_one_broker_source
 from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
@@ -165,15 +166,7 @@ class Cluster(ConfigModel):
     @model_validator(mode="after")
     def _metrics_of_real_brokers(self) -> Cluster:
         if self.testbed is None:
-            names_a_way = self.metrics is not None and self.metrics.names_a_way
-            if (self.jmx is None) != names_a_way:
-                what = "jmx is missing" if self.jmx is None else "jmx and metrics are both given"
-                raise ValueError(
-                    f"{what}; the brokers' metrics decide what they sustain; start the "
-                    "brokers with JMX_PORT and add `jmx: {port: 9999}` with that port, or name "
-                    "their exporters in metrics.prometheus, or say metrics.client_only: true; "
-                    "expected one of them"
-                )
+            require_one_broker_source(self)
         elif not self._leaves_testbed_its_own():
             raise ValueError(
                 "a testbed brings its own jmx, security, planted_handler_ms, network_namespace "
@@ -183,10 +176,10 @@ class Cluster(ConfigModel):
 
     def _leaves_testbed_its_own(self) -> bool:
         """Whether the file leaves a testbed's own keys out; it may only turn its metrics off."""
-        parts = (self.jmx, self.planted_handler_ms, self.network_namespace, self.link)
-        brings = any(parts) or self.security != Security()
-        way = self.metrics
-        return not brings and (way is None or (way.client_only and way.host is None))
+        parts = (self.planted_handler_ms, self.network_namespace, self.link)
+        if any(parts) or self.security != Security():
+            return False
+        return all(source.suits_testbed for source in configured_sources(self))
 
     def client_kwargs(self) -> dict[str, Any]:
         """Connection options of kafka-python's clients, secrets resolved: never log them.

@@ -1,26 +1,158 @@
-"""The way to a real cluster's metrics: JMX, Prometheus exporters, or none at all."""
+"""What the sections of all metrics sources share: addresses, logins, TLS, and how one is opened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BeforeValidator, model_validator
 
 from jobs.config.base import ConfigModel, HostPort
 from jobs.config.security import SecretReference, read_secret
-from metrics.common.bounds import Text, UnexpectedError, Whole
+from metrics.common.bounds import UnexpectedError, Whole
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
+from metrics.sources.client_only import Replicas
+from metrics.sources.hosts.source import HostSource
 from metrics.sources.http_access import HttpAccess, basic, bearer
+from metrics.sources.source import MetricsSource
 
-Place = TypeVar("Place", bound="Places")
-Closed = TypeVar("Closed", bound="ClosedPlaces")
-Scraped = TypeVar("Scraped", bound="Exporters")
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Addressed = TypeVar("Addressed", bound="AddressedSection")
+Secured = TypeVar("Secured", bound="SecuredSection")
+Http = TypeVar("Http", bound="HttpSection")
+
+_HTTPS = (
+    "let the exporters speak HTTPS (httpServer.ssl of the JMX exporter, tls_server_config of "
+    "node_exporter)"
+)
+
+
+@dataclass(frozen=True)
+class StartedJmx:
+    """JMX of brokers that the run started.
+
+    Attributes:
+        addresses: node id → host:port, of the brokers and the controller.
+        access: its password and certificates; None when it is open.
+    """
+
+    addresses: Mapping[int, str]
+    access: JmxAccess | None
+
+    def without(self, nodes: Set[int]) -> StartedJmx:
+        """JMX of the other nodes."""
+        rest = {node: each for node, each in self.addresses.items() if node not in nodes}
+        return replace(self, addresses=rest)
+
+
+@dataclass(frozen=True)
+class SourceTarget:
+    """An open cluster, as a section needs it to open its source.
+
+    Attributes:
+        hosts: broker id → advertised host.
+        version: Kafka's release as far as the protocol shows it, such as `4.1`.
+        open_replicas: opens a connection of its own to the Admin API; returns a function that
+            queries the replicas of each broker, and one that closes the connection.
+        local_hosts: opens the host source for brokers that run on this machine.
+        started_jmx: JMX of brokers that the run started; None for brokers that run already.
+        jvm: the driver's JVM (`spark._jvm`), or None where there is none.
+    """
+
+    hosts: Mapping[int, str]
+    version: str
+    open_replicas: Callable[[], tuple[Callable[[], Mapping[int, Replicas]], Callable[[], None]]]
+    local_hosts: Callable[[], HostSource]
+    started_jmx: StartedJmx | None = None
+    jvm: Any | None = None
+
+
+class SourceSection(ConfigModel):
+    """The configuration of one kind of metrics source: its keys, its secrets, and its opening.
+
+    A kind is a subclass of `BrokerSection` or `HostSection`, in a file of its own, and an entry of
+    `jobs.config.metrics_registry`.
+
+    Attributes:
+        key: path of the section in a cluster's file; empty for a kind that needs no configuration.
+        meaning: what the key configures, for the schema of the file.
+        example: the key with a value, for messages.
+        remedy: how to configure the kind, for messages; a verb phrase.
+        tls_remedy: how to enable TLS on the side of the cluster, for messages; a verb phrase.
+        suits_testbed: whether the file of a testbed, which brings its own JMX, may configure it.
+    """
+
+    key: ClassVar[str] = ""
+    meaning: ClassVar[str] = ""
+    example: ClassVar[str] = ""
+    remedy: ClassVar[str] = ""
+    tls_remedy: ClassVar[str] = ""
+    suits_testbed: ClassVar[bool] = False
+
+    @classmethod
+    def field(cls) -> tuple[Any, Any]:
+        """The type and the default of the key's value."""
+        return cls | None, None
+
+    @classmethod
+    def configured(cls, value: Any) -> Self | None:
+        """The section of a cluster whose key has this value; None where it is not configured."""
+        return value if isinstance(value, cls) else None
+
+    def require_usable(self, hosts: Mapping[int, str]) -> None:
+        """Check what can be checked without a connection.
+
+        Args:
+            hosts: broker id → advertised host.
+
+        Raises:
+            ConfigError: a broker has no address, or a secret is missing.
+        """
+
+    def unencrypted_secret(self) -> str | None:
+        """The kind of secret, such as `password`, that the source sends without TLS, if any."""
+        return None
+
+    def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
+        """The hosts to which the source connects.
+
+        Args:
+            advertised: the brokers' advertised hosts.
+        """
+        return list(advertised)
+
+
+class BrokerSection(SourceSection):
+    """The configuration of a source of the brokers' metrics."""
+
+    @abstractmethod
+    def open(self, target: SourceTarget) -> MetricsSource:
+        """Open the source.
+
+        Raises:
+            ConfigError: a node cannot be reached or judged, or a secret or file is missing.
+        """
+
+
+class HostSection(SourceSection):
+    """The configuration of a source of the hosts' metrics."""
+
+    @abstractmethod
+    def open(self, target: SourceTarget) -> HostSource:
+        """Open the source.
+
+        Raises:
+            ConfigError: a host cannot be reached, or a secret or file is missing.
+        """
 
 
 def _as_endpoints(value: Any) -> Any:
-    """`--set` hands broker ids over as text; the file has numbers."""
+    """Broker ids as numbers: `--set` passes them as text."""
     if not isinstance(value, Mapping) or not value:
         raise UnexpectedError("a map of broker ids to addresses, such as {1: broker-1:9999}")
     return {
@@ -29,15 +161,13 @@ def _as_endpoints(value: Any) -> Any:
     }
 
 
-class Places(ConfigModel):
-    """Where each broker shows its metrics; exactly one of the two.
+class AddressedSection(SourceSection):
+    """A source with an address for each broker: one port for all, or an endpoint for each.
 
     Attributes:
         port: the same port on each broker's advertised host.
         endpoints: broker id → host:port.
     """
-
-    key: ClassVar[str]
 
     port: Annotated[int, Whole(1, 65_535)] | None = None
     endpoints: (
@@ -48,7 +178,7 @@ class Places(ConfigModel):
     ) = None
 
     @model_validator(mode="after")
-    def _one_way(self: Place) -> Place:
+    def _require_port_or_endpoints(self: Addressed) -> Addressed:
         if (self.port is None) == (self.endpoints is None):
             raise ValueError(
                 "expected exactly one of port (the same on every broker) and endpoints "
@@ -57,13 +187,13 @@ class Places(ConfigModel):
         return self
 
     def addresses(self, hosts: Mapping[int, str]) -> dict[int, str]:
-        """Address of each broker's metrics as host:port.
+        """Broker id → host:port of its metrics.
 
         Args:
             hosts: broker id → advertised host, of all brokers.
 
         Raises:
-            ConfigError: when a broker has no endpoint.
+            ConfigError: a broker has no endpoint.
         """
         if self.endpoints is None:
             return {
@@ -78,28 +208,28 @@ class Places(ConfigModel):
             )
         return {broker: self.endpoints[broker] for broker in hosts}
 
-    def hosts(self, advertised: Iterable[str]) -> list[str]:
-        """Those that are asked.
+    def require_usable(self, hosts: Mapping[int, str]) -> None:
+        """See `SourceSection.require_usable`."""
+        self.addresses(hosts)
 
-        Args:
-            advertised: the brokers' hosts.
-        """
+    def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
+        """See `SourceSection.contacted_hosts`."""
         if self.endpoints is None:
             return list(advertised)
         return [each.rpartition(":")[0].strip("[]") for each in self.endpoints.values()]
 
 
-class ClosedPlaces(Places):
-    """The same where they may want a login, or speak TLS.
+class SecuredSection(AddressedSection):
+    """A source that may require a password or speak TLS.
 
     Attributes:
         username_from, password_from: where its user and password are.
-        tls: whether they speak TLS.
-        cafile: PEM file of the certificates to trust, in place of those that are known anyway.
+        tls: whether it speaks TLS.
+        cafile: PEM file of the certificates to trust, in place of the default authorities.
         check_hostname: whether a broker's certificate must name its host.
     """
 
-    keys_of_tls: ClassVar[tuple[str, ...]] = ("cafile",)
+    tls_keys: ClassVar[tuple[str, ...]] = ("cafile",)
 
     username_from: SecretReference | None = None
     password_from: SecretReference | None = None
@@ -108,19 +238,23 @@ class ClosedPlaces(Places):
     check_hostname: bool = True
 
     @model_validator(mode="after")
-    def _complete(self: Closed) -> Closed:
+    def _require_complete_login(self: Secured) -> Secured:
         if (self.username_from is None) != (self.password_from is None):
             raise ValueError("username_from and password_from belong together; add the other one")
-        for key in self.keys_of_tls:
+        for key in self.tls_keys:
             if getattr(self, key) is not None and not self.tls:
                 raise ValueError(f"{key} has no effect without tls; add tls: true or remove {key}")
         return self
 
+    def unencrypted_secret(self) -> str | None:
+        """See `SourceSection.unencrypted_secret`."""
+        return "password" if self.password_from is not None and not self.tls else None
+
     def user_and_password(self) -> tuple[str, str] | None:
-        """The login, secrets resolved; None where there is none.
+        """The user and the password, secrets resolved; None where there is none.
 
         Raises:
-            ConfigError: a secret is not there.
+            ConfigError: a secret is missing.
         """
         if self.username_from is None or self.password_from is None:
             return None
@@ -130,40 +264,23 @@ class ClosedPlaces(Places):
         )
 
 
-class Jmx(ClosedPlaces):
-    """The brokers' JMX; TLS is that of its registry, too."""
-
-    key: ClassVar[str] = "jmx"
-
-    def access(self) -> JmxAccess | None:
-        """What opens it, secrets resolved; None where it is open.
-
-        Raises:
-            ConfigError: a secret is not there.
-        """
-        login = self.user_and_password()
-        if login is None and not self.tls:
-            return None
-        username, password = login or (None, None)
-        return JmxAccess(username, password, self.tls, self.cafile, self.check_hostname)
-
-
-class Exporters(ClosedPlaces):
-    """Prometheus exporters.
+class HttpSection(SecuredSection):
+    """A source that is read over HTTP.
 
     Attributes:
         token_from: where a bearer token is; read anew for every scrape.
-        certfile, keyfile: PEM files of our own certificate and key, for mutual TLS.
+        certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS.
     """
 
-    keys_of_tls: ClassVar[tuple[str, ...]] = ("cafile", "certfile", "keyfile")
+    tls_keys: ClassVar[tuple[str, ...]] = ("cafile", "certfile", "keyfile")
+    tls_remedy: ClassVar[str] = _HTTPS
 
     token_from: SecretReference | None = None
     certfile: str | None = None
     keyfile: str | None = None
 
     @model_validator(mode="after")
-    def _one_login(self: Scraped) -> Scraped:
+    def _require_one_login(self: Http) -> Http:
         if self.token_from is not None and self.password_from is not None:
             raise ValueError(
                 "expected one of token_from and username_from with password_from; set one and "
@@ -173,15 +290,26 @@ class Exporters(ClosedPlaces):
             raise ValueError("certfile and keyfile belong together; add the other one")
         return self
 
+    def require_usable(self, hosts: Mapping[int, str]) -> None:
+        """See `SourceSection.require_usable`."""
+        super().require_usable(hosts)
+        self.access()
+
+    def unencrypted_secret(self) -> str | None:
+        """See `SourceSection.unencrypted_secret`."""
+        if self.token_from is not None and not self.tls:
+            return "token"
+        return super().unencrypted_secret()
+
     def access(self) -> HttpAccess:
-        """What opens them.
+        """The login and the certificates for HTTP.
 
         Raises:
-            ConfigError: a secret is not there, or cannot be sent.
+            ConfigError: a secret is missing, or cannot be sent.
         """
         has_login = self.token_from is not None or self.password_from is not None
         if has_login:
-            self._login()  # so that a missing one is told before any connection
+            self._login()  # reports a missing secret before any connection
         return HttpAccess(
             self.key,
             self.tls,
@@ -196,63 +324,3 @@ class Exporters(ClosedPlaces):
         if self.token_from is not None:
             return bearer(read_secret(self.token_from, f"{self.key}.token_from"), self.key)
         return basic(*(self.user_and_password() or ("", "")), self.key)
-
-
-class Prometheus(Exporters):
-    """The brokers' Prometheus JMX exporters.
-
-    Attributes:
-        rules: a file of conf/prometheus, by its name without .yaml, or a path: which series
-            are which readings.
-    """
-
-    key: ClassVar[str] = "metrics.prometheus"
-
-    rules: Annotated[str, Text(r"\S.*", "the name of a rule set, such as strimzi")]
-
-
-class NodeExporter(Exporters):
-    """node_exporter on each broker's host; brokers that share a host may share an endpoint."""
-
-    key: ClassVar[str] = "metrics.host.prometheus"
-
-
-class HostMetrics(ConfigModel):
-    """The way to what the brokers' hosts show.
-
-    Attributes:
-        prometheus: node_exporter on each of them.
-    """
-
-    prometheus: NodeExporter
-
-
-class Metrics(ConfigModel):
-    """The way to the brokers' metrics where it is not their JMX, and to their hosts'.
-
-    Attributes:
-        prometheus: exporters that are scraped.
-        client_only: there is no way, and only what clients see judges.
-        host: their hosts' own metrics, beside whichever way to the brokers'.
-    """
-
-    prometheus: Prometheus | None = None
-    client_only: bool = False
-    host: HostMetrics | None = None
-
-    @property
-    def names_a_way(self) -> bool:
-        """True where it says how to get to the brokers' metrics, or that there is no way."""
-        return self.prometheus is not None or self.client_only
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Metrics:
-        if self.prometheus is not None and self.client_only:
-            raise ValueError(
-                "expected one of prometheus and client_only: true; set one and leave the other out"
-            )
-        if not self.names_a_way and self.host is None:
-            raise ValueError(
-                "expected prometheus, client_only: true or host; set one, or remove metrics"
-            )
-        return self

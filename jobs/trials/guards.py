@@ -233,7 +233,7 @@ class Guards:
             share = logs_on[each.volume] / logs if logs else dirs_on[each.volume] / len(dirs)
             adds = adds_in_all * share
             room = self._room(each)
-            if each.is_told and adds > room:
+            if each.is_known and adds > room:
                 return (
                     f"the next load can add {format_volume(adds)} to {each.words}, where "
                     f"{format_volume(max(0.0, room))} may be written: "
@@ -366,7 +366,7 @@ class Guards:
         for each in dirs:
             trouble = each.trouble(limits.disk_free_bytes_min, limits.disk_used_share_max)
             trouble = trouble or self._fill_rate_violation(each, self._checked_s)
-            if each.is_told and trouble is not None:
+            if each.is_known and trouble is not None:
                 self._trip(trouble)
 
     def _offline_dirs_clause(self) -> str:
@@ -409,7 +409,7 @@ class Guards:
         if not limits.disk_free_bytes_min and limits.disk_used_share_max is None:
             return False
         dirs = self._health.log_dirs()
-        if dirs and all(each.is_told for each in dirs):
+        if dirs and all(each.is_known for each in dirs):
             return True
         problem = (
             "the brokers do not report how full their disks are (which requires Kafka 3.3 or later "

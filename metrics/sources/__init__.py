@@ -1,1 +1,1 @@
-"""Readers of broker metrics behind one protocol; `metrics.sources.chooser` picks one."""
+"""Readers of the metrics of brokers and their hosts, behind one protocol each."""

@@ -24,7 +24,7 @@ from jobs.entry import run
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.common.errors import RedlineError
-from metrics.sources.jmx import open_source
+from metrics.sources.jmx import open_jmx
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource
@@ -264,7 +264,7 @@ def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path)
             start(profile, brokers=brokers, name="fidelity") as testbed,
             connect(testbed.bootstrap_servers) as admin,
         ):
-            source = open_source(testbed.jmx_endpoints, gateway.jvm)
+            source = open_jmx(testbed.jmx_endpoints, gateway.jvm)
             comparison = Comparison(testbed, admin, source, measure_s=seconds)
             reporter.report(PhaseStarted("warming up"))
             comparison.warm_up()

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from jobs.config.exporter_rules import load_rules
-from jobs.config.metrics_section import Prometheus
+from jobs.config.metrics_prometheus import Prometheus
 from jobs.setup.jars import exporter_jar
 from jobs.testbed.keys import PASSWORD_OF_STORES, write_jmx_tls
 from jobs.testbed.ports import accepts

@@ -14,12 +14,12 @@ import pytest
 from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.sources import open_metrics
-from jobs.config import Cluster, Metrics
+from jobs.config import Cluster
 from jobs.config.exporter_rules import load_rules
 from jobs.runs.environment import environment_of
 from jobs.testbed.handle import Testbed
 from metrics.judging.verdict import judge
-from metrics.sources.jmx import open_source
+from metrics.sources.jmx import open_jmx
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
@@ -61,7 +61,7 @@ def scraped(
 @pytest.fixture(scope="module")
 def opened(kafka_for_all: Testbed) -> Iterator[OpenCluster]:
     with connect(kafka_for_all.bootstrap_servers) as admin:
-        yield OpenCluster(admin, admin.describe_cluster(), dict(kafka_for_all.jmx_endpoints))
+        yield OpenCluster(admin, admin.describe_cluster())
 
 
 def sampled(sources: Iterable[MetricsSource]) -> dict[int, BrokerSample]:
@@ -94,13 +94,15 @@ def seen(
     spark_for_all: SparkSession,
     kafka_for_all: Testbed,
 ) -> Seen:
-    closed = Cluster(
-        name="closed",
-        bootstrap_servers=kafka_for_all.bootstrap_servers,
-        metrics=Metrics(client_only=True),
+    closed = Cluster.model_validate(
+        {
+            "name": "closed",
+            "bootstrap_servers": kafka_for_all.bootstrap_servers,
+            "metrics": {"client_only": True},
+        }
     )
     with (
-        closing(open_source(kafka_for_all.jmx_endpoints, spark_for_all._jvm, DEADLINE_S)) as jmx,
+        closing(open_jmx(kafka_for_all.jmx_endpoints, spark_for_all._jvm, DEADLINE_S)) as jmx,
         closing(open_metrics(closed, opened, None)) as admin,
     ):
         assert admin.name == "client-only"
@@ -189,7 +191,7 @@ def test_a_run_keeps_what_one_has_to_know_to_compare_it(
     controller = kafka_testbed.controller
     jmx = {**kafka_testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
     topic = WORKLOAD.topic
-    with closing(open_source(jmx, spark._jvm, DEADLINE_S)) as source:
+    with closing(open_jmx(jmx, spark._jvm, DEADLINE_S)) as source:
         found = environment_of(spark, source.nodes, opened.admin, opened.info, topic)
     expected = {
         "broker.version": kafka_testbed.kafka_version,

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.testbed.launcher import start
-from metrics.sources.jmx import open_source
+from metrics.sources.jmx import open_jmx
 from tests.bench.fidelity import CASES, Case, Comparison
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def comparison(spark_for_all: SparkSession) -> Iterator[Comparison]:
         start("disk-bound", brokers=3, name="fidelity") as testbed,
         connect(testbed.bootstrap_servers) as admin,
     ):
-        source = open_source(testbed.jmx_endpoints, spark_for_all._jvm)
+        source = open_jmx(testbed.jmx_endpoints, spark_for_all._jvm)
         made = Comparison(testbed, admin, source)
         made.warm_up()
         yield made

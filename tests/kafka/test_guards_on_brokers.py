@@ -130,7 +130,7 @@ def test_brokers_tell_their_disks(kafka_testbed: Testbed) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin:
         dirs = ClusterHealth(admin).log_dirs()
         assert {each.broker_id for each in dirs} == set(kafka_testbed.broker_ids)
-        assert all(each.adds_meaning and 0.0 < each.used_share < 1.0 for each in dirs)
+        assert all(each.is_known and 0.0 < each.used_share < 1.0 for each in dirs)
         topic = f"held-{uuid.uuid4().hex[:6]}"
         admin.create_topic(topic, {0: [1, 2], 1: [2, 1], 2: [1, 3]}, {})
         health, logs = ClusterHealth(admin), {1: 3, 2: 2, 3: 1}

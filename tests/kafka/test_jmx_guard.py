@@ -17,7 +17,7 @@ from cryptography.x509 import load_pem_x509_certificate
 from jobs.testbed.keys import PASSWORD_OF_STORES, write_jmx_tls
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
-from metrics.sources.jmx import open_source
+from metrics.sources.jmx import open_jmx
 from tests.bench.sampling import bare_jvm
 from tests.support.jmx_nodes import JmxNode, free_port
 
@@ -77,7 +77,7 @@ def jvm(authorities: Authorities) -> Iterator[Any]:
 
 def leaders(node: JmxNode, jvm: Any, access: JmxAccess | None) -> float | None:
     """What the node tells, of two samples."""
-    with closing(open_source({1: node.address}, jvm, 20.0, access)) as source:
+    with closing(open_jmx({1: node.address}, jvm, 20.0, access)) as source:
         first, second = (source.sample_all()[0] for _ in range(2))
     assert (first.error, second.error) == (None, None)
     return second.values.get("leader_partitions")

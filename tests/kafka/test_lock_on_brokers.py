@@ -111,7 +111,7 @@ def test_of_five_that_join_at_once_one_holds_the_lock(kafka_testbed: Testbed) ->
 
 def test_who_comes_second_is_told_who_holds_it_until_it_is_released(kafka_testbed: Testbed) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin, ExitStack() as second:
-        opened = OpenCluster(admin, admin.describe_cluster(), {})
+        opened = OpenCluster(admin, admin.describe_cluster())
         with ExitStack() as first:
             locks = RunLocks(holder_words("first", 1_795_000_000.0))
             lock = locks.take(opened, pytest.fail, first)
@@ -275,7 +275,7 @@ def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testb
         connect(guarded.bootstrap_servers, security.client_kwargs()) as admin,
         ExitStack() as stack,
     ):
-        opened = OpenCluster(admin, admin.describe_cluster(), {}, security=security)
+        opened = OpenCluster(admin, admin.describe_cluster(), security=security)
         with pytest.raises(ConfigError, match=r"ACL Read on groups .* prefix redline-.* --no-lock"):
             RunLocks("denied").take(opened, heard.append, stack)
         grant_groups(superuser)

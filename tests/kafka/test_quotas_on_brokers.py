@@ -85,7 +85,7 @@ def test_what_could_not_be_seen_is_refused_before_the_load(kafka_testbed: Testbe
     unanswered = load_workload("demo", ["workload.producer.acks=0"])
     answered = load_workload("demo")
     with blind(kafka_testbed) as brokers, connect(kafka_testbed.bootstrap_servers) as admin:
-        opened, nodes = OpenCluster(admin, admin.describe_cluster(), {}), brokers.source.nodes
+        opened, nodes = OpenCluster(admin, admin.describe_cluster()), brokers.source.nodes
         require_throttling_seen(opened, unanswered, nodes.values())
         with brokers.quota("producer_byte_rate", BYTES_PER_S):
             (told,) = quotas_of(admin)

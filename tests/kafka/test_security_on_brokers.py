@@ -31,7 +31,7 @@ from jobs.testbed.keys import SecurityFiles, key_and_certificates
 from jobs.testbed.launcher import start
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.sources.access import JmxAccess
-from metrics.sources.jmx import open_source
+from metrics.sources.jmx import open_jmx
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from tests.support.engine_bench import Bench
@@ -141,9 +141,9 @@ def test_a_client_without_its_certificate_is_told(secured: Testbed) -> None:
     [
         ("PLAINTEXT", "SASL_SSL", "its listener does not speak TLS, as SASL_SSL needs"),
         ("PLAINTEXT", "SASL_PLAINTEXT", "its listener wants no login"),
-        ("SASL_PLAINTEXT", "PLAINTEXT", "its listener wants a login, and PLAINTEXT has none"),
-        ("SASL_SSL", "SSL", "its listener wants a login, and SSL has none"),
-        ("SASL_SSL", "PLAINTEXT", "no Kafka broker that speaks PLAINTEXT lets us in"),
+        ("SASL_PLAINTEXT", "PLAINTEXT", "its listener requires a login, and PLAINTEXT has none"),
+        ("SASL_SSL", "SSL", "its listener requires a login, and SSL has none"),
+        ("SASL_SSL", "PLAINTEXT", "it does not serve Kafka clients by PLAINTEXT"),
     ],
 )
 def test_another_kind_of_listener_is_told_apart(
@@ -302,8 +302,8 @@ def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(
     ]
     for wrong, part in closed:
         with pytest.raises(ConfigError, match=part):
-            open_source(endpoints, spark._jvm, 10.0, wrong)
-    with closing(open_source(endpoints, spark._jvm, 10.0, access)) as source:
+            open_jmx(endpoints, spark._jvm, 10.0, wrong)
+    with closing(open_jmx(endpoints, spark._jvm, 10.0, access)) as source:
         (sample,) = source.sample_all()
     assert sample.error is None
     assert sample.values["leader_partitions"] >= 0
@@ -313,7 +313,7 @@ def test_jmxquery_gives_a_password_and_says_that_it_speaks_no_tls(
     secured: Testbed, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="JMX with TLS is read through the driver's own JVM"):
-        open_source(secured.jmx_endpoints, None, access=secured.jmx_access)
+        open_jmx(secured.jmx_endpoints, None, access=secured.jmx_access)
     passwords, rights = tmp_path / "jmxremote.password", tmp_path / "jmxremote.access"
     passwords.touch(mode=0o600)
     passwords.write_text("reader secret\n")
@@ -326,9 +326,9 @@ def test_jmxquery_gives_a_password_and_says_that_it_speaks_no_tls(
     )
     with JmxNode(1, free_port(), locked) as node:
         with closing(
-            open_source({1: node.address}, None, 10.0, JmxAccess("reader", "secret"))
+            open_jmx({1: node.address}, None, 10.0, JmxAccess("reader", "secret"))
         ) as source:
             (sample,) = source.sample_all()
             assert sample.values["leader_partitions"] == 10
         with pytest.raises(ConfigError, match="refuses the password"):
-            open_source({1: node.address}, None, 10.0, JmxAccess("reader", PASSWORD))
+            open_jmx({1: node.address}, None, 10.0, JmxAccess("reader", PASSWORD))

@@ -14,7 +14,7 @@ from jobs.config.exporter_rules import load_rules
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
-from metrics.sources.jmx import open_source
+from metrics.sources.jmx import open_jmx
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -65,8 +65,8 @@ def test_the_same_trial_has_the_same_verdict_and_idle_fractions(
     producers, verdict = LOADS[load]
     with ExitStack() as stack:
         opened: dict[str, MetricsSource] = {
-            "driver-jvm": open_source(kafka_testbed.jmx_endpoints, spark._jvm, 10.0),
-            "jmxquery": open_source(kafka_testbed.jmx_endpoints, None, 10.0),
+            "driver-jvm": open_jmx(kafka_testbed.jmx_endpoints, spark._jvm, 10.0),
+            "jmxquery": open_jmx(kafka_testbed.jmx_endpoints, None, 10.0),
         }
         for broker, exporter in exporters.items():
             endpoint = Endpoint.parse(broker, exporter.address)

@@ -14,8 +14,8 @@ from jobs.testbed.handle import Testbed
 from metrics.common.errors import ConfigError
 from metrics.judging.verdict import judge
 from metrics.sources.beans import NETWORK_WAIT_NS, SILENT_MS, Role, beans_for, readings_of
-from metrics.sources.jmx import open_source
 from metrics.sources.driver_jvm import DriverJvmSource
+from metrics.sources.jmx import open_jmx
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import JmxEndpoint, MetricsSource, brokers_of, controllers_of
@@ -49,7 +49,7 @@ def addresses_of(testbed: Testbed) -> dict[int, str]:
 def source(
     request: pytest.FixtureRequest, spark: SparkSession, kafka_testbed: Testbed
 ) -> Iterator[MetricsSource]:
-    opened = open_source(addresses_of(kafka_testbed), jvm_for(request.param, spark), 10.0)
+    opened = open_jmx(addresses_of(kafka_testbed), jvm_for(request.param, spark), 10.0)
     assert opened.name == request.param
     with closing(opened):
         yield opened
@@ -130,8 +130,8 @@ def offer_and_sample(
 def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed) -> None:
     addresses = addresses_of(kafka_testbed)
     with (
-        closing(open_source(addresses, spark._jvm, 10.0)) as fast,
-        closing(open_source(addresses, None, 10.0)) as forking,
+        closing(open_jmx(addresses, spark._jvm, 10.0)) as fast,
+        closing(open_jmx(addresses, None, 10.0)) as forking,
     ):
         rounds = [(fast.sample_all(), forking.sample_all(), fast.sample_all()) for _ in range(2)]
     for before, between, after in rounds:
@@ -174,7 +174,7 @@ def test_brokers_are_sampled_under_many_names_for_the_benchmark(
 def test_nobody_there_is_a_configuration_error(name: str, spark: SparkSession) -> None:
     port = free_port()
     with pytest.raises(ConfigError) as raised:
-        open_source({7: f"127.0.0.1:{port}"}, jvm_for(name, spark))
+        open_jmx({7: f"127.0.0.1:{port}"}, jvm_for(name, spark))
     message = str(raised.value)
     assert f"broker 7 does not answer JMX at 127.0.0.1:{port}: ConnectException" in message
     assert f"JMX_PORT={port}" in message
@@ -188,13 +188,13 @@ def test_somebody_else_there_is_a_configuration_error(
 ) -> None:
     broker_id, address = next(iter(kafka_testbed.jmx_endpoints.items()))
     with pytest.raises(ConfigError, match=f"answers as node {broker_id}, expected node 77"):
-        open_source({77: address}, jvm_for(name, spark))
+        open_jmx({77: address}, jvm_for(name, spark))
 
 
 def test_a_node_that_hangs_is_missed_and_does_not_hold_up_the_others(spark: SparkSession) -> None:
     with JmxNode(1, free_port()) as well, JmxNode(2, free_port()) as hung:
         addresses = {1: well.address, 2: hung.address}
-        with closing(open_source(addresses, spark._jvm, 2.0)) as source:
+        with closing(open_jmx(addresses, spark._jvm, 2.0)) as source:
             assert [s.error for s in source.sample_all()] == [None, None]
             hung.hang()
             began_s = time.monotonic()
@@ -214,7 +214,7 @@ def test_a_node_that_hangs_is_missed_and_does_not_hold_up_the_others(spark: Spar
 def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) -> None:
     port = free_port()
     with JmxNode(1, port) as node:
-        source = open_source({1: node.address}, spark._jvm, 5.0)
+        source = open_jmx({1: node.address}, spark._jvm, 5.0)
         with closing(source):
             assert source.sample_all()[0].error is None
             node.kill()

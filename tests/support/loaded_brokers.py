@@ -22,7 +22,7 @@ from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.verdict import judge
-from metrics.sources.jmx import open_source
+from metrics.sources.jmx import open_jmx
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
 from metrics.traffic.consumers import ConsumerOptions
@@ -229,6 +229,6 @@ def loaded(testbed: Testbed, jvm: Any) -> Iterator[LoadedBrokers]:
     jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
     with (
         connect(testbed.bootstrap_servers) as admin,
-        closing(open_source(jmx, jvm, 10.0)) as source,
+        closing(open_jmx(jmx, jvm, 10.0)) as source,
     ):
         yield LoadedBrokers(admin, source)

@@ -5,34 +5,88 @@ from __future__ import annotations
 import pytest
 
 from jobs.config import Cluster, load_cluster
+from jobs.config.metrics_client_only import ClientOnly
+from jobs.config.metrics_hosts import LocalProc, NodeExporter
+from jobs.config.metrics_jmx import JmxOfStartedBrokers
+from jobs.config.metrics_prometheus import Prometheus
+from jobs.config.metrics_registry import (
+    BROKER_SOURCES,
+    HOST_SOURCES,
+    broker_source,
+    configured_sources,
+    host_source,
+)
+from jobs.config.schemas import schema_of
 from metrics.common.errors import ConfigError
 
 PROMETHEUS = "cluster.metrics={prometheus: {port: 9404, rules: strimzi}}"
+HOSTS = "cluster.metrics.host.prometheus={port: 9100}"
 
 
 def real(*overrides: str) -> Cluster:
     return load_cluster("example", ["cluster.jmx=null", *overrides])
 
 
+def exporters(override: str) -> Prometheus:
+    source = broker_source(real(override))
+    assert isinstance(source, Prometheus)
+    return source
+
+
 def test_exporters_have_one_port_or_an_address_for_each_broker() -> None:
-    way = real(PROMETHEUS).metrics
-    assert way is not None
-    assert way.prometheus is not None
-    assert way.prometheus.addresses({1: "a", 2: "b"}) == {1: "a:9404", 2: "b:9404"}
-    each = real("cluster.metrics={prometheus: {endpoints: {1: 'x:1'}, rules: ./own.yaml}}").metrics
-    assert each is not None
-    assert each.prometheus is not None
+    assert exporters(PROMETHEUS).addresses({1: "a", 2: "b"}) == {1: "a:9404", 2: "b:9404"}
+    each = exporters("cluster.metrics={prometheus: {endpoints: {1: 'x:1'}, rules: ./own.yaml}}")
     with pytest.raises(ConfigError, match=r"metrics\.prometheus\.endpoints has no address for b"):
-        each.prometheus.addresses({1: "a", 2: "b"})
+        each.addresses({1: "a", 2: "b"})
 
 
 def test_a_testbed_can_be_judged_without_its_metrics_but_not_by_others() -> None:
-    blind = load_cluster("testbed", ["cluster.metrics.client_only=true"]).metrics
-    assert blind is not None
-    assert blind.client_only
-    assert load_cluster("testbed").metrics is None
-    with pytest.raises(ConfigError, match="brings its own jmx"):
-        load_cluster("testbed", [PROMETHEUS])
+    blind = load_cluster("testbed", ["cluster.metrics.client_only=true"])
+    assert isinstance(broker_source(blind), ClientOnly)
+    assert isinstance(broker_source(load_cluster("testbed")), JmxOfStartedBrokers)
+    for other in (
+        PROMETHEUS,
+        HOSTS,
+        "cluster.metrics={client_only: true, host: {prometheus: {port: 1}}}",
+    ):
+        with pytest.raises(ConfigError, match="brings its own jmx"):
+            load_cluster("testbed", [other])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "keys"),
+    [
+        (("cluster.jmx={port: 9999}",), ["jmx"]),
+        ((PROMETHEUS,), ["metrics.prometheus"]),
+        (("cluster.metrics={client_only: true}",), ["metrics.client_only"]),
+        (("cluster.jmx={port: 9999}", HOSTS), ["jmx", "metrics.host.prometheus"]),
+    ],
+)
+def test_the_registry_finds_the_configured_sources(
+    overrides: tuple[str, ...], keys: list[str]
+) -> None:
+    cluster = real(*overrides)
+    assert [source.key for source in configured_sources(cluster)] == keys
+    assert broker_source(cluster).key == keys[0]
+    assert isinstance(host_source(cluster), NodeExporter if len(keys) > 1 else LocalProc)
+
+
+def test_each_kind_is_a_key_of_the_file_with_a_meaning_and_an_example() -> None:
+    sections = schema_of("cluster")["$defs"]
+    known = {"": schema_of("cluster"), "metrics": sections["Metrics"]}
+    known["metrics.host"] = sections["HostMetrics"]
+    for kind in (kind for kind in (*BROKER_SOURCES, *HOST_SOURCES) if kind.key):
+        parent, _, key = kind.key.rpartition(".")
+        assert known[parent]["properties"][key]["description"]
+        assert kind.example
+    for kinds in (BROKER_SOURCES, HOST_SOURCES):
+        assert [bool(kind.key) for kind in kinds] == [True] * (len(kinds) - 1) + [False]
+
+
+def test_the_message_about_a_missing_source_names_every_kind() -> None:
+    with pytest.raises(ConfigError) as caught:
+        real()
+    assert all(kind.remedy in str(caught.value) for kind in BROKER_SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +95,7 @@ def test_a_testbed_can_be_judged_without_its_metrics_but_not_by_others() -> None
         ((), r"jmx is missing.*metrics\.client_only: true"),
         (("cluster.jmx={port: 1}", PROMETHEUS), "jmx and metrics are both given"),
         (("cluster.metrics={}",), "expected prometheus, client_only: true or host"),
+        (("cluster.jmx={port: 1}", "cluster.metrics={host: {}}"), "expected one of prometheus"),
         (
             ("cluster.metrics={prometheus: {port: 1, rules: msk}, client_only: true}",),
             "expected one of prometheus and client_only",

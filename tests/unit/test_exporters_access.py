@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.config.metrics_section import NodeExporter, Prometheus
 from jobs.config.exporter_rules import load_rules
+from jobs.config.metrics_hosts import NodeExporter
+from jobs.config.metrics_prometheus import Prometheus
 from jobs.testbed.keys import key_and_certificates
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import NodeExporters

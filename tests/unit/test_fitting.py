@@ -28,7 +28,7 @@ class Admin(ScriptedAdmin):
 
 def opened(*configs: dict[str, str]) -> OpenCluster:
     admin = Admin(*configs)
-    return OpenCluster(admin, admin.describe_cluster(), {})
+    return OpenCluster(admin, admin.describe_cluster())
 
 
 def lag(lag_ms: int) -> dict[str, str]:

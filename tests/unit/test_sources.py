@@ -10,9 +10,9 @@ import pytest
 
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
-from metrics.sources.chooser import open_source
 from metrics.sources.driver_jvm import numbers, parse_answers, plan_text
 from metrics.sources.java_class import compiled
+from metrics.sources.jmx import open_jmx
 from metrics.sources.jmxquery_source import JmxQuerySource, match_values, parse_object_name
 from metrics.sources.probe import brief, node_info
 from metrics.sources.source import JmxEndpoint
@@ -39,7 +39,7 @@ def test_bad_addresses_are_refused(address: str) -> None:
 
 def test_no_address_at_all_is_refused_with_the_remedy() -> None:
     with pytest.raises(ConfigError, match=r"set jmx\.port or jmx\.endpoints"):
-        open_source({}, jvm=None)
+        open_jmx({}, jvm=None)
 
 
 def test_a_poll_is_read_and_a_failed_one_keeps_its_error() -> None:

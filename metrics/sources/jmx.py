@@ -1,4 +1,4 @@
-"""Picks the metrics source: the driver's JVM where there is one, else jmxquery."""
+"""JMX of the brokers, through the driver's JVM where there is one, else through jmxquery."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ JMXQUERY_DEADLINE_S = 5.0
 """Least deadline through jmxquery: on a busy machine its JVMs took 2 s to start [s]."""
 
 
-def open_source(
+def open_jmx(
     addresses: Mapping[int, str],
     jvm: Any | None,
     deadline_s: float = 2.0,

@@ -1,0 +1,38 @@
+"""Sources of the hosts' metrics: node_exporter, and /proc of this machine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from jobs.config.metrics_section import HostSection, HttpSection, SourceTarget
+from metrics.sources.hosts.node_exporter import NodeExporters
+from metrics.sources.hosts.source import HostSource
+
+DEADLINE_S = 5.0
+"""Deadline of a scrape of one host [s]."""
+
+
+class NodeExporter(HttpSection, HostSection):
+    """node_exporter on each broker's host; brokers that share a host may share an endpoint."""
+
+    key: ClassVar[str] = "metrics.host.prometheus"
+    meaning: ClassVar[str] = "node_exporter on each of them."
+    example: ClassVar[str] = "prometheus"
+
+    def open(self, target: SourceTarget) -> HostSource:
+        """See `HostSection.open`."""
+        access, addresses = self.access(), self.addresses(target.hosts)
+        return NodeExporters(addresses, DEADLINE_S, access=access).open()
+
+
+class LocalProc(HostSection):
+    """/proc of this machine, for brokers that run on it; needs no configuration."""
+
+    @classmethod
+    def configured(cls, value: Any) -> LocalProc:
+        """See `SourceSection.configured`."""
+        return cls()
+
+    def open(self, target: SourceTarget) -> HostSource:
+        """See `HostSection.open`."""
+        return target.local_hosts()
