@@ -14,7 +14,7 @@ from kafka.net.compat import KafkaNetClient
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.engine.network.connections import refusals_of
-from jobs.engine.network.refusals import why_not
+from jobs.engine.network.refusals import explain_refusal
 from metrics.common.errors import ConfigError, TryLaterError
 
 OPEN_EACH_S = 0.05
@@ -153,7 +153,7 @@ def client_of(
         for client in made:
             client.close()
             client._manager._net.stop()
-        raise ConfigError(f"{', '.join(servers)}: {why_not(error, options)}") from error
+        raise ConfigError(f"{', '.join(servers)}: {explain_refusal(error, options)}") from error
 
 
 def _require_reachable_brokers(

@@ -120,6 +120,6 @@ def test_workers_that_may_open_too_few_files_say_how_many_they_need(
     asked = options(testbed, "--np=1200", "--trials=1", "--set=workload.trial.measure_s=4")
     with RunningCommand(*asked, folder=tmp_path, program=FEW_FILES) as command:
         assert command.wait(PART_S) == 2, command.text
-        assert "600 connections need 856 open files and this host allows 700" in command.text
+        assert "600 connections need 856 open files, and this host allows 700" in command.text
         assert "Traceback" not in command.text
     require_no_topics(testbed)

@@ -139,8 +139,8 @@ def test_a_client_without_its_certificate_is_told(secured: Testbed) -> None:
 @pytest.mark.parametrize(
     ("listener", "protocol", "part"),
     [
-        ("PLAINTEXT", "SASL_SSL", "its listener does not speak TLS, as SASL_SSL needs"),
-        ("PLAINTEXT", "SASL_PLAINTEXT", "its listener wants no login"),
+        ("PLAINTEXT", "SASL_SSL", "its listener does not use TLS, which SASL_SSL needs"),
+        ("PLAINTEXT", "SASL_PLAINTEXT", "its listener takes no login"),
         ("SASL_PLAINTEXT", "PLAINTEXT", "its listener requires a login, and PLAINTEXT has none"),
         ("SASL_SSL", "SSL", "its listener requires a login, and SSL has none"),
         ("SASL_SSL", "PLAINTEXT", "it does not serve Kafka clients by PLAINTEXT"),

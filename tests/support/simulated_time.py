@@ -66,9 +66,9 @@ class SimulatedTime:
             def __init__(self, opener: Opener) -> None:
                 super().__init__(time_here._told_of(opener))
 
-            def want(self, key: Key) -> None:
+            def request(self, key: Key) -> None:
                 time_here._opening.add(key)
-                super().want(key)
+                super().request(key)
 
             def take(self) -> list[tuple[Key, Transport]]:
                 taken = super().take()

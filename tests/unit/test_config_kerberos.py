@@ -12,7 +12,7 @@ import pytest
 from jobs.checks.survey import Needs
 from jobs.config import load, load_cluster
 from jobs.config.security import Security
-from jobs.engine.network.refusals import why_not
+from jobs.engine.network.refusals import explain_refusal
 from metrics.common.errors import ConfigError
 
 GSSAPI = {"protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}
@@ -35,7 +35,7 @@ def test_without_the_extra_the_message_names_it_and_the_host(
     monkeypatch.setitem(sys.modules, "gssapi", None)
     with pytest.raises(ConfigError) as caught:
         Security.model_validate(GSSAPI).client_kwargs()
-    of_executor = why_not(
+    of_executor = explain_refusal(
         RuntimeError("GSSAPI lib not found!"), {"sasl_mechanism": "GSSAPI", **_OPTIONS}
     )
     for said in (str(caught.value), of_executor):

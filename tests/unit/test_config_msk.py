@@ -19,7 +19,7 @@ from jobs.config import load, load_cluster
 from jobs.config.security import Security
 from jobs.config.tokens import MSK_TOKEN_S, MskTokens
 from jobs.engine.clients.librdkafka import connection_options
-from jobs.engine.network.refusals import why_not
+from jobs.engine.network.refusals import explain_refusal
 from jobs.setup.child_environment import secrets_withheld
 from metrics.common.errors import ConfigError
 
@@ -156,8 +156,8 @@ def test_the_refusal_of_a_broker_names_the_policy_of_aws() -> None:
     options = Security.model_validate(MSK).client_kwargs()
     error = kafka_errors.SaslAuthenticationFailedError("Access denied")
     for each in (options, pickle.loads(pickle.dumps(options))):
-        assert "allows kafka-cluster:Connect on the cluster" in why_not(error, each)
-        assert "token_from" not in why_not(error, each)
+        assert "allows kafka-cluster:Connect on the cluster" in explain_refusal(error, each)
+        assert "token_from" not in explain_refusal(error, each)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_what_is_no_kafka_broker_is_refused_in_time_and_leaves_no_thread(
     threads = threading.active_count()
     with pytest.raises(ConfigError) as caught:
         connect([silent], timeout_s=1.0)
-    assert f"{silent}: it takes connections and does not answer as PLAINTEXT" in str(caught.value)
+    assert f"{silent}: it takes connections and does not answer by PLAINTEXT" in str(caught.value)
     assert threading.active_count() == threads
     assert capfd.readouterr().err == "", "kafka-python's own lines"
     assert any(record.name.startswith("kafka.") for record in caplog.records), "still loggable"

@@ -10,7 +10,7 @@ import pytest
 from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 
 from jobs.config.security import Security
-from jobs.engine.network.refusals import why_not
+from jobs.engine.network.refusals import explain_refusal
 from tests.support.kerberos import kdc, lacking
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking() or "all here")
@@ -59,7 +59,7 @@ def test_a_keytab_of_the_host_logs_in(realm: Any, monkeypatch: pytest.MonkeyPatc
 def refusal(service: str | None = None) -> str:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - of gssapi, which may be missing
         SaslMechanismGSSAPI(host=HOST, **options(service))
-    return why_not(caught.value, options(service))
+    return explain_refusal(caught.value, options(service))
 
 
 @pytest.mark.usefixtures("realm")

@@ -6,8 +6,9 @@ import ssl
 
 import pytest
 from kafka import errors as kafka_errors
+from syrupy.assertion import SnapshotAssertion
 
-from jobs.engine.network.refusals import LoginWantedError, why_not
+from jobs.engine.network.refusals import LoginRequiredError, explain_refusal
 
 OPTIONS = {
     "security_protocol": "SASL_SSL",
@@ -32,28 +33,31 @@ def tls_error(reason: str) -> ssl.SSLError:
 @pytest.mark.parametrize(
     ("error", "parts"),
     [
-        (certificate_error(10, "certificate has expired"), ["has expired", "renew"]),
-        (certificate_error(9, "certificate is not yet valid"), ["not valid yet", "clocks"]),
-        (certificate_error(62, "Hostname mismatch"), ["another host", "check_hostname"]),
-        (certificate_error(19, "self-signed"), ["not trusted", "security.cafile"]),
-        (certificate_error(7, "signature failure"), ["is refused (signature failure)"]),
-        (tls_error("WRONG_VERSION_NUMBER"), ["does not speak TLS", "security.protocol"]),
-        (tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), ["wants a client's certificate"]),
-        (tls_error("NO_SHARED_CIPHER"), ["TLS fails (no shared cipher)"]),
+        (certificate_error(10, "certificate has expired"), ["expired"]),
+        (certificate_error(9, "certificate is not yet valid"), ["clocks"]),
+        (certificate_error(62, "Hostname mismatch"), ["check_hostname"]),
+        (certificate_error(19, "self-signed"), ["security.cafile"]),
+        (certificate_error(7, "signature failure"), ["(signature failure)"]),
+        (tls_error("WRONG_VERSION_NUMBER"), ["SASL_SSL", "security.protocol"]),
+        (tls_error("TLSV13_ALERT_CERTIFICATE_REQUIRED"), ["certificate"]),
+        (tls_error("NO_SHARED_CIPHER"), ["(no shared cipher)"]),
         (
             kafka_errors.SaslAuthenticationFailedError("bad password"),
-            ["refuses the login by PLAIN (bad password)", "security.password_from"],
+            ["PLAIN (bad password)", "security.password_from"],
         ),
-        (kafka_errors.UnsupportedSaslMechanismError("x"), ["does not offer", "sasl_mechanism"]),
-        (kafka_errors.IllegalSaslStateError(), ["wants no login", "security.protocol"]),
-        (LoginWantedError(), ["wants a login", "SASL_PLAINTEXT"]),
-        (kafka_errors.KafkaTimeoutError("x"), ["does not answer as SASL_SSL"]),
+        (kafka_errors.UnsupportedSaslMechanismError("x"), ["PLAIN", "sasl_mechanism"]),
+        (kafka_errors.IllegalSaslStateError(), ["SASL_SSL", "security.protocol"]),
+        (LoginRequiredError(), ["SASL_PLAINTEXT", "security.protocol"]),
+        (kafka_errors.KafkaTimeoutError("x"), ["SASL_SSL", "security.protocol"]),
         (kafka_errors.KafkaConnectionError("socket disconnected"), ["(socket disconnected)"]),
-        (ConnectionResetError("reset"), ["lets us in (reset)"]),
+        (ConnectionResetError("reset"), ["(reset)"]),
     ],
 )
-def test_each_error_says_what_to_check_and_no_secret(error: Exception, parts: list[str]) -> None:
-    said = why_not(error, OPTIONS)
+def test_each_error_says_what_to_check_and_no_secret(
+    error: Exception, parts: list[str], snapshot: SnapshotAssertion
+) -> None:
+    said = explain_refusal(error, OPTIONS)
+    assert said == snapshot
     assert all(part in said for part in parts), said
     assert "hunter2" not in said and "alice" not in said
 
@@ -61,5 +65,5 @@ def test_each_error_says_what_to_check_and_no_secret(error: Exception, parts: li
 def test_an_error_that_kafka_python_wrapped_is_seen_through() -> None:
     inner = tls_error("SSLV3_ALERT_BAD_CERTIFICATE")
     given = {**OPTIONS, "ssl_certfile": "/client.pem"}
-    said = why_not(kafka_errors.KafkaConnectionError(inner), given)
+    said = explain_refusal(kafka_errors.KafkaConnectionError(inner), given)
     assert "it refuses the client's certificate (sslv3 alert bad certificate)" in said

@@ -95,7 +95,7 @@ def test_everything_that_arrived_is_seen_through_a_selector(pair: Pair) -> None:
 
 def test_a_buffer_that_holds_no_record_is_refused() -> None:
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(ValueError, match="holds no TLS record"):
+    with ours, theirs, pytest.raises(ValueError, match=r"100 bytes .* 16384"):
         TlsTransport(ours).receive_into(memoryview(bytearray(100)))  # type: ignore[arg-type]
 
 

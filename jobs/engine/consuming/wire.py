@@ -233,4 +233,4 @@ class WireConsumers:
         """Reopen the connection outside of the loop; see `Owner`."""
         assert isinstance(channel, FetchChannel), "nothing else was added"
         channel.handle_lost(error)
-        self._reopener.want(channel.key)
+        self._reopener.request(channel.key)

@@ -1,1 +1,1 @@
-"""Ways to brokers: connections that kafka-python opens, and the sockets of an event loop."""
+"""Connections to brokers, which kafka-python opens, and the sockets of an event loop."""

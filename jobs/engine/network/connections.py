@@ -1,8 +1,8 @@
-"""Connections to brokers, opened by kafka-python and then driven by our own event loop.
+"""Connections to brokers, opened by kafka-python and then driven by the engine's event loop.
 
-kafka-python's network layer resolves, connects, negotiates API versions and
-authenticates. After that the socket is taken over, because its transport copies every
-payload and the engine must not.
+kafka-python's network layer resolves, connects, negotiates API versions and authenticates. After
+that the socket is taken over, because kafka-python's transport copies every payload and the engine
+must not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafka.protocol.producer import ProduceRequest
 from jobs.engine.network.frames import PRODUCE_VERSION
 from jobs.engine.network.links import TcpLink, TlsLink, dial, tls_context
 from jobs.engine.network.names import Address, Resolved, look_up
-from jobs.engine.network.refusals import LoginRequiredError, why_not
+from jobs.engine.network.refusals import LoginRequiredError, explain_refusal
 from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
 from metrics.common.errors import ConfigError, RedlineError
 
@@ -39,9 +39,9 @@ _SOCKET_OPTIONS = [
 
 @dataclass(frozen=True)
 class SocketBuffers:
-    """Sizes of a socket's buffers; -1 leaves one to the kernel's tuning [B].
+    """Sizes of a socket's buffers; -1 leaves a size to the kernel's tuning [B].
 
-    They are set before the connection is made, as the TCP window follows from them.
+    They are set before the connection is made, as the TCP window depends on them.
     """
 
     send_bytes: int = -1
@@ -49,7 +49,7 @@ class SocketBuffers:
 
     @property
     def options(self) -> list[tuple[int, int, int]]:
-        """What `setsockopt` takes."""
+        """The arguments of `setsockopt`."""
         sizes = ((socket.SO_SNDBUF, self.send_bytes), (socket.SO_RCVBUF, self.receive_bytes))
         return [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
 
@@ -58,11 +58,11 @@ KERNEL_TUNED = SocketBuffers()
 
 
 class BrokerConnectError(RedlineError):
-    """No connection to a broker could be opened; says which one and why."""
+    """A connection that could not be opened; the text names the broker and the cause."""
 
 
 def ensure_descriptors(sockets: int) -> None:
-    """Raise the limit of open files if this many sockets need it.
+    """Raise the limit of open files if so many sockets need it.
 
     Raises:
         ConfigError: the hard limit is too low.
@@ -72,8 +72,8 @@ def ensure_descriptors(sockets: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         if hard != resource.RLIM_INFINITY and hard < wanted:
             raise ConfigError(
-                f"{sockets} connections need {wanted} open files and this host allows {hard}: "
-                "raise its limit (ulimit -n) or use more tasks on more hosts"
+                f"{sockets} connections need {wanted} open files, and this host allows {hard}; "
+                "raise its limit (ulimit -n), or use more tasks on more hosts"
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -88,16 +88,16 @@ def open_connections(
     """Open one authenticated transport per (client id, broker id).
 
     Args:
-        wanted: the connections.
+        wanted: the connections to open.
         brokers: broker id → (host, port).
-        options: connection options of kafka-python, as of `Security.client_kwargs`.
-        timeout_s: for all of them together [s].
-        buffers: of the sockets.
+        options: connection options of kafka-python, as `Security.client_kwargs` gives them.
+        timeout_s: time limit for all of them together [s].
+        buffers: sizes of the sockets' buffers.
 
     Raises:
         BrokerConnectError: a broker refused, or did not answer within `timeout_s`.
-        ConfigError: a broker does not speak the produce version that the engine uses, or a
-            file of the security options cannot be used.
+        ConfigError: a broker does not support the produce version that the engine uses, or a file
+            of the security options cannot be used.
     """
     kind = functools.partial(_Opener, buffers=buffers)
     opened, refused = _open_all(wanted, brokers, options, timeout_s, kind)
@@ -111,12 +111,12 @@ def open_connections(
 def refusals_of(
     brokers: Mapping[int, Address], options: Mapping[str, Any], timeout_s: float
 ) -> dict[int, str]:
-    """Brokers that no connection can be opened to, each with a sentence that says why.
+    """Brokers to which no connection can be opened, each with an explanation.
 
     Args:
         brokers: broker id → (host, port); a negative id where it is not known yet.
         options: connection options of kafka-python.
-        timeout_s: for all of them together [s].
+        timeout_s: time limit for all of them together [s].
 
     Raises:
         ConfigError: a file of the security options cannot be used.
@@ -139,14 +139,14 @@ def _open_all(
     timeout_s: float,
     kind: Callable[[Any, Mapping[Address, Resolved], Mapping[str, Any], float], _Opener],
 ) -> tuple[_Opened, _Refused]:
-    """What could be opened and what not; nothing more is tried after a chunk with a refusal."""
+    """Open connections in chunks, and stop after a chunk with a refusal."""
     ensure_descriptors(len(wanted))
     net = NetworkSelector(slow_task_threshold_secs=0)
     opened: _Opened = {}
     refused: _Refused = {}
     try:
         deadline_s = time.monotonic() + timeout_s
-        # Once for each host: all connections to it wait for the same answer.
+        # One look-up for each host, whose answer serves all connections to it.
         resolved = look_up({brokers[broker] for _, broker in wanted}, deadline_s)
         opener = kind(net, resolved, options, deadline_s)
         for first in range(0, len(wanted), _AT_ONCE):
@@ -182,7 +182,7 @@ async def _open_chunk(
 
 
 class _Opener:
-    """Opens connections with the same options until a deadline on the monotonic clock [s]."""
+    """An opener of connections with the same options, until a time on the monotonic clock [s]."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class _Opener:
         self._socket_options = [*_SOCKET_OPTIONS, *buffers.options]
         self._options = options
         self._deadline_s = deadline_s
-        # One context for all: reading the system's certificates takes as long as a trial's start.
+        # One context for all, as reading the system's certificates takes long.
         self._tls = tls_context(options)
 
     async def open(self, client_id: str, broker_id: int, address: Address) -> Transport:
@@ -222,13 +222,13 @@ class _Opener:
         except Exception as error:
             if sock is not None:
                 sock.close()
-            raise BrokerConnectError(f"{where}: {why_not(error, self._options)}") from error
+            raise BrokerConnectError(f"{where}: {explain_refusal(error, self._options)}") from error
         newest = connection.broker_version_data.api_version(ProduceRequest)
         if newest < PRODUCE_VERSION:
             sock.close()
             raise ConfigError(
-                f"{where} speaks produce requests up to version {newest}; "
-                f"version {PRODUCE_VERSION} is needed, which Kafka has since 2.1"
+                f"{where} supports produce requests up to version {newest}; expected version "
+                f"{PRODUCE_VERSION}, which Kafka has supported since 2.1; use a newer broker"
             )
         return _take_over(self._net, connection, transport)
 
@@ -238,10 +238,10 @@ class _Opener:
         return TlsLink(self._net, sock, host=host, ssl_context=self._tls)
 
     async def _probe(self, connection: Any) -> None:
-        """Nothing: a producer's first request comes when its schedule says so."""
+        """Do nothing, as a producer's schedule decides when its first request is sent."""
 
     async def _shake_hands(self, sock: ssl.SSLSocket) -> None:
-        """As kafka-python's, which waits for a silent peer without a limit."""
+        """Do the TLS handshake as kafka-python does, but with a deadline for a silent peer."""
         while True:
             try:
                 sock.do_handshake()
@@ -256,12 +256,12 @@ class _Opener:
 
 
 class _ProbingOpener(_Opener):
-    """Opens connections and asks a request, to see whether anything is let through."""
+    """An opener that also sends a request, to check that the listener serves it."""
 
     async def _probe(self, connection: Any) -> None:
         if connection.sasl_enabled:
             return
-        # A listener with a login answers ApiVersions without one, and then hangs up.
+        # A listener that requires a login answers ApiVersions without one, and then disconnects.
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         try:
             await connection.send_request(request)
@@ -272,8 +272,8 @@ class _ProbingOpener(_Opener):
 def _take_over(net: Any, connection: Any, transport: Any) -> Transport:
     """Detach the socket from kafka-python's event loop.
 
-    Reads private fields; the exact kafka-python version is pinned, and a test against a
-    real broker fails when they change.
+    This uses private fields; the exact kafka-python version is pinned, and a test against a real
+    broker fails when they change.
     """
     connection._reauth.cancel()
     transport.pause_reading()

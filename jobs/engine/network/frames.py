@@ -1,4 +1,4 @@
-"""Kafka's frames: a size, a correlation id, and the rest."""
+"""Frames of Kafka's protocol: a size, a correlation id, and the content."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from metrics.common.errors import RedlineError
 _COUNT = struct.Struct(">i")
 
 PRODUCE_VERSION = 7
-"""Of our produce requests; a broker must take it."""
+"""Version of the engine's produce requests, which every broker must accept."""
 
 FRAME_BYTES_MAX = 100 * 2**20
-"""No answer that we hold as a whole is longer: Kafka's own bound of requests,
-socket.request.max.bytes. What is no broker is seen by it, as "HTTP" reads as 1.2 GB [B]."""
+"""Largest answer that is held as a whole [B]: Kafka's own bound of requests,
+socket.request.max.bytes. It also detects other servers, as "HTTP" reads as a size of 1.2 GB."""
 
 Buffer = bytes | bytearray | memoryview
 Answer = TypeVar("Answer")
 
 _MALFORMED = (struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError)
-"""What codecs raise at bytes that they cannot read."""
+"""Errors that codecs raise for bytes that they cannot read."""
 
 
 class AnswerFormatError(RedlineError):
-    """What came from a broker is no answer of Kafka's protocol."""
+    """An answer of a broker that does not follow Kafka's protocol."""
 
 
 def answer_of(what: str) -> Callable[[Callable[[Buffer], Answer]], Callable[[Buffer], Answer]]:
-    """Make of a codec one whose only error is `AnswerFormatError`.
+    """Wrap a codec so that its only error is `AnswerFormatError`.
 
     Args:
-        what: it reads, for people.
+        what: content of the answer that it reads, for people.
     """
 
     def safe(decode: Callable[[Buffer], Answer]) -> Callable[[Buffer], Answer]:
@@ -50,18 +50,18 @@ def answer_of(what: str) -> Callable[[Callable[[Buffer], Answer]], Callable[[Buf
 
 
 def unreadable(what: str, frame: Buffer, error: Exception) -> AnswerFormatError:
-    """The error of an answer that cannot be read."""
+    """The error for an answer that cannot be read."""
     return AnswerFormatError(
         f"a broker's answer about {what}, of {len(frame)} bytes, cannot be read ({error}); "
-        "expected Kafka's protocol; look at what stands between here and the broker"
+        "expected Kafka's protocol; check proxies and load balancers between here and the broker"
     )
 
 
 def correlation_id_of(frame: Buffer) -> int:
-    """Which request a response answers, its size field already taken off.
+    """Correlation id of the request that a response answers, read without its size field.
 
     Raises:
-        AnswerFormatError: it is too short to say so.
+        AnswerFormatError: the response is too short to hold one.
     """
     try:
         correlation_id: int = _COUNT.unpack_from(frame, 0)[0]
@@ -77,10 +77,10 @@ class FrameReader:
         self._rest = b""
 
     def feed(self, data: Buffer) -> Iterator[memoryview]:
-        """The frames completed by `data`; each is valid until the next is asked for.
+        """The frames that `data` completes; each is valid until the next one is requested.
 
         Raises:
-            AnswerFormatError: a size that no frame has.
+            AnswerFormatError: a frame has a size that Kafka's frames cannot have.
         """
         joined = memoryview(self._rest + bytes(data) if self._rest else data)
         position, end = 0, len(joined)
@@ -88,9 +88,9 @@ class FrameReader:
             (size,) = _COUNT.unpack_from(joined, position)
             if not 0 <= size <= FRAME_BYTES_MAX:
                 raise AnswerFormatError(
-                    f"a frame of {size} bytes is none of Kafka's; expected at most "
-                    f"{FRAME_BYTES_MAX}; is it a broker's listener, and of the protocol that the "
-                    "cluster's file names?"
+                    f"a frame of {size} bytes is not Kafka's; expected at most "
+                    f"{FRAME_BYTES_MAX}; check that this is a broker's listener, and that it has "
+                    "the protocol that the cluster's file names"
                 )
             if end - position - _COUNT.size < size:
                 break
@@ -101,7 +101,7 @@ class FrameReader:
 
 
 def drop_bytes(buffers: list[Buffer], count: int) -> list[Buffer]:
-    """What is left of the buffers after `count` bytes."""
+    """The rest of the buffers after `count` bytes."""
     for position, buffer in enumerate(buffers):
         if count < len(buffer):
             return [memoryview(buffer)[count:], *buffers[position + 1 :]]

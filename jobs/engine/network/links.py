@@ -1,4 +1,4 @@
-"""kafka-python's transports without their faults, and what TLS connections share."""
+"""kafka-python's transports without a fault of theirs, and the TLS context of connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from metrics.common.errors import ConfigError
 
 
 class _KeepsLastBytes:
-    """kafka-python drops what arrived together with the end, such as why a login failed."""
+    """A transport that keeps the bytes that arrive with the end of the stream.
+
+    kafka-python drops them, and with them the reason why a login failed.
+    """
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         data, error = super()._sock_recv()  # type: ignore[misc]
@@ -25,22 +28,22 @@ class _KeepsLastBytes:
 
 
 class TcpLink(_KeepsLastBytes, KafkaTCPTransport):  # type: ignore[misc]
-    """kafka-python's transport without that fault."""
+    """kafka-python's TCP transport without that fault."""
 
 
 class TlsLink(_KeepsLastBytes, KafkaSSLTransport):  # type: ignore[misc]
-    """The same with TLS."""
+    """kafka-python's TLS transport without that fault."""
 
 
 async def dial(
     net: Any, resolved: Resolved, options: Sequence[tuple[int, int, int]], deadline_s: float
 ) -> socket.socket:
-    """Connect as kafka-python does, which leaves the socket open when that fails.
+    """Connect as kafka-python does, and close the socket when that fails, which it does not.
 
     Args:
-        resolved: the addresses of the host; the first one that takes the connection counts.
-        options: what `setsockopt` takes, set before the connection is made.
-        deadline_s: on the monotonic clock [s].
+        resolved: addresses of the host; the first one that takes the connection is used.
+        options: arguments of `setsockopt`, set before the connection is made.
+        deadline_s: time on the monotonic clock at which to give up [s].
 
     Raises:
         UnknownHostError: the host has no address.
@@ -67,10 +70,10 @@ async def dial(
 
 
 def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
-    """What TLS connections share; None when the protocol has no TLS.
+    """The TLS context that all connections share; None when the protocol has no TLS.
 
     Raises:
-        ConfigError: a file of the options holds no certificate or key that can be used.
+        ConfigError: a file of the options holds no usable certificate or key.
     """
     if not str(options.get("security_protocol", "")).endswith("SSL"):
         return None

@@ -1,7 +1,7 @@
-"""Addresses of hosts, looked up once for all connections to them, and never for longer than asked.
+"""Addresses of hosts, looked up once for all connections to them, and within a deadline.
 
-The system's resolver blocks for as long as it likes, so each host has a thread of its own that
-nobody waits for beyond the deadline.
+The system's resolver can block without a limit, so each host is looked up on a thread of its own,
+which is abandoned at the deadline.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a look-up gave.
+    """Result of a look-up.
 
     Attributes:
-        found: as `socket.getaddrinfo` returns it; empty where there is nothing.
-        why: nothing was found.
+        found: addresses as `socket.getaddrinfo` returns them; empty when it failed.
+        why: why it failed; empty otherwise.
     """
 
     found: tuple[Any, ...] = ()
@@ -32,10 +32,10 @@ class Resolved:
 
 
 def look_up(addresses: Collection[Address], deadline_s: float) -> dict[Address, Resolved]:
-    """All addresses at the same time.
+    """Look up all addresses at the same time.
 
     Args:
-        deadline_s: on the monotonic clock [s]; a host that has no answer by then has none.
+        deadline_s: time on the monotonic clock by which answers count [s].
     """
     began_s = time.monotonic()
     answers: queue.SimpleQueue[tuple[Address, Resolved]] = queue.SimpleQueue()

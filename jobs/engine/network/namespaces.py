@@ -1,7 +1,8 @@
-"""Network namespaces of Linux: a thread's new sockets belong to the one that the thread is in.
+"""Network namespaces of Linux: a new socket belongs to the namespace that its thread is in.
 
-So whoever may enter one (CAP_SYS_ADMIN) opens connections from there, while those that it has
-stay where they are. Threads that it starts begin in the same one. See namespaces(7), setns(2).
+So a thread that may enter a namespace (CAP_SYS_ADMIN) opens connections from there, while its
+earlier ones stay where they are. Threads that it starts begin in the same namespace. See
+namespaces(7), setns(2).
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from metrics.common.errors import ConfigError
 Answer = TypeVar("Answer")
 
 OWN = "/proc/thread-self/ns/net"
-"""Of the thread that asks."""
+"""File of the calling thread's own network namespace."""
 
 _CLONE_NEWNET = 0x40000000
 
 
 class Namespaces:
-    """The one that a thread came from, and the one that it is in.
+    """The network namespace that a thread came from, and the one that it has entered.
 
     Args:
-        there: a descriptor of the one that is entered; None to stay.
-        home: a descriptor of the other.
+        there: a descriptor of the entered namespace; None when the thread stays in its own.
+        home: a descriptor of the thread's own namespace.
     """
 
     def __init__(self, there: int | None, home: int | None) -> None:
@@ -37,7 +38,7 @@ class Namespaces:
         self._home = home
 
     def at_home(self, call: Callable[..., Answer]) -> Callable[..., Answer]:
-        """The same call, made where the thread came from; whichever thread of ours calls it."""
+        """The same function, called in the thread's own namespace; any thread may call it."""
 
         def called(*arguments: Any) -> Answer:
             if self._home is None or self._there is None:
@@ -53,10 +54,10 @@ class Namespaces:
 
 @contextmanager
 def inside(path: str) -> Iterator[Namespaces]:
-    """Be in the namespace of this file, such as /run/netns/NAME; stay where one is if empty.
+    """Enter the namespace of this file, such as /run/netns/NAME; an empty path changes nothing.
 
     Raises:
-        ConfigError: it is not there, or may not be entered.
+        ConfigError: the namespace does not exist, or may not be entered.
     """
     if not path:
         yield Namespaces(None, None)
@@ -84,7 +85,7 @@ def enter(descriptor: int) -> None:
     """Put the calling thread into the network namespace of this descriptor.
 
     Raises:
-        OSError: it is none, or this process may not.
+        OSError: it is not a namespace, or this process may not enter it.
     """
     if _libc().setns(descriptor, _CLONE_NEWNET) != 0:
         code = ctypes.get_errno()
@@ -92,10 +93,10 @@ def enter(descriptor: int) -> None:
 
 
 def new_namespace() -> int:
-    """A descriptor of a new namespace, which lasts as long as somebody is in it or holds one.
+    """A descriptor of a new namespace, which lasts until no thread and no descriptor uses it.
 
     Raises:
-        OSError: this system has none, or this process may not make one.
+        OSError: this system has no namespaces, or this process may not make one.
     """
     if sys.platform != "linux":
         raise OSError("this system has no network namespaces")

@@ -1,4 +1,4 @@
-"""Connection options on their way to executors: what they show, and what they carry."""
+"""Connection options for executors, which carry secrets and never show them."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 
 class ClientOptions(dict[str, Any]):
-    """Connection options of kafka-python, secrets resolved; shows their names only."""
+    """Connection options of kafka-python with resolved secrets; `repr` shows only their names."""
 
     def __repr__(self) -> str:
         return f"ClientOptions({', '.join(self)})"
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """Gives OAUTHBEARER tokens.
+    """A source of OAUTHBEARER tokens.
 
     Attributes:
-        remedy: what to check where brokers refuse its tokens.
+        remedy: what to check when brokers refuse its tokens.
     """
 
-    remedy = "check what cluster security.token_from, or the oauth keys point at"
+    remedy = "check the values that cluster security.token_from or the oauth keys name"
 
 
 class OneToken(TokenProvider):
-    """An OAUTHBEARER token as it is.
+    """A provider of one fixed OAUTHBEARER token.
 
     Args:
         token: the token.
-        good_until_s: its end [s since the epoch], where that is known.
-        remedy: as of `TokenProvider`.
+        good_until_s: when it expires [s since the epoch]; None when unknown.
+        remedy: see `TokenProvider`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Opening lost connections again, beside the event loop and never inside it."""
+"""Reopening of lost connections, on a thread outside of the event loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[str, int]
 """(client id, broker id)."""
 
 Opener = Callable[[Sequence[Key]], Mapping[Key, Transport]]
-"""Opens all of these connections or raises a `RedlineError`."""
+"""A function that opens all of these connections, or raises a `RedlineError`."""
 
 _BACKOFF_MIN_S = 0.05
 _BACKOFF_MAX_S = 1.0
@@ -28,9 +28,9 @@ _AT_ONCE = 64
 class Reopener:
     """A thread that opens connections until it is closed.
 
-    A broker that is down is tried with one connection at a time, with Kafka's reconnect
-    back-off (50 ms, doubled up to 1 s); when one succeeds, those that wait follow. The
-    thread starts with the first lost connection and lives as long as its owner.
+    While a broker is down, the thread tries one connection at a time, with Kafka's reconnect
+    back-off (50 ms, doubled up to 1 s); when one succeeds, the waiting ones follow. The thread
+    starts with the first lost connection, and ends with its owner.
 
     Args:
         opener: opens connections, and may block.
@@ -48,11 +48,11 @@ class Reopener:
         os.set_blocking(self._wake_read, False)
 
     def fileno(self) -> int:
-        """Readable when `take` has something."""
+        """The descriptor that is readable when `take` has connections to return."""
         return self._wake_read
 
-    def want(self, key: Key) -> None:
-        """Open this connection as soon as possible; asking twice does no harm."""
+    def request(self, key: Key) -> None:
+        """Request this connection as soon as possible; a second request does nothing."""
         if key in self._requested:
             return
         self._requested.add(key)
@@ -62,7 +62,7 @@ class Reopener:
             self._thread.start()
 
     def take(self) -> list[tuple[Key, Transport]]:
-        """The connections opened since the last call."""
+        """Take the connections opened since the last call."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_read, 65_536)
         taken = []
@@ -73,7 +73,7 @@ class Reopener:
         return taken
 
     def close(self) -> None:
-        """Open no more, without waiting for what is being opened; it is closed at once."""
+        """Stop without waiting; connections that are still being opened are closed at once."""
         with self._lock:
             self._is_closed = True
         self._wanted.put(None)
@@ -104,7 +104,7 @@ class Reopener:
                     next_s[broker] = time.monotonic() + backoff_s[broker]
 
     def _collect(self, waiting: dict[int, list[Key]], next_s: Mapping[int, float]) -> None:
-        """Take new wishes, and wait for one when nothing can be tried now."""
+        """Collect new requests, and wait for one while nothing can be tried."""
         times = [next_s.get(broker, 0.0) for broker, keys in waiting.items() if keys]
         wait_s = max(0.0, min(times) - time.monotonic()) if times else None
         try:
@@ -118,7 +118,7 @@ class Reopener:
     def _try(self, keys: Sequence[Key]) -> bool:
         try:
             opened = self._opener(keys)
-        except (RedlineError, OSError):  # the batches that wait say what it led to
+        except (RedlineError, OSError):  # the waiting batches show the effect
             return False
         with self._lock:
             if self._is_closed:
@@ -132,7 +132,7 @@ class Reopener:
 
 
 def opener_of(plan: TrialPlan) -> Opener:
-    """Opens connections as this plan's producers have them."""
+    """An opener of connections with the options of this plan's producers."""
     options = plan.pattern.producer.options
     buffers = SocketBuffers(options.send_buffer_bytes, options.receive_buffer_bytes)
 

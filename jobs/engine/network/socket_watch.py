@@ -1,4 +1,4 @@
-"""Looks at some sockets of a task: at the edges of the measured window and between them."""
+"""Watch of some sockets of a task, at the edges of the measured window and between them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jobs.engine.network.tcp_info import SocketMemory, TcpInfo, socket_memory, t
 from metrics.trial.sockets import SocketCounts
 
 WATCHED_MAX = 64
-"""Sockets of a task that are looked at: a look at one takes some microseconds."""
+"""Number of watched sockets of a task at most: a look at one takes some microseconds."""
 
 MEMORY_EVERY = 4
-"""Buffers change slowly: so many looks of a window see them once, and its last one does."""
+"""Buffers change slowly, so one look in so many reads them, and the last look of a window does."""
 
 _COUNTERS = (
     "sent_bytes",
@@ -24,15 +24,15 @@ _COUNTERS = (
     "receiver_limited_us",
     "send_buffer_limited_us",
 )
-"""What `TcpInfo` and `SocketCounts` both have, and grows."""
+"""Counters that `TcpInfo` and `SocketCounts` both have."""
 
 
 class SocketTally:
-    """What the sockets of one connection did in a window; it may be opened again within it.
+    """Tally of the sockets of one connection in a window, in which it may be opened again.
 
     Args:
-        counts: of the broker, into which it goes.
-        first: the socket at the window's start; None of one that was opened in it.
+        counts: counts of the broker, to which the tally adds.
+        first: figures of the socket at the window's start; None for one opened later.
     """
 
     __slots__ = ("_acked_bytes", "_counts", "_first", "_is_counted", "_last")
@@ -43,8 +43,8 @@ class SocketTally:
         self._acked_bytes = 0
         self._is_counted = False
 
-    def see(self, info: TcpInfo, memory: SocketMemory | None) -> None:
-        """It was looked at."""
+    def add(self, info: TcpInfo, memory: SocketMemory | None) -> None:
+        """Add a look at the socket."""
         self._last = info
         counts = self._counts
         counts.watched += not self._is_counted
@@ -60,12 +60,12 @@ class SocketTally:
                 setattr(counts, name, _chosen(max, getattr(counts, name), size))
 
     def renew(self) -> None:
-        """Its socket is gone: count what that did up to its last look."""
+        """Count a lost socket up to its last look."""
         self._settle()
         self._first = None
 
     def end(self, duration_s: float) -> None:
-        """The window is over, so long after its start [s]."""
+        """End the window, which has lasted so long [s]."""
         self._settle()
         per_s = self._acked_bytes / duration_s
         self._counts.fastest_bytes_per_s = max(self._counts.fastest_bytes_per_s, per_s)
@@ -83,7 +83,7 @@ class SocketTally:
 
 
 class _Watched:
-    """A connection of the panel, with the socket that it had at the last look."""
+    """A watched connection, with the socket that it had at the last look."""
 
     __slots__ = ("broker", "channel", "tally", "transport")
 
@@ -96,12 +96,12 @@ class _Watched:
 
 
 class SocketWatch:
-    """Some of a task's sockets, always the same, as many of each broker.
+    """A watch of some of a task's connections, always the same, and as many to each broker.
 
     Args:
-        channels: (broker id, connection) of all of them.
-        unanswered: the requests of a connection without an answer, and whether something waits
-            to be sent until one of them has it.
+        channels: (broker id, connection) of all connections.
+        unanswered: returns the number of a connection's unanswered requests, and whether batches
+            wait until one of them is answered.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class SocketWatch:
         self._looks = 0
 
     def begin(self) -> None:
-        """The window begins."""
+        """Begin the window."""
         self._counts = {broker: SocketCounts(count) for broker, count in self._open.items()}
         self._watched = [
             _Watched(broker, channel, self._counts[broker]) for broker, channel in self._panel
@@ -129,17 +129,17 @@ class SocketWatch:
         self._looks = 0
 
     def look(self) -> None:
-        """See how they are; nothing before a window begins."""
+        """Look at all watched sockets; does nothing before a window begins."""
         sees_memory = self._looks % MEMORY_EVERY == 0
         self._looks += 1
         for each in self._watched:
             self._look_at(each, sees_memory)
 
     def end(self, duration_s: float) -> dict[int, SocketCounts]:
-        """The window is over: broker id → what was seen; empty where the system tells nothing.
+        """End the window; returns broker id → counts, empty where the system reports none.
 
         Args:
-            duration_s: of the window [s].
+            duration_s: length of the window [s].
         """
         self._looks = 0
         self.look()
@@ -156,7 +156,7 @@ class SocketWatch:
         info = None if transport is None else tcp_info(transport.sock)
         if transport is None or info is None:
             return
-        each.tally.see(info, socket_memory(transport.sock) if sees_memory else None)
+        each.tally.add(info, socket_memory(transport.sock) if sees_memory else None)
         requests, waits = self._unanswered(each.channel)
         counts = self._counts[each.broker]
         counts.waiting_looks += waits

@@ -1,4 +1,4 @@
-"""The sockets of one event loop: what they take and give, and the end of their connections."""
+"""The sockets of one event loop: sending, receiving, and the loss of connections."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from jobs.engine.network.transport import Dropper, Transport
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
-"""Fewer bytes are copied sooner than a call of its own drops them [B]."""
+"""Below this size, copying the bytes is faster than a call that drops them [B]."""
 _PEEK_BYTES = 4_096
-"""What is read where the rest is probably dropped: the heads of a partition and a batch fit [B]."""
+"""Size of a read whose following bytes are probably dropped; holds the heads of a partition and a
+batch [B]."""
 _NOTHING = memoryview(b"")
 
 
@@ -21,10 +22,10 @@ class Channel:
     """A connection that a `Sockets` drives.
 
     Attributes:
-        transport: the way to the broker; None while there is none.
-        unwritten: what the socket did not take yet.
-        looks: whether only the next few bytes are read, as what follows is probably dropped.
-        awaited: bytes that have to be there before the selector tells of them [B].
+        transport: the transport to the broker; None while the connection is lost.
+        unwritten: buffers that the socket has not taken yet.
+        peeks: whether only the next few bytes are read, as those after them are probably dropped.
+        awaited: number of arrived bytes at which the selector wakes up [B].
     """
 
     __slots__ = ("awaited", "peeks", "transport", "unwritten")
@@ -37,26 +38,26 @@ class Channel:
 
     @property
     def skippable(self) -> int:
-        """Bytes to come that nobody will look at [B]."""
+        """Number of coming bytes that need no parsing [B]."""
         return 0
 
     def skip(self, size: int, now: float) -> None:
-        """So many of the `skippable` bytes have arrived, and were dropped."""
+        """Take note that so many of the `skippable` bytes have arrived and were dropped."""
 
 
 class Owner(Protocol):
-    """Who is told what happens on its channels."""
+    """The owner of channels, whose methods handle their events."""
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
-        """Bytes have arrived: `data` are those that were not dropped, valid during the call."""
+        """Handle arrived bytes: `data` holds those not dropped, and is valid during the call."""
         ...
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
-        """The socket has taken what it did not take before."""
+        """Handle that the socket has taken the unwritten buffers."""
         ...
 
     def handle_lost(self, channel: Channel, error: str, now: float) -> None:
-        """The connection is gone, and the channel has no transport any more."""
+        """Handle a lost connection; the channel has no transport any more."""
         ...
 
 
@@ -64,11 +65,11 @@ class Sockets:
     """A selector with the channels of one owner.
 
     Args:
-        clock: monotonic [s].
-        receive_bytes: room for what one call takes from a socket [B].
+        clock: a monotonic clock [s].
+        receive_bytes: size of the buffer for one read from a socket [B].
 
     Attributes:
-        waited_s: time spent waiting so far [s].
+        waited_s: total time spent waiting [s].
     """
 
     def __init__(self, owner: Owner, clock: Callable[[], float], receive_bytes: int) -> None:
@@ -86,7 +87,7 @@ class Sockets:
         self._selector.register(transport, _READ, channel)
 
     def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
-        """Call whenever there is something to read from the file descriptor."""
+        """Call this whenever the file descriptor has bytes to read."""
         self._selector.register(descriptor, _READ, call)
 
     def close(self) -> None:
@@ -94,7 +95,7 @@ class Sockets:
         self._selector.close()
 
     def send(self, channel: Channel, buffers: list[Buffer]) -> bool:
-        """Hand the buffers to the socket behind what it did not take; False if it is lost."""
+        """Send the buffers after the unwritten ones; False if the connection is lost."""
         transport = channel.transport
         if transport is None:
             return False
@@ -112,7 +113,7 @@ class Sockets:
         return True
 
     def lose(self, channel: Channel, error: str) -> None:
-        """Close the channel's transport, and tell its owner."""
+        """Close the channel's transport, and report the loss to its owner."""
         transport = channel.transport
         if transport is None:
             return
@@ -123,7 +124,7 @@ class Sockets:
         self._owner.handle_lost(channel, error, self._clock())
 
     def wait(self, timeout_s: float) -> None:
-        """Handle what the sockets are ready for, waiting at most so long for the first [s]."""
+        """Handle the events of the sockets, after a wait of at most so long for the first [s]."""
         began_s = self._clock()
         events = self._selector.select(timeout_s)
         if timeout_s > 0:
@@ -141,7 +142,7 @@ class Sockets:
                     self._await_rest(channel, channel.transport)
 
     def _receive(self, channel: Channel, transport: Transport) -> None:
-        """Take what is there, but no more than fits the buffer: other channels wait."""
+        """Receive at most what fits into the buffer, as other channels wait."""
         left = len(self._buffer)
         while left and channel.transport is transport:
             dropper = _dropper_of(channel, transport)
@@ -167,7 +168,7 @@ class Sockets:
 
     @staticmethod
     def _await_rest(channel: Channel, transport: Transport) -> None:
-        """Be told of bytes that will be dropped when all of them are there, or many."""
+        """Wake up for bytes that will be dropped only when all of them, or many, are there."""
         dropper = transport.dropper
         size = channel.skippable if _dropper_of(channel, transport) else 1
         if dropper and size != channel.awaited:
@@ -183,5 +184,5 @@ class Sockets:
 
 
 def _dropper_of(channel: Channel, transport: Transport) -> Dropper | None:
-    """What drops the next bytes; None where they are too few, or somebody looks at them."""
+    """The dropper for the next bytes; None where they are too few, or need parsing."""
     return transport.dropper if channel.skippable >= _WORTH_A_CALL_BYTES else None

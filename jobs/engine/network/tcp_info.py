@@ -1,8 +1,8 @@
-"""What the kernel tells of a TCP socket: Linux's `TCP_INFO` and `SO_MEMINFO`.
+"""The kernel's figures of a TCP socket: Linux's `TCP_INFO` and `SO_MEMINFO`.
 
-The layout is that of `struct tcp_info` in the kernel's include/uapi/linux/tcp.h, which only ever
-grew at its end: an older kernel answers with less of it. Other systems do not have these options,
-or have others under their numbers, and are not asked.
+The layout is that of `struct tcp_info` in the kernel's include/uapi/linux/tcp.h, which has only
+grown at its end: an older kernel returns a shorter one. Other systems are not queried, as they lack
+these options, or have others under the same numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SO_MEMINFO = 55
 # snd_mss | unacked | rtt | snd_cwnd | total_retrans | bytes_acked, bytes_received | min_rtt
 # | busy_time, rwnd_limited, sndbuf_limited | bytes_sent, bytes_retrans
 _INFO = struct.Struct("=16xI4xI40xI8xI16xI16xQQ12xI16xQQQ8xQQ")
-_LEAST_BYTES = 104  # up to tcpi_total_retrans, as of Linux 2.6
+_LEAST_BYTES = 104  # up to tcpi_total_retrans, since Linux 2.6
 _WITH_ACKED_BYTES = 136  # Linux 4.2
 _WITH_MIN_RTT_BYTES = 152  # Linux 4.6
 _WITH_LIMITS_BYTES = 192  # Linux 4.10
@@ -32,16 +32,16 @@ _MEMINFO = struct.Struct(
 
 
 class TcpInfo(NamedTuple):
-    """What is known of a connection; counters are since it was opened.
+    """State of a connection; counters begin when it is opened.
 
     Attributes:
         rtt_us: smoothed round trip [µs].
-        rtt_min_us: the shortest one [µs]; None of a kernel that does not tell.
+        rtt_min_us: the shortest one [µs]; None where the kernel does not report it.
         cwnd_bytes: congestion window [B].
-        in_flight_bytes: sent and not acknowledged by TCP [B].
+        in_flight_bytes: bytes sent and not acknowledged by TCP [B].
         acked_bytes, sent_bytes, retransmitted_bytes, received_bytes: counters [B].
-        busy_us, receiver_limited_us, send_buffer_limited_us: counters [µs]; None of a kernel that
-            does not tell.
+        busy_us, receiver_limited_us, send_buffer_limited_us: counters [µs]; None where the kernel
+            does not report them.
     """
 
     rtt_us: int
@@ -62,7 +62,7 @@ class SocketMemory(NamedTuple):
 
     Attributes:
         receive_buffer_bytes, send_buffer_bytes: their limits, with the kernel's own overhead.
-        memory_max_bytes: what both hold.
+        memory_max_bytes: memory that both hold.
     """
 
     receive_buffer_bytes: int
@@ -71,21 +71,21 @@ class SocketMemory(NamedTuple):
 
 
 def parsed(answer: bytes) -> TcpInfo | None:
-    """What a kernel answered to `TCP_INFO`; None of one that tells too little."""
+    """Parse a kernel's answer to `TCP_INFO`; None when it holds too little."""
     size = len(answer)
     if size < _LEAST_BYTES:
         return None
-    told = answer if size >= _INFO.size else answer.ljust(_INFO.size, b"\0")
+    padded = answer if size >= _INFO.size else answer.ljust(_INFO.size, b"\0")
     (
         mss, unacked, rtt_us, cwnd, resent, acked_bytes, received_bytes, rtt_min_us,
         busy_us, receiver_us, buffer_us, sent_bytes, resent_bytes,
-    ) = _INFO.unpack_from(told)  # fmt: skip
+    ) = _INFO.unpack_from(padded)  # fmt: skip
     in_flight_bytes = unacked * mss
     if size < _INFO.size:  # Linux before 4.19 counts segments only
         resent_bytes = resent * mss
         sent_bytes = acked_bytes + in_flight_bytes + resent_bytes
     elif unacked:
-        # To the byte, where the last segment is short; the handshake counts as one acknowledged.
+        # Exact to the byte where the last segment is short; the handshake counts as acknowledged.
         in_flight_bytes = max(0, min(in_flight_bytes, sent_bytes - resent_bytes - acked_bytes + 1))
     knows_limits = size >= _WITH_LIMITS_BYTES
     return TcpInfo(
@@ -104,7 +104,7 @@ def parsed(answer: bytes) -> TcpInfo | None:
 
 
 def tcp_info(sock: socket.socket) -> TcpInfo | None:
-    """Of this socket; None where the system does not tell, or it is closed."""
+    """The figures of this socket; None where the system reports none, or it is closed."""
     if not _IS_LINUX:
         return None
     try:
@@ -114,24 +114,24 @@ def tcp_info(sock: socket.socket) -> TcpInfo | None:
 
 
 def socket_memory(sock: socket.socket) -> SocketMemory | None:
-    """Of this socket; None where the system does not tell (Linux before 4.12), or it is closed."""
+    """The buffers of this socket; None before Linux 4.12, on other systems, or if it is closed."""
     if not _IS_LINUX:
         return None
     try:
-        told = sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        answer = sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
     except OSError:
         return None
-    if len(told) < _MEMINFO.size:
+    if len(answer) < _MEMINFO.size:
         return None
-    held, receive, _in_queues, send, _forward, queued = _MEMINFO.unpack(told)
+    held, receive, _in_queues, send, _forward, queued = _MEMINFO.unpack(answer)
     return SocketMemory(receive, send, held + queued)
 
 
 def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> KernelBuffers | None:
-    """What this host lets the buffers of sockets be; None where it does not tell.
+    """The kernel's limits for socket buffers on this host; None where it does not show them.
 
     Args:
-        settings: where the kernel shows `net.*`.
+        settings: directory in which the kernel shows `net.*`.
     """
 
     def numbers(name: str) -> tuple[int, ...]:

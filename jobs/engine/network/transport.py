@@ -1,8 +1,8 @@
-"""How bytes get to a broker and back: a plain socket, or one that speaks TLS.
+"""Transports of bytes to a broker and back: a plain socket, or one with TLS.
 
-Both are non-blocking and fit a level-triggered selector. Plain sockets send by
-scatter-gather, so a payload is never copied on its way to the kernel. OpenSSL takes one
-buffer at a time and encrypts it in records of 16 KiB, so small buffers are joined first.
+Both are non-blocking and fit a level-triggered selector. Plain sockets send by scatter-gather, so
+no payload is copied on its way to the kernel. OpenSSL takes one buffer at a time and encrypts it in
+records of 16 KiB, so small buffers are joined first.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _IS_LINUX = sys.platform == "linux"
 
 
 class Transport(Protocol):
-    """A connected, authenticated, non-blocking way to one broker; a selector takes it."""
+    """A connected, authenticated, non-blocking transport to one broker, for use in a selector."""
 
     @property
     def sock(self) -> socket.socket:
-        """The socket, for what only the kernel knows of it."""
+        """The socket, for the kernel's figures of it."""
         ...
 
     def fileno(self) -> int:
@@ -38,7 +38,7 @@ class Transport(Protocol):
         ...
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """Hand over as much as fits, in order; returns how many bytes were taken.
+        """Send as much as fits, in order; returns the number of bytes taken.
 
         The next call must begin with the first byte that was not taken.
 
@@ -48,9 +48,9 @@ class Transport(Protocol):
         ...
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """Take what has arrived; the buffer has room for `TLS_RECORD_BYTES` at least.
+        """Receive the bytes that have arrived; the buffer holds `TLS_RECORD_BYTES` at least.
 
-        Returns how many bytes came; None when nothing is there, 0 when the broker closed.
+        Returns the number of bytes; None when none has arrived, 0 when the broker closed.
 
         Raises:
             OSError: the connection is lost.
@@ -59,16 +59,16 @@ class Transport(Protocol):
 
     @property
     def dropper(self) -> Dropper | None:
-        """What drops bytes that nobody looks at; None where all have to be received."""
+        """Drops bytes that need no parsing; None where all bytes have to be received."""
         ...
 
     def close(self) -> None:
-        """Close the socket; harmless when it is closed."""
+        """Close the socket; does nothing when it is closed."""
         ...
 
 
 class Dropper(Protocol):
-    """Drops what has arrived without copying it."""
+    """A part of a transport that drops arrived bytes without copying them."""
 
     def discard(self, size: int) -> int | None:
         """Drop at most `size` of the bytes that have arrived.
@@ -81,15 +81,16 @@ class Dropper(Protocol):
         ...
 
     def await_bytes(self, size: int) -> None:
-        """Let a selector tell of the socket only when about so many bytes are there, or its end."""
+        """Wake a selector only when about so many bytes have arrived, or the end of the stream."""
         ...
 
 
 class PlainTransport:
-    """A TCP socket as it is.
+    """A transport over a plain TCP socket.
 
-    Linux drops what has arrived without copying it (MSG_TRUNC, tcp(7)); elsewhere the flag means
-    something else. The buffer that the call wants is not written to, so it takes no memory.
+    Linux drops arrived bytes without copying them (MSG_TRUNC, tcp(7)); on other systems the flag
+    means something else. The buffer that the call requires is never written to, so it takes no
+    memory.
     """
 
     __slots__ = ("sock",)
@@ -103,14 +104,14 @@ class PlainTransport:
         return self.sock.fileno()
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """One system call for all buffers, at most 1,024 of them."""
+        """Send all buffers, at most 1,024, by one system call."""
         try:
             return self.sock.sendmsg(buffers)
         except (BlockingIOError, InterruptedError):
             return 0
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """One system call."""
+        """Receive by one system call."""
         try:
             return self.sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -118,21 +119,21 @@ class PlainTransport:
 
     @property
     def dropper(self) -> Dropper | None:
-        """Itself, on Linux."""
+        """This transport on Linux; None on other systems."""
         return self if _IS_LINUX else None
 
     def discard(self, size: int) -> int | None:
-        """One system call."""
+        """Drop bytes by one system call."""
         try:
             return self.sock.recv_into(self._nowhere, min(size, _DISCARD_BYTES), socket.MSG_TRUNC)
         except (BlockingIOError, InterruptedError):
             return None
 
     def await_bytes(self, size: int) -> None:
-        """Set the low-water mark (SO_RCVLOWAT), to no more than a small part of the receive buffer.
+        """Set the low-water mark (SO_RCVLOWAT) to at most a small part of the receive buffer.
 
-        What waits in the buffer is missing from the TCP window, which a long link needs whole; and
-        for more than half of it the kernel would enlarge the buffer.
+        Bytes that wait in the buffer reduce the TCP window, which a long link needs completely; and
+        for a mark above half of the buffer the kernel would enlarge it.
         """
         if size > 1:
             held = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
@@ -145,15 +146,15 @@ class PlainTransport:
 
 
 class TlsTransport:
-    """A TLS connection after its handshake.
+    """A transport over a TLS connection after its handshake.
 
-    A record that OpenSSL encrypted and the socket did not take must be offered again with
-    the same bytes, in a piece that is no shorter: callers go on with what was not taken, and
-    `joined` makes the same pieces of it again.
+    A record that OpenSSL encrypted and the socket did not take must be offered again with the same
+    bytes, in a piece of at least the same length. So callers continue with the bytes that were not
+    taken, and `joined` makes the same pieces of them again.
     """
 
     __slots__ = ("sock",)
-    dropper = None  # what was encrypted has to be decrypted to know where a record ends
+    dropper = None  # bytes have to be decrypted to find the end of a record
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self.sock = sock
@@ -163,7 +164,7 @@ class TlsTransport:
         return self.sock.fileno()
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """Encrypt and send until all is taken or the socket is full."""
+        """Encrypt and send until all bytes are taken or the socket is full."""
         taken = 0
         try:
             for part in joined(buffers):
@@ -177,14 +178,16 @@ class TlsTransport:
         return taken
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """Decrypt what is there: afterwards OpenSSL holds nothing that a selector can't see.
+        """Decrypt all that has arrived, so that OpenSSL holds no bytes that a selector cannot see.
 
         Raises:
             ValueError: the buffer cannot hold a whole record.
             OSError: the connection is lost.
         """
         if len(buffer) < TLS_RECORD_BYTES:
-            raise ValueError(f"a buffer of {len(buffer)} bytes holds no TLS record")
+            raise ValueError(
+                f"a buffer of {len(buffer)} bytes cannot hold a TLS record of {TLS_RECORD_BYTES}"
+            )
         received = 0
         while len(buffer) - received >= TLS_RECORD_BYTES:
             try:
@@ -197,15 +200,15 @@ class TlsTransport:
         return received
 
     def close(self) -> None:
-        """Close the socket without TLS's farewell, which nobody would wait for."""
+        """Close the socket without TLS's close_notify, as the broker does not need it."""
         self.sock.close()
 
 
 def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes in fewer pieces: what is small is joined, what is large stays as it is.
+    """The same bytes in fewer pieces: small buffers are joined, large ones stay as they are.
 
-    A join costs a tenth of the encryption, a call of its own for each small buffer several
-    times as much. Pieces are bounded, because what a full socket does not take is joined
+    A join costs a tenth of the encryption; a call for each small buffer costs several times as
+    much. The size of pieces is bounded, because bytes that a full socket does not take are joined
     again.
     """
     if sum(map(len, buffers)) <= _JOIN_BYTES:

@@ -132,21 +132,21 @@ def coordinator_request(
         return find_request(name, correlation_id)
     if isinstance(request, RenewEpoch):
         return init_request(name, correlation_id, transactional)
-    request: Any
+    message: Any
     if isinstance(request, EndTransaction):
-        request = EndTxnRequest(
+        message = EndTxnRequest(
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
             committed=request.is_commit,
             version=_END_VERSION,
         )
-        return _framed(request, name, correlation_id)
+        return _framed(message, name, correlation_id)
     by_topic: dict[str, list[int]] = {}
     for number in request.partitions:
         topic, partition = partitions.of(number)
         by_topic.setdefault(topic, []).append(partition)
-    request = AddPartitionsToTxnRequest(
+    message = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=producer[0],
         v3_and_below_producer_epoch=producer[1],
@@ -156,7 +156,7 @@ def coordinator_request(
         ],
         version=_ADD_VERSION,
     )
-    return _framed(request, name, correlation_id)
+    return _framed(message, name, correlation_id)
 
 
 def coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int, tuple[int, int]]:
@@ -316,7 +316,7 @@ class _Preparation:
         read: Callable[[memoryview], Answer],
         deadline_s: float,
     ) -> dict[str, Answer]:
-        """As `once`, again and again until all are answered."""
+        """Repeat `request_once` until all requests have succeeded."""
         answers: dict[str, Answer] = {}
         while len(answers) < len(transports):
             missing = [each for each in transports if each not in answers]

@@ -126,7 +126,7 @@ class NetworkClient:
         if isinstance(action, Produce):
             self._produce(channel, action)
         elif isinstance(action, Reopen):
-            self._reopener.want((action.connection.producer.client_id, action.connection.broker))
+            self._reopener.request((action.connection.producer.client_id, action.connection.broker))
         elif isinstance(action, SendCoordinatorRequest):
             self._request_coordinator(channel, action)
         else:
@@ -194,8 +194,8 @@ class NetworkClient:
                 self.sockets.lose(channel, "CorrelationIdError")
                 return
             if in_flight[0][1]:
-                answer = decode_produce_response(frame, channel.encoder.first)
-                delivery.handle_produce_response(connection, answer.errors, answer.throttle_ms, now)
+                result = decode_produce_response(frame, channel.encoder.first)
+                delivery.handle_produce_response(connection, result.errors, result.throttle_ms, now)
                 continue
             request = channel.control_requests.popleft()
             if request is None:

@@ -64,7 +64,7 @@ class Reach:
             waiting = _records_waiting(producer, leaders)
             for broker in waiting:
                 self._by_broker[broker].waiting_connections += 1
-            # The broker with most of a blocked producer's waiting records is the one that blocks it.
+            # The broker with most of a blocked producer's waiting records blocks it.
             at = max(waiting, key=waiting.__getitem__) if producer.blocked and waiting else None
             due = producer.records_due_between(producer.due_s(producer.opened), end_s)
             waiting[leaders[producer.partition] if at is None else at] += due
