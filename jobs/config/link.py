@@ -1,4 +1,4 @@
-"""The options of an emulated link between a testbed's brokers and their clients."""
+"""The options of an emulated link between brokers and their clients."""
 
 from __future__ import annotations
 

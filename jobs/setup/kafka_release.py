@@ -1,4 +1,4 @@
-"""The releases of Kafka that a testbed can start, and the default release."""
+"""The releases of Kafka that can be started here, and the default release."""
 
 from __future__ import annotations
 

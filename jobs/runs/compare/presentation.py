@@ -49,7 +49,7 @@ def plan_for(
         ),
     ]
     if any(side.memory_bytes for side in sides.values()):
-        notes.append(f"the testbeds and Spark take about {format_volume(memory)} of memory")
+        notes.append(f"the brokers and Spark take about {format_volume(memory)} of memory")
     if budget_s is not None:
         notes.append(f"no trial is begun after {format_duration(budget_s)} of trials")
     return Plan(
