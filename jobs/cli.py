@@ -24,7 +24,7 @@ JOBS = {
     "report": "Write a run's HTML report: its answer, its evidence, and the command to repeat it.",
     "runs": "List the runs of a folder, show one, tag it or delete it.",
     "sweep": "Measure the cases of an experiment, and report the effect of each varied setting.",
-    "testbed": "Real Kafka brokers on this machine, to try things on.",
+    "testbed": "Real Kafka brokers on this machine, for trials.",
     "traffic": "Hold one traffic pattern at a fixed load, in trials or without a gap.",
 }
 """The name of each job and the first sentence of its help. `redline --help` imports none of the

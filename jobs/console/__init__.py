@@ -1,1 +1,1 @@
-"""How events look: on a terminal, and as plain lines."""
+"""The console: shows events on a terminal or as plain lines."""

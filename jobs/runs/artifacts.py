@@ -57,5 +57,5 @@ class ArtifactWriter:
 
 
 def regeneration_hint(run_id: str) -> str:
-    """How the user gets the missing files of a run: a remedy for `ArtifactWriter.require_all`."""
+    """The remedy for missing files of a run, for `ArtifactWriter.require_all`."""
     return f"fix the disk, then write the summary and the report with redline report {run_id}"

@@ -9,7 +9,7 @@ from functools import partial
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.leftovers import Leftover, delete_leftovers, leftovers
-from jobs.cluster.lock import RunLocks, holder_words
+from jobs.cluster.lock import RunLocks, holder_text
 from jobs.cluster.opening import open_cluster
 from jobs.config.loading import load_cluster
 from jobs.console.events import Reporter, Table, note, warn
@@ -50,7 +50,7 @@ def clean_up_cluster(
     with make_reporter() as reporter, ExitStack() as stack:
         opened = open_cluster(config, reporter, stack)
         if locks:
-            held = RunLocks(holder_words("cleanup", time.time()))
+            held = RunLocks(holder_text("cleanup", time.time()))
             held.take(opened, partial(warn, reporter), stack).require()
         everything = leftovers(opened.admin.topic_names(), opened.admin.empty_groups())
         chosen = [each for each in everything if _is_chosen(each, run_id, age_s)]

@@ -19,7 +19,7 @@ from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
     OpenCluster,
     open_cluster,
-    queues_of,
+    queue_limits,
     require_fitting,
     window_needed_s,
 )
@@ -239,7 +239,7 @@ class ContextFactory:
         return report
 
     def _facts(self, opened: OpenCluster, source: MetricsSource) -> ClusterFacts:
-        queues = (queues_of(opened, goal) for goal in self.config.goals)
+        queues = (queue_limits(opened, goal) for goal in self.config.goals)
         return ClusterFacts(
             is_blind=is_blind(source.nodes),
             isr_window_s=window_needed_s(opened, self.config.workload),

@@ -78,7 +78,7 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
 
 
 def confirmation_of(workload: Workload, goal: Goal) -> Confirmation:
-    """How long a limit is held; only time under load counts."""
+    """The time for which a limit is held; only time under load counts."""
     return Confirmation.lasting(goal.search.confirm_s, workload.trial.load_s)
 
 

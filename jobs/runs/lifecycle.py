@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
-from jobs.cluster.lock import RunLocks, holder_words
+from jobs.cluster.lock import RunLocks, holder_text
 from jobs.cluster.opening import OpenCluster
 from jobs.config import Configuration
 from jobs.console.events import Plan, Reporter, RunStarted, warn
@@ -113,7 +113,7 @@ class RunState:
     @property
     def driver(self) -> str:
         """The name of this driver, for another driver of the run or the cluster."""
-        return holder_words(self.order.run_id, self.started_s)
+        return holder_text(self.order.run_id, self.started_s)
 
     @property
     def times(self) -> tuple[str, str]:

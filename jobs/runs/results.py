@@ -192,7 +192,7 @@ def _held(
 def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:
     """A note on the traffic of other clients, where they had any."""
     others = [trial.evidence.others for trial in trials if trial.evidence.others is not None]
-    loads = [each for each in others if each.is_worth_telling]
+    loads = [each for each in others if each.is_notable]
     if not loads:
         return ()
     most = max(loads, key=lambda each: each.messages_per_s)

@@ -44,5 +44,5 @@ def test_offline_and_not_cached_is_one_sentence(dead_url: str, tmp_path: Path) -
     done = _fetch(dead_url, REDLINE_CACHE=str(tmp_path))
     (sentence,) = done.stderr.splitlines()
     assert done.returncode == 2
-    assert f"is not in the cache, and {dead_url} could not be reached to fetch it." in sentence
+    assert dead_url in sentence
     assert not list(tmp_path.rglob("*.jar"))

@@ -176,7 +176,7 @@ def test_sigterm_to_the_jvm_of_spark_submit_ends_the_run_in_order(
         sent_s = time.monotonic()
         assert last_growth_s(submitter.testbed) - sent_s < STOPPED_S
         assert command.wait(RUN_S) == 143, command.text
-        assert "terminated; what was finished before is kept" in command.text
+        assert "error: terminated; " in command.text
         assert "Traceback" not in command.text
     summary = summary_of(submitter.folder)
     assert (summary["status"], summary["exit_code"]) == ("terminated", 143)

@@ -111,7 +111,7 @@ def test_a_sweep_that_was_interrupted_measures_no_case_twice(
     assert sorted(plan["cases"].values()) == ["acks=1", "acks=all"]
 
     other = sweep_of(tmp_path, kafka_testbed, TEXT.replace("load: 4", "load: 5"))
-    with pytest.raises(ConfigError, match="begun with another experiment"):
+    with pytest.raises(ConfigError, match=r"s1/experiment\.json"):
         sweeping(other, tmp_path, RecordingReporter()).run()
 
 

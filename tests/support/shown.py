@@ -99,7 +99,7 @@ SUMMARY = RunSummary(
 )
 RUN: tuple[Event, ...] = (
     RunStarted("run-1", PLAN),
-    PhaseStarted("starting the testbed"),
+    PhaseStarted("starting Spark"),
     PhaseProgress("2 of 3 brokers ready"),
     STARTED,
     TrialProgress("measuring", 6.0, 31.0, broker(2, handler_idle=0.2)),

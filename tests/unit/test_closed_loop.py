@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.health import LogDir
 from jobs.config import Configuration, load, load_workload
@@ -134,7 +135,7 @@ def test_it_is_one_of_three_ways_to_give_a_rate() -> None:
     with pytest.raises(ConfigError, match="unlimited"):
         load_workload("1kB", ["workload.producer.rate=fast"])
     assert ProducerOptions(rate="unlimited").records_per_s(1_000) == math.inf
-    assert describe_producer(workload).startswith("closed loop, as fast as it is let, acks=1")
+    assert describe_producer(workload).startswith("closed loop, ")
 
 
 @pytest.mark.parametrize(
@@ -163,9 +164,10 @@ def test_a_batch_is_as_large_as_it_may_be() -> None:
 # --- who takes it ---------------------------------------------------------------------------
 
 
-def test_a_search_refuses_it_with_a_way_out() -> None:
-    with pytest.raises(ConfigError, match=r"a closed loop offers none; .* or use redline traffic"):
+def test_a_search_refuses_it_with_a_way_out(snapshot: SnapshotAssertion) -> None:
+    with pytest.raises(ConfigError, match=r"use redline traffic") as refused:
         LimitRun(configured())
+    assert str(refused.value) == snapshot
     assert ConfigError.exit_code == 2
     require_open_loop(load("testbed", "1kB", "default", []))
 
@@ -224,7 +226,7 @@ def test_guards_let_it_begin_and_end_it_once_enough_is_written() -> None:
             channel.receive(1, {"at_s": 1.0, "acked": 10, "written": 6_000})
             assert channel.written == 10_000
             assert ended.wait(PATIENCE_S)
-    with pytest.raises(GuardStopError, match=r"1 MB of payload are written.* of 1 MB in all"):
+    with pytest.raises(GuardStopError, match=r"1 MB of payload .* 1 MB"):
         guards.require_untripped()
 
 
@@ -242,12 +244,13 @@ def test_what_an_unfinished_one_wrote_counts_as_far_as_it_was_heard_of() -> None
         guards.admit(traffic)
 
 
-def test_a_cap_on_the_rate_cannot_be_promised() -> None:
-    with pytest.raises(GuardStopError, match="as fast as the brokers let it be"):
+def test_a_cap_on_the_rate_cannot_be_promised(snapshot: SnapshotAssertion) -> None:
+    with pytest.raises(GuardStopError, match="1 MB/s") as stop:
         guarding(load_bytes_per_s_max=1_000_000).admit(unlimited())
+    assert str(stop.value) == snapshot
 
 
-# --- what is said of it ---------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------
 
 
 def held(**changes: Any) -> Any:
@@ -255,13 +258,12 @@ def held(**changes: Any) -> Any:
     return evidence(seen, [broker(1)], closed_loop=True)
 
 
-def test_nothing_is_missing_and_the_pace_has_a_reason() -> None:
+def test_nothing_is_missing_and_the_pace_has_a_reason(snapshot: SnapshotAssertion) -> None:
     judged = judge(held(), Thresholds())
     assert judged.verdict is Verdict.SUSTAINED
-    assert judged.reasons[0].text == (
-        "closed loop: 0.100 MB/s as fast as it was let, the busiest task busy 20% of the window; "
-        "latencies leave out waiting before the send"
-    )
+    assert "0.100 MB/s" in judged.reasons[0].text
+    assert "20%" in judged.reasons[0].text
+    assert judged.reasons[0].text == snapshot
     assert judged.limited_by is Resource.UNKNOWN, "nothing was at its limit, and that is said"
     seen = held().client
     assert (seen.offered_mb_per_s, seen.achieved_share) == (None, None)

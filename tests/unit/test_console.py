@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.console.events import (
     Level,
@@ -137,12 +138,12 @@ def test_the_final_table_says_limit_bracket_and_what_bound_it(render: object) ->
     assert closed.split() in limits
     assert unclosed.split() in limits
     assert re.search(r"producers +messages/s.*bracket +at 90 % +p99 ms", text)
-    told = " ".join(text.split())
-    assert "bracket 30.0-31.5 MB/s, 4.8 % wide; 28.6 to 31.8 MB/s (9.54 to 10.6 a" in told
-    assert "latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in told
+    joined = " ".join(text.split())
+    assert "bracket 30.0-31.5 MB/s, 4.8 % wide; 28.6 to 31.8 MB/s (9.54 to 10.6 a" in joined
+    assert "latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in joined
     assert "bound by request handlers: broker 2 idle 0.12, below 0.20" in text
     assert "no conclusion: load_cap hit" in text
-    assert "no overload was seen" in text
+    assert "at least" in text
     assert "out/run/summary.json" in text
     assert "no conclusion" in text
 
@@ -201,21 +202,20 @@ def test_a_finished_size_says_its_interval_and_its_latencies() -> None:
     assert "p99 12.0 ms, bracket" in point_words(unknown)
 
 
-def test_a_doubtful_limit_is_named_wherever_it_is_told() -> None:
+def test_a_doubtful_limit_is_named_everywhere(snapshot: SnapshotAssertion) -> None:
     doubtful = replace(CLOSED, load_low=60.0)
     assert point_words(doubtful).startswith("10 kB: doubtful limit 120 producers, 60 to 128 at")
-    why = (
-        "doubtful: its 90 % interval, 60 to 128 producers, is 53 % wide, and the goal takes at "
-        "most 20 % (search.interval_max)"
-    )
-    assert limit_evidence(doubtful)[0] == why
+    why = limit_evidence(doubtful)[0]
+    assert why == snapshot
+    for figure in ("60 to 128 producers", "53 %", "20 %", "search.interval_max"):
+        assert figure in why
     assert limit_title(replace(SUMMARY, boundaries=(doubtful, OPEN))) == (
         "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers); doubtful: 10 kB"
     )
     gave_up = replace(doubtful, gave_up="used up")
     assert not [line for line in limit_evidence(gave_up) if "doubtful" in line]
     older = replace(doubtful, load_low=None, load_high=None, confidence=0.28)
-    assert "probability of only 28 %" in limit_evidence(older)[0]
+    assert "28 %" in limit_evidence(older)[0]
 
 
 def test_a_table_has_its_numbers_at_the_right_and_is_never_wrapped() -> None:

@@ -150,7 +150,7 @@ def test_what_an_interrupt_breaks_is_an_interrupt(capsys: pytest.CaptureFixture[
     assert "unexpected" not in capsys.readouterr().err
 
 
-def test_an_error_that_cannot_be_kept_is_told_all_the_same(
+def test_an_error_is_shown_when_its_file_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -158,7 +158,7 @@ def test_an_error_that_cannot_be_kept_is_told_all_the_same(
     assert _ends(_raiser(ZeroDivisionError("by nothing"))) == 1
     shown = capsys.readouterr().err
     assert "ZeroDivisionError: by nothing" in shown
-    assert "could not be kept in a file" in shown
+    assert f"File exists: '{tmp_path / 'file'}'" in shown
     assert "in raise_it" in shown
 
 

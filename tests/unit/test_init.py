@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.loading import load_cluster
 from jobs.init import init
@@ -28,7 +29,7 @@ def test_five_answers_make_a_file_that_loads(tmp_path: Path) -> None:
     assert cluster.security.username_from == "env:KAFKA_USERNAME"
     assert cluster.security.cafile is None
     assert "9404" in file.read_text()
-    assert "set KAFKA_PASSWORD where runs start" in done.output
+    assert "set KAFKA_PASSWORD " in done.output
     assert f"redline doctor --cluster {file}" in done.output
 
 
@@ -51,12 +52,15 @@ def test_plain_brokers_have_no_security(tmp_path: Path) -> None:
     assert "security" not in file.read_text().split("never written here.")[1]
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_file_stays(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("mine")
     options = ("--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx")
     done = asked(file, *options)
-    assert isinstance(done.exception, ConfigError) and "there already" in str(done.exception)
+    assert isinstance(done.exception, ConfigError)
+    message = str(done.exception)
+    assert str(file) in message and "--force" in message
+    assert message.replace(str(file), "FILE") == snapshot
     assert file.read_text() == "mine"
     assert asked(file, *options, "--force").exception is None
 

@@ -90,7 +90,7 @@ class LeftBehind(ScriptedAdmin):
         self.names.remove(group_id)
 
 
-def test_a_run_that_goes_on_deletes_what_its_first_part_left_and_nothing_else(
+def test_a_resumed_run_deletes_only_its_own_leftovers(
     tmp_path: Path,
 ) -> None:
     run_id = new_run_id(AT_S)
@@ -98,14 +98,12 @@ def test_a_run_that_goes_on_deletes_what_its_first_part_left_and_nothing_else(
     own = [topic_name(run_id, 100, 10), f"redline-{run_id}-3-group-0"]
     admin, reporter = LeftBehind([*others, *own]), RecordingReporter()
     config = load("testbed", "demo", "default")
-    opening = ContextFactory(config, reporter, run_id, tmp_path, "unused", resumes=True)
-    opening._delete_left(cast(OpenCluster, SimpleNamespace(admin=admin)))
+    factory = ContextFactory(config, reporter, run_id, tmp_path, "unused", resumes=True)
+    factory._delete_leftovers(cast(OpenCluster, SimpleNamespace(admin=admin)))
     assert admin.names == others
-    told = [each.text for each in reporter.events if isinstance(each, Notice)]
-    assert told == [
-        f"{others[2]} could not be deleted",
-        "deleted 2 of 3 that an earlier part of it left",
-    ]
+    trouble, count = [each.text for each in reporter.events if isinstance(each, Notice)]
+    assert others[2] in trouble
+    assert "2 of 3" in count
 
 
 def test_a_testbed_has_nothing_to_clean() -> None:

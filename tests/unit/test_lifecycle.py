@@ -25,6 +25,7 @@ from metrics.common.errors import (
     RegressionError,
 )
 from metrics.tables.schema import RunRow
+from metrics.tables.sweep_case import SweepCase
 
 CONFIG = load("testbed", "demo", "default")
 
@@ -51,7 +52,7 @@ class Tables:
 
 
 class Job(Body):
-    """Measures what it is told to, and keeps how it was concluded."""
+    """Measures as scripted, and keeps the outcomes it was concluded with."""
 
     def __init__(self, measures: Callable[[], None], answer: RunOutcome) -> None:
         self._measures, self._answer = measures, answer
@@ -98,7 +99,8 @@ class Case:
             stack.callback(self.tidies)
             session = SimpleNamespace(spark=None)
             return SimpleNamespace(run_id="r", session=session, tables=self.tables, brokers=1,
-                                   environment={}, caveats=())  # fmt: skip
+                                   environment={}, caveats=(),
+                                   sweep_case=SweepCase())  # fmt: skip
 
         monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", opened)
         monkeypatch.setattr(
@@ -111,7 +113,7 @@ class Case:
         return self
 
     @property
-    def told(self) -> str:
+    def warnings(self) -> str:
         return " ".join(each.text for each in self.reporter.events if isinstance(each, Notice))
 
     @property
@@ -147,7 +149,7 @@ def test_an_interrupt_while_tables_are_compacted_leaves_a_run_that_is_done(
     monkeypatch.setattr("jobs.runs.lifecycle.wait", lambda _: raises(KeyboardInterrupt())())
     case = Case(compacts=waits_for_the_cut).run(tmp_path, monkeypatch)
     assert (case.recorded, case.filed, case.code) == (("done", 0), ("done", 0), 0)
-    assert "not compacted" in case.told
+    assert "not compacted" in case.warnings
 
 
 def test_files_are_written_while_what_was_open_is_closed(
@@ -159,7 +161,12 @@ def test_files_are_written_while_what_was_open_is_closed(
         together.wait(60.0)
 
     case = Case(tidies=meets, concludes=meets).run(tmp_path, monkeypatch)
-    assert (case.recorded, case.filed, case.code, case.told) == (("done", 0), ("done", 0), 0, "")
+    assert (case.recorded, case.filed, case.code, case.warnings) == (
+        ("done", 0),
+        ("done", 0),
+        0,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +181,7 @@ def test_what_breaks_after_the_end_changes_nothing_of_it(
     case.run(tmp_path, monkeypatch)
     assert case.recorded == case.filed == (answer.status, code)
     assert case.code == code
-    assert "brokers do not stop" in case.told
+    assert "brokers do not stop" in case.warnings
 
 
 def test_an_error_ends_the_command_though_the_tidying_up_breaks_too(
@@ -209,7 +216,7 @@ def test_a_file_that_cannot_be_written_hides_no_result(
     assert getattr(case.code, "exit_code", case.code) == code
     if ends_by is not None:
         assert type(case.code) is ends_by
-    assert ("not written: out/answer.json" in case.told) is (code != 2), "once"
+    assert ("not written: out/answer.json" in case.warnings) is (code != 2), "once"
 
 
 def test_a_file_of_a_stopped_run_that_cannot_be_written_leaves_its_code(
@@ -218,7 +225,7 @@ def test_a_file_of_a_stopped_run_that_cannot_be_written_leaves_its_code(
     stop = GuardStopError("the disk fills")
     case = Case(measures=raises(stop), concludes=raises(ConfigError("not written: x")))
     assert case.run(tmp_path, monkeypatch).code is stop
-    assert "not written: x" in case.told
+    assert "not written: x" in case.warnings
 
 
 def test_an_end_that_cannot_be_recorded_is_no_good_end(
@@ -238,7 +245,7 @@ def test_an_error_whose_end_cannot_be_recorded_stays_that_error(
     case.run(tmp_path, monkeypatch)
     assert case.filed == ("no conclusion", 3)
     assert case.code is lost
-    assert "the run's end is not recorded: no space left" in case.told
+    assert "no space left" in case.warnings
 
 
 def test_files_that_cannot_be_written_end_a_good_run_and_no_bad_one(
@@ -249,4 +256,4 @@ def test_files_that_cannot_be_written_end_a_good_run_and_no_bad_one(
     lost = NoConclusionError("all trials were INVALID")
     case = Case(measures=raises(lost), concludes=raises(lacks)).run(tmp_path, monkeypatch)
     assert case.code is lost
-    assert "could not be written" in case.told
+    assert "could not be written" in case.warnings

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from jobs.cluster.admin import NO_LEADER, Partition
-from jobs.cluster.outage import PATIENCE_S, AnnouncedOutage
+from jobs.cluster.broker_outage import PATIENCE_S, AnnouncedOutage
 from jobs.cluster.topic_plan import Assignment, TopicState, state_of
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
@@ -52,25 +52,25 @@ INVALID = Judgement(Verdict.INVALID, sustained().reasons)
 
 
 def test_the_next_replica_leads_and_those_that_are_away_need_not_follow() -> None:
-    assert state_of(WANTED, LED, away=AWAY).healthy
+    assert state_of(WANTED, LED, offline=AWAY).healthy
     assert state_of(WANTED, LED) == TopicState(moved=(2,), lagging=(1, 2))
     caught = {**LED, 2: Partition(1, (3, 1), (1, 3))}
-    assert state_of(WANTED, caught, away=AWAY).healthy
+    assert state_of(WANTED, caught, offline=AWAY).healthy
     assert TopicSet(("t", "u"), 100, WANTED, AWAY).leaders == (1, 2, 1, 1, 2, 1)
     assert TopicSet(("t",), 100, WANTED).leaders == (1, 2, 3)
 
 
 def test_a_follower_that_should_be_there_is_missed_and_so_is_a_lone_replica() -> None:
     short = {**LED, 0: Partition(1, (1, 2), (1,))}
-    assert state_of(WANTED, short, away=AWAY) == TopicState(lagging=(0,))
-    alone = state_of({0: (3,)}, {0: Partition(NO_LEADER, (3,), (3,))}, away=AWAY)
+    assert state_of(WANTED, short, offline=AWAY) == TopicState(lagging=(0,))
+    alone = state_of({0: (3,)}, {0: Partition(NO_LEADER, (3,), (3,))}, offline=AWAY)
     assert alone == TopicState(leaderless=(0,))
 
 
 def test_replicas_are_assigned_to_brokers_that_are_away() -> None:
     admin = ScriptedAdmin((1, 2))
     topics = Topics(admin, "run1")
-    topics.away = AWAY
+    topics.offline = AWAY
     admin.before_look = lambda: _lead_without(admin, AWAY)
     made = topics.create(load_workload("demo").pattern(100))
     assert {each for replicas in made.replicas.values() for each in replicas} == {1, 2, 3}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load, load_workload
 from jobs.console.text import plan_rows, point_words
@@ -84,19 +85,21 @@ def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
     assert outcome_of(ConnectionError("refused")).status == "failed"
 
 
-def test_spark_that_was_stopped_ends_a_run_in_one_sentence_and_not_in_pages_of_java() -> None:
+def test_a_stopped_spark_ends_a_run_with_one_line_instead_of_pages_of_java(
+    snapshot: SnapshotAssertion,
+) -> None:
     java = "An error occurred while calling o1936.collectToPython.\n: java.lang.Illegal"
     stopped = RuntimeError(f"{java}StateException: Cannot call methods on a stopped SparkContext.")
-    lost = "Spark's driver ended while it was"
-    with pytest.raises(SparkFailedError, match=lost) as told, report_spark_failures():
+    with pytest.raises(SparkFailedError) as failure, report_spark_failures():
         raise stopped
-    assert "\n" not in str(told.value)
-    assert outcome_of(told.value).exit_code == 2
+    assert str(failure.value) == snapshot
+    assert "\n" not in str(failure.value)
+    assert outcome_of(failure.value).exit_code == 2
     with pytest.raises(RuntimeError, match="something else"), report_spark_failures():
         raise RuntimeError("something else")
 
 
-def test_who_was_terminated_is_told_from_who_was_interrupted() -> None:
+def test_a_terminated_run_differs_from_an_interrupted_one() -> None:
     try:
         try:
             raise TerminatedError
@@ -138,16 +141,18 @@ WIDE = replace(
 )  # fmt: skip
 
 
-def test_a_doubtful_limit_is_no_conclusion_only_where_the_goal_asks_for_an_interval() -> None:
+def test_a_doubtful_limit_is_no_conclusion_only_where_the_goal_asks_for_an_interval(
+    snapshot: SnapshotAssertion,
+) -> None:
     assert _ended(None, WIDE) == RunOutcome()
     body = LimitRun(load("testbed", "demo", "default", ["goal.search.interval_required=true"]))
     body.boundaries.extend([WIDE, replace(WIDE, interval_max=None)])
     outcome = body.outcome(None)
     assert (outcome.status, outcome.exit_code) == ("no conclusion", 3)
-    assert outcome.error == (
-        "no conclusion for 100 B: its 90 % interval, 2 to 8 producers, is 75 % wide, and the goal "
-        "takes at most 20 % (search.interval_max)"
-    )
+    assert outcome.error is not None
+    for figure in ("100 B", "2 to 8 producers", "75 %", "20 %", "search.interval_max"):
+        assert figure in outcome.error
+    assert outcome.error == snapshot
 
 
 @pytest.mark.parametrize(
@@ -312,15 +317,17 @@ def test_how_long_a_load_lasts_may_be_seconds_or_a_time(text: str, seconds: floa
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "nan", "inf", "0h", "8d", "", "h"])
-def test_what_is_no_time_does_not_last(text: str) -> None:
-    with pytest.raises((ConfigError, click.BadParameter), match="no time"):
+def test_what_is_no_time_does_not_last(text: str, snapshot: SnapshotAssertion) -> None:
+    with pytest.raises((ConfigError, click.BadParameter)) as refused:
         Duration().convert(text, None, None)
+    assert str(refused.value) == snapshot
 
 
 @pytest.mark.parametrize("text", ["30", "0m", "m", "-1m", "1d", "1h30m"])
-def test_a_time_without_one_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="expected a number above 0 and s, m or h, such as 30m"):
+def test_a_time_without_one_is_refused(text: str, snapshot: SnapshotAssertion) -> None:
+    with pytest.raises(ConfigError, match="30m") as refused:
         duration_s(text)
+    assert str(refused.value) == snapshot
 
 
 @pytest.mark.parametrize(("replicas", "notes"), [(1, 0), (3, 1)])

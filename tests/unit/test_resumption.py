@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.cli import redline
 from jobs.config import load, load_goal, load_recorded
@@ -87,12 +88,13 @@ def test_a_run_cut_after_any_trial_ends_the_same_and_repeats_none() -> None:
         assert trials == whole
 
 
-def test_trials_of_another_plan_are_refused() -> None:
+def test_trials_of_another_plan_are_refused(snapshot: SnapshotAssertion) -> None:
     trials: list[Trial] = []
     _measure([], (), trials)
     other = Line((100,), LINE.rate, LINE.limits, brokers=3)
-    with pytest.raises(ConfigError, match="run again without --resume"):
+    with pytest.raises(ConfigError, match="--resume") as refused:
         _replay(other, trials)
+    assert str(refused.value) == snapshot
 
 
 def _through_the_table(made: Trial) -> Trial:
@@ -224,14 +226,15 @@ def test_a_record_that_this_version_does_not_know_is_told_as_such() -> None:
 
 
 def test_a_run_that_this_folder_does_not_have_is_refused_before_anything_is_made(
-    tmp_path: Path,
+    tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     out = tmp_path / "out"
     done = CliRunner().invoke(
         redline, ["find-limit", "--resume", "20261122-210000-ab12", "--out", str(out)]
     )
     assert isinstance(done.exception, ConfigError)
-    assert f"there is no {out / '20261122-210000-ab12'}; expected one that was" in str(
-        done.exception
-    )
+    message = str(done.exception)
+    assert str(out / "20261122-210000-ab12") in message
+    assert "--tables" in message
+    assert message.replace(str(out), "OUT") == snapshot
     assert list(tmp_path.iterdir()) == []

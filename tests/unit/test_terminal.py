@@ -115,11 +115,11 @@ def test_a_finished_phase_stays_with_its_time() -> None:
     console = Console(file=out, force_terminal=True, width=80, highlight=False)
     reporter = TerminalReporter(console, Stream(tty=True), Stream(), lambda: next(times, 80.0))
     with reporter:
-        reporter.report(PhaseStarted("starting the testbed"))
-    assert "✓ starting the testbed  1 min 20 s" in ANSI.sub("", out.getvalue())
+        reporter.report(PhaseStarted("starting Spark"))
+    assert "✓ starting Spark  1 min 20 s" in ANSI.sub("", out.getvalue())
 
 
-@pytest.mark.parametrize("event", [STARTED, PhaseStarted("starting the testbed")])
+@pytest.mark.parametrize("event", [STARTED, PhaseStarted("starting Spark")])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_however_it_is_left_the_cursor_comes_back(event: Event, error: type[BaseException]) -> None:
     out = Stream(tty=True)

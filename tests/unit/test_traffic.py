@@ -88,9 +88,9 @@ def test_what_cannot_go_on_without_a_gap_is_refused(override: str, told: str) ->
         (["--np", "4", "--message-bytes", "9000000"], "raise producer.buffer_memory|pool_bytes"),
         (
             ["--np", "4", "--cluster", "example", "--workload", "1kB"],
-            "may have other users, and this would hold 4 producers",
+            "hold 4 producers",
         ),
-        (["--np", "4", "--cluster", "example"], "no --workload is given; expected one of"),
+        (["--np", "4", "--cluster", "example"], "--workload is missing; expected one of"),
         (["--np", "4", "--cluster", "exampel"], "the nearest is example"),
     ],
 )

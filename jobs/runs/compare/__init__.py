@@ -1,1 +1,1 @@
-"""What `redline compare` is made of: two sides, their pairs of trials, and what they show."""
+"""The comparison of two sides: their set-ups, their pairs of trials, and the answer."""

@@ -72,7 +72,7 @@ class SideSetup:
 
     @property
     def memory_bytes(self) -> int:
-        """What the side's own brokers take on this machine [B]; 0 for real clusters."""
+        """The memory of the side's own brokers on this machine [B]; 0 for other clusters."""
         testbed = self.config.cluster.testbed
         return 0 if testbed is None else facade.memory_bytes(testbed)
 

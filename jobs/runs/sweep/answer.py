@@ -26,7 +26,7 @@ def unit_of(sweep: Sweep) -> str:
 
 
 def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
-    """What cases are told by, paths of keys or `CASE` → its values as text, in their order."""
+    """The axes by which cases differ, as paths or `CASE`, with their values as ordered texts."""
     return {
         path: tuple(dict.fromkeys(case.shown[path] for case in sweep.cases))
         for path in sweep.cases[0].shown

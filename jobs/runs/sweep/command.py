@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from jobs.cluster.lock import holder_words
+from jobs.cluster.lock import holder_text
 from jobs.config.experiment import Sweep
 from jobs.console.events import Plan, RunStarted, Table, note, warn
 from jobs.live.followers import reporter_of
@@ -61,7 +61,7 @@ def execute_sweep(
             plan.duration_s_of,
             options.json_file,
         )
-        with run_lock(folder, holder_words(sweep_id, time.time())):
+        with run_lock(folder, holder_text(sweep_id, time.time())):
             return _execute_sweep(SweepExecution(order))
 
 
