@@ -77,9 +77,7 @@ def set_up(root: Path) -> None:
     check_machine(root)
     log = _new_log()
     environment = root / ".venv"
-    _print(
-        f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}."
-    )
+    _print(f"Set-up, once: packages into {environment}, jars into {log.parent}. The log is {log}.")
     python = make_environment(environment)
     _print("Installing the packages takes about a minute...")
     _install_first(python, root, log, BUILD_TOOLS)

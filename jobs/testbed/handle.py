@@ -37,7 +37,7 @@ class Testbed:
     brokers and deletes their data.
     """
 
-    __test__ = False  # not a test class, whatever pytest thinks of its name
+    __test__ = False  # its name makes pytest collect it otherwise
 
     def __init__(
         self, folder: Path, state: State, channel: MessageChannel, process: subprocess.Popen[bytes]

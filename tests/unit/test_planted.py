@@ -113,11 +113,21 @@ def test_brokers_without_these_metrics_have_no_planted_limit(windows: list[Broke
 def test_what_is_stated_goes_through_the_environment() -> None:
     assert stated_handler_times({}, (1, 2)) == {}
     assert stated_handler_times(environment_of_handlers({}, (1, 2)), (1, 2)) == {}
-    assert stated_handler_times(environment_of_handlers({1: 60.0}, (1, 2)), (1, 2)) == {}, "a broker without a planted time"
-    alike = {**environment_of_handlers({1: 60.0, 2: 60.0}, (1, 2)), "broker.config.num.io.threads": "4"}
+    assert stated_handler_times(environment_of_handlers({1: 60.0}, (1, 2)), (1, 2)) == {}, (
+        "a broker without a planted time"
+    )
+    alike = {
+        **environment_of_handlers({1: 60.0, 2: 60.0}, (1, 2)),
+        "broker.config.num.io.threads": "4",
+    }
     assert alike["broker.planted.handler_ms"] == "60"
-    assert stated_handler_times(alike, (1, 2)) == dict.fromkeys((1, 2), HandlerTime(60.0, handlers=4))
-    unlike = {**environment_of_handlers({1: 60.0, 2: 80.5}, (1, 2)), "broker.2.config.num.io.threads": "1"}
+    assert stated_handler_times(alike, (1, 2)) == dict.fromkeys(
+        (1, 2), HandlerTime(60.0, handlers=4)
+    )
+    unlike = {
+        **environment_of_handlers({1: 60.0, 2: 80.5}, (1, 2)),
+        "broker.2.config.num.io.threads": "1",
+    }
     assert stated_handler_times(unlike, (1, 2)) == {
         1: HandlerTime(60.0, handlers=8),
         2: HandlerTime(80.5, handlers=1),
