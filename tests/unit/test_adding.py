@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, total
 from metrics.trial.histogram import Histogram
@@ -83,6 +84,7 @@ def test_a_part_that_knows_how_it_adds_up_is_asked() -> None:
     assert found.parts.count == 3
 
 
-def test_nothing_to_add_up_is_refused() -> None:
-    with pytest.raises(ValueError, match="nothing to add up"):
+def test_a_sum_needs_at_least_one_part(snapshot: SnapshotAssertion) -> None:
+    with pytest.raises(ValueError) as error:
         total([])
+    assert str(error.value) == snapshot

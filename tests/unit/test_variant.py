@@ -1,4 +1,4 @@
-"""What tells one traffic pattern from another, whatever its load."""
+"""The options that distinguish traffic patterns at any load."""
 
 from __future__ import annotations
 
