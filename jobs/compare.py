@@ -87,7 +87,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
         if len(run_ids) != 2 or a is not None or b is not None:
             raise ConfigError(
                 f"{len(run_ids)} RUN_ID{' and a side' if a or b else ''} are given "
-                f"({', '.join(run_ids)}); expected two RUN_ID, or --a and --b; omit the others"
+                f"({', '.join(run_ids)}); expected two RUN_ID, or --a and --b; correct them"
             )
         with make_reporter() as reporter:
             compare_finished(run_ids, options.out, min_effect, options.json_file, reporter)

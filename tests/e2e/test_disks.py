@@ -111,7 +111,7 @@ def test_a_log_dir_that_is_full_to_the_last_byte_ends_in_a_sentence(
 OUT_KB = 20_000
 
 
-def test_a_full_disk_under_out_keeps_what_was_measured_and_is_told_once(
+def test_a_full_disk_under_out_keeps_the_trials_and_is_reported_once(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     with (

@@ -168,7 +168,7 @@ def test_nothing_is_lost_and_nothing_is_doubled(
 
 
 def check_whole(run: Killed, kept: list[int], bare: set[int]) -> None:
-    """The tables, the files and the brokers are as a run leaves them that nobody killed.
+    """The tables, the files and the brokers are as after a run that was not killed.
 
     Args:
         kept: trials in the tables.

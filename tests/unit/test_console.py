@@ -182,7 +182,7 @@ def test_the_recording_reporter_keeps_events() -> None:
     assert recording.events == [STARTED]
 
 
-def test_the_evidence_of_the_binding_resource_is_told() -> None:
+def test_the_evidence_of_the_binding_resource_is_shown() -> None:
     evidence = "disk: broker 2: flushes took 87% of their time in appends"
     told = replace(CLOSED, evidence=evidence, notes=("one overload at 110 producers was outvoted",))
     assert limit_evidence(told)[2:] == [

@@ -165,7 +165,7 @@ def test_an_error_is_shown_when_its_file_cannot_be_written(
 def test_a_second_sigterm_does_not_break_the_end_that_the_first_one_began(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A process group is told as a whole, and spark-submit's JVM passes its own on."""
+    """A process group gets a signal as a whole, and spark-submit's JVM forwards its own."""
     ended: list[str] = []
 
     def action() -> None:

@@ -1,4 +1,4 @@
-"""What a new user gets told for the mistakes that everybody makes once, by the command itself."""
+"""The messages of the command on common mistakes of new users."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_two_mistakes_are_two_lines_of_a_log(tmp_path: Path) -> None:
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # not listening: whoever connects is refused
+        taken.bind(("127.0.0.1", 0))  # not listening, so connections are refused
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         refused = re.escape(f"{address} takes no connection")
         with pytest.raises(TryLaterError, match=refused) as said:

@@ -76,7 +76,7 @@ def test_what_a_run_would_refuse_is_not_left(tmp_path: Path, servers: str) -> No
     assert file.read_text() == "before"
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     options = ("--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx")
     done = asked(tmp_path / "nothing" / "mine.yaml", *options)
     assert done.exception is None or isinstance(done.exception, ConfigError)

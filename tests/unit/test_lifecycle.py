@@ -1,4 +1,4 @@
-"""The end of a run: what the tables have, what its files say and how its command ends are one."""
+"""The end of a run: tables, files and exit code state the same outcome."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG = load("testbed", "demo", "default")
 
 @dataclass
 class Tables:
-    """Keeps the rows of `runs`, and breaks where it is told to."""
+    """Keeps the rows of `runs`, and fails as scripted."""
 
     ends: Callable[[], None] = lambda: None
     compacts: Callable[[], None] = lambda: None

@@ -96,7 +96,7 @@ def test_a_folder_without_a_slash_is_not_taken_for_a_schema(
         assert Tables().convert(meant, None, None) == meant
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file" / "y.json", tmp_path / "\0.json"):
         with pytest.raises(ConfigError, match=r"--json .* cannot be written \(.*\); expected a"):

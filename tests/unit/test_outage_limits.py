@@ -1,4 +1,4 @@
-"""Brokers that are away on purpose: what is asked for, waited for, expected of topics and told."""
+"""Planned broker outages: requests, waits, expectations of topics, and messages."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_somebody_is_asked_to_stop_a_broker_and_to_start_it_again() -> None:
     assert len(pauses) == 4, "nothing is away"
 
 
-def test_nobody_stops_a_broker() -> None:
+def test_an_outage_without_a_stopped_broker_fails() -> None:
     asked, _, pauses = outage([])
     with pytest.raises(NoConclusionError, match=r"0 of 3 brokers are away after 3600 s; expected"):
         asked.begin(1)

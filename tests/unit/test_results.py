@@ -379,7 +379,7 @@ def test_the_answer_is_written_where_it_is_asked_for_too(tmp_path: Path) -> None
     assert copy.read_text() == own.read_text()
 
 
-def test_an_answer_that_cannot_be_copied_is_kept_and_told(tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_copied_is_kept_and_reported(tmp_path: Path) -> None:
     files = ArtifactWriter()
     taken = tmp_path / "folder"
     taken.mkdir()

@@ -218,7 +218,7 @@ def test_what_a_run_recorded_is_its_configuration(cluster: str, workload: str, g
     assert load_recorded(recorded, goal="default").goals == (load_goal("default"),)
 
 
-def test_a_record_that_this_version_does_not_know_is_told_as_such() -> None:
+def test_an_unknown_key_in_a_record_is_named() -> None:
     recorded = json.loads(config_text(load("testbed", "demo", "default")))
     recorded["workload"]["producer.gone"] = 1
     with pytest.raises(ConfigError, match=r"the run.s workload, as the tables have it: producer"):

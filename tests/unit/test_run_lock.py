@@ -58,7 +58,7 @@ def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(
         assert is_locked(order.folder)
         first.signal(signal.SIGKILL)
         first.wait(PATIENCE_S)
-    assert not is_locked(order.folder), "the system freed it"
+    assert not is_locked(order.folder), "the system unlocked it"
     assert not is_locked(tmp_path)
     message = str(refused.value)
     assert message.startswith(f"redline run r1 of a@b since then, process {first.pid} ")
@@ -118,7 +118,7 @@ def test_a_disk_without_locks_is_said_only_where_the_cluster_has_none(
         (compare, ["--a", "kafka=3.9.2", "--b", "kafka=4.1.2"]),
     ],
 )
-def test_each_job_that_loads_takes_the_lock_unless_told_not_to(
+def test_each_job_that_loads_takes_the_lock_without_no_lock(
     command: click.Command, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders: list[RunOrder] = []

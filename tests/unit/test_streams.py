@@ -59,7 +59,9 @@ def ended(how: str, kept: Path, redirected: str, command: str = "") -> tuple[int
         (">/dev/full 2>/dev/full", ""),
     ],
 )
-def test_a_job_outlives_whoever_reads_it(tmp_path: Path, redirected: str, told: str) -> None:
+def test_a_job_outlives_the_reader_of_its_output(
+    tmp_path: Path, redirected: str, told: str
+) -> None:
     code, errors = ended("report", tmp_path / "kept", redirected)
     assert (tmp_path / "kept").read_text() == "measured"
     assert code == 3
@@ -73,22 +75,22 @@ def test_a_reader_that_leaves_in_the_middle_is_no_error(tmp_path: Path) -> None:
     assert ended("", tmp_path, "| true", help_text) == (0, "")
 
 
-def test_what_is_asked_for_and_cannot_be_shown_is_told(tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_shown_is_an_error(tmp_path: Path) -> None:
     code, errors = ended("echo", tmp_path / "kept", ">/dev/full")
     assert code == 2
     assert "standard output, cannot be written or read (No space left on device)" in errors
     assert "Traceback" not in errors
 
 
-def test_a_stream_tells_once_why_it_is_silent() -> None:
-    told: list[str] = []
+def test_a_failed_stream_warns_once() -> None:
+    warnings: list[str] = []
     closed = io.StringIO()
     closed.close()
-    stream = steady(closed, told.append)
+    stream = steady(closed, warnings.append)
     assert stream.write("abc") == 3
     assert stream.write("def") == 3
     stream.flush()
-    assert told == ["I/O operation on closed file"]
+    assert warnings == ["I/O operation on closed file"]
     assert not stream.isatty()
 
 

@@ -137,7 +137,7 @@ def test_consent_names_the_deed() -> None:
         require_consent([config], reporter, True)
 
 
-def test_whoever_is_asked_sees_the_plan_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_question_for_consent_shows_the_plan_first(monkeypatch: pytest.MonkeyPatch) -> None:
     class Answering(RecordingReporter):
         def confirm(self, question: str) -> bool:
             self.events.append(Notice(Level.NOTE, question))
