@@ -73,7 +73,7 @@ def test_a_tls_handshake_without_an_answer_ends_in_time(silent: str) -> None:
     with pytest.raises(ConfigError) as caught:
         connect([silent], options, timeout_s=1.0)
     message = str(caught.value)
-    assert f"{silent}: it takes connections and does not answer as SASL_SSL" in message
+    assert f"{silent}: it takes connections and does not answer by SASL_SSL" in message
     assert "check the port and cluster security.protocol" in message
     assert "hunter2" not in message
     assert threading.active_count() == threads

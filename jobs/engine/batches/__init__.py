@@ -1,1 +1,1 @@
-"""What is sent: messages, and the record batches that they are encoded into once."""
+"""Messages, and the record batches that they are encoded into once."""

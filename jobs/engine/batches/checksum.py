@@ -1,9 +1,9 @@
 """CRC-32C of a batch whose records are the same each time, without reading them again.
 
-What changes from one sending to the next is in the header, before the records. A CRC is
-linear: that of head and body together is that of the head, moved on past as many zero
-bytes as the body has, exclusive-or that of the body. Moving on is a linear map of 32 bits,
-so four tables of 256 entries do it. The method is that of zlib's crc32_combine, with tables.
+Only the header, before the records, changes from one sending to the next. A CRC is linear: the CRC
+of head and body together is the CRC of the head, shifted past as many zero bytes as the body has,
+exclusive-or the CRC of the body. The shift is a linear map of 32 bits, so four tables of 256
+entries compute it. The method is that of zlib's crc32_combine, with tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Tail:
     """The checksum of a body that follows a head.
 
     Args:
-        body: which must not change.
+        body: the body, which must not change.
     """
 
     __slots__ = ("_crc", "_moves")
@@ -31,7 +31,7 @@ class Tail:
         self._moves = _moves_past(len(body))
 
     def after(self, head: bytes) -> int:
-        """CRC-32C of the head with the body after it."""
+        """CRC-32C of the head followed by the body."""
         crc = crc32c(head)
         first, second, third, fourth = self._moves
         return (
@@ -45,7 +45,7 @@ class Tail:
 
 @functools.lru_cache(maxsize=64)
 def _moves_past(size: int) -> tuple[Sequence[int], ...]:
-    """Four tables, from each byte of a CRC to what it becomes past `size` zero bytes."""
+    """Four tables, one for each byte of a CRC: byte → its part of the CRC past `size` zeros."""
     zeros = bytes(size)
     of_none = crc32c(zeros)
     of_bit = [crc32c(zeros, 1 << bit) ^ of_none for bit in range(_BITS)]

@@ -1,4 +1,4 @@
-"""Kafka's codecs and their levels, as in its own producer."""
+"""Kafka's codecs and their levels, as Kafka's own producer has them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka import codec
 from metrics.common.errors import ConfigError
 from metrics.traffic.producer import LZ4_FAST_LEVEL, ProducerOptions
 
-_LZ4_HIGH_LEAST = 3  # below it, LZ4's frames take the fast compressor
+_LZ4_HIGH_LEAST = 3  # below this level, LZ4 frames use the fast compressor
 
 
 class CodecError(ConfigError):
@@ -21,14 +21,14 @@ class CodecError(ConfigError):
 
 @dataclass(frozen=True)
 class Codec:
-    """One value of `compression.type`.
+    """A codec, which is one value of `compression.type`.
 
     Attributes:
-        number: what the lowest three bits of a batch's attributes say.
-        encode: data at a level.
-        is_installed: whether its library is there.
-        package: what to install.
-        level: as `ProducerOptions` has it; None where there are no levels.
+        number: value of the lowest three bits of a batch's attributes.
+        encode: compresses data at a level.
+        is_installed: returns whether its library is installed.
+        package: name of the package to install.
+        level: level from `ProducerOptions`; None for a codec without levels.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Codec:
     level: int | None = None
 
     def compress(self, data: bytes) -> bytes:
-        """From encoded records to what follows the batch header."""
+        """Compress encoded records to the bytes that follow the batch header."""
         return self.encode(data, self.level or 0)
 
 
@@ -47,7 +47,9 @@ def _plain(data: bytes, _level: int) -> bytes:
 
 
 def _gzip(data: bytes, level: int) -> bytes:
-    return gzip.compress(data, level, mtime=0)  # no time, or no two pools were the same
+    return gzip.compress(
+        data, level, mtime=0
+    )  # without a time, so that equal pools have equal bytes
 
 
 def _snappy(data: bytes, _level: int) -> bytes:
@@ -56,8 +58,8 @@ def _snappy(data: bytes, _level: int) -> bytes:
 
 
 def _lz4(data: bytes, level: int) -> bytes:
-    own = 0 if level == LZ4_FAST_LEVEL else max(_LZ4_HIGH_LEAST, level)
-    encoded: bytes = codec.lz4_encode(data, compression_level=own)
+    frame_level = 0 if level == LZ4_FAST_LEVEL else max(_LZ4_HIGH_LEAST, level)
+    encoded: bytes = codec.lz4_encode(data, compression_level=frame_level)
     return encoded
 
 
@@ -77,14 +79,14 @@ CODECS: Mapping[str, Codec] = {
     "lz4": Codec(3, _lz4, codec.has_lz4, "lz4"),
     "zstd": Codec(4, _zstd, codec.has_zstd, "zstandard"),
 }
-"""By the names of `compression.type`."""
+"""Name of a codec, as in `compression.type` → codec."""
 
 
 def codec_of(options: ProducerOptions) -> Codec:
-    """The codec that a producer has, at its level, if its library is here.
+    """The codec of a producer at its level.
 
     Raises:
-        CodecError: there is none of this name, or its library is not installed here.
+        CodecError: there is no codec of this name, or its library is not installed here.
     """
     name = options.compression
     found = CODECS.get(name)

@@ -1,4 +1,4 @@
-"""What messages hold: keys, values and headers, the same for the same seed."""
+"""Messages with their keys, values and headers, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metrics.traffic.payload import Payload
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 
 MESSAGES_MAX = 200_000
-"""No more messages are read from a file."""
+"""Number of messages read from a file at most."""
 
 REPEATED = b"x"
 _LENGTH = struct.Struct(">I")
@@ -25,30 +25,30 @@ Message = tuple[bytes | None, bytes, list[Header]]
 
 
 class MessagesError(ConfigError):
-    """A file of messages that cannot be used."""
+    """A file of messages that is unusable."""
 
 
 class Values(Protocol):
-    """Makes values."""
+    """A source of values."""
 
     def make(self, size: int) -> bytes:
-        """A value of this size."""
+        """Make a value of this size."""
         ...
 
 
 class RandomValues:
-    """Random bytes; what `MixedValues` with no share makes, only faster."""
+    """Values of random bytes; equals `MixedValues` with a share of 0, but is faster."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
 
     def make(self, size: int) -> bytes:
-        """See `Values`."""
+        """Make a value; see `Values`."""
         return self._rng.randbytes(size)
 
 
 class MixedValues:
-    """Random bytes, of which a share at the end is one repeated character."""
+    """Values of random bytes, a share of which, at the end, is one repeated character."""
 
     def __init__(self, rng: random.Random, compressibility: float) -> None:
         self._rng = rng
@@ -56,7 +56,7 @@ class MixedValues:
         self._owed = 0.0
 
     def make(self, size: int) -> bytes:
-        """See `Values`; what rounding took from one value, the next one gets."""
+        """Make a value, which makes up for the rounding of the one before it."""
         self._owed += size * self._random_share
         count = min(size, max(0, round(self._owed)))
         self._owed -= count
@@ -64,7 +64,7 @@ class MixedValues:
 
 
 class SampledValues:
-    """Values from real messages: cut, or continued with the messages that follow."""
+    """Values from real messages, which are cut, or continued with the following messages."""
 
     def __init__(self, rng: random.Random, messages: Sequence[bytes]) -> None:
         self._rng = rng
@@ -76,7 +76,7 @@ class SampledValues:
             start += len(message)
 
     def make(self, size: int) -> bytes:
-        """See `Values`."""
+        """Make a value; see `Values`."""
         start = self._rng.choice(self._starts)
         value = self._joined[start : start + size]
         while len(value) < size:
@@ -85,10 +85,10 @@ class SampledValues:
 
 
 def read_messages(payload: Payload) -> list[bytes]:
-    """The first messages of the file, up to `pool_bytes` and `MESSAGES_MAX` of them.
+    """Read the first messages of the file, up to `pool_bytes` and `MESSAGES_MAX`.
 
     Raises:
-        MessagesError: it cannot be read, holds no message, or is cut off.
+        MessagesError: the file cannot be read, holds no message, or is cut off.
     """
     path, limit_bytes = Path(payload.messages_file or ""), payload.pool_bytes
     try:
@@ -124,8 +124,8 @@ def _prefixed(path: Path, data: bytes, is_whole: bool) -> list[bytes]:
         size = _LENGTH.unpack_from(data, position)[0] if end <= len(data) else 0
         if size > MESSAGE_BYTES_MAX or (is_whole and (end > len(data) or end + size > len(data))):
             raise MessagesError(
-                f"payload.messages_file {path} is not made of messages after lengths of four "
-                f"bytes: that at byte {position} says {size} B; expected up to "
+                f"payload.messages_file {path} does not hold messages after lengths of four "
+                f"bytes: the length at byte {position} is {size} B; expected up to "
                 f"{MESSAGE_BYTES_MAX} B and no more than the file has; correct the file"
             )
         if end + size > len(data):
@@ -138,9 +138,9 @@ def _prefixed(path: Path, data: bytes, is_whole: bool) -> list[bytes]:
 class Messages:
     """An endless stream of messages, the same for the same pattern and seed.
 
-    Sizes, or messages of a file where they bring their own, are drawn in strata: of 128
-    in a row each comes from another 128th of the distribution, in random order. So every
-    longer stretch of the stream has the mean that was asked for.
+    Sizes, or messages of a file that bring their own sizes, are drawn in strata: each of 128 in a
+    row comes from another 128th of the distribution, in random order. So every longer part of the
+    stream has the configured mean.
     """
 
     def __init__(

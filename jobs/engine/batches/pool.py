@@ -1,12 +1,12 @@
 """Record batches, encoded once and sent many times.
 
-A pool is a ring of sections (`jobs.engine.batches.sections`), each the records of one full batch.
-Every producer goes round the ring from a place of its own, a section per batch.
+A pool is a ring of sections (`jobs.engine.batches.sections`), each with the records of one full
+batch. Every producer goes round the ring from a place of its own, one section per batch.
 
-Compressed data cannot be cut, so a compressed section keeps a body for each of some record
-counts: the natural one, at which batches leave while the brokers keep up, the full one, and
-between them as fine a scale as the pool's size allows. A batch takes the largest count that
-is not above what is due; what is left over opens the next batch, so no record is lost.
+Compressed data cannot be cut, so a compressed section keeps a body for each of several record
+counts: the natural count of batches while the brokers keep up, the full count, and others between
+them, as many as the pool's size allows. A batch takes the largest count that is not above the
+number of due records; the remaining ones open the next batch, so no record is lost.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from jobs.engine.batches.sections import (
 from metrics.traffic.producer import ProducerPattern
 
 ESTIMATION_FACTOR = 1.05
-"""By which Kafka's producer expects a batch to compress worse than those before it."""
+"""Factor by which Kafka's producer expects a batch to compress worse than those before it."""
 
-_RAW_BYTES_MAX = 67_108_864  # compressed per pool at most, or making one takes too long
+_RAW_BYTES_MAX = 67_108_864  # of data compressed for a pool, which bounds the time to make it
 _PROBE_BYTES = 1_048_576
 _ROUNDS = 3
 _BISECTIONS = 10
@@ -43,10 +43,10 @@ _MEAN_TOLERANCE = 0.01
 
 
 def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
-    """Numbers of records to keep compressed bodies of, rising to `full`.
+    """Record counts to keep compressed bodies for, rising to `full`.
 
-    Those around `natural`, unless batches get full anyway, and from 1 on about `per_octave`
-    numbers in each doubling.
+    These are the counts around `natural`, unless batches get full anyway, and from 1 on about
+    `per_octave` counts in each doubling.
     """
     around = range(max(1, natural - 1), natural + 2) if natural < full else ()
     counts = {full, *around}
@@ -60,13 +60,13 @@ def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
 class BatchPool:
     """Encoded batches, shared by all producers of a task.
 
-    The pool is bounded by `payload.pool_bytes` and by 200,000 records, with at least one
-    full batch in it, and is the same for the same pattern and seed.
+    The pool is bounded by `payload.pool_bytes` and by 200,000 records, holds at least one full
+    batch, and is the same for the same pattern and seed.
 
     Attributes:
         sections: the ring, in order.
-        compression_ratio: size of the records before over after compression.
-        mean_payload_bytes: payload of a record in batches of the natural size [B].
+        compression_ratio: size of the records before compression over the size after it.
+        mean_payload_bytes: mean payload of a record in batches of the natural size [B].
 
     Raises:
         CodecError: the codec is unknown, or its library is missing here.
@@ -79,11 +79,11 @@ class BatchPool:
         self._interval_ms = 1000.0 / pattern.rate_records_per_s
         self._natural = pattern.lingered_records
         payload = pattern.payload
-        self._read = read_messages(payload) if payload.kind == "messages" else []
+        self._file_messages = read_messages(payload) if payload.kind == "messages" else []
         self._check_mean()
         key_rng = random.Random(f"{pattern.payload.seed}/keys")
         self._keys = [key_rng.randbytes(payload.key_bytes) for _ in range(payload.key_count)]
-        self._compressibility = self._dial()
+        self._compressibility = self._fitted_compressibility()
         self._shrinking = self._expected_shrinking()
         self._per_octave = _STEPS_PER_OCTAVE[0]
         self._last_ends: tuple[Sequence[int], Sequence[int]] = ((), ())
@@ -114,13 +114,13 @@ class BatchPool:
         sequence: int = -1,
         is_transactional: bool = False,
     ) -> tuple[bytes, memoryview]:
-        """A batch ready to be sent: its header, and its records without a copy.
+        """A batch to send: its header, and its records without a copy.
 
         Args:
-            records: a number that `section.fitting` gives.
+            records: a count that `section.fitting` returns.
             base_timestamp_ms: create time of its first record [ms since the epoch].
-            producer_id, epoch, sequence: of an idempotent producer; -1 for none.
-            is_transactional: whether it is a part of its producer's transaction.
+            producer_id, epoch, sequence: stamp of an idempotent producer; -1 without one.
+            is_transactional: whether it belongs to its producer's transaction.
         """
         last_ms = base_timestamp_ms + int((records - 1) * self._interval_ms)
         times = (base_timestamp_ms, last_ms)
@@ -132,7 +132,10 @@ class BatchPool:
         pattern = self._pattern
         if pattern.payload.sizes != "messages":
             return
-        mean = sum(map(len, self._read)) / len(self._read) + pattern.payload.key_bytes
+        mean = (
+            sum(map(len, self._file_messages)) / len(self._file_messages)
+            + pattern.payload.key_bytes
+        )
         if abs(mean - pattern.message_bytes) > max(1.0, _MEAN_TOLERANCE * mean):
             raise MessagesError(
                 f"message_bytes is {pattern.message_bytes}, and the messages of "
@@ -145,10 +148,12 @@ class BatchPool:
         pattern = self._pattern
         rng = random.Random(f"{pattern.payload.seed}/{pattern.message_bytes}/{name}")
         share = self._compressibility if compressibility is None else compressibility
-        return Messages(pattern.payload, pattern.message_bytes, rng, self._keys, self._read, share)
+        return Messages(
+            pattern.payload, pattern.message_bytes, rng, self._keys, self._file_messages, share
+        )
 
-    def _dial(self) -> float | None:
-        """The share of repeated characters that gives the wanted ratio with this codec."""
+    def _fitted_compressibility(self) -> float | None:
+        """The share of repeated characters that gives the configured ratio with this codec."""
         payload, codec = self._pattern.payload, self._codec
         wanted = payload.wanted_ratio
         if payload.kind != "mixed" or wanted is None:
@@ -168,9 +173,10 @@ class BatchPool:
         return high
 
     def _expected_shrinking(self) -> float:
-        """What Kafka's producer expects to be left of a batch after compression [ratio].
+        """Compressed size of a batch that Kafka's producer expects, over its size [ratio].
 
-        It goes by the batches before, times 1.05; that is followed to where it settles.
+        The producer takes the ratio of earlier batches times 1.05; this repeats that estimate until
+        it converges.
         """
         shrinking = 1.0
         for _ in range(_ROUNDS if self._codec.number else 0):
@@ -189,9 +195,9 @@ class BatchPool:
         lingered = self._natural
 
         def encoded_with(left_over: Message | None) -> Encoded:
-            # Batches that leave before they are full hold only heads, which therefore have
-            # the mean by themselves. A message that did not fit opens the next batch only
-            # where batches get full: elsewhere each would begin with a large one.
+            # Batches that leave before they are full hold only heads, which therefore have the
+            # mean on their own. A message that did not fit opens the next batch only where batches
+            # get full: otherwise each batch would begin with a large message.
             opening = [left_over] if left_over and lingered >= full else []
             messages = chain(opening, islice(heads, lingered - len(opening)), rest)
             return self._encode(messages)
@@ -207,7 +213,7 @@ class BatchPool:
         return sections
 
     def _count(self, first: Encoded) -> int:
-        """How many sections there is room for; chooses how fine their counts are."""
+        """Number of sections that fit into the pool; also sets `_per_octave`."""
         if self._codec.number == 0:
             return self._pattern.payload.pool_bytes // max(1, len(first.data))
         share = len(self._codec.compress(first.data)) / len(first.data)
@@ -245,7 +251,7 @@ class BatchPool:
         return section
 
     def _plain(self, encoded: Encoded) -> Section:
-        """Sections whose messages have the same sizes share their ends, for memory."""
+        """A plain section; sections with equal message sizes share their ends, to save memory."""
         ends = (encoded.ends, encoded.payload_ends)
         if ends != self._last_ends:
             self._last_ends = ends
@@ -254,9 +260,9 @@ class BatchPool:
 
 @functools.lru_cache(maxsize=2)
 def pool_of(pattern: ProducerPattern) -> BatchPool:
-    """The pool of this pattern, kept for the next trial.
+    """The pool of this pattern, cached for the next trial.
 
-    Python workers are used again, and encoding a pool can take longer than a trial's warm-up.
+    Spark reuses Python workers, and encoding a pool can take longer than a trial's warm-up.
 
     Raises:
         CodecError, MessagesError: see `BatchPool`.

@@ -1,11 +1,11 @@
 """Encoded records of one batch, and the header that is made for each send.
 
-A section holds the records of one full batch, encoded once. A shorter batch takes the
-first of them: without compression a prefix, because records are laid out one after the
-other with rising offset deltas; with it a body of its own, because compressed data can't be
-cut. What differs from send to send is the 61-byte header: timestamps, record count, what
-idempotence needs, and the CRC-32C over all that follows it. The layout is Kafka's record
-batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
+A section holds the records of one full batch, encoded once. A shorter batch takes the first ones:
+without compression a prefix, because records lie one after the other with rising offset deltas;
+with compression a body of its own, because compressed data cannot be cut. Only the 61-byte header
+differs from send to send: timestamps, record count, the stamp of an idempotent producer, and the
+CRC-32C over all bytes that follow it. The layout is Kafka's record batch format v2
+(https://kafka.apache.org/documentation/#recordbatch).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from jobs.engine.batches.messages import Message
 from metrics.traffic.record_format import BATCH_HEADER_BYTES
 
 RECORDS_MAX = 200_000
-"""No section holds more records."""
+"""Number of records in a section at most."""
 
 RAW_BATCH_BYTES_MAX = 16_777_216
-"""No batch of several records is larger before compression [B]."""
+"""Size of a batch of several records before compression at most [B]."""
 
 TAIL_BYTES_MIN = 32_768
-"""A shorter body is read again for each checksum, which is as fast [B]."""
+"""Bodies below this size are read again for each checksum, which is as fast [B]."""
 
 _BEFORE_CRC = struct.Struct(">qiib")
 _CRC = struct.Struct(">I")
@@ -43,13 +43,13 @@ _UNBOUNDED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Encoded:
-    """Records as they stand in an uncompressed batch.
+    """Records encoded as in an uncompressed batch.
 
     Attributes:
-        data: without the batch header.
+        data: the encoded records, without the batch header.
         ends: ends[m] is where the first m records end [B]; ends[0] is 0.
         payload_ends: payload_ends[m] is the payload of the first m records [B].
-        left_over: the message that no longer fitted.
+        left_over: the message that did not fit any more; None without one.
     """
 
     data: bytes
@@ -59,20 +59,20 @@ class Encoded:
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return len(self.ends) - 1
 
 
 def encode(
     messages: Iterator[Message], batch_size: int, interval_ms: float, shrinking: float = 1.0
 ) -> Encoded:
-    """Encode messages until the next one does not fit; one always does.
+    """Encode messages until the next one does not fit; the first one always fits.
 
     Args:
-        batch_size: for the batch with its header [B].
-        interval_ms: between the timestamps of two records [ms].
-        shrinking: what is expected to be left of the records before the next one after
-            compression [ratio]; it itself counts whole, as in Kafka's producer.
+        batch_size: size of the batch with its header at most [B].
+        interval_ms: interval between the timestamps of two records [ms].
+        shrinking: expected size of the records after compression over their size before it; the
+            next record counts uncompressed, as in Kafka's producer [ratio].
     """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
@@ -104,10 +104,10 @@ class Section(Protocol):
     """The records of one full batch, of which a batch takes some or all.
 
     Attributes:
-        full_records: as many as fit into a batch.
-        codec: what a batch's attributes say of its compression.
-        following: the section that comes next in the pool's ring.
-        tail: checksum of the body of a full batch, once it was needed and where it pays.
+        full_records: number of records in a full batch.
+        codec: number of the codec in a batch's attributes.
+        following: the next section in the pool's ring.
+        tail: checksum of a full batch's body, made at its first use where the body is large enough.
     """
 
     full_records: int
@@ -116,11 +116,11 @@ class Section(Protocol):
     tail: Tail | None
 
     def fitting(self, records: int) -> int:
-        """The most records, up to so many, of which there is a batch."""
+        """Largest record count of a batch in this section that is not above `records`."""
         ...
 
     def body(self, records: int) -> memoryview:
-        """What follows the header of a batch of so many records, without a copy."""
+        """Bytes after the header of a batch of so many records, without a copy."""
         ...
 
     def size_of(self, records: int) -> int:
@@ -147,24 +147,24 @@ class PlainSection:
         self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
-        """See `Section`."""
+        """Largest record count of a batch; see `Section`."""
         return min(records, self.full_records)
 
     def body(self, records: int) -> memoryview:
-        """See `Section`."""
+        """Bytes after the header; see `Section`."""
         return self._data[: self._ends[records]]
 
     def size_of(self, records: int) -> int:
-        """See `Section`."""
+        """Size of a batch [B]; see `Section`."""
         return BATCH_HEADER_BYTES + self._ends[records]
 
     def payload_of(self, records: int) -> int:
-        """See `Section`."""
+        """Payload of a batch [B]; see `Section`."""
         return self._payload_ends[records]
 
 
 class CompressedSection:
-    """Records compressed once for each of some record counts; see `Section`."""
+    """Records compressed once for each of several record counts; see `Section`."""
 
     __slots__ = (
         "_bodies",
@@ -188,19 +188,19 @@ class CompressedSection:
         self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
-        """See `Section`."""
+        """Largest record count of a batch; see `Section`."""
         return self._counts[max(0, bisect_right(self._counts, records) - 1)]
 
     def body(self, records: int) -> memoryview:
-        """See `Section`."""
+        """Bytes after the header; see `Section`."""
         return self._bodies[records]
 
     def size_of(self, records: int) -> int:
-        """See `Section`."""
+        """Size of a batch [B]; see `Section`."""
         return BATCH_HEADER_BYTES + len(self._bodies[records])
 
     def payload_of(self, records: int) -> int:
-        """See `Section`."""
+        """Payload of a batch [B]; see `Section`."""
         return self._payload_ends[records]
 
 
@@ -213,13 +213,13 @@ def batch_of(
     sequence: int = -1,
     is_transactional: bool = False,
 ) -> tuple[bytes, memoryview]:
-    """A batch ready to be sent: its header, and its records without a copy.
+    """A batch to send: its header, and its records without a copy.
 
     Args:
-        records: a number that `section.fitting` gives.
+        records: a count that `section.fitting` returns.
         timestamps_ms: create times of its first and last record [ms since the epoch].
-        producer_id, epoch, sequence: of an idempotent producer; -1 for none.
-        is_transactional: whether it is a part of its producer's transaction.
+        producer_id, epoch, sequence: stamp of an idempotent producer; -1 without one.
+        is_transactional: whether it belongs to its producer's transaction.
     """
     body = section.body(records)
     attributes = section.codec | _TRANSACTIONAL if is_transactional else section.codec
@@ -232,7 +232,7 @@ def batch_of(
 
 
 def _checksum(section: Section, records: int, after: bytes, body: memoryview) -> int:
-    """CRC-32C of what follows the CRC: the rest of the header, and the records."""
+    """CRC-32C of all bytes after the CRC: the rest of the header, and the records."""
     if records < section.full_records or len(body) < TAIL_BYTES_MIN:
         return crc32c(body, crc32c(after))
     if section.tail is None:

@@ -1,1 +1,1 @@
-"""Producer clients behind one protocol: the engine's own, kafka-python's and librdkafka."""
+"""Clients behind one protocol: the engine's own, kafka-python's and librdkafka."""

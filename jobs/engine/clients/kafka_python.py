@@ -30,12 +30,12 @@ DELIVERY_TIMEOUT_SPARE_MS = 1
 _MESSAGES = 10_000
 _COMMIT_TIMEOUT_MS = 5_000
 
-_OWN = ("buffer.memory", "partitioner.ignore.keys")
-"""The loop bounds the buffer, and names the partition of each record."""
+_IMPLEMENTED_BY_LOOP = ("buffer.memory", "partitioner.ignore.keys")
+"""Properties that the engine's loop implements: it bounds the buffer, and chooses partitions."""
 
 
 def _in_kafka(names: Collection[str]) -> set[str]:
-    """kafka-python's options are Kafka's properties with underscores for dots."""
+    """Kafka's properties for kafka-python's options, which have underscores for dots."""
     return {name.replace("_", ".") for name in names}
 
 
@@ -44,7 +44,7 @@ def _in_python(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kernels_or(size: int) -> int | None:
-    """A socket's buffer as kafka-python takes it: None leaves it to the kernel."""
+    """The size of a socket's buffer as kafka-python takes it: None leaves it to the kernel."""
     return size if size > 0 else None
 
 
@@ -52,26 +52,26 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
     """KafkaProducer's configuration for the same batches and the same requests.
 
     Raises:
-        LibraryError: an option was changed that it does not have.
+        LibraryError: it lacks an option that is not at its default.
     """
     options = pattern.options
     known = _in_kafka(KafkaProducer.DEFAULT_CONFIG)
     at_least_ms = int(options.linger_ms) + options.request_timeout_ms + DELIVERY_TIMEOUT_SPARE_MS
     largest = pattern.payload.distribution.largest(pattern.message_bytes)
-    return _in_python(kafka_options(options, without=_OWN, known=known)) | {
+    return _in_python(kafka_options(options, without=_IMPLEMENTED_BY_LOOP, known=known)) | {
         "acks": options.acks_code,
         "max_request_size": max(options.max_request_size, largest + RECORD_ROOM_BYTES),
         "delivery_timeout_ms": max(options.delivery_timeout_ms, at_least_ms),
         "compression_type": None if options.compression == "none" else options.compression,
         "send_buffer_bytes": _kernels_or(options.send_buffer_bytes),
         "receive_buffer_bytes": _kernels_or(options.receive_buffer_bytes),
-        # A straggler's request for metadata must not bring a deleted topic back.
+        # A late metadata request must not create a deleted topic again.
         "allow_auto_create_topics": False,
     }
 
 
 def _transactional(plan: TrialPlan, index: int) -> dict[str, object]:
-    """What KafkaProducer wants to know of a producer with transactions."""
+    """KafkaProducer's options for a producer with transactions."""
     options = plan.pattern.producer.options
     if not options.has_transactions:
         return {}
@@ -82,31 +82,31 @@ def _transactional(plan: TrialPlan, index: int) -> dict[str, object]:
 
 
 class ThrottleTimes:
-    """Throttle times that brokers tell a client of kafka-python, which tells them nobody.
+    """Throttle times in the responses to a client of kafka-python, which does not expose them.
 
-    Its metrics know the longest of a minute, and cost CPU for each request. So the method that
-    takes the responses is listened to; it is private, and the version is pinned.
+    Its metrics hold only the longest of a minute, and cost CPU for each request. So the method that
+    takes the responses is wrapped; it is private, and the version is pinned.
 
     Args:
-        taker: what takes responses.
-        method: of the taker; its last argument is a response.
+        taker: the object that takes responses.
+        method: name of its method, whose last argument is a response.
 
     Attributes:
-        total_ms: of all responses [ms].
+        total_ms: sum over all responses [ms].
     """
 
     def __init__(self, taker: Any, method: str) -> None:
         self.total_ms = 0
         self._take = getattr(taker, method)
-        setattr(taker, method, self._heed)
+        setattr(taker, method, self._count)
 
-    def _heed(self, *arguments: Any) -> Any:
+    def _count(self, *arguments: Any) -> Any:
         self.total_ms += getattr(arguments[-1], "throttle_time_ms", 0) or 0
         return self._take(*arguments)
 
 
 class KafkaPythonProducer:
-    """One KafkaProducer behind `LibraryProducer`."""
+    """One KafkaProducer as a `LibraryProducer`."""
 
     def __init__(self, plan: TrialPlan, index: int) -> None:
         self._topic, numbers = plan.partitions.topic_of(index)
@@ -128,11 +128,11 @@ class KafkaPythonProducer:
             if plan.pattern.producer.options.has_transactions:
                 self._producer.init_transactions()
         except kafka_errors.KafkaError as error:
-            raise LibraryError(f"kafka-python cannot begin: {error}") from error
+            raise LibraryError(f"kafka-python cannot start its producer: {error}") from error
         self.transactions = TransactionCalls(self._producer, kafka_errors.KafkaError)
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """Always takes the record: KafkaProducer has no `buffer.memory`, so the loop bounds it."""
+        """Offer a record, which is always taken: the loop bounds the buffer in its place."""
         key, value, headers = record
         number = partition - self._first
         try:
@@ -145,14 +145,14 @@ class KafkaPythonProducer:
 
     @property
     def throttle_ms(self) -> int:
-        """See `LibraryProducer.throttle_ms`."""
+        """Sum of throttle times; see `LibraryProducer.throttle_ms`."""
         return self._throttle.total_ms
 
     def serve(self) -> None:
-        """Nothing: its thread tells the callbacks by itself."""
+        """Do nothing, as the library's own thread calls the callbacks."""
 
     def end(self) -> None:
-        """Nothing: what is queued cannot be taken back, and is sent."""
+        """Do nothing, as queued records cannot be taken back and are sent."""
 
     def close(self) -> None:
         """Close without waiting."""
@@ -160,13 +160,13 @@ class KafkaPythonProducer:
 
 
 def settled_by(future: object, settled: Settled, _outcome: object) -> None:
-    """Tell the outcome of a future that is done."""
+    """Call `settled` with the outcome of a future that is done."""
     error = getattr(future, "exception", None)
     settled(None if error is None else type(error).__name__)
 
 
 class KafkaPythonConsumer:
-    """One KafkaConsumer behind `LibraryConsumer`."""
+    """One KafkaConsumer as a `LibraryConsumer`."""
 
     def __init__(self, plan: TrialPlan, group: int, member: int) -> None:
         self._plan = plan
@@ -193,11 +193,11 @@ class KafkaPythonConsumer:
         self._consumer.subscribe(list(self._plan.topics), listener=self._counter)
 
     def _pause(self, assigned: set[TopicPartition]) -> None:
-        """Nothing is fetched before it is known where to begin; called while joining."""
+        """Pause fetching until the offsets to begin at are known; called while joining."""
         self._consumer.pause(*assigned)
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
-        """See `LibraryConsumer.poll`."""
+        """Take arrived records; see `LibraryConsumer.poll`."""
         polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
         resume_join(self._consumer._coordinator)
         for each, records in polled.items():
@@ -207,7 +207,7 @@ class KafkaPythonConsumer:
                 yield partition, record.offset, size, record.timestamp
 
     def take_assignment(self) -> Mapping[int, int] | None:
-        """See `LibraryConsumer.take_assignment`."""
+        """Take a new assignment; see `LibraryConsumer.take_assignment`."""
         if self._counter.assignments == self._taken:
             return None
         self._taken = self._counter.assignments
@@ -221,17 +221,17 @@ class KafkaPythonConsumer:
 
     @property
     def throttle_ms(self) -> int:
-        """See `LibraryConsumer.throttle_ms`."""
+        """Sum of throttle times; see `LibraryConsumer.throttle_ms`."""
         return 0 if self._throttle is None else self._throttle.total_ms
 
     def begin(self) -> None:
-        """See `LibraryConsumer.begin`."""
+        """Begin to read; see `LibraryConsumer.begin`."""
         self._is_begun = True
         if self._counter.assignments == self._taken:
             self._consumer.resume(*self._consumer.assignment())
 
     def high_watermark(self, partition: int) -> int | None:
-        """See `LibraryConsumer.high_watermark`."""
+        """End of a partition; see `LibraryConsumer.high_watermark`."""
         each = topic_partition(self._plan, partition)
         if each not in self._consumer.assignment():
             return None
@@ -239,6 +239,6 @@ class KafkaPythonConsumer:
         return end
 
     def close(self) -> None:
-        """See `LibraryConsumer.close`."""
+        """Commit and leave; see `LibraryConsumer.close`."""
         if self._consumer is not None:
             self._consumer.close(timeout_ms=_COMMIT_TIMEOUT_MS)

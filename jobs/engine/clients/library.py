@@ -1,4 +1,4 @@
-"""What is asked of a client library in both of its roles, and how it is told its options."""
+"""The interface of client libraries in both of their roles, and their options."""
 
 from __future__ import annotations
 
@@ -14,50 +14,51 @@ Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
 
 Settled = Callable[[str | None], None]
-"""Called once per accepted record, from any thread: None when acknowledged, else why not."""
+"""A callback, called once per accepted record from any thread: None when acknowledged, else the
+error's name."""
 
 NEVER_SENT = "never sent"
-"""What `Settled` is told of a record that left the queue again without being sent."""
+"""Argument of `Settled` for a record that left the queue without being sent."""
 
 Read = tuple[int, int, int, int]
-"""Of a record: its partition's number, offset, size of key and value [B], and create time
-[ms since the epoch]."""
+"""A record that was read: its partition's number, offset, size of key and value [B], and create
+time [ms since the epoch]."""
 
 
 class LibraryError(ConfigError):
-    """A library is missing, or refuses what the plan asks for."""
+    """A library that is missing, or that refuses what the plan requires."""
 
 
 class ReadError(RedlineError):
-    """A library's consumer had to end."""
+    """An error that ended a library's consumer."""
 
 
 class LibraryProducer(Protocol):
     """One producer of a library, with connections and threads of its own."""
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """Hand over a record without waiting; False when there is no room for it now.
+        """Offer a record without waiting; False when there is no room for it now.
 
         Args:
-            partition: its number (`jobs.engine.task.partitions`).
+            partition: number of its partition (`jobs.engine.task.partitions`).
         """
         ...
 
     def serve(self) -> None:
-        """Call `settled` for what is known by now, if the library waits to be asked."""
+        """Call `settled` for the outcomes that are known, in a library that needs polling."""
         ...
 
     def end(self) -> None:
-        """Send nothing that is not under way, as far as the library can be told so."""
+        """Stop sending queued records, as far as the library supports it."""
         ...
 
     def close(self) -> None:
-        """Close at once, whatever is unanswered."""
+        """Close at once, without waiting for answers."""
         ...
 
     @property
     def throttle_ms(self) -> int:
-        """Throttle time that brokers reported, summed [ms]."""
+        """Sum of the throttle times that brokers reported [ms]."""
         ...
 
 
@@ -65,31 +66,31 @@ class LibraryConsumer(Protocol):
     """One consumer of a library; all calls come from one thread."""
 
     def open(self) -> None:
-        """Subscribe; joining happens while polling."""
+        """Subscribe; polling joins the group."""
         ...
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
-        """Records that have arrived, waiting at most so long for the first [s]."""
+        """Take the records that have arrived, after a wait of at most so long for the first [s]."""
         ...
 
     def take_assignment(self) -> Mapping[int, int] | None:
-        """Partition → offset to begin at, once after each assignment; else None.
+        """Take a new assignment, partition → offset to begin at; None without a new one.
 
-        Nothing of them is polled before `begin`.
+        No record of these partitions is polled before `begin`.
         """
         ...
 
     def begin(self) -> None:
-        """Poll what is assigned now and later."""
+        """Begin to poll the partitions that are assigned now and later."""
         ...
 
     def high_watermark(self, partition: int) -> int | None:
-        """The end of a partition as the library last heard of it, if it did."""
+        """End of a partition as the library last learned it; None before that."""
         ...
 
     @property
     def throttle_ms(self) -> int:
-        """Throttle time that brokers reported, summed [ms]."""
+        """Sum of the throttle times that brokers reported [ms]."""
         ...
 
     def close(self) -> None:
@@ -100,15 +101,15 @@ class LibraryConsumer(Protocol):
 def kafka_options(
     options: Any, *, without: Collection[str] = (), known: Collection[str] | None = None
 ) -> dict[str, Any]:
-    """The options that a library takes as they are: Kafka's property → value.
+    """The options that a library takes unchanged: Kafka's property → value.
 
     Args:
-        options: of producers or consumers.
-        without: properties that the library has by another name, or that are done for it.
-        known: properties that it has, where it tells; None where it refuses others itself.
+        options: options of producers or consumers.
+        without: properties that the library has by another name, or that its caller implements.
+        known: properties that the library lists; None where it refuses unknown ones itself.
 
     Raises:
-        LibraryError: an option was changed that the library does not have.
+        LibraryError: the library lacks an option that is not at its default.
     """
     given = {}
     defaults = {item.name: item.default for item in dataclasses.fields(options)}
@@ -127,9 +128,9 @@ def kafka_options(
 
 
 def missing_package(client: str, package: str) -> LibraryError:
-    """The error of a library that is not installed here."""
+    """The error for a library that is not installed here."""
     return LibraryError(
-        f"the client {client} is asked for, and {socket.gethostname()} has no package {package}; "
+        f"the client {client} needs the package {package}, which {socket.gethostname()} lacks; "
         f"expected it on every executor; install it there (pip install {package}), or set "
         "producer.client and consumers.client to wire"
     )

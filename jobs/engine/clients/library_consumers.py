@@ -1,7 +1,7 @@
 """Members of consumer groups that a library runs: it fetches, decodes, joins and commits.
 
-Each member polls on a thread of its own, as the libraries' users do. What is read goes into
-the same account as that of the engine's own consumers.
+Each member polls on a thread of its own, as the libraries' users do. Its account is of the same
+kind as that of the engine's own consumers.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _TURN_S = 0.05
 _LEAVE_S = 15.0
 
 _ERRORS = (KafkaPythonError, RedlineError, OSError, RuntimeError, ValueError, AssertionError)
-"""What libraries raise; those with errors of their own raise `ReadError` in their place."""
+"""Errors that libraries raise; adapters raise `ReadError` in place of a library's own errors."""
 
 
 class LibraryMember:
-    """One member on a thread of its own, with an account of its own.
+    """One member, with its own thread and account.
 
     Attributes:
-        owned: how many partitions it owns; None until it has joined.
-        trouble: why it ended, or None.
+        owned: number of partitions that it owns; None until it has joined.
+        trouble: why it ended; None while it runs.
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int, library: LibraryConsumer) -> None:
@@ -59,25 +59,25 @@ class LibraryMember:
         self._ending.set()
 
     def join(self) -> None:
-        """Wait until it has left, for a while."""
+        """Wait for a limited time until it has left."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(_LEAVE_S)
 
     @property
     def lag(self) -> int:
-        """Records that it may read and has not yet."""
+        """Number of records that it may read and has not read yet."""
         return sum(position.lag for position in list(self.positions.values()))
 
     def has_reached(self, targets: Mapping[int, int]) -> bool:
-        """True when all that it owns was read up to these offsets."""
+        """True when it has read all partitions that it owns up to these offsets."""
         positions = list(self.positions.values())
         return self.owned is not None and all(
             each.offset >= targets.get(each.partition, 0) for each in positions
         )
 
     def share(self, targets: Mapping[int, int] | None) -> GroupShare:
-        """Its account, held against how far there was to read."""
+        """Its account, compared with the offsets that it should have read to."""
         self.ledger.throttle_ms = self._library.throttle_ms
         return self.ledger.share(list(self.positions.values()), targets)
 
@@ -110,9 +110,10 @@ class LibraryMember:
             self.trouble = self.trouble or f"{type(error).__name__}: {error}"
 
     def _apply_assignment(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
-        """Take over what was assigned; returns the records that were read after it.
+        """Apply a new assignment; returns the records that were read after it.
 
-        One poll may hold records of before and after. Those before go on where the member was.
+        One poll may return records from before and after the assignment. The earlier ones continue
+        at the member's position, and are counted.
         """
         after: list[Read] = []
         for record in records:
@@ -135,7 +136,7 @@ class LibraryMember:
         for partition, offset, size, created_ms in records:
             position = self.positions.get(partition)
             if position is None or offset < position.offset:
-                continue  # of before a rebalance
+                continue  # read before a rebalance
             if offset > position.offset:
                 self.ledger.counts.errors[SKIPPED] += offset - position.offset
             position.advance(1, offset + 1)
@@ -150,11 +151,11 @@ class LibraryMember:
 
 
 class LibraryConsumers:
-    """The members that one task hosts; implements `jobs.engine.consuming.role.ConsumerClient`.
+    """The members that one task hosts; a `ConsumerClient`.
 
     Args:
         task: index among the consumer tasks, from 0.
-        make: makes the consumer of a (group, member).
+        make: makes the consumer of a member of a group.
 
     Raises:
         LibraryError: the library is not installed here, or lacks an option.
@@ -171,7 +172,7 @@ class LibraryConsumers:
         ]
 
     def open(self) -> None:
-        """See `ConsumerClient.open`."""
+        """Join the groups; see `ConsumerClient.open`."""
         for member in self._members:
             member.start()
         await_settled(self._members, self._plan)
@@ -179,7 +180,7 @@ class LibraryConsumers:
     def run(
         self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets
     ) -> TaskReading:
-        """See `ConsumerClient.run`."""
+        """Read the load; see `ConsumerClient.run`."""
         window = Window.of(self._plan.pattern.phases, start_s, driver)
         for member in self._members:
             member.ledger.window = window
@@ -195,7 +196,7 @@ class LibraryConsumers:
         return TaskReading(shares, window, 0.0)
 
     def close(self) -> None:
-        """See `ConsumerClient.close`."""
+        """Leave the groups; see `ConsumerClient.close`."""
         for member in self._members:
             member.leave()
         for member in self._members:

@@ -1,11 +1,10 @@
-"""Producers that a library runs: they follow the same schedule as the engine's own.
+"""Producers that a library runs, by the same schedule as the engine's own.
 
-Each producer follows the engine's schedule record by record: the same intended times, the
-same sticky partitions, the same payload. The loop is open: what the library has no room for
-stays due, and its latency counts from the intended time; in a closed loop, from when the
-library has room. A library forms its batches
-itself; the partition is named for each record, because libraries differ in when they
-choose another one.
+Each producer follows the engine's schedule record by record: the same intended times, the same
+sticky partitions, the same payload. In an open loop, a record that the library has no room for
+stays due, and its latency counts from the intended time; in a closed loop, latency counts from when the
+library has room. A library forms its own batches; the partition is given with each record, because
+libraries differ in when they change it.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ from jobs.engine.task.window import Window
 from metrics.traffic.producer import ProducerPattern
 
 RECORDS_MAX = 50_000
-"""Records of the pool that a library is given, apart from those of the first batch."""
+"""Number of records of the pool for a library, beyond which no further batch of them is taken."""
 
 _RECORDS_PER_TURN = 200
 _CHECK_INTERVAL_S = 0.25
-_NAP_MIN_S = 0.0005  # shorter ones would spend the CPU on waking up
-_NAP_MAX_S = 0.002  # a library that has no room, or an answer, says so only when asked
+_NAP_MIN_S = 0.0005  # shorter naps would spend the CPU on waking up
+_NAP_MAX_S = 0.002  # a library reports room and answers only when polled
 
 Outcome = tuple[int, float, int, str | None]
-"""(partition, due at, size, why it failed or None)."""
+"""Outcome of a record: (partition, due time, size, error name or None)."""
 
 
 class LibrarySender:
-    """One producer: its schedule, its library, and what is on the way.
+    """One producer: its schedule, its library, and its unsettled records.
 
     Attributes:
-        offered: records that the library accepted so far.
-        unsettled_bytes: accepted and without an answer [B].
-        unsettled: partition → records of that kind.
-        blocked: the library had no room for the next record.
+        offered: number of records that the library has accepted.
+        unsettled_bytes: size of the accepted records without an answer [B].
+        unsettled: partition → number of accepted records without an answer.
+        blocked: whether the library had no room for the next record.
     """
 
     def __init__(
@@ -74,18 +73,18 @@ class LibrarySender:
 
     @property
     def next_due_s(self) -> float:
-        """When the next record is due."""
+        """Time when the next record is due."""
         return self.schedule.due_s(self.offered)
 
     @property
     def is_waiting(self) -> bool:
-        """True while some record that was accepted, or some commit, has no answer."""
+        """True while an accepted record or a commit has no answer."""
         library = self.library
         is_committing = isinstance(library, CommittingProducer) and library.is_committing
         return is_committing or any(self.unsettled.values())
 
     def offer(self, wall_offset_s: float, room_bytes: int, now: float) -> bool:
-        """Hand over the next record; False when there is no room."""
+        """Offer the next record to the library; False when there is no room."""
         schedule = self.schedule
         due_s = now if schedule.closed_loop else self.next_due_s
         if self.offered >= self._batch_end:
@@ -113,7 +112,7 @@ class LibrarySender:
 
 
 class LibraryLoop:
-    """The producers of one task on a library; see `TaskLoad` for what it leaves."""
+    """The event loop of one task's producers on a library; a `TaskLoad`."""
 
     def __init__(
         self,
@@ -138,7 +137,7 @@ class LibraryLoop:
         self.producers: list[Producer] = []
 
     def run(self, start_s: float, wall_offset_s: float) -> LibraryLoop:
-        """As `WireLoop.run`."""
+        """Offer the load as `WireLoop.run` does."""
         plan = self._plan
         window = Window.of(plan.pattern.phases, start_s, self._driver)
         hosted = [index for index, _ in self._hosted]
@@ -200,7 +199,7 @@ class LibraryLoop:
                 account.count_late(now - due_s, 1, now)
 
     def _check(self) -> None:
-        """Take answers, and now and then see whether the load is still wanted."""
+        """Take answers, and at intervals check that the load is still needed."""
         for sender in self._senders:
             sender.library.serve()
             self._settle(sender)
@@ -262,7 +261,7 @@ class LibraryLoop:
 
 @functools.lru_cache(maxsize=2)
 def records_of(pattern: ProducerPattern) -> tuple[Record, ...]:
-    """The records that the engine's own client sends, as single ones."""
+    """The records that the engine's own client sends in batches, one by one."""
     pool = pool_of(pattern)
     records: list[Record] = []
     for section in pool.sections:
@@ -275,10 +274,10 @@ def records_of(pattern: ProducerPattern) -> tuple[Record, ...]:
 
 
 class LibraryProducers:
-    """See `ProducerClient`: one instance of the library per producer.
+    """A `ProducerClient` with one instance of a library per producer.
 
     Args:
-        make: makes the producer of this index, connected.
+        make: makes and connects the producer of an index.
     """
 
     def __init__(
@@ -290,9 +289,9 @@ class LibraryProducers:
         self._libraries: list[LibraryProducer] = []
 
     def open(self) -> None:
-        """See that every broker lets us in, make all producers, and the records."""
+        """Check that every broker takes connections, and make all producers and the records."""
         plan = self._plan
-        # Libraries try again and again, and say at best that it took too long.
+        # A library retries until its time limit, and then reports no cause.
         wanted = [(f"redline-{plan.trial_id}-look", broker) for broker in plan.brokers]
         opened = open_connections(
             wanted, plan.brokers, dict(plan.client_options), plan.connect_timeout_s
@@ -308,7 +307,7 @@ class LibraryProducers:
         self._records = records_of(plan.pattern.producer)
 
     def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
-        """See `ProducerClient.run`."""
+        """Offer the load; see `ProducerClient.run`."""
         pool = pool_of(self._plan.pattern.producer)
         loop = LibraryLoop(
             self._plan, self._task, self._libraries, self._records, pool, driver=driver

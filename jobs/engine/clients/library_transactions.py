@@ -17,17 +17,17 @@ class TransactionalLibrary(LibraryProducer, Protocol):
 
     @property
     def transactions(self) -> TransactionCalls:
-        """Of its producer."""
+        """The transaction calls of its producer."""
         ...
 
 
 class TransactionCalls:
-    """What a library is told of transactions; its calls have the names of Kafka's own producer.
+    """A library's calls for transactions, which have the names of Kafka's own producer.
 
     Args:
-        producer: the library's.
-        error: that its calls raise.
-        words: what such an error says.
+        producer: the library's producer.
+        error: the error that its calls raise.
+        words: gives the text of such an error.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class TransactionCalls:
         """Begin a transaction; does not block.
 
         Raises:
-            TransactionError: the library refuses, as do the others.
+            TransactionError: the library refuses; the other calls raise it, too.
         """
         self._call(self._producer.begin_transaction)
 
     def commit(self) -> None:
-        """Have all records of the transaction acknowledged, and commit it; blocks."""
+        """Wait for the acknowledgement of all records of the transaction, and commit it; blocks."""
         self._call(self._producer.commit_transaction)
 
     def abort(self) -> None:
@@ -65,10 +65,10 @@ class TransactionEnd:
     """A transaction that is over.
 
     Attributes:
-        partitions: that it wrote to, by their numbers.
-        records: that the library took for it.
-        is_commit: False for one that was aborted.
-        commit_s: how long the commit took [s].
+        partitions: numbers of the partitions that it wrote to.
+        records: number of records that the library took for it.
+        is_commit: False for an aborted one.
+        commit_s: duration of the commit [s].
     """
 
     partitions: frozenset[int]
@@ -78,16 +78,17 @@ class TransactionEnd:
 
 
 class CommittingProducer:
-    """A library's producer that commits what is old enough, behind `LibraryProducer`.
+    """A library's producer that commits transactions by their age; a `LibraryProducer`.
 
     A commit blocks until it is answered, so a thread of its own calls it, and the other producers
-    of the task keep their schedule. Meanwhile this one takes no record: what is due waits.
+    of the task keep their schedule. During a commit this producer takes no record, and due records
+    wait.
 
     Args:
-        duration_s: how old a transaction gets before it is committed.
+        duration_s: age at which a transaction is committed [s].
 
     Attributes:
-        ends: of transactions, not taken yet.
+        ends: ends of transactions that the caller has not taken yet.
     """
 
     def __init__(
@@ -113,11 +114,11 @@ class CommittingProducer:
 
     @property
     def throttle_ms(self) -> int:
-        """See `LibraryProducer.throttle_ms`."""
+        """Sum of throttle times; see `LibraryProducer.throttle_ms`."""
         return self._library.throttle_ms
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """See `LibraryProducer.offer`; False while a commit is under way."""
+        """Offer a record; False during a commit, too. See `LibraryProducer.offer`."""
         self._commit_if_old()
         if self._ending is not None:
             return False
@@ -131,7 +132,7 @@ class CommittingProducer:
         return True
 
     def serve(self) -> None:
-        """See `LibraryProducer.serve`; sees to the commits too.
+        """Serve callbacks and commits; see `LibraryProducer.serve`.
 
         Raises:
             TransactionError: the library could neither commit nor abort.
@@ -143,12 +144,12 @@ class CommittingProducer:
         self._commit_if_old()
 
     def end(self) -> None:
-        """Commit what the library took; the commit sends what is queued."""
+        """Commit the open transaction, which also sends the queued records."""
         if self._began_s is not None:
             self._commit()
 
     def close(self) -> None:
-        """See `LibraryProducer.close`."""
+        """Close at once; see `LibraryProducer.close`."""
         self._library.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -163,7 +164,7 @@ class CommittingProducer:
         self._ending = self._thread.submit(self._run_commit, partitions, records)
 
     def _run_commit(self, partitions: frozenset[int], records: int) -> TransactionEnd:
-        """In the thread."""
+        """Commit or abort; runs on the thread."""
         since_s = self._clock()
         try:
             self._library.transactions.commit()

@@ -31,16 +31,16 @@ from metrics.traffic.producer import ProducerOptions, ProducerPattern
 PACKAGE = "confluent-kafka"
 
 BATCH_MAX_BYTES = 2_147_483_647
-"""The most that librdkafka takes for `batch.size` [B]."""
+"""Upper bound of librdkafka's `batch.size` [B]."""
 
 REQUEST_MAX_BYTES = 1_000_000_000
-"""The most that librdkafka takes for `message.max.bytes` [B]."""
+"""Upper bound of librdkafka's `message.max.bytes` [B]."""
 
 LEVEL_MAX = 12
-"""The most that librdkafka takes for `compression.level`."""
+"""Upper bound of librdkafka's `compression.level`."""
 
 _TOKEN_S = 3600.0
-"""Taken for the life of a token that does not tell its own [s]."""
+"""Assumed lifetime of a token without a known expiry [s]."""
 
 _MESSAGES = 10_000
 _ASK_S = 5.0
@@ -56,7 +56,7 @@ _NAMES = {
     "ssl_keyfile": "ssl.key.location",
     "ssl_password": "ssl.key.password",
 }
-"""Connection options of kafka-python → of librdkafka."""
+"""Connection option of kafka-python → the same option of librdkafka."""
 
 _RENAMED = (
     "buffer.memory",
@@ -70,19 +70,19 @@ _RENAMED = (
     "receive.buffer.bytes",
     "send.buffer.bytes",
 )
-"""Kafka's properties that librdkafka has by other names, or that the loop does for it."""
+"""Kafka's properties that librdkafka has by other names, or that the engine's loop implements."""
 
-# Its log lines would go to standard error, which belongs to Spark.
+# librdkafka would write its log to standard error, which belongs to Spark.
 _LOG = logging.getLogger("kafka-redline.librdkafka")
 _LOG.addHandler(logging.NullHandler())
 _LOG.propagate = False
 
 
 def confluent_kafka() -> ModuleType:
-    """The package, which executors may lack.
+    """Import the package, which executors may lack.
 
     Raises:
-        LibraryError: it is missing here.
+        LibraryError: the package is missing here.
     """
     try:
         import confluent_kafka as package
@@ -92,10 +92,10 @@ def confluent_kafka() -> ModuleType:
 
 
 def connection_options(options: Mapping[str, object]) -> dict[str, object]:
-    """The connection options of a plan as librdkafka calls them.
+    """The connection options of a plan by librdkafka's names.
 
     Raises:
-        LibraryError: there is an option that librdkafka does not have.
+        LibraryError: librdkafka lacks one of the options.
     """
     found: dict[str, object] = {}
     for name, value in options.items():
@@ -116,7 +116,7 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _token(provider: Any, _config: str) -> tuple[str, float]:
-    """A token and its end [s since the epoch], after most of which librdkafka asks again."""
+    """A token and its expiry [s since the epoch]; librdkafka calls again some time before it."""
     good_until_s = getattr(provider, "good_until_s", None)
     return provider.token(), good_until_s or time.time() + _TOKEN_S
 
@@ -124,12 +124,12 @@ def _token(provider: Any, _config: str) -> tuple[str, float]:
 def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:
     """The configuration of librdkafka for the same batches and the same requests.
 
-    It reckons 36 bytes of framing for each record where Kafka's format takes 7 to 10, and
-    knows nothing of what compression will leave, so with the same `batch.size` its batches
-    would hold less. The batch is bounded by its records instead.
+    librdkafka counts 36 bytes of framing for each record where Kafka's format takes 7 to 10, and
+    does not estimate the size after compression, so its batches would be smaller with the same
+    `batch.size`. The batch is bounded by its number of records instead.
 
     Args:
-        full_records: records in the largest full batch.
+        full_records: number of records in the largest full batch.
     """
     options = pattern.options
     return kafka_options(options, without=_RENAMED) | {
@@ -149,10 +149,10 @@ def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, o
 
 
 def _compression_level(options: ProducerOptions) -> int:
-    """The level as librdkafka takes it: from 0, and -1 for the codec's default, which is Kafka's.
+    """The level as librdkafka takes it: from 0, or -1 for the codec's default, which is Kafka's.
 
     Raises:
-        LibraryError: there is no such level.
+        LibraryError: librdkafka does not have this level.
     """
     level = options.compression_level
     if (
@@ -192,7 +192,7 @@ def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, obje
 
 
 class RdKafkaProducer:
-    """One librdkafka instance behind `LibraryProducer`."""
+    """One librdkafka instance as a `LibraryProducer`."""
 
     def __init__(self, plan: TrialPlan, index: int) -> None:
         self._kafka = kafka = confluent_kafka()
@@ -233,7 +233,7 @@ class RdKafkaProducer:
             ) from error
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
-        """See `LibraryProducer.offer`."""
+        """Offer a record; see `LibraryProducer.offer`."""
 
         def delivered(error: Any, _message: Any) -> None:
             settled(None if error is None else self._name(error))
@@ -256,20 +256,20 @@ class RdKafkaProducer:
         return True
 
     def serve(self) -> None:
-        """Run the callbacks of what was answered."""
+        """Run the callbacks of answered records."""
         self._producer.poll(0)
 
     def end(self) -> None:
-        """Drop what is queued."""
+        """Drop the queued records."""
         self._producer.purge(in_queue=True, in_flight=False, blocking=False)
 
     def close(self) -> None:
-        """Drop everything."""
+        """Drop all records."""
         self._producer.purge()
         self._producer.flush(1.0)
 
     def _name(self, error: Any) -> str:
-        """The error's name as the other clients give it."""
+        """Name of the error, as the other clients name it."""
         code = int(error.code())
         if code == self._kafka.KafkaError._PURGE_QUEUE:
             return NEVER_SENT
@@ -283,7 +283,7 @@ class RdKafkaProducer:
 
 
 class RdKafkaConsumer:
-    """One librdkafka instance behind `LibraryConsumer`."""
+    """One librdkafka instance as a `LibraryConsumer`."""
 
     def __init__(self, plan: TrialPlan, group: int, member: int) -> None:
         self._kafka = confluent_kafka()
@@ -305,7 +305,7 @@ class RdKafkaConsumer:
         self.throttle_ms += round(event.throttle_time * 1000)
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
-        """Called while polling: begin where the group left off, or where it starts."""
+        """Begin at the group's committed offsets, or at its start; called while polling."""
         self._owned = consumer.committed(partitions, timeout=_ASK_S) if partitions else []
         for each in self._owned:
             if each.offset < 0:
@@ -330,7 +330,7 @@ class RdKafkaConsumer:
         return number
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
-        """See `LibraryConsumer.poll`."""
+        """Take arrived records; see `LibraryConsumer.poll`."""
         try:
             messages = self._consumer.consume(_MESSAGES, timeout_s)
         except self._kafka.KafkaException as error:
@@ -346,27 +346,27 @@ class RdKafkaConsumer:
             yield number, message.offset(), len(message), created_ms
 
     def take_assignment(self) -> Mapping[int, int] | None:
-        """See `LibraryConsumer.take_assignment`."""
+        """Take a new assignment; see `LibraryConsumer.take_assignment`."""
         assigned, self._assigned = self._assigned, None
         return assigned
 
     def begin(self) -> None:
-        """See `LibraryConsumer.begin`."""
+        """Begin to read; see `LibraryConsumer.begin`."""
         self._is_begun = True
         if self._owned:
             self._consumer.resume(self._owned)
 
     def high_watermark(self, partition: int) -> int | None:
-        """See `LibraryConsumer.high_watermark`."""
+        """End of a partition; see `LibraryConsumer.high_watermark`."""
         each = self._kafka.TopicPartition(*self._plan.partitions.of(partition))
         try:
             _first, end = self._consumer.get_watermark_offsets(each, cached=True)
         except self._kafka.KafkaException:
-            return None  # not known before the first answer
+            return None  # unknown before the first answer
         return None if end == self._kafka.OFFSET_INVALID or end < 0 else int(end)
 
     def close(self) -> None:
-        """See `LibraryConsumer.close`."""
+        """Commit and leave; see `LibraryConsumer.close`."""
         if self._consumer is not None:
             self._consumer.close()
 

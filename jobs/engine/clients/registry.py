@@ -1,4 +1,4 @@
-"""The clients that can stand behind producers and consumers, by the names that workloads use."""
+"""Registry of the clients for producers and consumers, by the names that workloads use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Client:
     """A client in both roles.
 
     Attributes:
-        producers, consumers: make those of one task of a plan, counted from 0 in each role;
-            nothing is opened yet.
-        packages: what executors need for it: package → a module of it.
+        producers, consumers: make the client of one task of a plan, unopened; tasks count from 0 in
+            each role.
+        packages: packages that executors need for it: package → a module of it.
     """
 
     producers: Callable[[TrialPlan, int], ProducerClient]
@@ -43,11 +43,11 @@ CLIENTS: Mapping[str, Client] = {
         {librdkafka.PACKAGE: "confluent_kafka"},
     ),
 }
-"""By their names, those of `metrics.traffic.clients.ClientName`."""
+"""Name of a client, as in `metrics.traffic.clients.ClientName` → client."""
 
 
 def client_of(plan: TrialPlan, task: int) -> ProducerClient | ConsumerClient:
-    """What a task of the stage hosts: the first tasks producers, the others consumers."""
+    """The client of a task of the stage: producers in the first tasks, consumers in the others."""
     if task < plan.tasks:
         return CLIENTS[plan.pattern.producer.options.client].producers(plan, task)
     return CLIENTS[plan.pattern.consumers.client].consumers(plan, task - plan.tasks)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
-from metrics.sources.certificates import CertifiedServer, said, speaks_no_tls
+from metrics.sources.certificates import CertifiedServer, error_text, is_plaintext_error
 
 _BROKER = CertifiedServer("broker", "security", "advertised.listeners")
 
@@ -59,7 +59,7 @@ def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
             "start it, or correct advertised.listeners or the firewall"
         )
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _BROKER.why_refused(error)
+        return _BROKER.explain_server_certificate(error)
     if isinstance(error, ssl.SSLError):
         return _explain_tls(error, options)
     if protocol.startswith("SASL_") or isinstance(error, LoginRequiredError):
@@ -88,12 +88,12 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _explain_tls(error: ssl.SSLError, options: Mapping[str, Any]) -> str:
-    if speaks_no_tls(error):
+    if is_plaintext_error(error):
         protocol = options.get("security_protocol")
         return f"its listener does not use TLS, which {protocol} needs; {_CHECK_PROTOCOL}"
     is_given = options.get("ssl_certfile") is not None
-    explanation = _BROKER.why_none_of_ours(error, is_given=is_given)
-    return explanation or f"TLS fails ({said(error)}); check the files of cluster security"
+    explanation = _BROKER.explain_client_certificate(error, is_given=is_given)
+    return explanation or f"TLS fails ({error_text(error)}); check the files of cluster security"
 
 
 def _explain_sasl(error: BaseException, options: Mapping[str, Any]) -> str | None:
