@@ -133,14 +133,14 @@ def permission_rules(found: Sequence[Permission]) -> list[Finding]:
     lacking = [
         problem(
             check,
-            f"the user of cluster security lacks the permission to {each.deed}",
+            f"the user of cluster security lacks the permission to {each.action}",
             f"the ACL {each.acl} with the prefix {PREFIX}",
             each.remedy,
         )
         for each in found
         if not each.is_granted
     ]
-    return lacking or [ok(check, ", ".join(each.deed for each in found))]
+    return lacking or [ok(check, ", ".join(each.action for each in found))]
 
 
 def _length(opened: OpenCluster, config: Configuration) -> list[Finding]:

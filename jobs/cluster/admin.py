@@ -1,8 +1,7 @@
-"""What a run asks of a cluster's administration, typed, on top of kafka-python's admin client.
+"""A typed admin client of a cluster, on top of kafka-python's.
 
-Requests to one certain broker go through the client's connection manager, because the
-public methods let the client choose a broker; they are in this module and in
-`jobs.cluster.permissions`.
+Requests to one certain broker go through kafka-python's connection manager, because its public
+methods choose the broker themselves; they are in this module and in `jobs.cluster.permissions`.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ Answer = TypeVar("Answer")
 
 NO_LEADER = -1
 
-LOOK_TIMEOUT_MS = 5_000
-"""A broker that does not tell its metadata within this time counts as silent [ms]."""
+QUERY_TIMEOUT_MS = 5_000
+"""A broker that does not answer a query for metadata within this time counts as silent [ms]."""
 
-
-AT_A_TIME = 16
-"""Brokers that are asked the same at the same time; Python has time for one answer."""
+QUERIES_IN_PARALLEL = 16
+"""Brokers that are queried at the same time; more are no faster, as Python decodes one answer
+after another."""
 
 
 class AdminError(RedlineError):
-    """The cluster refused or did not answer a request of its administration.
+    """The cluster refused or did not answer a request of the admin client.
 
     `cause` is the name of Kafka's error, such as TopicAlreadyExistsError.
     """
@@ -47,7 +46,7 @@ class AdminError(RedlineError):
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker as clients see it: the address is the advertised one."""
+    """A broker as clients see it, with its advertised address."""
 
     id: int
     host: str
@@ -60,11 +59,11 @@ class ClusterInfo:
     """The brokers of a cluster.
 
     Attributes:
-        cluster_id: Kafka's own.
-        brokers: those that serve, by id.
+        cluster_id: the id that Kafka gave the cluster.
+        brokers: the brokers that serve, in the order of their ids.
         fenced: ids of brokers that are registered and do not serve.
-        api_version: the release that the brokers' protocol fits, such as (4, 1); the
-            patch release shows only in their metrics.
+        api_version: the release that matches the brokers' protocol, such as (4, 1); the
+            patch release is known only from their metrics.
     """
 
     cluster_id: str
@@ -98,18 +97,18 @@ class Partition:
 
     @property
     def preferred(self) -> int:
-        """The replica that leads unless something happened to it."""
+        """Broker id of the preferred leader."""
         return self.replicas[0]
 
 
 class KafkaAdmin:
-    """A connection to a cluster's administration; `jobs.cluster.connect.connect` makes one.
+    """The admin client of a cluster; `jobs.cluster.connect.connect` makes one.
 
-    A context manager. Every method may raise `AdminError`.
+    A context manager. Every method may raise `AdminError`. Several threads may use it.
     """
 
     def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
-        """Take over `client`; a request may last `timeout_s` [s]."""
+        """Take over `client`, with a deadline of `timeout_s` for each request [s]."""
         self.client = client
         self._timeout_ms = int(timeout_s * 1000)
 
@@ -125,11 +124,11 @@ class KafkaAdmin:
         self.close()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self.client.close()
 
     def describe_cluster(self) -> ClusterInfo:
-        """The brokers that serve, and those that are registered and do not."""
+        """The brokers that serve, and the ids of those that are fenced."""
         answer = self.ask("describe the cluster", self.client.describe_cluster)
         brokers = sorted(answer["brokers"], key=lambda broker: int(broker["broker_id"]))
         return ClusterInfo(
@@ -148,7 +147,11 @@ class KafkaAdmin:
     def broker_config(
         self, broker_id: int, names: Sequence[str] | None = None
     ) -> dict[str, str | None]:
-        """Properties of a broker, defaults included, all unless named; None for secrets."""
+        """Properties of a broker, defaults included; the value of a secret is None.
+
+        Args:
+            names: the properties to read; None for all.
+        """
         return self._config(ConfigResourceType.BROKER, str(broker_id), names)
 
     def topic_config(self, topic: str) -> dict[str, str | None]:
@@ -156,7 +159,7 @@ class KafkaAdmin:
         return self._config(ConfigResourceType.TOPIC, topic)
 
     def topic_names(self) -> frozenset[str]:
-        """Names of all topics that this client may see."""
+        """Names of all topics that this user may describe."""
         return frozenset(self.ask("list topics", self.client.list_topics))
 
     def create_topic(
@@ -166,17 +169,17 @@ class KafkaAdmin:
         config: Mapping[str, str],
         validate_only: bool = False,
     ) -> dict[str, str | None]:
-        """Ask for a topic; it is usable only when the brokers' metadata say so.
+        """Request a topic, which is usable once the brokers' metadata include it.
 
         Args:
-            topic: its name.
+            topic: name of the topic.
             replicas: partition → broker ids, the preferred leader first.
             config: topic properties by Kafka's names.
             validate_only: have the cluster check the request and create nothing.
 
         Returns:
             The properties that the topic has or would have, defaults included; empty when
-            this client may not read them.
+            this user may not read them.
         """
         what = f"create the topic {topic}"
         spec = {"assignments": {p: list(ids) for p, ids in replicas.items()}, "configs": config}
@@ -194,7 +197,7 @@ class KafkaAdmin:
         return {key: each["value"] for key, each in (result.get("configs") or {}).items()}
 
     def delete_topic(self, topic: str) -> None:
-        """Ask for a topic's deletion; it is gone only when the brokers' metadata say so."""
+        """Request a topic's deletion, which is complete once no broker's metadata include it."""
         what = f"delete the topic {topic}"
         answer = self.ask(
             what,
@@ -205,7 +208,7 @@ class KafkaAdmin:
         self._require_no_error(what, answer["topics"][0])
 
     def empty_groups(self) -> frozenset[str]:
-        """Ids of all consumer groups without members that this client may see."""
+        """Ids of all consumer groups without members that this user may describe."""
         groups = self.ask("list consumer groups", self.client.list_groups)
         return frozenset(g["group_id"] for g in groups if g.get("group_state") in _MEMBERLESS)
 
@@ -217,7 +220,10 @@ class KafkaAdmin:
             raise self._error(what, getattr(kafka_errors, answer[group_id])())
 
     def topics_held_by(self, broker_id: int) -> frozenset[str] | None:
-        """All topics with a replica on this broker, seen or not; None where it may not tell.
+        """All topics with a replica on this broker, whether this user may describe them or not.
+
+        Returns:
+            None where this user may not read the broker's log directories.
 
         Raises:
             AdminError: the broker does not answer.
@@ -226,7 +232,7 @@ class KafkaAdmin:
         answer = self.ask(
             f"ask broker {broker_id} which topics it holds",
             lambda: manager.run(
-                manager.send, DescribeLogDirsRequest(topics=None), broker_id, LOOK_TIMEOUT_MS
+                manager.send, DescribeLogDirsRequest(topics=None), broker_id, QUERY_TIMEOUT_MS
             ),
         )
         if not answer.results:
@@ -234,19 +240,19 @@ class KafkaAdmin:
         return frozenset(str(topic.name) for each in answer.results for topic in each.topics)
 
     def forbidden_among(self, broker_id: int, topics: Iterable[str]) -> frozenset[str]:
-        """Those that this client may not describe; one that is just gone is none of them.
+        """The topics among these that this user may not describe.
 
         Raises:
             AdminError: the broker does not answer.
         """
         named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        if not named:  # which would ask about all
+        if not named:  # an empty list requests all topics
             return frozenset()
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         manager = self.client._manager
         answer = self.ask(
             f"ask broker {broker_id} which topics it shows",
-            lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS),
+            lambda: manager.run(manager.send, request, broker_id, QUERY_TIMEOUT_MS),
         )
         refused = kafka_errors.TopicAuthorizationFailedError.errno
         return frozenset(str(each.name) for each in answer.topics if each.error_code == refused)
@@ -254,9 +260,9 @@ class KafkaAdmin:
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
     ) -> dict[str, dict[int, Partition] | None]:
-        """Topic → its partitions as this broker knows them, None when it knows no such topic.
+        """Topic → its partitions as this broker knows them, None for an unknown topic.
 
-        Never creates a topic, whatever the brokers' auto.create.topics.enable says.
+        It never creates a topic, even with auto.create.topics.enable on the brokers.
         """
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
@@ -265,7 +271,7 @@ class KafkaAdmin:
         manager = self.client._manager
         what = f"ask broker {broker_id} about {_named(topics)}"
         answer = self.ask(
-            what, lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS)
+            what, lambda: manager.run(manager.send, request, broker_id, QUERY_TIMEOUT_MS)
         )
         return {found.name: self._partitions_in(what, found) for found in answer.topics}
 
@@ -283,7 +289,7 @@ class KafkaAdmin:
         }
 
     def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Ask that the preferred replicas of these (topic, partition) lead again."""
+        """Request that the preferred replicas of these (topic, partition) lead again."""
         wanted: dict[str, list[int]] = {}
         for topic, partition in partitions:
             wanted.setdefault(topic, []).append(partition)
@@ -305,7 +311,7 @@ class KafkaAdmin:
         return {(each.topic, each.partition): int(found.offset) for each, found in answer.items()}
 
     async def _ends_of(self, wanted: set[TopicPartition]) -> dict[TopicPartition, Any]:
-        """The ends, all leaders asked at once: kafka-python's own method asks one after another."""
+        """End offsets, from all leaders at once; kafka-python's own method queries them in turn."""
         client = self.client
         found: dict[TopicPartition, Any] = {}
         led = await client._async_get_leader_for_partitions(wanted)
@@ -318,7 +324,7 @@ class KafkaAdmin:
         try:
             for answer in asked:
                 found |= client._list_partition_offsets_process_response(await answer)
-        except kafka_errors.NotLeaderForPartitionError:  # which that method waits for
+        except kafka_errors.NotLeaderForPartitionError:  # the library's method waits for leaders
             left = dict.fromkeys(wanted - set(found), OffsetSpec.LATEST)
             found |= await client._async_list_partition_offsets(left, timeout_ms=self._timeout_ms)
         return found
@@ -334,15 +340,20 @@ class KafkaAdmin:
         return {key: each["value"] for key, each in answer[what][name].items()}
 
     def ask(self, what: str, request: Callable[[], Answer]) -> Answer:
-        """What a request to the client answers; `what` is a verb phrase for messages."""
+        """Make a request and return its answer.
+
+        Args:
+            what: a verb phrase for messages, such as `list topics`.
+            request: calls a method of the client.
+        """
         try:
             try:
-                return self._once_loaded(request)
+                return self._retry_while_loading(request)
             except kafka_errors.KafkaError as error:
                 if not _was_never_sent(error):
                     raise
-                # A broker went away or came back: the client does not look again itself, and
-                # goes on to ask the broker that once took requests for the controller.
+                # A broker stopped or came back. The client does not refresh its metadata then, and
+                # sends further requests to the broker that once was the controller.
                 manager = self.client._manager
                 manager.run(manager.cluster.refresh_metadata)
                 self.client._controller_id = None
@@ -350,8 +361,8 @@ class KafkaAdmin:
         except kafka_errors.KafkaError as error:
             raise self._error(what, error) from error
 
-    def _once_loaded(self, request: Callable[[], Answer]) -> Answer:
-        """Ask until no coordinator still loads its groups, as it does when it begins to lead."""
+    def _retry_while_loading(self, request: Callable[[], Answer]) -> Answer:
+        """Repeat a request while a new coordinator still loads its groups."""
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         while True:
             try:
@@ -359,7 +370,7 @@ class KafkaAdmin:
             except kafka_errors.CoordinatorLoadInProgressError:
                 if time.monotonic() > deadline_s:
                     raise
-                time.sleep(_LOADS_S)
+                time.sleep(_LOADING_PAUSE_S)
 
     def _require_no_error(self, what: str, result: Mapping[str, Any]) -> None:
         error = kafka_errors.for_code(result["error_code"])
@@ -367,34 +378,34 @@ class KafkaAdmin:
             raise self._error(what, error(), result.get("error_message"))
 
     @staticmethod
-    def _error(what: str, error: Exception, told: str | None = None) -> AdminError:
+    def _error(what: str, error: Exception, details: str | None = None) -> AdminError:
         cause = type(error).__name__
         advice = ADVICE.get(cause, "check that the brokers run and can be reached, and run again")
-        why = f"{cause}: {told.rstrip('.')}" if told else cause
+        why = f"{cause}: {details.rstrip('.')}" if details else cause
         return AdminError(f"could not {what} ({why}); {advice}", cause)
 
 
 def _was_never_sent(error: kafka_errors.KafkaError) -> bool:
-    """True where no broker can have acted on the request, so that it can be made again."""
+    """Whether no broker can have acted on the request, so that it is safe to repeat."""
     if isinstance(error, kafka_errors.UnknownBrokerIdError | kafka_errors.NodeNotReadyError):
         return True
-    # kafka-python gives a connection that could not be made this error, with errno's name in it.
+    # kafka-python raises this error for a failed connect, with the name of errno in its text.
     is_connection = isinstance(error, kafka_errors.KafkaConnectionError)
     return is_connection and any(name in str(error) for name in _NOT_REACHED)
 
 
-_LOADS_S = 0.05
-"""How long a coordinator is left alone to load its groups before it is asked again [s]."""
+_LOADING_PAUSE_S = 0.05
+"""Pause before a coordinator that loads its groups is queried again [s]."""
 _NOT_REACHED = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH")
 
 
-def of_each(
+def query_brokers(
     ask: Callable[[int], Answer], brokers: Iterable[int]
 ) -> list[tuple[int, Answer | AdminError]]:
-    """What each of these brokers answers, in their order; so many are asked at the same time.
+    """Query brokers in parallel; returns (broker, its answer or error) in the order given.
 
     Args:
-        ask: a method of `KafkaAdmin`, all of which several threads may call.
+        ask: makes the query of one broker; runs on several threads.
     """
 
     def asked(broker: int) -> tuple[int, Answer | AdminError]:
@@ -403,22 +414,22 @@ def of_each(
         except AdminError as error:
             return broker, error
 
-    with ThreadPoolExecutor(AT_A_TIME, "redline-admin") as threads:
+    with ThreadPoolExecutor(QUERIES_IN_PARALLEL, "redline-admin") as threads:
         return list(threads.map(asked, brokers))
 
 
-def told_by_each(ask: Callable[[int], Answer], brokers: Iterable[int]) -> list[Answer]:
-    """The same where all have to answer.
+def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> list[Answer]:
+    """The answers of brokers that are queried in parallel, in the order given.
 
     Raises:
-        AdminError: one did not; the first of those.
+        AdminError: a broker did not answer; the first such error.
     """
-    told = []
-    for _, answer in of_each(ask, brokers):
+    answers = []
+    for _, answer in query_brokers(ask, brokers):
         if isinstance(answer, AdminError):
             raise answer
-        told.append(answer)
-    return told
+        answers.append(answer)
+    return answers
 
 
 _UNCOMMITTED = 0
@@ -430,7 +441,7 @@ def _named(topics: Sequence[str]) -> str:
     return first if len(topics) == 1 else f"{first} and {len(topics) - 1} more"
 
 
-PERMISSION = "the user of cluster security needs Kafka ACLs for it; have them granted"
+PERMISSION = "the user of cluster security needs Kafka ACLs for it; grant them"
 ADVICE = {
     "ClusterAuthorizationFailedError": PERMISSION,
     "TopicAuthorizationFailedError": PERMISSION,
@@ -439,4 +450,4 @@ ADVICE = {
     "TopicAlreadyExistsError": "the name is taken; remove that topic, or start another run",
     "TopicDeletionDisabledError": "set delete.topic.enable=true on the brokers",
 }
-"""What to do about the errors of Kafka that a user can do something about."""
+"""Kafka's error → what a user can do about it."""

@@ -1,4 +1,4 @@
-"""Finding out within seconds whether a cluster can be reached, and if not, why."""
+"""Connecting to a cluster, with the reason within seconds where that fails."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from jobs.engine.network.refusals import explain_refusal
 from metrics.common.errors import ConfigError, TryLaterError
 
 OPEN_EACH_S = 0.05
-"""The least that a deadline leaves for a connection to each of many brokers [s]."""
+"""Least time in a deadline for the connection to each broker, where there are many [s]."""
 PROBE_SHARE = 0.3
-"""Share of the time limit that the look at the bare addresses may take."""
+"""Share of the deadline for the probe of the addresses by TCP [ratio]."""
 
 RECONNECT_BACKOFF_MAX_MS = 1_000
-"""A broker that comes back is noticed within about this time [ms]."""
+"""Longest pause before the client tries to reach a broker again [ms]."""
 
 UNRESOLVED = "has a host name that does not resolve"
 
@@ -37,33 +37,33 @@ def connect(
     timeout_s: float = 10.0,
     request_timeout_s: float = 30.0,
 ) -> KafkaAdmin:
-    """Connect to a cluster's administration and check that every broker can be reached.
+    """Connect an admin client to a cluster and check that every broker can be reached.
 
     Args:
-        bootstrap_servers: host:port each; one that answers is enough.
-        client_kwargs: connection options of kafka-python, as of `Security.client_kwargs`.
-        cluster: its name, for messages.
-        timeout_s: for finding the cluster [s].
-        request_timeout_s: for each later request [s].
+        bootstrap_servers: addresses as host:port; one that answers is enough.
+        client_kwargs: connection options of kafka-python, from `Security.client_kwargs`.
+        cluster: name of the cluster, for messages.
+        timeout_s: deadline for finding the cluster [s].
+        request_timeout_s: deadline of each later request [s].
 
     Raises:
-        TryLaterError: when no address answers, as those of a cluster that is down.
-        ConfigError: when no name resolves, none is a Kafka broker with these options, the
+        TryLaterError: no address answers, so that the cluster may be down.
+        ConfigError: no name resolves, no address is a Kafka broker with these options, the
             credentials are refused, or a broker advertises an address that does not answer.
     """
     _keep_kafka_python_quiet()
     troubles = probe(bootstrap_servers, timeout_s * PROBE_SHARE)
     answering = [server for server in bootstrap_servers if server not in troubles]
     if not answering:
-        told = "; ".join(f"{server} {trouble}" for server, trouble in troubles.items())
+        reasons = "; ".join(f"{server} {trouble}" for server, trouble in troubles.items())
         are_named = any(trouble != UNRESOLVED for trouble in troubles.values())
         raise (TryLaterError if are_named else ConfigError)(
             f"{f'cluster {cluster}: ' if cluster else ''}none of its bootstrap_servers can be "
-            f"reached: {told}; expected a Kafka broker there; start it, or correct the addresses"
+            f"reached: {reasons}; expected a Kafka broker there; start it, or correct the addresses"
         )
     options = dict(client_kwargs or {})
     _require_one_that_lets_us_in(answering, options, timeout_s)
-    client = client_of(answering, options, timeout_s, request_timeout_s)
+    client = admin_client(answering, options, timeout_s, request_timeout_s)
     admin = KafkaAdmin(client, request_timeout_s)
     try:
         _require_reachable_brokers(admin, options, timeout_s)
@@ -74,7 +74,7 @@ def connect(
 
 
 def probe(addresses: Sequence[str], timeout_s: float) -> dict[str, str]:
-    """The addresses, host:port each, that take no TCP connection within `timeout_s`, and why."""
+    """Address (host:port) → why it accepts no TCP connection within `timeout_s`."""
     with ThreadPoolExecutor(max_workers=min(32, max(1, len(addresses)))) as pool:
         troubles = pool.map(lambda address: _trouble(address, timeout_s), addresses)
     return {
@@ -84,20 +84,20 @@ def probe(addresses: Sequence[str], timeout_s: float) -> dict[str, str]:
     }
 
 
-def split(address: str) -> tuple[str, int]:
+def split_address(address: str) -> tuple[str, int]:
     """Host and port of `host:port`; an IPv6 host stands in brackets."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
-def joined(host: str, port: int) -> str:
+def join_address(host: str, port: int) -> str:
     """`host:port`; an IPv6 host stands in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _trouble(address: str, timeout_s: float) -> str | None:
     try:
-        socket.create_connection(split(address), timeout_s).close()
+        socket.create_connection(split_address(address), timeout_s).close()
     except socket.gaierror:
         return UNRESOLVED
     except TimeoutError:
@@ -110,25 +110,27 @@ def _trouble(address: str, timeout_s: float) -> str | None:
 def _require_one_that_lets_us_in(
     servers: Sequence[str], options: Mapping[str, Any], timeout_s: float
 ) -> None:
-    """Open a connection as the producers do; kafka-python alone would not tell what failed."""
-    places = {-1 - index: split(server) for index, server in enumerate(servers)}
+    """Open connections as the producers do, as kafka-python alone does not report what failed."""
+    places = {-1 - index: split_address(server) for index, server in enumerate(servers)}
     refusals = refusals_of(places, options, timeout_s * (1 - PROBE_SHARE))
     if len(refusals) == len(servers):
         raise ConfigError("; ".join(refusals.values()))
 
 
-def client_of(
+def admin_client(
     servers: Sequence[str],
     options: Mapping[str, Any],
     timeout_s: float = 10.0,
     request_timeout_s: float = 30.0,
     client_id: str = CLIENT_ID,
 ) -> KafkaAdminClient:
-    """kafka-python's client, once it has found the cluster; of a failed one nothing keeps running.
+    """kafka-python's admin client, once it has found the cluster.
+
+    A client that fails is stopped, with its threads.
 
     Args:
-        servers, options, timeout_s, request_timeout_s: as of `connect`.
-        client_id: by which brokers and their tools show it.
+        servers, options, timeout_s, request_timeout_s: see `connect`.
+        client_id: the name that brokers and their tools show for it.
 
     Raises:
         ConfigError: it did not find the cluster.
@@ -159,7 +161,7 @@ def client_of(
 def _require_reachable_brokers(
     admin: KafkaAdmin, options: Mapping[str, Any], timeout_s: float
 ) -> None:
-    """Clients use the advertised addresses, whatever the bootstrap addresses were."""
+    """Check that the advertised address of each broker can be reached, as clients use these."""
     try:
         brokers = admin.describe_cluster().brokers
     except AdminError as error:
@@ -178,7 +180,7 @@ def _require_reachable_brokers(
 
 
 def _keep_kafka_python_quiet() -> None:
-    """Without a handler of its own, Python prints a library's warnings on stderr."""
+    """Add a handler to kafka-python's logger, as Python else prints its warnings on stderr."""
     logger = logging.getLogger("kafka")
     if not any(isinstance(each, logging.NullHandler) for each in logger.handlers):
         logger.addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""What can be seen of a whole cluster from outside: partitions that lack replicas, and disks."""
+"""The health of a whole cluster: under-replicated partitions, disks, and hidden topics."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from kafka.errors import KafkaStorageError
 
-from jobs.cluster.admin import KafkaAdmin, told_by_each
+from jobs.cluster.admin import KafkaAdmin, query_all_brokers
 from metrics.units import format_size
 
 UNKNOWN_BYTES = -1
-"""What brokers before Kafka 3.3 say of a volume's size and room."""
+"""Size and room of a volume that a broker does not report; Kafka 3.3 and later report them."""
 
-HOLDERS_ASKED = 3
-"""Brokers that are asked for all that they hold; each may hold thousands of partitions."""
+BROKERS_QUERIED = 3
+"""Brokers that are queried for all topics they hold; each may hold thousands of partitions."""
 
 Partitions = frozenset[tuple[str, int]]
 """Partitions as (topic, number)."""
@@ -23,11 +23,12 @@ Partitions = frozenset[tuple[str, int]]
 
 @dataclass(frozen=True)
 class LogDir:
-    """A log directory of a broker and the volume that it is on; `UNKNOWN_BYTES` where not told.
+    """A log directory of a broker and the volume that it is on.
 
     Attributes:
-        own_logs, own_bytes: replicas in it of the topics that were asked for, and their size.
-        is_offline: the broker serves nothing of it any more, as its disk is full or fails.
+        total_bytes, usable_bytes: size and room of the volume [B], or `UNKNOWN_BYTES`.
+        own_logs, own_bytes: replicas in it of the topics of this run, and their size [B].
+        is_offline: whether the broker no longer serves it, as its disk is full or has failed.
     """
 
     broker_id: int
@@ -40,12 +41,12 @@ class LogDir:
 
     @property
     def is_known(self) -> bool:
-        """True when the broker says how large its volume is."""
+        """Whether the broker reports the size and room of the volume."""
         return self.total_bytes > 0 and self.usable_bytes >= 0
 
     @property
     def volume(self) -> tuple[int, int, int]:
-        """Alike for directories of a broker that share a volume."""
+        """A key that directories of a broker on the same volume share."""
         return self.broker_id, self.total_bytes, self.usable_bytes
 
     @property
@@ -54,7 +55,7 @@ class LogDir:
         return 1.0 - self.usable_bytes / self.total_bytes
 
     def room_bytes(self, free_bytes_min: int, used_share_max: float | None) -> float:
-        """What may still be written before it passes a limit; below 0 once it has [B]."""
+        """Bytes that can be written before the volume exceeds a limit; below 0 beyond it [B]."""
         kept = float(free_bytes_min)
         if used_share_max is not None:
             kept = max(kept, (1.0 - used_share_max) * self.total_bytes)
@@ -62,11 +63,11 @@ class LogDir:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """The volume's name in messages."""
         return f"the volume of {self.path} of broker {self.broker_id}"
 
     def trouble(self, free_bytes_min: int, used_share_max: float | None) -> str | None:
-        """How it passes a limit, or None."""
+        """A clause that states which limit the volume exceeds; None while it exceeds none."""
         if self.usable_bytes < free_bytes_min:
             free, least = format_size(self.usable_bytes), format_size(free_bytes_min)
             return f"{self.words} has {free} left, less than {least}"
@@ -76,13 +77,13 @@ class LogDir:
 
 
 class ClusterHealth:
-    """Looks at the whole cluster, by the administration's means alone."""
+    """Checks of the whole cluster through the Admin API."""
 
     def __init__(self, admin: KafkaAdmin) -> None:
         self._admin = admin
 
     def under_replicated(self) -> Partitions:
-        """All partitions with a replica out of sync, of topics that this client may see.
+        """All partitions with a replica out of sync, of topics that this user may describe.
 
         Raises:
             AdminError: the cluster does not answer.
@@ -96,18 +97,18 @@ class ClusterHealth:
         )
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        """The log directories of all brokers; none of brokers that may not tell.
+        """The log directories of all brokers, as far as this user may describe them.
 
         Args:
-            topics: whose replicas are counted in each; of no others, as a broker may have
-                thousands.
+            topics: topics whose replicas are counted in each directory; the replicas of all
+                others, maybe thousands, are not requested.
 
         Raises:
             AdminError: a broker does not answer.
         """
         brokers = self._admin.describe_cluster().broker_ids
         held = self._held(topics)
-        answers = told_by_each(lambda broker: self._log_dirs_of(broker, held), brokers)
+        answers = query_all_brokers(lambda broker: self._log_dirs_of(broker, held), brokers)
         return tuple(
             LogDir(
                 int(answer["broker"]),
@@ -127,8 +128,8 @@ class ClusterHealth:
         )
 
     def _held(self, topics: Sequence[str]) -> dict[int, dict[str, list[int]]]:
-        """Broker id → topic → partitions of which it has a replica, of these topics."""
-        told = (
+        """Broker id → topic → the topic's partitions that have a replica on the broker."""
+        described = (
             self._admin.ask(
                 f"look at {len(topics)} topics",
                 lambda: self._admin.client.describe_topics(list(topics)),
@@ -137,7 +138,7 @@ class ClusterHealth:
             else ()
         )
         held: dict[int, dict[str, list[int]]] = {}
-        for topic in told:
+        for topic in described:
             for each in topic["partitions"]:
                 for broker in each["replica_nodes"]:
                     own = held.setdefault(int(broker), {}).setdefault(str(topic["name"]), [])
@@ -154,16 +155,19 @@ class ClusterHealth:
         return cast("Mapping[str, Any]", answer)
 
     def hidden_topics(self) -> frozenset[str] | None:
-        """Topics that brokers hold and this client may not see; None where nobody may tell.
+        """Topics that brokers hold and this user may not describe.
 
-        Asks few brokers, once: a client that may not see others' topics sees none of them.
+        A few brokers are enough: a user without the right to others' topics sees none of them.
+
+        Returns:
+            None where this user may not read the brokers' log directories.
 
         Raises:
             AdminError: the cluster does not answer.
         """
-        brokers = self._admin.describe_cluster().broker_ids[:HOLDERS_ASKED]
-        told = [self._admin.topics_held_by(each) for each in brokers]
-        held = [each for each in told if each is not None]
+        brokers = self._admin.describe_cluster().broker_ids[:BROKERS_QUERIED]
+        answers = [self._admin.topics_held_by(each) for each in brokers]
+        held = [each for each in answers if each is not None]
         if not held:
             return None
         unseen = frozenset().union(*held) - self._admin.topic_names()

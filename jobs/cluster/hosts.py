@@ -62,7 +62,7 @@ def _netlink_of(pid: int | None) -> socket.socket:
     """A socket to the kernel's side of the network namespace of this process.
 
     Raises:
-        OSError: it has ended, or may not be entered.
+        OSError: the process has ended, or this user may not enter its namespace.
     """
     if pid is None:
         raise OSError("no broker runs")
@@ -74,10 +74,10 @@ def _netlink_of(pid: int | None) -> socket.socket:
 
 
 def _is_here(host: str) -> bool:
-    """True of an address of this machine."""
+    """Whether all addresses of a host belong to this machine."""
     try:
-        told = {each[4][0] for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        found = {each[4][0] for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     except OSError:
         return False
     own = {each.address for listed in psutil.net_if_addrs().values() for each in listed}
-    return all(ipaddress.ip_address(each).is_loopback or each in own for each in map(str, told))
+    return all(ipaddress.ip_address(each).is_loopback or each in own for each in map(str, found))

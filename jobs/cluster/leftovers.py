@@ -1,4 +1,4 @@
-"""What runs that died left on a cluster: topics and consumer groups, known by their names."""
+"""Topics and consumer groups that killed runs left on a cluster, recognized by their names."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from datetime import datetime
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.topic_plan import PREFIX
 
-_TOPIC = re.compile(rf"{PREFIX}.+-\d+B-\d+p(?:-\d+)?")  # as topic_plan.topic_name and several say
-_GROUP = re.compile(rf"{PREFIX}.+-group-\d+")  # as TrialPlan.group_id says
-_BEGUN = re.compile(r"(?<![0-9])(\d{8}-\d{6})-[0-9a-f]{4}(?![0-9a-f])")  # as new_run_id says
+_TOPIC = re.compile(rf"{PREFIX}.+-\d+B-\d+p(?:-\d+)?")  # see topic_plan.topic_name and topic_names
+_GROUP = re.compile(rf"{PREFIX}.+-group-\d+")  # see TrialPlan.group_id
+_BEGUN = re.compile(r"(?<![0-9])(\d{8}-\d{6})-[0-9a-f]{4}(?![0-9a-f])")  # see new_run_id
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that a run made.
+    """A topic or consumer group that a run made.
 
     Attributes:
         kind: `topic` or `group`.
-        name: of it.
-        begun_s: when its run began, by its name [s since the epoch]; None where that tells none,
-            as those of nights do not.
+        name: name of the topic or id of the group.
+        begun_s: time in its name at which the run began [s since the epoch]; None where the name
+            has no time, such as that of a night.
     """
 
     kind: str
@@ -36,10 +36,10 @@ class Leftover:
 
 
 def leftovers(topics: Iterable[str], groups: Iterable[str]) -> list[Leftover]:
-    """Those that have the form of a run's names, the oldest first; never another's.
+    """The topics and groups whose names have the form of a run's, the oldest first.
 
     Args:
-        topics, groups: names of all that the cluster has.
+        topics, groups: names of all topics and groups of the cluster.
     """
     named = [("topic", name) for name in topics if _TOPIC.fullmatch(name)]
     named += [("group", name) for name in groups if _GROUP.fullmatch(name)]
@@ -48,7 +48,7 @@ def leftovers(topics: Iterable[str], groups: Iterable[str]) -> list[Leftover]:
 
 
 def delete_leftovers(admin: KafkaAdmin, chosen: Iterable[Leftover]) -> list[str]:
-    """Delete them, one after the other; a sentence for each that could not be."""
+    """Delete leftovers; return a sentence for each that could not be deleted."""
     troubles = []
     for each in chosen:
         try:
@@ -59,11 +59,11 @@ def delete_leftovers(admin: KafkaAdmin, chosen: Iterable[Leftover]) -> list[str]
 
 
 def begun_s(name: str) -> float | None:
-    """When a run of this id, or what is named after it, began [s since the epoch], or None."""
-    told = _BEGUN.search(name)
-    if told is None:
+    """The time in a run id, or in a name with one [s since the epoch]; None where it has none."""
+    found = _BEGUN.search(name)
+    if found is None:
         return None
     try:
-        return datetime.strptime(f"{told[1]}+0000", "%Y%m%d-%H%M%S%z").timestamp()
+        return datetime.strptime(f"{found[1]}+0000", "%Y%m%d-%H%M%S%z").timestamp()
     except ValueError:
         return None

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from jobs.cluster.admin import ClusterInfo, KafkaAdmin, told_by_each
+from jobs.cluster.admin import ClusterInfo, KafkaAdmin, query_all_brokers
 from jobs.cluster.broker_control import BrokerControl
+from jobs.cluster.broker_outage import AnnouncedOutage, BrokerOutage, ControlledOutage
 from jobs.cluster.connect import connect
-from jobs.cluster.outage import AnnouncedOutage, ControlledOutage, Outage
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.metrics_section import StartedJmx
 from jobs.config.security import Security
@@ -69,17 +69,17 @@ class OpenCluster:
         """Network interface at the ends of the link → its speed [B/s]."""
         return facade.interface_speeds(self.link)
 
-    def outage(self, reporter: Reporter) -> Outage:
+    def outage(self, reporter: Reporter) -> BrokerOutage:
         """The way to stop brokers on purpose: by this process, or by the operator."""
         if self.broker_control is not None:
             return ControlledOutage(self.broker_control, self.admin)
         return AnnouncedOutage(self.admin, self.info.broker_ids, reporter)
 
-    def without(self, away: Set[int]) -> OpenCluster:
+    def without(self, offline: Set[int]) -> OpenCluster:
         """The same cluster without the brokers that are stopped."""
         info = self.info
-        rest = tuple(each for each in info.brokers if each.id not in away)
-        jmx = None if self.started_jmx is None else self.started_jmx.without(away)
+        rest = tuple(each for each in info.brokers if each.id not in offline)
+        jmx = None if self.started_jmx is None else self.started_jmx.without(offline)
         return replace(self, info=replace(info, brokers=rest), started_jmx=jmx)
 
 
@@ -155,19 +155,19 @@ def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
     """
     if workload.topic.replication_factor < 2:
         return None
-    lags_ms = _told_by_brokers(opened, "replica.lag.time.max.ms").values()
+    lags_ms = _property_of_brokers(opened, "replica.lag.time.max.ms").values()
     return LAG_CHECKS * max(float(each or 0) for each in lags_ms) / 1000.0
 
 
-def _told_by_brokers(opened: OpenCluster, name: str) -> dict[int, str | None]:
-    """Broker id → one of its properties."""
+def _property_of_brokers(opened: OpenCluster, name: str) -> dict[int, str | None]:
+    """Broker id → its value of one property."""
     brokers = opened.info.broker_ids
-    told = told_by_each(lambda each: opened.admin.broker_config(each, (name,)), brokers)
-    return {broker: each.get(name) for broker, each in zip(brokers, told, strict=True)}
+    answers = query_all_brokers(lambda each: opened.admin.broker_config(each, (name,)), brokers)
+    return {broker: each.get(name) for broker, each in zip(brokers, answers, strict=True)}
 
 
 def require_fitting(opened: OpenCluster, workload: Workload, goal: Goal) -> None:
-    """Check before any load what only the cluster can tell.
+    """Check that the trials of a workload suit the properties of the brokers.
 
     Raises:
         ConfigError: trials are too short for this cluster's metrics to show an overload.
@@ -182,20 +182,20 @@ def require_fitting(opened: OpenCluster, workload: Workload, goal: Goal) -> None
         )
 
 
-def queues_of(opened: OpenCluster, goal: Goal) -> dict[int, float]:
+def queue_limits(opened: OpenCluster, goal: Goal) -> dict[int, float]:
     """Broker id → its `queued.max.requests`, where the goal judges by a share of it.
 
     Raises:
-        ConfigError: a broker does not tell.
+        ConfigError: a broker does not report it.
     """
     if goal.indicators.request_queue_share_max is None:
         return {}
     found = {}
-    for broker, value in _told_by_brokers(opened, "queued.max.requests").items():
+    for broker, value in _property_of_brokers(opened, "queued.max.requests").items():
         if value is None:
             raise ConfigError(
-                f"broker {broker} does not tell its queued.max.requests, and goal {goal.name} "
-                "judges by indicators.request_queue_share_max; expected a number; give "
+                f"broker {broker} does not report queued.max.requests, and goal {goal.name} "
+                "judges by indicators.request_queue_share_max; expected a number; set "
                 "request_queue_max instead"
             )
         found[broker] = float(value)

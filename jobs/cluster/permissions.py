@@ -1,8 +1,8 @@
-"""What a user may do with the topics, groups and transactional ids of a run, before there are any.
+"""The permissions of a user for the topics, groups and transactional ids of a run.
 
-Brokers look at the ACLs of a request first and only then for what it is about. So a request
-about a topic that does not exist is answered by *not permitted* or by *unknown*, and changes
-nothing either way.
+They are known before any of these exist: brokers check the ACLs of a request before they look up
+its topic. A request for a topic that does not exist is answered by *not permitted* or by
+*unknown*, and changes nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import FetchRequest, HeartbeatRequest
 from kafka.protocol.producer import EndTxnRequest, ProduceRequest
 
-from jobs.cluster.admin import LOOK_TIMEOUT_MS, KafkaAdmin
+from jobs.cluster.admin import QUERY_TIMEOUT_MS, KafkaAdmin
 from jobs.cluster.lock import GROUP
 
 _BY_NAME = {"produce": 12, "fetch": 12}
-"""The newest versions of these requests that name topics; later ones want an id."""
+"""The newest versions of these requests that name topics; later ones need an id."""
 _END_VERSION = 1
-"""Of the end of a transaction, as producers send it."""
+"""The version of the request to end a transaction that producers send."""
 _REFUSALS = (
     kafka_errors.TopicAuthorizationFailedError,
     kafka_errors.GroupAuthorizationFailedError,
@@ -33,19 +33,19 @@ _REFUSALS = (
 
 @dataclass(frozen=True)
 class Permission:
-    """What a user may or may not do.
+    """An action of a run, and whether the user may perform it.
 
     Attributes:
-        deed: in a word or two, for example `write`.
-        acl: what grants it, for example `Write on topics`.
+        action: the action in a word or two, for example `write`.
+        acl: the ACL that grants it, for example `Write on topics`.
         is_granted: False when the brokers refuse it.
-        remedy: what to do where it is refused.
+        remedy: what to do when it is refused.
     """
 
-    deed: str
+    action: str
     acl: str
     is_granted: bool
-    remedy: str = "have it granted"
+    remedy: str = "grant it"
 
 
 def permissions(
@@ -57,23 +57,23 @@ def permissions(
     transactional_id: str | None = None,
     locks: bool = True,
 ) -> tuple[Permission, ...]:
-    """What this client may do with such a topic, such a group and such a transactional id.
+    """The permissions of this user for a topic, a group and a transactional id by these names.
 
     Args:
-        broker_id: the broker to ask.
-        topic: the name of a topic that does not exist.
-        group: the id of a group that does not exist; None when no consumers read along.
-        transactional_id: one that does not exist; None when producers have no transactions.
+        broker_id: the broker to query.
+        topic: name of a topic that does not exist.
+        group: id of a group that does not exist; None for a run without consumers.
+        transactional_id: id that does not exist; None for producers without transactions.
         locks: whether the run takes the cluster's lock.
 
     Raises:
         AdminError: the broker does not answer.
     """
 
-    def ask(deed: str, acl: str, request: Any, code_of: Callable[[Any], int]) -> Permission:
-        answer = _answer(admin, broker_id, deed, request)
+    def ask(action: str, acl: str, request: Any, code_of: Callable[[Any], int]) -> Permission:
+        answer = _answer(admin, broker_id, action, request)
         is_refused = isinstance(kafka_errors.for_code(code_of(answer))(), _REFUSALS)
-        return Permission(deed, acl, not is_refused)
+        return Permission(action, acl, not is_refused)
 
     found = [
         ask("delete", "Delete on topics", _delete(topic), _of_delete),
@@ -86,29 +86,29 @@ def permissions(
         acl, end = "Write on transactional ids", _end(transactional_id)
         found.append(ask("write in transactions", acl, end, _of_end))
     if locks:
-        remedy = "have it granted, or run with --no-lock where nobody else loads the cluster"
+        remedy = "grant it, or run with --no-lock where no other run loads the cluster"
         lock = ask("lock the cluster", "Read on groups", _heartbeat(GROUP), _of_heartbeat)
         found.append(replace(lock, remedy=remedy))
     return tuple(found)
 
 
-def _answer(admin: KafkaAdmin, broker_id: int, deed: str, request: Any) -> Any:
+def _answer(admin: KafkaAdmin, broker_id: int, action: str, request: Any) -> Any:
     manager = admin.client._manager
     return admin.ask(
-        f"ask broker {broker_id} whether it lets us {deed}",
-        lambda: manager.run(manager.send, request, broker_id, LOOK_TIMEOUT_MS),
+        f"ask broker {broker_id} for the permission to {action}",
+        lambda: manager.run(manager.send, request, broker_id, QUERY_TIMEOUT_MS),
     )
 
 
 def _delete(topic: str) -> Any:
-    """To delete records, which wants the same ACL as to delete the topic.
+    """A request to delete records, which requires the same ACL as to delete the topic.
 
-    Brokers do not look at that ACL where a topic that is to be deleted does not exist.
+    A request to delete a topic that does not exist is answered without a check of the ACL.
     """
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     partition = kind.DeleteRecordsPartition(partition_index=0, offset=0)
     return DeleteRecordsRequest(
-        topics=[kind(name=topic, partitions=[partition])], timeout_ms=LOOK_TIMEOUT_MS
+        topics=[kind(name=topic, partitions=[partition])], timeout_ms=QUERY_TIMEOUT_MS
     )
 
 
@@ -122,7 +122,7 @@ def _produce(topic: str) -> Any:
     return ProduceRequest(
         transactional_id=None,
         acks=1,
-        timeout_ms=LOOK_TIMEOUT_MS,
+        timeout_ms=QUERY_TIMEOUT_MS,
         topic_data=[
             kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=b"")])
         ],
@@ -164,7 +164,7 @@ def _of_fetch(answer: Any) -> int:
 
 
 def _heartbeat(group: str) -> Any:
-    """Of a member that there is not, in a group that there is not."""
+    """A heartbeat of an unknown member in an unknown group."""
     return HeartbeatRequest(
         group_id=group, generation_id=0, member_id="nobody", group_instance_id=None
     )
@@ -175,10 +175,10 @@ def _of_heartbeat(answer: Any) -> int:
 
 
 def _end(transactional_id: str) -> Any:
-    """To abort a transaction that there is not.
+    """A request to abort a transaction that does not exist.
 
-    It wants Write, which grants Describe too (https://kafka.apache.org/documentation/#security_authz),
-    and unlike the search for a coordinator it makes no topic `__transaction_state`.
+    It requires Write, which grants Describe too (https://kafka.apache.org/documentation/#security_authz).
+    Unlike a search for the coordinator, it does not create the topic `__transaction_state`.
     """
     return EndTxnRequest(
         transactional_id=transactional_id,

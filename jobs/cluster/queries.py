@@ -1,4 +1,4 @@
-"""Looks at a cluster that change nothing: its replicas, its properties, its features."""
+"""Queries of a cluster that change nothing: its replicas, its properties, its features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from jobs.cluster.admin import KafkaAdmin
 from metrics.sources.client_only import Replicas
 
-OF_ONE_BROKER = frozenset(
+BROKER_SPECIFIC = frozenset(
     {
         "advertised.listeners",
         "broker.id",
@@ -23,22 +23,22 @@ OF_ONE_BROKER = frozenset(
         "node.id",
     }
 )
-"""Properties that say who and where a broker is, not how it works."""
+"""Properties that identify a broker and do not change how it works."""
 LOG_DIRS = "log.dirs"
 _DEFAULT = "DEFAULT_CONFIG"
 
 
 def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
-    """Broker id → what it leads and holds, over all topics that this client may see.
+    """Broker id → its counts of replicas, over all topics that this user may describe.
 
     Raises:
         AdminError: the cluster did not answer.
     """
-    return counted(admin.ask("look at the replicas", admin.client.describe_topics))
+    return count_replicas(admin.ask("look at the replicas", admin.client.describe_topics))
 
 
-def counted(topics: Iterable[Mapping[str, Any]]) -> dict[int, Replicas]:
-    """The replicas of some topics by broker, from their metadata."""
+def count_replicas(topics: Iterable[Mapping[str, Any]]) -> dict[int, Replicas]:
+    """Broker id → its counts of replicas, from the metadata of topics."""
     led, short, offline = Counter[int](), Counter[int](), Counter[int]()
     holders: set[int] = set()
     for topic in topics:
@@ -47,7 +47,7 @@ def counted(topics: Iterable[Mapping[str, Any]]) -> dict[int, Replicas]:
             replicas, isr = set(partition["replica_nodes"]), set(partition["isr_nodes"])
             holders |= replicas
             led[leader] += 1
-            # Without a leader nobody answers for the partition but those who should lead it.
+            # A partition without a leader counts for each broker that has a replica of it.
             for broker in {leader} if leader >= 0 else replicas:
                 short[broker] += bool(replicas - isr) or leader < 0
             offline.update(partition.get("offline_replicas") or ())
@@ -57,30 +57,30 @@ def counted(topics: Iterable[Mapping[str, Any]]) -> dict[int, Replicas]:
 
 
 def changed_properties(admin: KafkaAdmin, broker_id: int) -> dict[str, str]:
-    """A broker's properties that are not Kafka's defaults, without secrets.
+    """A broker's properties that differ from Kafka's defaults, without secrets.
 
-    Of the log directories only their number is told, as `log.dirs.count`.
+    The log directories are replaced by their number, as `log.dirs.count`.
 
     Raises:
-        AdminError: this client may not read them, or the broker did not answer.
+        AdminError: this user may not read them, or the broker did not answer.
     """
     resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
     answer = admin.ask(
         f"read the configuration of broker {broker_id}",
         lambda: admin.client.describe_configs([resource], config_filter="all"),
     )
-    return not_default(answer["broker"][str(broker_id)])
+    return configured_properties(answer["broker"][str(broker_id)])
 
 
-def not_default(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Name → value of the properties that somebody has set, without secrets."""
+def configured_properties(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Name → value of the properties that are configured, without secrets."""
     found = {
-        name: str(told["value"])
-        for name, told in sorted(properties.items())
-        if told["config_source"] != _DEFAULT
-        and not told["is_sensitive"]
-        and told["value"] is not None
-        and name not in OF_ONE_BROKER
+        name: str(each["value"])
+        for name, each in sorted(properties.items())
+        if each["config_source"] != _DEFAULT
+        and not each["is_sensitive"]
+        and each["value"] is not None
+        and name not in BROKER_SPECIFIC
     }
     if LOG_DIRS in found:
         found[f"{LOG_DIRS}.count"] = str(len(found.pop(LOG_DIRS).split(",")))
@@ -88,14 +88,14 @@ def not_default(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def features(admin: KafkaAdmin) -> dict[str, str]:
-    """Feature, such as `metadata.version`, → the level that the cluster is at.
+    """Feature, such as `metadata.version`, → its finalized level.
 
     Raises:
         AdminError: the cluster did not answer.
     """
-    told = admin.ask("read the features", admin.client.describe_features)
+    described = admin.ask("read the features", admin.client.describe_features)
     return {
         name: str(feature["finalized"][1])
-        for name, feature in sorted(told.items())
+        for name, feature in sorted(described.items())
         if "finalized" in feature
     }

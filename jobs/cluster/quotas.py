@@ -1,4 +1,4 @@
-"""Quotas that may hold for a run's producers, asked where no trial could show them."""
+"""Quotas that may throttle a run's producers, read where no trial could show the throttling."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 
 PRODUCE_KEYS = ("producer_byte_rate", "request_percentage")
-"""Quotas that hold producers back."""
+"""Keys of the quotas that throttle producers."""
 
 _THROTTLE_TIME = "produce_throttle_ms_mean"
-_REMEDY = "set producer.acks to 1 or all, or give cluster.metrics a source that shows request times"
+_REMEDY = (
+    "set producer.acks to 1 or all, or configure a source in cluster.metrics that shows request "
+    "times"
+)
 
 
 @dataclass(frozen=True)
@@ -29,18 +32,19 @@ class Quota:
     """A quota of a cluster.
 
     Attributes:
-        entity: `user`, `client-id` or `ip` → its name, None for all without a quota of their own.
+        entity: `user`, `client-id` or `ip` → its name; None is the default of all that have no
+            quota of their own.
         values: Kafka's key, such as `producer_byte_rate`, → its value.
     """
 
     entity: Mapping[str, str | None]
     values: Mapping[str, float]
 
-    def may_hold_back(self, user: str | None) -> bool:
-        """True where it may throttle producers of ours.
+    def may_throttle(self, user: str | None) -> bool:
+        """Whether it may throttle the run's producers.
 
         Args:
-            user: as whom clients log in; None where that is not known.
+            user: the user of the clients; None where it is unknown.
         """
         whose, client_id = self.entity.get("user"), self.entity.get("client-id")
         is_of_others = whose is not None and user is not None and whose != user
@@ -58,7 +62,7 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
     """All quotas of the cluster.
 
     Raises:
-        AdminError: this client may not read them, or the cluster did not answer.
+        AdminError: this user may not read them, or the cluster did not answer.
     """
     what, manager = "read the quotas", admin.client._manager
     request = DescribeClientQuotasRequest(components=[], strict=False)
@@ -80,7 +84,7 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
 
 
 def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
-    """True where neither answers nor metrics would tell that a quota throttles producers."""
+    """Whether neither the brokers' answers nor their metrics would show a throttling quota."""
     options = workload.pattern(workload.message_bytes[0]).producer.options
     return options.acks == "0" and any(
         _THROTTLE_TIME in node.lacks for node in nodes if Role.BROKER in node.roles
@@ -90,11 +94,11 @@ def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
 def require_throttling_seen(
     opened: OpenCluster, workload: Workload, nodes: Iterable[NodeInfo]
 ) -> None:
-    """Refuse a load whose limit could be a quota's without anybody seeing it.
+    """Refuse a load that a quota could limit without any sign of it.
 
     Raises:
-        ConfigError: brokers show no throttle times, acks=0 has no answers that tell them, and a
-            quota may hold for the producers or the quotas cannot be read.
+        ConfigError: the brokers' metrics show no throttle times, acks=0 has no answers with them,
+            and a quota may apply to the producers or the quotas cannot be read.
     """
     if not is_throttling_unseen(workload, nodes):
         return
@@ -103,14 +107,14 @@ def require_throttling_seen(
         found = quotas_of(opened.admin)
     except AdminError as error:
         raise ConfigError(
-            f"{unseen}, so that a quota could not be seen, and whether there is one is not known: "
+            f"{unseen}, so that a throttling quota would not show, and the quotas cannot be read: "
             f"{error}; expected the right to describe them (DescribeConfigs on the cluster); "
             f"{_REMEDY}"
         ) from error
     user = opened.security.client_kwargs().get("sasl_plain_username")
-    ours = [each for each in found if each.may_hold_back(None if user is None else str(user))]
+    ours = [each for each in found if each.may_throttle(None if user is None else str(user))]
     if ours:
         raise ConfigError(
             f"{unseen}, so that the limit found could be that of a quota ({ours[0]}); expected no "
-            f"quota for these producers; {_REMEDY}, or have the quota lifted"
+            f"quota for these producers; {_REMEDY}, or remove the quota"
         )

@@ -1,4 +1,4 @@
-"""Topics as they are wanted, and how a topic as it is differs; nothing here asks a broker."""
+"""The planned topics, and how the state of a topic differs from its plan; asks no broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
 
 PREFIX = "redline-"
 NAME_LENGTH_MAX = 249
-"""Kafka's own limit of a topic's name."""
+"""Kafka's limit of the length of a topic's name."""
 
 Assignment = dict[int, tuple[int, ...]]
 """Partition → broker ids of its replicas, the preferred leader first."""
@@ -23,15 +23,15 @@ Assignment = dict[int, tuple[int, ...]]
 def assignment(
     broker_ids: Sequence[int], partitions_per_broker: int, replication_factor: int
 ) -> Assignment:
-    """Replicas such that every broker does the same work.
+    """An assignment of replicas that gives every broker the same work.
 
     Each broker leads exactly `partitions_per_broker` partitions and follows exactly
     (replication_factor - 1) times as many. The followers of one broker's partitions are
-    spread over all others, no broker more than one partition ahead of another: leaders go
-    round in order, and from round to round the followers are picked one stride further on.
+    spread over all others, no broker more than one partition ahead of another: each broker leads
+    in turn, and from round to round the followers are one stride further.
 
     Raises:
-        ConfigError: when there are fewer brokers than replicas.
+        ConfigError: there are fewer brokers than replicas.
     """
     brokers = sorted(set(broker_ids))
     count, followers = len(brokers), replication_factor - 1
@@ -51,10 +51,10 @@ def assignment(
 
 
 def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int) -> str:
-    """The name of the topic that a run makes for such traffic, the same in every call.
+    """The name of the topic that a run makes for this traffic; a pure function.
 
     Raises:
-        ConfigError: when Kafka could not name a topic after this run.
+        ConfigError: the run id is too long for a topic's name, or has other characters.
     """
     name = f"{PREFIX}{run_id}-{message_bytes}B-{partitions_per_broker}p"
     if len(name) > NAME_LENGTH_MAX or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
@@ -66,16 +66,16 @@ def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int) -> s
     return name
 
 
-def several(name: str, count: int) -> tuple[str, ...]:
-    """Names of so many topics of the same shape; of one, the name itself."""
+def topic_names(name: str, count: int) -> tuple[str, ...]:
+    """Names of `count` topics of the same shape: numbered, except for a single one."""
     return (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(count))
 
 
 def largest_batch_bytes(pattern: ProducerPattern) -> int:
-    """No record batch of such a producer is larger than this [B].
+    """The largest size of a record batch of this producer [B].
 
-    A batch of several records keeps to batch_size; a batch of one takes what it needs, which
-    is less where it can be compressed, but not known before it is.
+    A batch of several records is at most batch_size. A batch of one record has the size of that
+    record. Compression may make it smaller, which is not known before.
     """
     options, payload = pattern.options, pattern.payload
 
@@ -91,11 +91,11 @@ def largest_batch_bytes(pattern: ProducerPattern) -> int:
 
 
 def require_writable(pattern: TrafficPattern, properties: Mapping[str, str | None]) -> None:
-    """Refuse traffic whose every request the brokers would refuse.
+    """Raise an error for traffic of which the brokers would refuse every request.
 
     Args:
-        pattern: what will be written.
-        properties: of the topic, defaults included; what is missing is not checked.
+        pattern: the traffic to be written.
+        properties: properties of the topic, defaults included; a missing one is not checked.
 
     Raises:
         ConfigError: batches larger than max.message.bytes, or fewer replicas than
@@ -105,7 +105,7 @@ def require_writable(pattern: TrafficPattern, properties: Mapping[str, str | Non
     if limit is not None and batch > int(limit):
         raise ConfigError(
             f"the workload sends batches of up to {batch} B at message size "
-            f"{pattern.message_bytes} B, and the brokers take at most max.message.bytes {limit} B; "
+            f"{pattern.message_bytes} B, and the brokers accept max.message.bytes {limit} B; "
             f"lower producer.batch_size or message_bytes, or add --set "
             f"workload.topic.config.max.message.bytes={batch}"
         )
@@ -113,22 +113,22 @@ def require_writable(pattern: TrafficPattern, properties: Mapping[str, str | Non
     if insync is not None and pattern.producer.options.acks == "all" and replicas < int(insync):
         raise ConfigError(
             f"the workload has topic.replication_factor {replicas} and acks all, and "
-            f"the brokers want min.insync.replicas {insync}; raise the factor, or add --set "
+            f"the brokers require min.insync.replicas {insync}; raise the factor, or add --set "
             f"workload.topic.config.min.insync.replicas={replicas}"
         )
 
 
 @dataclass(frozen=True)
 class TopicState:
-    """How a topic differs from what is wanted; each a tuple of partitions, empty when well.
+    """The partitions of a topic that differ from the plan; all empty when the topic is healthy.
 
     Attributes:
-        missing: unknown to a broker.
-        reassigned: with other replicas than the assigned ones, or in another order.
-        leaderless: without a leader.
-        moved: led by another replica than the preferred one.
-        lagging: with a replica outside of the ISR.
-        silent: why a broker could not be asked, a sentence each.
+        missing: partitions that a broker does not know.
+        reassigned: partitions with other replicas than the assigned ones, or in another order.
+        leaderless: partitions without a leader.
+        moved: partitions led by another replica than the preferred one.
+        lagging: partitions with a replica outside of the ISR.
+        silent: a sentence for each broker that did not answer.
     """
 
     missing: tuple[int, ...] = ()
@@ -140,11 +140,11 @@ class TopicState:
 
     @property
     def healthy(self) -> bool:
-        """True when everything is as assigned."""
+        """Whether all partitions are as planned."""
         return not self.sentences()
 
     def sentences(self) -> tuple[str, ...]:
-        """What is wrong, a sentence each."""
+        """A sentence for each kind of difference."""
         found = (
             (self.missing, "unknown to a broker"),
             (self.reassigned, "with other replicas than assigned"),
@@ -156,7 +156,7 @@ class TopicState:
         return (*texts, *self.silent)
 
     def __or__(self, other: TopicState) -> TopicState:
-        """What is wrong in the eyes of either of two brokers."""
+        """The differences that either of two brokers reports."""
         return TopicState(
             *(
                 tuple(sorted({*getattr(self, name), *getattr(other, name)}))
@@ -165,22 +165,23 @@ class TopicState:
         )
 
 
-def leader_of(replicas: Sequence[int], away: Set[int] = frozenset()) -> int:
-    """The broker that leads these replicas while some are away: the first that is not."""
-    return next((each for each in replicas if each not in away), NO_LEADER)
+def leader_of(replicas: Sequence[int], offline: Set[int] = frozenset()) -> int:
+    """The broker that leads these replicas: the first that is not offline."""
+    return next((each for each in replicas if each not in offline), NO_LEADER)
 
 
 def state_of(
     wanted: Assignment,
     seen: Mapping[int, Partition] | None,
     first: int = 0,
-    away: Set[int] = frozenset(),
+    offline: Set[int] = frozenset(),
 ) -> TopicState:
-    """How the partitions that a broker sees differ from the wanted ones; None sees no topic.
+    """The differences between the partitions that a broker knows and the planned ones.
 
     Args:
-        first: the number that the topic's partition 0 has among all topics.
-        away: brokers that are offline on purpose; they may follow or not.
+        seen: the broker's partitions; None where it does not know the topic.
+        first: the number of the topic's partition 0 among all topics.
+        offline: brokers that are offline on purpose; they may be in sync or not.
     """
     wanted = {first + number: replicas for number, replicas in wanted.items()}
     seen = {first + number: each for number, each in (seen or {}).items()}
@@ -190,8 +191,8 @@ def state_of(
         missing=tuple(sorted(set(wanted) - set(known))),
         reassigned=tuple(n for n, each in known.items() if each.replicas != wanted[n]),
         leaderless=tuple(sorted(set(known) - set(led))),
-        moved=tuple(n for n, each in led.items() if each.leader != leader_of(wanted[n], away)),
-        lagging=tuple(n for n, each in known.items() if {*each.replicas} - {*each.isr} - away),
+        moved=tuple(n for n, each in led.items() if each.leader != leader_of(wanted[n], offline)),
+        lagging=tuple(n for n, each in known.items() if {*each.replicas} - {*each.isr} - offline),
     )
 
 

@@ -1,4 +1,4 @@
-"""The topics that are written to at the same time, and what a check of them found."""
+"""The topics that a trial writes to, and the result of their check."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from jobs.engine.task.partitions import Partitions
 
 @dataclass(frozen=True)
 class TopicSet:
-    """The topics of this run that are written to at the same time, one or more of the same shape.
+    """The topics that a trial writes to at the same time; all have the same shape.
 
     Attributes:
-        names: of the topics.
+        names: names of the topics.
         message_bytes: size of the messages that are written to them [B].
-        replicas: of the partitions of each of them; what was assigned, and must stay so.
-        away: brokers that are offline on purpose: what they would lead, the next replica leads.
+        replicas: the assignment of the partitions of each topic, which must stay as it is.
+        offline: brokers that are offline on purpose; the next replica leads in their place.
     """
 
     names: tuple[str, ...]
     message_bytes: int
     replicas: Assignment
-    away: frozenset[int] = frozenset()
+    offline: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         more = len(self.names) - 1
@@ -37,20 +37,20 @@ class TopicSet:
     def leaders(self) -> tuple[int, ...]:
         """Broker id that leads partition 0, 1, 2, …, numbered through all topics."""
         each = tuple(
-            leader_of(self.replicas[number], self.away) for number in sorted(self.replicas)
+            leader_of(self.replicas[number], self.offline) for number in sorted(self.replicas)
         )
         return each * len(self.names)
 
 
 @dataclass(frozen=True)
 class TopicReport:
-    """What a check before a trial found and left.
+    """The result of the check of topics before a trial.
 
     Attributes:
-        topics: what was checked.
-        before: how it differed when the check began.
-        after: how it differs now.
-        waited_s: how long it took to become well, or until the deadline [s].
+        topics: the topics that were checked, for messages.
+        before: their differences from the plan when the check began.
+        after: their differences when it ended.
+        waited_s: time until they were healthy, or until the deadline [s].
         trouble: why the last election failed, or empty.
     """
 
@@ -62,11 +62,11 @@ class TopicReport:
 
     @property
     def ok(self) -> bool:
-        """True when a trial may begin."""
+        """Whether a trial can begin."""
         return self.after.healthy
 
     def sentences(self) -> tuple[str, ...]:
-        """Why no trial may begin, a sentence each; empty when one may."""
+        """The reasons why no trial can begin; empty when one can."""
         if self.ok:
             return ()
         found = (

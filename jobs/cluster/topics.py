@@ -1,4 +1,4 @@
-"""The topics that a run makes, checks before each trial and deletes; it touches no others."""
+"""The topics that a run makes, checks before each trial, and deletes; it changes no others."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from jobs.cluster.admin import AdminError, KafkaAdmin, of_each
+from jobs.cluster.admin import AdminError, KafkaAdmin, query_brokers
 from jobs.cluster.topic_plan import (
     Assignment,
     TopicState,
     assignment,
     require_writable,
-    several,
     state_of,
     topic_name,
+    topic_names,
 )
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 
 POLL_S = 0.2
-LOOKED_AT = 32
-"""Brokers that are asked at one look what they know of all partitions."""
+BROKERS_PER_CHECK = 32
+"""Brokers whose metadata of all partitions are queried in one check."""
 PARTITIONS_AT_ONCE = 9_900
-"""A KRaft controller makes at most 10,000 records of one request: a partition is one, and so are
-the topic and each of its properties (MAX_RECORDS_PER_USER_OP of Kafka's QuorumController)."""
+"""A KRaft controller makes at most 10,000 records of one request: each partition is one, and so
+are the topic and each of its properties (MAX_RECORDS_PER_USER_OP of Kafka's QuorumController)."""
 ELECTION_INTERVAL_S = 2.0
-"""An election takes effect within this time, or is asked for again [s]."""
+"""Time after which an election without effect is requested again [s]."""
 
 WRONG_REQUESTS = frozenset(
     {
@@ -39,23 +39,23 @@ WRONG_REQUESTS = frozenset(
         "TopicAuthorizationFailedError",
     }
 )
-"""Errors of a creation that another configuration would not give."""
+"""Errors of a creation that a change of the configuration avoids."""
 
 
 class TopicError(RedlineError):
-    """A topic did not become what was asked for in time."""
+    """A topic was not created or deleted as requested within the deadline."""
 
 
 class Topics:
-    """Makes and keeps the topics of one run.
+    """Creates, checks and deletes the topics of one run.
 
     Args:
-        admin: the cluster's administration.
-        run_id: part of the topics' names, so that no two runs share one.
-        clock, pause: time [s], handed in for tests.
+        admin: admin client of the cluster.
+        run_id: part of the topics' names, so that no two runs share a topic.
+        clock, pause: time and pauses [s]; replaced in tests.
 
     Attributes:
-        away: brokers that are offline on purpose; they hold replicas as all others.
+        offline: brokers that are offline on purpose; they hold replicas as all others.
     """
 
     def __init__(
@@ -70,38 +70,39 @@ class Topics:
         self._clock = clock
         self._pause = pause
         self._made: list[str] = []
-        self._asked = 0
-        self.away: frozenset[int] = frozenset()
+        self._queried = 0
+        self.offline: frozenset[int] = frozenset()
 
     @property
     def made(self) -> tuple[str, ...]:
-        """Topics that this run made and did not delete yet."""
+        """Topics that this run made and has not deleted yet."""
         return tuple(self._made)
 
     def validate(self, pattern: TrafficPattern) -> None:
-        """Have the cluster check a topic without making it, and our batches against it.
+        """Have the cluster check a topic without creating it, and check the batches against it.
 
         Raises:
-            ConfigError: when it would refuse the topic or each batch written to it.
+            ConfigError: the cluster would refuse the topic, or each batch written to it.
         """
         planned = self._planned(pattern)
-        longest = planned.names[-1]  # in all else they are alike
+        longest = planned.names[-1]  # the topics differ in their names only
         properties = self._request(longest, planned.replicas, pattern.topic, validate_only=True)
         require_writable(pattern, properties)
 
     def create(self, pattern: TrafficPattern, deadline_s: float = 60.0) -> TopicSet:
-        """Make the topics of a pattern and wait until all brokers lead and follow.
+        """Create the topics of a pattern and wait until all replicas are in place and in sync.
 
         Raises:
-            ConfigError: when the cluster refuses such a topic, or each batch written to it.
-            AdminError: when it does not answer, or the name is taken.
-            TopicError: when this run has one already, or one is not well within `deadline_s` [s].
+            ConfigError: the cluster refuses the topic, or each batch written to it.
+            AdminError: the cluster does not answer, or the name is taken.
+            TopicError: this run has such a topic already, or a topic is not healthy within
+                `deadline_s` [s].
         """
         planned = self._planned(pattern)
         for name in planned.names:
             if name in self._made:
                 raise TopicError(
-                    f"run {self._run_id} has a topic {name} already; expected to make it once; "
+                    f"run {self._run_id} already has the topic {name}; expected to create it once; "
                     "delete it first"
                 )
         self.validate(pattern)
@@ -117,7 +118,7 @@ class Topics:
         return planned
 
     def _create(self, name: str, replicas: Assignment, wanted: TopicOptions) -> None:
-        self._made.append(name)  # first, as a request without an answer may have worked
+        self._made.append(name)  # first, as a request without an answer may have succeeded
         try:
             self._request(name, replicas, wanted)
         except AdminError as error:
@@ -126,10 +127,10 @@ class Topics:
             raise
 
     def check(self, topics: TopicSet, deadline_s: float = 60.0) -> TopicReport:
-        """See to it that each partition is led by the assigned broker and its ISR is full.
+        """Restore the planned leaders, and wait until all replicas are in sync.
 
-        Elects preferred leaders where others lead, and waits at most `deadline_s` [s] for
-        replicas to catch up, for example after an overload. Never raises for what it finds:
+        It elects preferred leaders where others lead, and waits at most `deadline_s` [s] for
+        replicas to catch up, for example after an overload. It raises no error for what it finds:
         a report that is not `ok` makes the next trial invalid.
         """
         began = self._clock()
@@ -145,16 +146,16 @@ class Topics:
         return TopicReport(str(topics), before, state, waited_s, trouble)
 
     def is_in_sync(self, topics: TopicSet) -> bool:
-        """True when every replica follows, those of brokers that were away too."""
-        whole = replace(topics, away=frozenset())
+        """Whether every replica is in sync, those of brokers that were offline included."""
+        whole = replace(topics, offline=frozenset())
         state = self._state(whole)
         return not (state.lagging or state.missing or state.silent)
 
     def end_offsets(self, topics: TopicSet) -> dict[int, int]:
-        """Partition → the offset that its next record will get, numbered through all topics.
+        """Partition, numbered through all topics → the offset that its next record will get.
 
         Raises:
-            AdminError: when the cluster does not answer.
+            AdminError: the cluster does not answer.
         """
         partitions = topics.partitions
         names = {partitions.of(number): number for number in range(len(partitions))}
@@ -165,8 +166,8 @@ class Topics:
         """Delete topics that this run made, and wait until no broker knows them.
 
         Raises:
-            AdminError: when the cluster refuses or does not answer.
-            TopicError: when this run did not make one, or a broker still knows it after
+            AdminError: the cluster refuses or does not answer.
+            TopicError: this run did not make a topic, or a broker still knows it after
                 `deadline_s` [s].
         """
         if not names:
@@ -182,7 +183,7 @@ class Topics:
         knowing = self._wait_until_gone(names, deadline_s)
         if knowing:
             raise TopicError(
-                f"topics of run {self._run_id} are not gone after {deadline_s:g} s: {knowing}; "
+                f"topics of run {self._run_id} are not deleted after {deadline_s:g} s: {knowing}; "
                 "expected no broker to know them; delete them by hand"
             )
         for name in names:
@@ -199,14 +200,14 @@ class Topics:
         wanted = pattern.topic
         name = topic_name(self._run_id, pattern.message_bytes, wanted.partitions_per_broker)
         return TopicSet(
-            several(name, wanted.count),
+            topic_names(name, wanted.count),
             pattern.message_bytes,
             assignment(
-                sorted({*self._admin.describe_cluster().broker_ids, *self.away}),
+                sorted({*self._admin.describe_cluster().broker_ids, *self.offline}),
                 wanted.partitions_per_broker,
                 wanted.replication_factor,
             ),
-            self.away,
+            self.offline,
         )
 
     def _request(
@@ -217,23 +218,24 @@ class Topics:
         except AdminError as error:
             if error.cause not in WRONG_REQUESTS:
                 raise
-            told = str(error)
+            text = str(error)
             if len(replicas) > PARTITIONS_AT_ONCE and error.cause == "PolicyViolationError":
-                told += (
-                    f"; it has {len(replicas):,} partitions, and Kafka makes about 10,000 at once: "
-                    "spread them over several topics, by workload.topic.count and fewer "
+                text += (
+                    f"; it has {len(replicas):,} partitions, and Kafka creates about 10,000 at "
+                    "once: spread them over several topics, by workload.topic.count and fewer "
                     "workload.topic.partitions_per_broker"
                 )
-            raise ConfigError(told) from error
+            raise ConfigError(text) from error
 
     def _state(self, topics: TopicSet) -> TopicState:
-        """The state in the eyes of the brokers that must take part; of many so many in turn.
+        """The state as the brokers with leaders report it.
 
-        What each tells of all partitions grows with the square of the brokers. And all of them
-        have it of the same controllers' log, so that one that is behind is behind for a moment.
+        In large clusters each call queries the next `BROKERS_PER_CHECK` brokers only, as the
+        size of all answers grows with the square of the number of brokers. All brokers follow the
+        same log of the controllers, so that none of them is behind for long.
         """
         state, names = TopicState(), topics.names
-        for _, seen in of_each(
+        for _, seen in query_brokers(
             lambda broker: self._admin.partitions_seen_by(broker, names), self._next_of(topics)
         ):
             if isinstance(seen, AdminError):
@@ -241,20 +243,20 @@ class Topics:
                 continue
             for position, name in enumerate(topics.names):
                 first = position * len(topics.replicas)
-                state |= state_of(topics.replicas, seen.get(name), first, topics.away)
+                state |= state_of(topics.replicas, seen.get(name), first, topics.offline)
         return state
 
     def _next_of(self, topics: TopicSet) -> list[int]:
-        """Brokers whose turn it is to be asked: all, or the next `LOOKED_AT` in a ring of them."""
+        """Brokers to query next: all, or the next `BROKERS_PER_CHECK` in a ring of them."""
         brokers = sorted(set(topics.leaders))
-        if len(brokers) <= LOOKED_AT:
+        if len(brokers) <= BROKERS_PER_CHECK:
             return brokers
-        first = self._asked % len(brokers)
-        self._asked += LOOKED_AT
-        return [*brokers[first:], *brokers[:first]][:LOOKED_AT]
+        first = self._queried % len(brokers)
+        self._queried += BROKERS_PER_CHECK
+        return [*brokers[first:], *brokers[:first]][:BROKERS_PER_CHECK]
 
     def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:
-        """Why the election failed, or an empty text."""
+        """Elect preferred leaders; return why the election failed, or an empty text."""
         try:
             self._admin.elect_preferred_leaders(map(topics.partitions.of, partitions))
         except AdminError as error:
@@ -270,7 +272,7 @@ class Topics:
         return state
 
     def _wait_until_gone(self, names: Sequence[str], deadline_s: float) -> str:
-        """What still knows one of the topics at the deadline; empty when all are gone."""
+        """Wait until no broker knows the topics; return a sentence about one that still does."""
         began = self._clock()
         while True:
             knowing = self._knowing(names)
@@ -279,9 +281,11 @@ class Topics:
             self._pause(POLL_S)
 
     def _knowing(self, names: Sequence[str]) -> str:
-        """A sentence about a broker that knows one of them or does not answer, or empty."""
+        """A sentence about a broker that knows a topic or does not answer; empty without one."""
         brokers = self._admin.describe_cluster().broker_ids
-        for broker, seen in of_each(lambda b: self._admin.partitions_seen_by(b, names), brokers):
+        for broker, seen in query_brokers(
+            lambda b: self._admin.partitions_seen_by(b, names), brokers
+        ):
             if isinstance(seen, AdminError):
                 return str(seen)
             known = [name for name, partitions in seen.items() if partitions is not None]

@@ -215,8 +215,8 @@ class ContextFactory:
             sweep_case=self.sweep_case,
             history=TrialHistory(self.numbering),
             broker_outage=opened.outage(self.reporter),
-            open_metrics_without=lambda away: open_metrics(
-                config.cluster, opened.without(away), getattr(spark, "_jvm", None)
+            open_metrics_without=lambda offline: open_metrics(
+                config.cluster, opened.without(offline), getattr(spark, "_jvm", None)
             ),
         )
 

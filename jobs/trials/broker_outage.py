@@ -31,7 +31,7 @@ def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
     assert context.broker_outage and context.open_metrics_without, "see ContextFactory"
     try:
         offline = context.broker_outage.begin(count)
-        context.topics.away = offline
+        context.topics.offline = offline
         context.guards.accept_current_state()
         rest = {broker: each for broker, each in context.addresses.items() if broker not in offline}
         with closing(context.open_metrics_without(offline)) as source:
@@ -40,7 +40,7 @@ def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
             yield replace(context, source=source, addresses=rest, facts=facts, state=state)
     finally:
         context.broker_outage.end()
-        context.topics.away = frozenset()
+        context.topics.offline = frozenset()
 
 
 def catch_up(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobs.cluster.opening import OpenCluster
-from jobs.cluster.outage import Outage
+from jobs.cluster.broker_outage import BrokerOutage
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration, Workload
 from jobs.console.events import Reporter
@@ -86,7 +86,7 @@ class RunContext:
     facts: ClusterFacts = field(default_factory=ClusterFacts)
     caveats: tuple[str, ...] = ()
     state: str = ALL_BROKERS
-    broker_outage: Outage | None = None
+    broker_outage: BrokerOutage | None = None
     open_metrics_without: Callable[[frozenset[int]], MetricsSource] | None = None
     sweep_case: SweepCase = field(default_factory=SweepCase)
     history: TrialHistory = field(default_factory=TrialHistory)

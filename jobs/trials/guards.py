@@ -10,7 +10,7 @@ from functools import partial
 from math import isfinite
 from typing import Protocol
 
-from jobs.cluster.admin import AdminError, KafkaAdmin, told_by_each
+from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Configuration
@@ -73,7 +73,7 @@ def _cleaning_of(admin: KafkaAdmin) -> LogCleaning:
     try:
         brokers = admin.describe_cluster().broker_ids
         names = LogCleaning.NAMES
-        return LogCleaning.of(told_by_each(lambda b: admin.broker_config(b, names), brokers))
+        return LogCleaning.of(query_all_brokers(lambda b: admin.broker_config(b, names), brokers))
     except AdminError:
         return LogCleaning()
 

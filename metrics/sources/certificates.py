@@ -27,7 +27,7 @@ class CertifiedServer:
     section: str
     addresses: str
 
-    def why_refused(self, error: ssl.SSLCertVerificationError) -> str:
+    def explain_server_certificate(self, error: ssl.SSLCertVerificationError) -> str:
         """What is wrong with its certificate, what was expected, and what to do."""
         code = error.verify_code
         if code in (_WRONG_HOST, _WRONG_ADDRESS):
@@ -54,7 +54,7 @@ class CertifiedServer:
             )
         return f"its certificate is refused ({error.verify_message}); check it"
 
-    def why_none_of_ours(self, error: ssl.SSLError, *, is_given: bool) -> str | None:
+    def explain_client_certificate(self, error: ssl.SSLError, *, is_given: bool) -> str | None:
         """Where the server refuses, or misses, our own certificate: what to do; else None.
 
         Args:
@@ -65,16 +65,16 @@ class CertifiedServer:
             return None
         what = "refuses the client's certificate" if is_given else "wants a client's certificate"
         return (
-            f"it {what} ({said(error)}); expected one that its truststore trusts; check cluster "
+            f"it {what} ({error_text(error)}); expected one that its truststore trusts; check cluster "
             f"{self.section}.certfile and {self.section}.keyfile"
         )
 
 
-def speaks_no_tls(error: ssl.SSLError) -> bool:
+def is_plaintext_error(error: ssl.SSLError) -> bool:
     """True where what answered is not TLS at all."""
     return error.reason in _NO_TLS
 
 
-def said(error: ssl.SSLError) -> str:
+def error_text(error: ssl.SSLError) -> str:
     """OpenSSL's reason in small words."""
     return (error.reason or str(error)).lower().replace("_", " ")

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from metrics.common.errors import ConfigError
-from metrics.sources.certificates import CertifiedServer, said, speaks_no_tls
+from metrics.sources.certificates import CertifiedServer, error_text, is_plaintext_error
 
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _CUT = (BrokenPipeError, ConnectionResetError, http.client.BadStatusLine, ssl.SSLEOFError)
@@ -82,7 +82,7 @@ class HttpAccess:
         """
         return {} if self.login is None else {"Authorization": self.login()}
 
-    def why_not(self, error: Exception, *, has_answered: bool) -> str | None:
+    def explain_refusal(self, error: Exception, *, has_answered: bool) -> str | None:
         """What to do where an exporter is there and closed to us; None of any other error.
 
         Args:
@@ -105,14 +105,14 @@ class HttpAccess:
     def _why_no_tls(self, error: ssl.SSLError) -> str:
         server = CertifiedServer("exporter", self.section, f"{self.section}.endpoints")
         if isinstance(error, ssl.SSLCertVerificationError):
-            return server.why_refused(error)
-        if speaks_no_tls(error):
+            return server.explain_server_certificate(error)
+        if is_plaintext_error(error):
             return (
                 "what answers there speaks no TLS; expected HTTPS; let the exporter speak it, or "
                 f"correct the port or {self.section}.tls"
             )
-        told = server.why_none_of_ours(error, is_given=self.certfile is not None)
-        return told or f"TLS fails ({said(error)}); {self._own}"
+        told = server.explain_client_certificate(error, is_given=self.certfile is not None)
+        return told or f"TLS fails ({error_text(error)}); {self._own}"
 
     @property
     def _own(self) -> str:
@@ -126,7 +126,7 @@ class HttpAccess:
             f"in {self.section}.certfile and keyfile"
         )
 
-    def why_status(self, status: int, wanted: str | None, body: str) -> str | None:
+    def explain_status(self, status: int, wanted: str | None, body: str) -> str | None:
         """The same of the status of an answer.
 
         Args:

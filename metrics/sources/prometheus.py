@@ -13,7 +13,7 @@ from metrics.sources.rules import (
     BROKER_HANDLER_IDLE_NS,
     JAVA,
     NODE_ID,
-    OF_THE_NODE,
+    NODE_SERIES,
     RuleSet,
     missing_readings,
 )
@@ -73,7 +73,7 @@ class PrometheusSource:
     def _probe(self, scraper: Scraper) -> tuple[int, NodeInfo]:
         endpoint = scraper.endpoint
         try:
-            scrape = scraper.ask_only_for_what_is_known(OPEN_DEADLINE_S)
+            scrape = scraper.scrape_known_series(OPEN_DEADLINE_S)
         except ScrapeError as error:
             remedy = "" if isinstance(error, ClosedError) else _REMEDY
             raise ConfigError(
@@ -140,7 +140,7 @@ class PrometheusSource:
 def _sampled(values: Mapping[str, float]) -> dict[str, float]:
     """The readings of a sample: the broker's own handlers under the one name for them."""
     found = {
-        name: value for name, value in values.items() if name.partition(":")[0] not in OF_THE_NODE
+        name: value for name, value in values.items() if name.partition(":")[0] not in NODE_SERIES
     }
     own = found.pop(BROKER_HANDLER_IDLE_NS, None)
     if own is not None:

@@ -28,7 +28,7 @@ NODE_ID = "node_id"
 """Any series with the node id as a label: `node_id:3`."""
 JAVA = "java"
 """Any series with the JVM's name, vendor and version as labels: `java:OpenJDK/Debian/17`."""
-OF_THE_NODE = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
+NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
 """Readings that tell the node and are asked for once."""
 
 _ANY = "__any"  # holds the place of `*`, which no name of a series may have
@@ -175,10 +175,10 @@ def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
         ConfigError: a name is no reading of ours, or a selector is none.
     """
     for reading in data:
-        if reading not in READINGS and reading not in OF_THE_NODE:
+        if reading not in READINGS and reading not in NODE_SERIES:
             raise ConfigError(
                 f"{name} maps {reading}, which is no reading; expected one of "
-                f"{', '.join((*READINGS, *OF_THE_NODE))}; correct it"
+                f"{', '.join((*READINGS, *NODE_SERIES))}; correct it"
             )
     return RuleSet(name, selectors_of(data, name))
 

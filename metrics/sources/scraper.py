@@ -135,7 +135,7 @@ class Scraper:
             raise ClosedError(str(error)) from error
         except _ERRORS as error:
             self.close()
-            told = self._access.why_not(error, has_answered=self._scrapes > 0)
+            told = self._access.explain_refusal(error, has_answered=self._scrapes > 0)
             if told is not None:
                 raise ClosedError(told) from error
             raise ScrapeError(f"{type(error).__name__}: {error}") from error
@@ -143,7 +143,7 @@ class Scraper:
         at_s = began_s + took_s / 2
         return Scrape(at_s, self._readings(text, at_s), took_s)
 
-    def ask_only_for_what_is_known(self, timeout_s: float) -> Scrape:
+    def scrape_known_series(self, timeout_s: float) -> Scrape:
         """Have the exporter leave out what no reading needs, if it can; a scrape to go on with.
 
         An exporter that does not know `name[]`, or knows it otherwise, answers more or less
@@ -193,7 +193,7 @@ class Scraper:
         body = answer.read().decode("utf-8", errors="replace")
         if answer.status != http.client.OK:
             asked_for = answer.getheader("WWW-Authenticate")
-            told = self._access.why_status(answer.status, asked_for, body)
+            told = self._access.explain_status(answer.status, asked_for, body)
             if told is not None:
                 raise ClosedError(told)
             raise http.client.HTTPException(

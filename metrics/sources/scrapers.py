@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from metrics.sources.scraper import Scrape, ScrapeError, Scraper
 
-AT_A_TIME = 32
+SCRAPES_IN_PARALLEL = 32
 """Exporters that are asked at the same time while all answer; Python has time for one answer."""
 OPEN_DEADLINE_S = 15.0
 """How long the first answer of an exporter may take, on a busy machine [s]."""
@@ -78,7 +78,7 @@ class Scrapers:
     def _in_turn(self, deadline_s: float) -> Iterator[tuple[Scraper, threading.Semaphore]]:
         """Each scraper as soon as it may begin, and what is to be released when it ended."""
         step_s = deadline_s / 2 / max(1, len(self._scrapers))
-        free = threading.Semaphore(AT_A_TIME)
+        free = threading.Semaphore(SCRAPES_IN_PARALLEL)
         for scraper in self._scrapers:
             free.acquire(timeout=step_s)
             yield scraper, free

@@ -22,7 +22,7 @@ from typing import Any
 import click
 import psutil
 
-from jobs.cluster.admin import told_by_each
+from jobs.cluster.admin import query_all_brokers
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.topics import PARTITIONS_AT_ONCE, Topics
@@ -224,7 +224,7 @@ def administration(count: int) -> _Row:
                 at_s.append(time.monotonic())
             ClusterHealth(admin).log_dirs([TOPIC])
             at_s.append(time.monotonic())
-            told_by_each(
+            query_all_brokers(
                 lambda each: admin.broker_config(each + 1, ("log.segment.bytes",)), brokers
             )
             at_s.append(time.monotonic())

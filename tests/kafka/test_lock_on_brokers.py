@@ -25,8 +25,8 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest
 
 from jobs.cluster.admin import KafkaAdmin
-from jobs.cluster.connect import client_of, connect
-from jobs.cluster.lock import GROUP, ClusterLock, LockGroup, RunLocks, holder_of, holder_words
+from jobs.cluster.connect import admin_client, connect
+from jobs.cluster.lock import GROUP, ClusterLock, LockGroup, RunLocks, holder_of, holder_text
 from jobs.cluster.opening import OpenCluster
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
@@ -43,7 +43,7 @@ DELAY_S = 3.0
 
 @contextmanager
 def lock_of(testbed: Testbed, words: str, heartbeat_s: float = 0.5) -> Iterator[ClusterLock]:
-    client = client_of(testbed.bootstrap_servers, {}, client_id=words)
+    client = admin_client(testbed.bootstrap_servers, {}, client_id=words)
     lock = ClusterLock(client, pytest.fail, session_s=6.0, heartbeat_s=heartbeat_s)
     try:
         yield lock
@@ -75,7 +75,7 @@ def await_coordinator(servers: Sequence[str]) -> None:
             return False
         return True
 
-    with closing(LockGroup(client_of(servers, {}), session_s=6.0)) as group:
+    with closing(LockGroup(admin_client(servers, {}), session_s=6.0)) as group:
         until(answers, 30.0)
 
 
@@ -84,7 +84,7 @@ def test_of_five_that_join_at_once_one_holds_the_lock(kafka_testbed: Testbed) ->
     together = threading.Barrier(5, timeout=30.0)
 
     def race(number: int) -> str:
-        client = client_of(kafka_testbed.bootstrap_servers, {}, client_id=f"racer-{number}")
+        client = admin_client(kafka_testbed.bootstrap_servers, {}, client_id=f"racer-{number}")
         group = LockGroup(client, session_s=6.0)
         with closing(group):
             together.wait()
@@ -94,7 +94,7 @@ def test_of_five_that_join_at_once_one_holds_the_lock(kafka_testbed: Testbed) ->
                 until(group.holder, 10.0)  # brokers show a new group once it is replicated
                 outcome = f"lost to {group.holder()}"
             else:
-                group.beat()  # nobody who came second has disturbed the holder
+                group.send_heartbeat()  # no later run has disturbed the holder
                 until(group.holder, 10.0)
                 outcome = f"won by {group.holder()}"
             together.wait()
@@ -113,7 +113,7 @@ def test_who_comes_second_is_told_who_holds_it_until_it_is_released(kafka_testbe
     with connect(kafka_testbed.bootstrap_servers) as admin, ExitStack() as second:
         opened = OpenCluster(admin, admin.describe_cluster())
         with ExitStack() as first:
-            locks = RunLocks(holder_words("first", 1_795_000_000.0))
+            locks = RunLocks(holder_text("first", 1_795_000_000.0))
             lock = locks.take(opened, pytest.fail, first)
             lock.require()
             assert locks.take(opened, pytest.fail, first) is lock, "a run shares it with itself"
@@ -121,7 +121,7 @@ def test_who_comes_second_is_told_who_holds_it_until_it_is_released(kafka_testbe
                 RunLocks("second").take(opened, pytest.fail, second)
             assert f"{holder_of(admin, opened.info.broker_ids)} holds its" in str(refused.value)
         assert refused.value.exit_code == 75
-        told = f"{holder_words('first', 1_795_000_000.0)} (from 127.0.0.1) holds its lock"
+        told = f"{holder_text('first', 1_795_000_000.0)} (from 127.0.0.1) holds its lock"
         assert told in str(refused.value)
         assert "redline run first of " in told
         assert "since 2026-11-18T11:06:40Z" in told

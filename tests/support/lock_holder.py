@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 import time
 
-from jobs.cluster.connect import client_of
+from jobs.cluster.connect import admin_client
 from jobs.cluster.lock import ClusterLock
 
 if __name__ == "__main__":
-    client = client_of(sys.argv[1].split(","), {}, client_id="redline run killed of a@b since then")
+    client = admin_client(sys.argv[1].split(","), {}, client_id="redline run killed of a@b since then")
     lock = ClusterLock(client, print, session_s=float(sys.argv[2]))
     lock.begin()
     lock.require()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cluster.queries import counted, not_default
+from jobs.cluster.queries import configured_properties, count_replicas
 from jobs.runs.environment import commit_of
 from metrics.sources.client_only import Replicas
 from metrics.sources.probe import harmless_arguments
@@ -57,7 +57,7 @@ def test_only_what_somebody_set_is_kept_and_no_secret() -> None:
         "sasl.jaas.config": told(None, "STATIC_BROKER_CONFIG"),
         "listeners": told("PLAINTEXT://10.0.0.1:9092", "STATIC_BROKER_CONFIG"),
     }
-    assert not_default(properties) == {
+    assert configured_properties(properties) == {
         "num.io.threads": "16",
         "min.insync.replicas": "2",
         "log.dirs.count": "2",
@@ -116,7 +116,7 @@ def test_replicas_are_counted_at_their_leader_or_where_that_should_be() -> None:
         {"partitions": [partition(1, [1, 2], [1, 2]), partition(2, [2, 1], [2])]},
         {"partitions": [partition(-1, [3, 1], [])]},
     ]
-    assert counted(topics) == {
+    assert count_replicas(topics) == {
         1: Replicas(led=1, under_replicated=1, offline=1),
         2: Replicas(led=1, under_replicated=1, offline=0),
         3: Replicas(led=0, under_replicated=1, offline=1),

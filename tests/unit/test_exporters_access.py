@@ -235,10 +235,10 @@ def test_an_exporter_may_want_a_certificate_of_ours(
 )
 def test_an_exporter_that_hangs_up_after_tls_may_want_a_certificate(heard: Exception) -> None:
     access = HttpAccess("metrics.prometheus", is_tls=True)
-    told = access.why_not(heard, has_answered=False)
+    told = access.explain_refusal(heard, has_answered=False)
     assert told is not None
     assert "where it wants a certificate of ours, name it in metrics.prometheus.certfile" in told
-    assert access.why_not(heard, has_answered=True) is None, "it ended, or starts again"
+    assert access.explain_refusal(heard, has_answered=True) is None, "it ended, or starts again"
 
 
 def test_plain_http_and_https_are_told_apart(authority: Authority) -> None:
@@ -253,7 +253,7 @@ def test_plain_http_and_https_are_told_apart(authority: Authority) -> None:
 
 def test_a_server_in_go_says_itself_that_it_speaks_https() -> None:
     said = "Client sent an HTTP request to an HTTPS server.\n"
-    told = HttpAccess("metrics.host.prometheus").why_status(400, None, said)
+    told = HttpAccess("metrics.host.prometheus").explain_status(400, None, said)
     assert told is not None
     assert "set metrics.host.prometheus.tls: true" in told
 
@@ -296,7 +296,7 @@ def test_an_exporter_that_restarts_is_not_said_to_speak_something_else() -> None
         source.open()
         access = configured(exporter).access()
         for error in (ConnectionResetError("gone"), ssl.SSLEOFError(8, "UNEXPECTED_EOF")):
-            assert access.why_not(error, has_answered=True) is None
+            assert access.explain_refusal(error, has_answered=True) is None
 
 
 def test_files_that_cannot_be_used_are_told_before_anything_is_asked(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs.cluster.opening import OpenCluster, queues_of, require_fitting, window_needed_s
+from jobs.cluster.opening import OpenCluster, queue_limits, require_fitting, window_needed_s
 from jobs.config import Goal, Workload, load_goal, load_workload
 from metrics.common.errors import ConfigError
 from tests.support.scripted_admin import ScriptedAdmin
@@ -69,7 +69,7 @@ def test_without_followers_any_window_will_do() -> None:
 
 def test_the_size_of_the_request_queue_is_read_where_the_goal_asks_for_a_share() -> None:
     share = goal("goal.indicators.request_queue_share_max=0.8")
-    assert queues_of(opened(lag(2_000), lag(2_000)), share) == {1: 500.0, 2: 500.0}
-    assert queues_of(opened({}), goal()) == {}
-    with pytest.raises(ConfigError, match=r"broker 1 does not tell its queued\.max\.requests"):
-        queues_of(opened({}), share)
+    assert queue_limits(opened(lag(2_000), lag(2_000)), share) == {1: 500.0, 2: 500.0}
+    assert queue_limits(opened({}), goal()) == {}
+    with pytest.raises(ConfigError, match=r"broker 1 .* queued\.max\.requests.* request_queue_max"):
+        queue_limits(opened({}), share)

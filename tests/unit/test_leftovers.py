@@ -13,7 +13,7 @@ from jobs.cleanup import cleanup
 from jobs.cluster.admin import AdminError
 from jobs.cluster.leftovers import Leftover, leftovers
 from jobs.cluster.opening import OpenCluster
-from jobs.cluster.topic_plan import several, topic_name
+from jobs.cluster.topic_plan import topic_name, topic_names
 from jobs.config.loading import load
 from jobs.console.events import Notice, RecordingReporter
 from jobs.runs.cluster_cleanup import _is_chosen
@@ -29,7 +29,7 @@ AT_S = 1_790_000_000.0
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_topics_of_a_run_are_known_with_its_time(form: str, count: int) -> None:
     run_id = new_run_id(AT_S)
-    names = several(topic_name(form.format(run_id), 1_000, 10), count)
+    names = topic_names(topic_name(form.format(run_id), 1_000, 10), count)
     found = leftovers(names, ())
     assert {each.name for each in found} == set(names)
     assert {each.begun_s for each in found} == {AT_S}

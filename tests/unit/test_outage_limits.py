@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import NO_LEADER, Partition
 from jobs.cluster.broker_outage import PATIENCE_S, AnnouncedOutage
@@ -112,20 +113,23 @@ def phases(reporter: RecordingReporter) -> list[str]:
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
 
-def test_somebody_is_asked_to_stop_a_broker_and_to_start_it_again() -> None:
+def test_the_operator_is_asked_to_stop_a_broker_and_to_start_it_again(
+    snapshot: SnapshotAssertion,
+) -> None:
     asked, reporter, pauses = outage([serve(1, 2, 3), serve(1, 3), serve(1, 3), serve(1, 2, 3)])
     assert asked.begin(1) == {2}
-    assert phases(reporter) == ["stop a broker of the cluster now; waiting until away"]
+    assert len(phases(reporter)) == 1
     asked.end()
-    assert phases(reporter)[1:] == ["start broker 2 again now; waiting until it serves"]
+    assert "start broker 2 again" in phases(reporter)[1]
+    assert phases(reporter) == snapshot
     assert len(pauses) == 4
     asked.end()
-    assert len(pauses) == 4, "nothing is away"
+    assert len(pauses) == 4, "all brokers serve"
 
 
 def test_an_outage_without_a_stopped_broker_fails() -> None:
     asked, _, pauses = outage([])
-    with pytest.raises(NoConclusionError, match=r"0 of 3 brokers are away after 3600 s; expected"):
+    with pytest.raises(NoConclusionError, match=r"0 of 3 brokers .* 3600 s; expected 1; "):
         asked.begin(1)
     assert sum(pauses) == PATIENCE_S
 

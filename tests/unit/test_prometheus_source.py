@@ -16,7 +16,7 @@ from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet
 from metrics.sources.sample import BrokerSample
-from metrics.sources.scrapers import AT_A_TIME
+from metrics.sources.scrapers import SCRAPES_IN_PARALLEL
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, NodeInfo
 from tests.support.processes import PATIENCE_S
@@ -224,7 +224,7 @@ def test_more_that_hang_than_are_asked_at_a_time_do_not_hold_up_the_others() -> 
             return super().answer(path)
 
     with serving(hung), serving(Releasing()) as well:
-        ports = [hung.port] * (AT_A_TIME + 1) + [well.port] * 3
+        ports = [hung.port] * (SCRAPES_IN_PARALLEL + 1) + [well.port] * 3
         endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(ports, 1)]
         with closing(PrometheusSource(endpoints, load_rules("kafka-kraft"), 60.0)) as source:
             source.open()

@@ -27,10 +27,10 @@ RATE = {"producer_byte_rate": 1e6}
         ({"ip": None}, {"connection_creation_rate": 1.0}, "us", False),
     ],
 )
-def test_whom_a_quota_may_hold_back(
+def test_whose_producers_a_quota_may_throttle(
     entity: dict[str, str | None], values: dict[str, float], user: str | None, holds: bool
 ) -> None:
-    assert Quota(entity, values).may_hold_back(user) is holds
+    assert Quota(entity, values).may_throttle(user) is holds
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from jobs.cluster.admin import AT_A_TIME, AdminError, Partition, of_each, told_by_each
+from jobs.cluster.admin import QUERIES_IN_PARALLEL, AdminError, Partition, query_brokers, query_all_brokers
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
-from jobs.cluster.topics import LOOKED_AT, Topics
+from jobs.cluster.topics import BROKERS_PER_CHECK, Topics
 from jobs.config import load_workload
 from jobs.config.exporter_rules import load_rules
 from jobs.config.goal import GuardLimits
@@ -154,7 +154,7 @@ def test_a_round_asks_each_exporter_once(count: int) -> None:
 
 
 def test_so_many_brokers_are_asked_at_the_same_time_and_answer_in_their_order() -> None:
-    together = threading.Barrier(AT_A_TIME, timeout=60)
+    together = threading.Barrier(QUERIES_IN_PARALLEL, timeout=60)
     running, most, guard = 0, 0, threading.Lock()
 
     def ask(broker: int) -> int:
@@ -167,9 +167,9 @@ def test_so_many_brokers_are_asked_at_the_same_time_and_answer_in_their_order() 
             running -= 1
         return broker * broker
 
-    brokers = range(1, 4 * AT_A_TIME + 1)
-    assert of_each(ask, brokers) == [(each, each * each) for each in brokers]
-    assert most == AT_A_TIME
+    brokers = range(1, 4 * QUERIES_IN_PARALLEL + 1)
+    assert query_brokers(ask, brokers) == [(each, each * each) for each in brokers]
+    assert most == QUERIES_IN_PARALLEL
 
 
 def test_one_that_does_not_answer_leaves_the_others_answers() -> None:
@@ -178,10 +178,10 @@ def test_one_that_does_not_answer_leaves_the_others_answers() -> None:
             raise AdminError("broker 2 is silent", "KafkaTimeoutError")
         return "here"
 
-    (_, one), (_, two), (_, three) = of_each(ask, (1, 2, 3))
+    (_, one), (_, two), (_, three) = query_brokers(ask, (1, 2, 3))
     assert (one, str(two), three) == ("here", "broker 2 is silent", "here")
     with pytest.raises(AdminError, match="broker 2 is silent"):
-        told_by_each(ask, (1, 2, 3))
+        query_all_brokers(ask, (1, 2, 3))
 
 
 class Counted(ScriptedAdmin):
@@ -211,10 +211,10 @@ def looks_at(brokers: int, looks: int) -> Mapping[int, int]:
 
 
 def test_a_look_asks_few_of_many_brokers_in_turn_and_all_of_few() -> None:
-    assert looks_at(LOOKED_AT, 3) == dict.fromkeys(range(1, LOOKED_AT + 1), 3)
-    once = looks_at(4 * LOOKED_AT, 1)
-    assert sorted(once.values()) == [1] * LOOKED_AT
-    assert looks_at(4 * LOOKED_AT, 4) == dict.fromkeys(range(1, 4 * LOOKED_AT + 1), 1)
+    assert looks_at(BROKERS_PER_CHECK, 3) == dict.fromkeys(range(1, BROKERS_PER_CHECK + 1), 3)
+    once = looks_at(4 * BROKERS_PER_CHECK, 1)
+    assert sorted(once.values()) == [1] * BROKERS_PER_CHECK
+    assert looks_at(4 * BROKERS_PER_CHECK, 4) == dict.fromkeys(range(1, 4 * BROKERS_PER_CHECK + 1), 1)
 
 
 # --- progress --------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_ends_disks_and_properties_are_asked_of_each_broker_once() -> None:
             (broker, 20) for broker in cluster.brokers
         ]
         assert asked("DescribeLogDirsRequest") == once
-        told = told_by_each(lambda broker: admin.broker_config(broker, names), cluster.brokers)
+        told = query_all_brokers(lambda broker: admin.broker_config(broker, names), cluster.brokers)
         assert told == [{names[0]: str(500 + broker)} for broker in cluster.brokers]
         assert asked("DescribeConfigsRequest") == once
         cluster.not_leader = {7}  # once: a leader that has moved is asked for again

@@ -107,7 +107,7 @@ class NodeExporters:
     def _probe(self, scraper: Scraper) -> None:
         endpoint = scraper.endpoint
         try:
-            found = scraper.ask_only_for_what_is_known(OPEN_DEADLINE_S).values
+            found = scraper.scrape_known_series(OPEN_DEADLINE_S).values
             none = f"it answers without any series of node_exporter{_REMEDY}"
             problem = None if found else none
         except ScrapeError as error:
