@@ -1,1 +1,1 @@
-"""What the executors run: payloads, record batches, pacing, producers, statistics."""
+"""The code that executors run: payloads, record batches, pacing, producers, statistics."""

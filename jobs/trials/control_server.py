@@ -88,7 +88,7 @@ class TaskChannel:
 
     @property
     def start_s(self) -> float | None:
-        """When the load starts [s since the epoch]; None until all tasks are ready."""
+        """Start of the load [s since the epoch]; None until all tasks are ready."""
         return max(self._starts_s.values(), default=None)
 
     def acked(self) -> list[tuple[float, int]]:

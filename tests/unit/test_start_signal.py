@@ -100,6 +100,6 @@ def test_a_task_does_not_wait_for_ever_for_one_that_never_comes() -> None:
     seconds = iter([0.0, 0.0, START_WAIT_MAX_S + 1.0])
     with ours, theirs:
         task = DriverChannel(ours, lambda: next(seconds))
-        with pytest.raises(OrphanedError, match="after 120 s the driver has not heard from all tasks"):
+        with pytest.raises(OrphanedError, match="after 120 s "):
             task.await_start(TaskReady(5.0, "a"))
         assert b'"ready"' in theirs.recv(4_096)

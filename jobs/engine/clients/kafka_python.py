@@ -23,7 +23,7 @@ from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.producer import ProducerPattern
 
 RECORD_ROOM_BYTES = 128
-"""More than any record's framing [B]."""
+"""Upper bound of a record's framing [B]."""
 
 DELIVERY_TIMEOUT_SPARE_MS = 1
 

@@ -77,7 +77,7 @@ class LibraryMember:
         )
 
     def share(self, targets: Mapping[int, int] | None) -> GroupShare:
-        """Its account, compared with the offsets that it should have read to."""
+        """The member's account, compared with the offsets that it should have read to."""
         self.ledger.throttle_ms = self._library.throttle_ms
         return self.ledger.share(list(self.positions.values()), targets)
 

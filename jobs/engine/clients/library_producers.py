@@ -2,9 +2,9 @@
 
 Each producer follows the engine's schedule record by record: the same intended times, the same
 sticky partitions, the same payload. In an open loop, a record that the library has no room for
-stays due, and its latency counts from the intended time; in a closed loop, latency counts from when the
-library has room. A library forms its own batches; the partition is given with each record, because
-libraries differ in when they change it.
+stays due, and its latency counts from the intended time; in a closed loop, latency counts from
+when the library has room. A library forms its own batches; the partition is given with each record,
+because libraries differ in when they change it.
 """
 
 from __future__ import annotations

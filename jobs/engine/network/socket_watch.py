@@ -14,7 +14,7 @@ WATCHED_MAX = 64
 """Number of watched sockets of a task at most: a look at one takes some microseconds."""
 
 MEMORY_EVERY = 4
-"""Buffers change slowly, so one look in so many reads them, and the last look of a window does."""
+"""Interval of the looks that also read the slowly changing buffers, as the last look does."""
 
 _COUNTERS = (
     "sent_bytes",

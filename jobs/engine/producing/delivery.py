@@ -403,8 +403,8 @@ class Delivery:
                 self._reschedule(muted, max(now, muted.not_before_s))
             self._end_last_transaction(producer, dropped, now)
         if not self._is_answered:
-            # A broker drops what it has not read yet when a connection is closed; its answer
-            # to anything says that it has read all that came before.
+            # A broker drops unread requests when a connection is closed. It answers in order, so
+            # its answer to a last request shows that it has read all earlier ones.
             self._settling.update(each for each in self.connections if each.is_open)
             self._requests.extend(map(SendMetadataRequest, self._settling))
 

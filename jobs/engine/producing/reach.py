@@ -1,4 +1,4 @@
-"""How well one task's producers reach each broker: requests, waiting records and silence."""
+"""Reach of one task's producers to each broker: requests, waiting records and silence."""
 
 from __future__ import annotations
 

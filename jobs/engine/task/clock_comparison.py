@@ -15,7 +15,7 @@ def compare_clocks(
     clock: Callable[[], float] = time.monotonic,
     wall_clock: Callable[[], float] = time.time,
 ) -> tuple[float, float] | None:
-    """How far this clock is ahead of the driver's, and the bound of the error [s].
+    """Compare this clock with the driver's.
 
     The shortest of several round trips counts, and half of it bounds the error.
 
@@ -27,7 +27,8 @@ def compare_clocks(
         wall_clock: of this host [s since the epoch].
 
     Returns:
-        (offset, error) [s]; None when the driver never answered.
+        (by how much this clock is ahead, bound of the error) [s]; None when the driver never
+        answered.
     """
     best: tuple[float, float] | None = None
     for _ in range(rounds):

@@ -3,8 +3,8 @@
 The driver listens (`jobs.trials.control_server`), and the task connects before it opens the load.
 Both sides send JSON, one object a line; the first line of a task holds the trial's token and asks
 for admission. The driver admits each task of a trial once, and no task of a load that has ended.
-(Spark itself aborts a barrier stage that has lost a task if it is the last stage of its job, which
-ours is; it would start any other stage again: see its DAGScheduler.)
+(Spark itself aborts a barrier stage that has lost a task if it is the last stage of its job, as
+this one is; it would start any other stage again: see its DAGScheduler.)
 A channel that closes or stays silent ends the load; a task that ends as planned says so before it
 closes the channel.
 """
@@ -32,7 +32,7 @@ from metrics.trial.clock import ClockOffset, furthest
 from metrics.trial.task import TaskReport
 
 SILENCE_MAX_S = 10.0
-"""A task takes a driver that is silent for so long for dead [s]."""
+"""Silence of the driver after which a task ends its load [s]."""
 
 NOT_ADMITTED = "the driver does not admit this task: its load has ended, or was begun before"
 
@@ -217,15 +217,15 @@ class DriverChannel:
         """Report whether this task is ready, and wait until all tasks have reported.
 
         Raises:
-            OrphanedError: the driver is gone, has lost a task, or did not hear from all in time.
+            OrphanedError: the driver is gone, has lost a task, or got no report from some task.
         """
         self.send(ready=ready.document())
         until_s = self._clock() + START_WAIT_MAX_S
         self._receive_until(lambda: self._start_signal is not None, until_s)
         if self._start_signal is None:
             raise OrphanedError(
-                f"after {START_WAIT_MAX_S:.0f} s the driver has not heard from all tasks of this "
-                "load; look at the executors that started no task"
+                f"after {START_WAIT_MAX_S:.0f} s some tasks of this load have not reported to the "
+                "driver; look at the executors that started no task"
             )
         return self._start_signal
 
