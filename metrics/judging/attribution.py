@@ -568,8 +568,8 @@ def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
         # Busy handlers are explained by another resource, which is in the list itself.
         if resource is not Resource.REQUEST_HANDLERS or _busy_with(broker) is resource
     }
-    named = [f"{resource.value} (broker {broker_id})" for resource, broker_id in also.items()]
-    return f"; also at its limit: {', '.join(named)}" if named else ""
+    others = [f"{resource.value} (broker {broker_id})" for resource, broker_id in also.items()]
+    return f"; also at its limit: {', '.join(others)}" if others else ""
 
 
 def _unknown(brokers: list[_Broker]) -> Attribution:

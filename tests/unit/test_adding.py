@@ -85,6 +85,6 @@ def test_a_part_that_knows_how_it_adds_up_is_asked() -> None:
 
 
 def test_a_sum_needs_at_least_one_part(snapshot: SnapshotAssertion) -> None:
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(ValueError, match="expected at least one") as error:
         total([])
     assert str(error.value) == snapshot
