@@ -91,7 +91,7 @@ def _fresh(answer: SweepAnswer) -> str:
         f"The experiment is [{answer.experiment}.yaml]"
         f"(../../conf/experiments/{answer.experiment}.yaml).\n\n"
         f"## Measured\n\n{BEGIN}\n{END}\n\n"
-        "## What it says\n\n"
+        "## Conclusion\n\n"
     )
 
 

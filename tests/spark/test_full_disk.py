@@ -24,7 +24,7 @@ APPENDS_MAX = 20
 
 
 @pytest.mark.long
-def test_a_full_disk_is_told_and_what_was_appended_is_kept(
+def test_a_full_disk_is_reported_and_what_was_appended_is_kept(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk", PLENTY_KB) as disk:
@@ -32,10 +32,10 @@ def test_a_full_disk_is_told_and_what_was_appended_is_kept(
         store.append_trial(trial(1, RUN), [sample(0)])
         store.settle()
         resize(disk, shutil.disk_usage(disk).used // 1024 + LEFT_KB)
-        kept, told = filled(store)
-        assert "cannot be written (No space left on device)" in told
-        assert "what they held before is kept; make room" in told
-        assert "\n" not in told
+        kept, error = filled(store)
+        assert "cannot be written (No space left on device)" in error
+        assert "existing rows are kept; free disk space" in error
+        assert "\n" not in error
         assert kept >= 1
         assert [row.trial for row in store.trials(RUN).collect()] == list(range(1, kept + 1))
         resize(disk, PLENTY_KB)
@@ -56,7 +56,7 @@ def filled(store: TableStore) -> tuple[int, str]:
     pytest.fail("the disk took it all")
 
 
-def test_tables_that_cannot_be_made_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_that_cannot_be_created_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match=r"cannot be written.*or name others by --tables"):
         TableStore(spark, str(tmp_path / "file" / "tables")).open().settle()

@@ -84,12 +84,15 @@ def test_a_bracket_that_touches_the_one_before_held(spark: SparkSession) -> None
 
 
 def _runs(spark: SparkSession) -> DataFrame:
-    told = {
+    environments = {
         "a": {"broker.version": "4.1.2", "cluster.id": "x", "driver.cores": "2"},
         "b": {"broker.version": "4.1.2", "cluster.id": "y", "driver.cores": "2"},
         "c": {"broker.version": "4.3.1", "cluster.id": "z", "broker.cores": "4"},
     }
-    rows = [RunRow(run_id, "finished", 9.0, *NAMES, environment=told[run_id]) for run_id in told]
+    rows = [
+        RunRow(run_id, "finished", 9.0, *NAMES, environment=environments[run_id])
+        for run_id in environments
+    ]
     return table(spark, "runs", [row_of(row) for row in rows])
 
 

@@ -79,19 +79,19 @@ def test_a_new_file_has_the_mode_and_the_checksum_that_hadoop_gives_it(
     assert sums[0].read_bytes() == sums[1].read_bytes()
 
 
-def test_a_link_is_told_from_what_it_leads_to(files: Files, tmp_path: Path) -> None:
+def test_a_link_is_distinguished_from_its_target(files: Files, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     context = files.hadoop.FileContext.getLocalFSFileContext(files.conf)
-    told = {}
+    statuses = {}
     for name in ("file", "link", "dangling"):
         status = context.getFileLinkStatus(files.path(tmp_path / name))
         leads_to = status.getSymlink().getName() if status.isSymlink() else None
-        told[name] = (status.getLen(), leads_to)
-    assert told["file"] == (4, None)
-    assert told["link"] == (4, "file")
-    assert told["dangling"][1] == "nothing"
+        statuses[name] = (status.getLen(), leads_to)
+    assert statuses["file"] == (4, None)
+    assert statuses["link"] == (4, "file")
+    assert statuses["dangling"][1] == "nothing"
 
 
 def test_a_rename_does_not_write_over_a_file(files: Files, tmp_path: Path) -> None:

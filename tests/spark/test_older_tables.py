@@ -48,7 +48,7 @@ KEYS = {
     "boundaries": ("run_id", "goal"),
     "cases": ("run_id", "event"),
 }
-"""What tells the rows of a table apart; version 0.1.0 had no others."""
+"""Columns that identify a row of a table; version 0.1.0 had no others."""
 
 GROUP = GroupWindow(
     GroupCounts(0, 3, 10, 100, (1, 2, 3), {"NOT_LEADER": 2}, 1, 4, ("slow",)),
@@ -92,7 +92,7 @@ def assert_says(now: Any, then: Any, where: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the runs, whose tables nobody has opened since."""
+    """The folder of the runs, whose tables were not opened since."""
     folder = tmp_path_factory.mktemp("older") / "out"
     shutil.copytree(OLDER, folder / "tables")
     return folder
@@ -118,11 +118,11 @@ UNTOLD = TrafficPattern(
     TopicOptions(replication_factor=1),
     Phases(warmup_s=math.nan, measure_s=math.nan),
 )
-"""Options as they are when nobody says them; version 0.1.0 wrote only some into its rows."""
+"""Default values of options; version 0.1.0 wrote only some of them into its rows."""
 
 
 @pytest.fixture
-def untold(older: TableStore, spark: SparkSession) -> Row:
+def defaults(older: TableStore, spark: SparkSession) -> Row:
     """The columns of a pattern that the older table does not have, with their defaults."""
     had = older.trials(LIMIT).columns
     (row,) = rows(frames.table(spark, "trials", [row_of(trial(pattern=UNTOLD))]), "trials")
@@ -132,21 +132,21 @@ def untold(older: TableStore, spark: SparkSession) -> Row:
 
 @pytest.mark.parametrize("run_id", TRIALS)
 def test_a_trial_holds_all_that_its_row_says(
-    older: TableStore, spark: SparkSession, run_id: str, untold: Row
+    older: TableStore, spark: SparkSession, run_id: str, defaults: Row
 ) -> None:
     then = rows(older.trials(run_id).drop(*NOT_READ), "trials")
     found = [row_of(each) for each in older.trials_of(run_id)]
     now = rows(frames.table(spark, "trials", found).drop(*NOT_READ), "trials")
     assert len(now) == TRIALS[run_id]
-    assert {"retries", "enable_idempotence", "measure_s"} <= untold.keys()
-    assert {"acks", "linger_ms", "compression", "topics", "ramp_up_s"}.isdisjoint(untold)
-    assert_says(now, [{**row, **untold} for row in then])
+    assert {"retries", "enable_idempotence", "measure_s"} <= defaults.keys()
+    assert {"acks", "linger_ms", "compression", "topics", "ramp_up_s"}.isdisjoint(defaults)
+    assert_says(now, [{**row, **defaults} for row in then])
 
 
 @pytest.mark.parametrize("run_id", TRIALS)
 def test_what_a_row_says_is_where_it_belongs(older: TableStore, run_id: str) -> None:
-    told = rows(older.trials(run_id), "trials")
-    for found, row in zip(older.trials_of(run_id), told, strict=True):
+    stored = rows(older.trials(run_id), "trials")
+    for found, row in zip(older.trials_of(run_id), stored, strict=True):
         evidence, seen = found.evidence, found.evidence.client
         took_s = (row["finished_at"] - row["started_at"]).total_seconds()
         assert (found.number, found.load) == (row["trial"], row["np"])
@@ -163,8 +163,8 @@ def test_what_a_row_says_is_where_it_belongs(older: TableStore, run_id: str) -> 
             (evidence.controllers, row["controller_windows"]),
         ):
             for window, said in zip(windows, those, strict=True):
-                untold = dict.fromkeys(asdict(window).keys() - said.keys())
-                assert asdict(window) == {**said, **untold}
+                defaults = dict.fromkeys(asdict(window).keys() - said.keys())
+                assert asdict(window) == {**said, **defaults}
         assert [asdict(each) for each in evidence.resources] == row["resources"]
         assert list(found.judgements) == list(row["verdicts"])
         for goal, said in row["verdicts"].items():
@@ -305,8 +305,8 @@ def test_the_summary_of_a_search_has_both_of_its_points(older: TableStore) -> No
     assert (found.started_at, found.finished_at) == ("2026-11-22T10:55:15Z", "2026-11-22T10:56:14Z")
     assert (found.replication_factor, found.consumer_groups) == (1, 1)
     assert found.environment["redline.version"] == "0.1.0"
-    told = rows(older.read("boundaries"), "boundaries")
-    for point, row in zip(found.boundaries, told, strict=True):
+    stored = rows(older.read("boundaries"), "boundaries")
+    for point, row in zip(found.boundaries, stored, strict=True):
         kept = {name: row.get(name) for name in as_document(point)}
         assert as_document(point) == kept | {
             "state": ALL_BROKERS,
@@ -335,16 +335,16 @@ def report_text(
 
 @pytest.mark.parametrize("report_text", [LIMIT], indirect=True)
 def test_the_page_of_a_search_shows_its_limits(report_text: str) -> None:
-    for told in (
-        "one broker sustains 2.88 MB/s (2.88 MB/s a broker, 2,875 messages/s, 23 producers)",
-        "at 4.00 MB/s (32 producers) the disk gave out",
-        "one broker sustains 5.62 MB/s (5.62 MB/s a broker, 5,625 messages/s, 45 producers)",
-        "at 8.00 MB/s (64 producers) the disk gave out",
+    for text in (
+        "one broker sustains 2.88 MB/s (2.88 MB/s per broker, 2,875 messages/s, 23 producers)",
+        "at 4.00 MB/s (32 producers) the disk was the limiting resource",
+        "one broker sustains 5.62 MB/s (5.62 MB/s per broker, 5,625 messages/s, 45 producers)",
+        "at 8.00 MB/s (64 producers) the disk was the limiting resource",
         "at the limit (trial 3) and at the overload (trial 4)",
         "--set workload.topic.partitions_per_broker=2",
         *(f"Evidence of trial {number}" for number in range(1, 5)),
     ):
-        assert told in report_text
+        assert text in report_text
 
 
 @pytest.mark.parametrize("report_text", [TRAFFIC, NIGHT], indirect=True)
@@ -384,8 +384,8 @@ def test_the_views_of_trials_take_them(older: TableStore) -> None:
     )
     readings = views.reading_rows(samples, "bytes_in")
     assert 0 < readings.count() < samples.count()
-    told = [row.asDict(recursive=True) for row in samples.collect()]
-    of_trials = (points_over_time(told, row.asDict(recursive=True)) for row in trials.collect())
+    readings = [row.asDict(recursive=True) for row in samples.collect()]
+    of_trials = (points_over_time(readings, row.asDict(recursive=True)) for row in trials.collect())
     found = {(point.title, point.broker_id) for points in of_trials for point in points}
     assert found == {(series.title, 1) for series in SERIES}
 

@@ -60,7 +60,7 @@ def test_the_tables_become_a_page(out: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "three brokers sustain 14.5 MB/s" in text
     assert "--set workload.producer.acks=all" in text
-    assert "the disk gave out" in text
+    assert "the disk was the limiting resource" in text
     assert "Evidence of trial 2" in text
     assert "Took</dt><dd>1 min</dd>" in text
 
@@ -80,13 +80,13 @@ def test_a_run_whose_driver_was_killed_says_so(out: Path, spark: SparkSession) -
     (out / "killed").mkdir()
     _report("killed", "--out", str(out))
     text = (out / "killed" / "report.html").read_text(encoding="utf-8")
-    assert "without all of its answers: killed" in text
+    assert "without a complete answer: killed" in text
     assert "redline find-limit --resume killed" in text
 
 
 def test_the_message_on_an_unknown_run_names_the_newest_ones(out: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"run nobody is not in .*{RUN_ID}.*--tables"):
-        _report("nobody", "--out", str(out))
+    with pytest.raises(ConfigError, match=rf"run unknown is not in .*{RUN_ID}.*--tables"):
+        _report("unknown", "--out", str(out))
 
 
 def test_missing_tables_are_named(tmp_path: Path) -> None:

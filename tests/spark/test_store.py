@@ -140,7 +140,7 @@ def test_a_point_that_was_searched_on_adds_a_newer_row(
     ]
 
 
-def test_the_tables_are_not_asked_about_a_run_that_is_new(
+def test_the_tables_are_not_queried_for_a_new_run(
     store: TableStore, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -157,7 +157,7 @@ def test_the_tables_are_not_asked_about_a_run_that_is_new(
 
 
 class SlowStore(TableStore):
-    """Saves when it is let, or fails."""
+    """A store that saves only after an event, or fails."""
 
     def __init__(self, spark: SparkSession, base: str) -> None:
         super().__init__(spark, base)
@@ -171,9 +171,7 @@ class SlowStore(TableStore):
         super()._save(table, frame, options)
 
 
-def test_nobody_waits_for_an_append_but_who_asks_next(
-    store: TableStore, spark: SparkSession, run_id: str
-) -> None:
+def test_only_reads_wait_for_an_append(store: TableStore, spark: SparkSession, run_id: str) -> None:
     slow = SlowStore(spark, str(Path(store.address("runs")).parent))
     slow.append_trial(trial(1, run_id), SAMPLES)
     assert store.trials(run_id).count() == 0, "it returned before anything was saved"
@@ -182,7 +180,7 @@ def test_nobody_waits_for_an_append_but_who_asks_next(
     assert store.samples(run_id).count() == 2
 
 
-def test_an_error_of_an_append_is_raised_once_to_whoever_asks_next(
+def test_an_error_of_an_append_is_raised_once_by_the_next_read(
     store: TableStore, spark: SparkSession, run_id: str
 ) -> None:
     slow = SlowStore(spark, str(Path(store.address("runs")).parent))
@@ -302,7 +300,7 @@ def test_a_table_is_looked_at_again_once_enough_was_appended(
         looked.append(table)
         return 1
 
-    monkeypatch.setattr(fresh, "_files", files_of)
+    monkeypatch.setattr(fresh, "_count_files", files_of)
     monkeypatch.setattr("metrics.tables.store.COMPACT_FROM_FILES", 3)
     for number in (1, 2, 3):
         fresh.append_run(run_row("r", "started", float(number)))
@@ -422,7 +420,7 @@ def test_what_cannot_be_compacted_is_left_as_it_is(
     monkeypatch.setattr("metrics.tables.store.COMPACT_FROM_FILES", 1)
     monkeypatch.setattr(fresh, "_sql_name", lambda table: f"delta.`{table} is nowhere`")
     fresh.compact()
-    assert "the table runs is not compacted" in caplog.text
+    assert "the table runs cannot be compacted" in caplog.text
     assert fresh.read("runs").count() == 1
 
 
@@ -451,10 +449,10 @@ def test_a_schema_of_the_catalog_serves_as_well(spark: SparkSession) -> None:
             store.append_run(run_row("r", "started", 1.0))
         assert store.runs().count() == 1
         assert spark.catalog.tableExists("redline_tests.trials")
-        told = {row.col_name: row.comment for row in
+        comments = {row.col_name: row.comment for row in
                 spark.sql("DESCRIBE TABLE redline_tests.boundaries").collect()}  # fmt: skip
-        assert told["mb_per_s"] == "payload at `np_sustained`, whole cluster [MB/s]"
-        assert all(told[name] for name in SCHEMAS["boundaries"].names)
+        assert comments["mb_per_s"] == "payload at `np_sustained`, whole cluster [MB/s]"
+        assert all(comments[name] for name in SCHEMAS["boundaries"].names)
         _fill_for_views(store)
         store.settle()
         limits = spark.table("redline_tests.latest_limits")

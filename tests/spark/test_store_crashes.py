@@ -1,4 +1,4 @@
-"""A run whose driver dies at each of its steps, and what goes on from what it left."""
+"""A run whose driver dies at each of its steps, and a run that resumes from its tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class KilledError(Exception):
 
 
 class MortalStore(TableStore):
-    """Dies at one of its steps: before it writes a table, or after it and before anybody was told.
+    """A store that dies at one of its steps: before it writes a table, or right after it.
 
     What the same step writes to another table is written.
     """

@@ -34,8 +34,8 @@ def test_runs_together_lose_nothing_and_double_nothing(spark: SparkSession, tmp_
             assert each.stdin is not None
             each.stdin.write("go\n")
             each.stdin.flush()
-        told = [each.communicate(timeout=PROCESS_S)[0] for each in started]
-        assert [each.returncode for each in started] == [0] * RUNS, "\n".join(told)[-3_000:]
+        outputs = [each.communicate(timeout=PROCESS_S)[0] for each in started]
+        assert [each.returncode for each in started] == [0] * RUNS, "\n".join(outputs)[-3_000:]
     store = TableStore(spark, base)
     assert {row.run_id: row.status for row in store.runs().collect()} == dict.fromkeys(
         names, "done"

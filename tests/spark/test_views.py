@@ -129,7 +129,7 @@ def test_points_of_different_patterns_are_no_change_of_one_limit(spark: SparkSes
     one, all_ = ({"acks": acks, "linger_ms": "25"} for acks in ("1", "-1"))
     experiment = _point("e", 9.0, np_sustained=5, pattern=one)
     records = [
-        _point("older", 1.0, np_sustained=20),  # of a version that told no pattern
+        _point("older", 1.0, np_sustained=20),  # a version without patterns
         _point("a", 2.0, np_sustained=25, pattern=one),
         _point("b", 3.0, np_sustained=12, pattern=all_),
         _point("c", 4.0, np_sustained=24, pattern=one),

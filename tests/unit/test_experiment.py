@@ -62,7 +62,7 @@ def test_each_experiment_of_the_project_has_a_page_with_its_results(name: str) -
     measured, says = text.split("<!-- measured -->")[1].split("<!-- end of measured -->")
     assert f"images/{name}.svg" in measured and "| size |" in measured
     assert (pages / "images" / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
-    assert len(says.split("## What it says")[1].strip()) > 50
+    assert len(says.split("## Conclusion")[1].strip()) > 50
 
 
 def test_a_grid_has_each_value_with_each_other(tmp_path: Path) -> None:
