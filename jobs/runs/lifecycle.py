@@ -102,7 +102,7 @@ class RunState:
         return self.context.brokers if self.contexts else 0
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self) -> Mapping[str, str]:
         """The facts by which two runs are compared; empty before the opening."""
         return self.context.environment if self.contexts else {}
 

@@ -251,7 +251,7 @@ class BrokerSockets:
             if tally is None:
                 tally = SocketTally(counts, each.info if is_first else None)
                 self._tallies[broker, each.peer] = tally
-            tally.see(each.info, each.memory)
+            tally.add(each.info, each.memory)
         for broker, count in now_open.items():
             counts = self._counts[broker]
             counts.connections = max(counts.connections, count)

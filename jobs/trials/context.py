@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.cluster.opening import OpenCluster
 from jobs.cluster.broker_outage import BrokerOutage
+from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration, Workload
 from jobs.console.events import Reporter

@@ -10,7 +10,7 @@ from dataclasses import replace
 from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
-from jobs.trials.recovery import Baseline, Recovery, wait_until_calm, windows_between
+from jobs.trials.recovery import Baseline, Recovery, wait_until_at_rest, windows_between
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
@@ -91,7 +91,7 @@ class Gates:
     def take_baseline(self) -> None:
         """Measure the brokers without the run's load."""
         first = self._source.sample_all()
-        recovery = wait_until_calm(
+        recovery = wait_until_at_rest(
             self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
         )
         last = self._polled = self._source.sample_all()
@@ -175,7 +175,7 @@ class Gates:
             self._report(PhaseProgress(sentence))
 
         earlier, self._polled = self._polled, ()
-        recovery = wait_until_calm(
+        recovery = wait_until_at_rest(
             self._source,
             self._baselines,
             earlier,

@@ -38,7 +38,7 @@ class StageFailedError(RedlineError):
 
 
 class GeneratorError(RedlineError):
-    """A task could not take part, for example because it could not reach a broker."""
+    """A task could not run, for example because it could not reach a broker."""
 
 
 @dataclass(frozen=True)

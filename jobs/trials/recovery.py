@@ -14,7 +14,7 @@ DEADLINE_S = 60.0
 LOOK_S = 1.0
 """Shortest time over which the load of the brokers is measured [s]."""
 
-CALM_IDLE = 0.85
+AT_REST_IDLE = 0.85
 """Handlers with a higher idle fraction than this are at rest [ratio]. A handler adds a wait to its
 counter when the wait ends, up to 0.3 s late, so a broker without work may show as little as 0.88
 in one measurement."""
@@ -110,7 +110,7 @@ def why_not_idle(
     if window.start_s is None:
         return NotIdle(f"{broker} does not answer with its metrics")
     unnoted = unnoted_s / max(LOOK_S, (window.end_s or 0.0) - window.start_s)
-    if idle is not None and idle < min(CALM_IDLE, baseline.handler_idle - IDLE_LOSS) - unnoted:
+    if idle is not None and idle < min(AT_REST_IDLE, baseline.handler_idle - IDLE_LOSS) - unnoted:
         return NotIdle(f"{broker}: request handlers idle {idle:.2f}")
     gauges = (
         (window.request_queue_max, baseline.waiting_requests, "requests wait for a handler"),
@@ -141,7 +141,7 @@ def _silent(_sentence: str) -> None:
     return None
 
 
-def wait_until_calm(
+def wait_until_at_rest(
     source: MetricsSource,
     baselines: Mapping[int, Baseline] | None = None,
     earlier: Sequence[BrokerSample] = (),

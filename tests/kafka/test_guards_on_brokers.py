@@ -24,7 +24,7 @@ from jobs.engine.stage import run_task
 from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.guards import Guards
-from jobs.trials.recovery import Baseline, wait_until_calm, why_not_idle, windows_between
+from jobs.trials.recovery import Baseline, wait_until_at_rest, why_not_idle, windows_between
 from metrics.common.errors import GuardStopError
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
@@ -218,9 +218,9 @@ def test_brokers_come_to_rest_after_a_load(
             windows = windows_between(looking.source, earlier, later)
             busy = any(why_not_idle(window, Baseline()) for window in windows)
             earlier = later
-        heard: list[str] = []
-        recovery = wait_until_calm(looking.source, tell=heard.append)
+        reported: list[str] = []
+        recovery = wait_until_at_rest(looking.source, report=reported.append)
         load.join()
-    assert busy and heard, "there was something to wait for"
+    assert busy and reported, "the brokers were busy at first"
     assert recovery.not_idle == ()
     assert recovery.since_s is not None

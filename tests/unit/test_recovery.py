@@ -13,7 +13,7 @@ from jobs.trials.recovery import (
     Baseline,
     NotIdle,
     Recovery,
-    wait_until_calm,
+    wait_until_at_rest,
     why_not_idle,
 )
 from jobs.trials.warm_up import handler_cost_ms
@@ -102,7 +102,7 @@ class Source(ScriptedSource):
         return [BrokerSample(1, at_s, values)]
 
     def wait(self, **options: Any) -> Recovery:
-        return wait_until_calm(self, clock=self.clock, pause=self.pause, **options)
+        return wait_until_at_rest(self, clock=self.clock, pause=self.pause, **options)
 
 
 def test_the_wait_needs_a_whole_second_of_rest() -> None:
