@@ -1,4 +1,4 @@
-"""The child process of one repeat: told by its standard input what to do."""
+"""The child process of one repeat, which reads its task from standard input."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ WORK: Mapping[tuple[str, str], Callable[[Task], None]] = {
     ("consumer", JAVA): java.consumer,
     ("consumer", "plain socket"): consumers.plain_socket,
 }
-"""Role and client → what the child does."""
+"""Role and client → the function that the child runs."""
 
 
 def die_with_parent() -> None:
-    """On Linux the kernel kills this process when its parent ends, whatever it has become by then.
+    """Have Linux kill this process when its parent ends, even after exec.
 
-    Elsewhere the Python ones look for themselves.
+    On other systems, the Python children check for their parent.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

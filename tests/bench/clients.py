@@ -1,4 +1,4 @@
-"""`make bench`: what a client's CPU-second moves, for ours and for others, side by side."""
+"""`make bench`: throughput per CPU-second of the engine's client and of others, side by side."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from tests.bench.variants import Variants, variants
 
 PARTITIONS = 30
 PREFILL_BYTES = 800_000_000
-"""What a topic holds that consumers read [B]."""
+"""Payload of a topic that consumers read [B]."""
 
 PREFILL_DEADLINE_S = 60.0
 
 SOCKET_BPM = 1_000
-"""Where the plain socket's row stands."""
+"""Message size of the plain socket's row [B]."""
 
 TURNS_MAX = 20
-"""A ratio that is an aim has no more of them, however wide its interval stays."""
+"""Upper bound of the repeats for a ratio that is an aim, even with a wide interval."""
 
 VARIANTS_BPM = 1_000
 VARIANT_REPEATS = 3
@@ -52,7 +52,7 @@ BROKERS = {
 
 
 class Bench:
-    """One run of the benchmark on a testbed that is up."""
+    """One run of the benchmark on a running testbed."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Bench:
         """Repeats of all entries at a size, in turns, on one topic for each role.
 
         Args:
-            entries: what takes turns.
+            entries: the clients that take turns.
             message_bytes: size of a message's value [B].
-            repeats: of each.
-            turns_max: of those whose ratios are not sure after that.
+            repeats: number of repeats of each entry.
+            turns_max: upper bound of the turns of entries whose ratios are still uncertain.
         """
         for role in dict.fromkeys(entry.role for entry in entries):
             self._reporter.report(PhaseStarted(f"{role}s at {message_bytes:,} B a message"))
@@ -107,7 +107,7 @@ class Bench:
 
     @contextmanager
     def _topic(self, role: str, message_bytes: int) -> Iterator[Task]:
-        """A topic of its own, for consumers with something in it."""
+        """A topic for one measurement, filled for consumers."""
         name = f"bench-{role}-{message_bytes}-{int(time.time())}"
         is_read = role == "consumer"
         config = {"retention.bytes": "-1"} if is_read else {}
@@ -125,7 +125,7 @@ class Bench:
 
 
 def ways_to(testbed: Testbed) -> tuple[Way, Way | None]:
-    """The plain way to the brokers, and the one by TLS where there is a listener for it."""
+    """Connection options of the plain listener, and of the TLS listener where there is one."""
     plain = Way(tuple(f"{HOST}:{node.port}" for node in testbed.brokers.values()))
     if "SSL" not in testbed.state.spec.security:
         return plain, None
@@ -134,7 +134,7 @@ def ways_to(testbed: Testbed) -> tuple[Way, Way | None]:
 
 
 def installed(clients: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The clients that are installed here, and a sentence about each other one."""
+    """The clients that are installed here, and a sentence about each missing one."""
     if "librdkafka" in clients and importlib.util.find_spec("confluent_kafka") is None:
         rest = [client for client in clients if client != "librdkafka"]
         return rest, ["no row for librdkafka: the package confluent-kafka is missing"]
@@ -142,7 +142,7 @@ def installed(clients: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def entries_of(clients: Sequence[str], roles: Sequence[str], message_bytes: int) -> list[Entry]:
-    """The plain entries: every client in every role; a plain socket knows no messages."""
+    """The plain entries: every client in every role; a plain socket has no messages."""
     return [
         Entry(role, client)
         for role in roles
@@ -176,7 +176,7 @@ def bench(
     with_variants: bool,
     out: Path,
 ) -> None:
-    """Measure payload per client CPU-second, ours beside others, on one testbed."""
+    """Measure payload per CPU-second of the engine's client and of others, on one testbed."""
     began_s = time.monotonic()
     with make_reporter() as reporter:
         reporter.report(PhaseStarted(f"starting {brokers} broker(s)"))

@@ -39,14 +39,16 @@ def wire(task: Task) -> None:
         say(0)
         now = time.monotonic()
         reading = client.run(now, time.time() - now, None, lambda: ends)
-        read = sum(read_range.records for share in reading.shares for read_range in share.read_ranges)
+        read = sum(
+            read_range.records for share in reading.shares for read_range in share.read_ranges
+        )
         say(read * task.message_bytes, whole=read >= records)
     finally:
         client.close()
 
 
 def librdkafka(task: Task) -> None:
-    """confluent-kafka's Consumer, a list of messages at a time."""
+    """confluent-kafka's Consumer, which takes a list of messages at a time."""
     from confluent_kafka import Consumer
 
     from jobs.engine.clients.librdkafka import connection_options
@@ -74,7 +76,7 @@ def librdkafka(task: Task) -> None:
 
 
 def kafka_python(task: Task) -> None:
-    """KafkaConsumer, which checks CRCs unless it is told not to: it is told."""
+    """KafkaConsumer with its check of CRCs turned off."""
     from kafka import KafkaConsumer
 
     consumer = KafkaConsumer(
@@ -98,7 +100,7 @@ def kafka_python(task: Task) -> None:
 
 
 def plain_socket(task: Task) -> None:
-    """Whatever arrives on a TCP connection, into one buffer."""
+    """A reader of all bytes of a TCP connection into one buffer."""
     buffer, read, said = memoryview(bytearray(_FETCH_BYTES)), 0, 0
     ends_s = time.monotonic() + task.seconds_max
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -46,13 +46,13 @@ class Entry:
     is_tls: bool = False
 
     def key(self, message_bytes: int) -> Key:
-        """Its row at a size of messages [B]."""
+        """The entry's row at a size of messages [B]."""
         return (self.role, self.client, self.variant, message_bytes)
 
 
 @dataclass(frozen=True)
 class Way:
-    """How clients get to the brokers.
+    """Connection of clients to the brokers.
 
     Attributes:
         bootstrap: addresses of brokers, host:port.
@@ -68,9 +68,9 @@ class Contest:
 
     Args:
         written_bytes: (topic, message bytes) → payload in the topic [B].
-        jars: of Kafka's tools.
-        plain, tls: the ways to the brokers.
-        measure_s: at most so long a repeat [s].
+        jars: the jars of Kafka's tools.
+        plain, tls: the connections to the brokers.
+        measure_s: longest duration of a repeat [s].
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class Contest:
         self._measure_s = measure_s
 
     def run(self, entry: Entry, task: Task) -> Repeat:
-        """One repeat, in a process of its own.
+        """Run one repeat in its own process.
 
         Args:
             entry: the client.
-            task: what all clients are told.
+            task: the task that all clients get.
 
         Raises:
-            BenchError: it failed; with the end of what it said.
+            BenchError: it failed; the text ends with its last output.
         """
         warm_s = WARM_S.get((entry.role, entry.client), WARM_DEFAULT_S)
         # A fast consumer has read all there is before it counts as warm.
@@ -127,10 +127,10 @@ class Contest:
                 raise BenchError(f"{entry.role} {entry.client}: {error}. {said}") from error
 
     def fill(self, task: Task, payload_bytes: int, deadline_s: float) -> None:
-        """Have so much payload [B] written to the topic, as producers write it.
+        """Fill the topic with so much payload, as producers write it [B].
 
         Raises:
-            BenchError: it was not there within `deadline_s` [s].
+            BenchError: the payload was not there within `deadline_s` [s].
         """
         written = functools.partial(self._written_bytes, task.topic, task.message_bytes)
         plain = self._ways[False]
@@ -158,7 +158,7 @@ class Contest:
 
 
 def port_of(line: str) -> int:
-    """Where a plain socket listens, from its first line."""
+    """Port of a plain socket, from its first line of output."""
     try:
         return int(json.loads(line)["port"])
     except (ValueError, KeyError) as error:

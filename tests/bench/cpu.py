@@ -12,8 +12,8 @@ _SCHEDULED_TIME = 2  # CPUCLOCK_SCHED of Linux
 def cpu_s(pid: int) -> float:
     """User and system time that the process has used, also in threads that ended [CPU-s].
 
-    Linux keeps a clock for each process, exact to the nanosecond; elsewhere it is what
-    psutil reads, to the 10 ms.
+    Linux keeps a clock for each process, exact to the nanosecond; on other systems psutil reads the
+    time, exact to 10 ms.
 
     Raises:
         psutil.NoSuchProcess: it has ended.

@@ -1,4 +1,4 @@
-"""The same pattern by two clients on real brokers, and what the brokers saw of each."""
+"""The same pattern from two clients on real brokers, compared by the brokers' metrics."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ REPLICAS = 2
 PARTITIONS_PER_BROKER = 10
 START_LEAD_S = 0.5
 WARM_UP_S = 10.0
-"""Of load by each client, twice, on brokers whose JVMs are cold [s]."""
+"""Duration of each client's load, twice, on brokers whose JVMs are cold [s]."""
 
 BATCH_BYTES = 8_192
 SAMPLE_INTERVAL_S = 0.5
 ACHIEVED_MIN = 0.98
 ROUNDS = 5
 TRIES = 3
-"""Windows in which a client may be tried: one may meet a broker that stalls for a second."""
+"""Windows that a client may take, as a broker may stall for a second in one of them."""
 
 
 class FidelityError(RedlineError):
-    """A client did not offer the pattern, so there is nothing to compare."""
+    """A client that did not offer the pattern, so that it cannot be compared."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One pattern, of one producer.
+    """One pattern of one producer.
 
     Attributes:
         rate_bytes_per_s: payload that it offers [B/s].
@@ -75,7 +75,7 @@ class Case:
     acks: str
 
     def producer(self, client: str) -> ProducerPattern:
-        """What the producer does, with this client."""
+        """The producer's pattern with this client."""
         return producer_pattern(
             self.message_bytes,
             self.rate_bytes_per_s / self.message_bytes,
@@ -93,7 +93,7 @@ CASES = tuple(Case(*each) for each in itertools.product(RATES_BYTES_PER_S, SIZES
 
 @dataclass(frozen=True)
 class Compared:
-    """What the brokers saw of both clients in one case, in pairs of windows next to each other."""
+    """The brokers' metrics for both clients in one case, in pairs of adjacent windows."""
 
     case: Case
     pairs: tuple[tuple[BrokerLoad, BrokerLoad], ...]
@@ -110,7 +110,7 @@ class Compared:
 
     @property
     def differences(self) -> dict[str, tuple[float, float]]:
-        """Where they are further apart than allowed."""
+        """The fields in which the clients differ by more than allowed."""
         return differences(self.pairs)
 
 
@@ -118,13 +118,13 @@ class Comparison:
     """Runs cases on a testbed.
 
     Args:
-        testbed: where; its brokers should be warm.
-        admin: its administration.
+        testbed: the testbed, whose brokers should be warm.
+        admin: the admin client of its brokers.
         source: an open source of the brokers' metrics.
-        warm_s, measure_s: before and in the window [s].
+        warm_s, measure_s: duration of the load before and in the window [s].
 
     Attributes:
-        held_up: windows that did not count, as something held the sender up.
+        held_up: number of windows that did not count, as the sender was delayed.
     """
 
     def __init__(
@@ -143,9 +143,9 @@ class Comparison:
         self.held_up = 0
 
     def compare(self, case: Case, rounds: int = ROUNDS) -> Compared:
-        """Both clients in turns, each first as often as last.
+        """Measure both clients in turns, each first as often as last.
 
-        A disk that stalls for a moment spoils the mean of a window, and not their median.
+        A disk that stalls for a moment distorts the mean of one window, and not their median.
         """
         seen: dict[str, list[BrokerLoad]] = {client: [] for client in CLIENTS}
         with self._topic() as topic:
@@ -155,7 +155,7 @@ class Comparison:
         return Compared(case, tuple(zip(*(seen[client] for client in CLIENTS), strict=True)))
 
     def load(self, client: str, case: Case, topic: str) -> BrokerLoad:
-        """What the brokers saw of one client, in a window in which nothing held it up.
+        """The brokers' metrics for one client in a window without delays of the sender.
 
         Raises:
             FidelityError: it failed, or did not offer the pattern in any of `TRIES` windows.
@@ -172,7 +172,7 @@ class Comparison:
         return load_of(list(windows))
 
     def warm_up(self) -> None:
-        """Load brokers whose JVMs are cold, by both clients in turns."""
+        """Load brokers whose JVMs are cold, with both clients in turns."""
         with self._topic() as topic:
             for client in (*CLIENTS, *CLIENTS):
                 self._run(client, CASES[-1], topic, WARM_UP_S)
@@ -198,7 +198,7 @@ class Comparison:
 
 
 def _is_offered(client: str, case: Case, row: TaskReport, is_last: bool) -> bool:
-    """Whether the window is one of the pattern; the last one must be."""
+    """True when the window has the pattern; the last try must have it."""
     counts = row.produced.counts if row.produced else Counts()
     if row.error is not None or counts.failed_total:
         raise FidelityError(f"{client}, {case}: {row.error or counts.errors}")
@@ -213,7 +213,7 @@ def _is_offered(client: str, case: Case, row: TaskReport, is_last: bool) -> bool
 
 
 def table_of(found: Sequence[Compared]) -> Table:
-    """Both clients side by side; a star marks what is further apart than allowed."""
+    """The table of both clients; a star marks a difference that is larger than allowed."""
     columns = (
         "offered", "requests/s", "B/request", "MB/s in", "idle", "local ms",
     )  # fmt: skip
@@ -251,7 +251,7 @@ def markdown_of(table: Table) -> str:
 @click.option("--profile", default="disk-bound", show_default=True, help="Of the testbed.")
 @click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
 def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path) -> None:
-    """Compare what brokers see of `wire` and of librdkafka at the same offered pattern."""
+    """Compare the brokers' metrics for `wire` and librdkafka with the same offered pattern."""
     from pyspark.java_gateway import launch_gateway
 
     with make_reporter() as reporter:

@@ -15,18 +15,18 @@ POLL_S = 0.05
 
 
 class NotReadyError(RedlineError):
-    """A broker does not know the new topic as assigned in time."""
+    """A broker that does not know the new topic as assigned in time."""
 
 
 @contextmanager
 def fresh_topic(
     admin: KafkaAdmin, name: str, assigned: Assignment, config: Mapping[str, str]
 ) -> Iterator[str]:
-    """A topic that is as assigned in the eyes of every broker, deleted afterwards.
+    """A topic that every broker knows as assigned, and that is deleted afterwards.
 
     Raises:
         AdminError: the cluster refuses or does not answer.
-        NotReadyError: a broker sees something else for longer than `DEADLINE_S`.
+        NotReadyError: a broker has other metadata for longer than `DEADLINE_S`.
     """
     admin.create_topic(name, assigned, config)
     try:

@@ -31,7 +31,7 @@ _PEM = {"ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
 
 
 def producer_command(task: Task) -> list[str]:
-    """ProducerPerformance, without a limit of its rate unless the task has one."""
+    """The command of ProducerPerformance, with a limit of its rate only if the task has one."""
     properties = {
         "bootstrap.servers": ",".join(task.bootstrap),
         "acks": "1",
@@ -52,7 +52,7 @@ def producer_command(task: Task) -> list[str]:
 
 
 def consumer_command(task: Task) -> list[str]:
-    """ConsumerPerformance, which says every tenth of a second how far it is."""
+    """ConsumerPerformance, which prints its progress every tenth of a second."""
     return [
         *_java(task),
         f"{_TOOLS}.ConsumerPerformance",
@@ -63,12 +63,12 @@ def consumer_command(task: Task) -> list[str]:
 
 
 def producer(task: Task) -> None:
-    """Become ProducerPerformance, with this process's id."""
+    """Replace this process with ProducerPerformance."""
     _become(producer_command(task))
 
 
 def consumer(task: Task) -> None:
-    """Become ConsumerPerformance, with this process's id."""
+    """Replace this process with ConsumerPerformance."""
     _become(consumer_command(task))
 
 
@@ -77,7 +77,7 @@ def _become(command: Sequence[str]) -> NoReturn:
 
 
 def messages_of(line: str) -> int | None:
-    """Messages so far, from a line of `consumer_command`; None when it is another line."""
+    """Messages until now, from a line of `consumer_command`; None when it is another line."""
     fields = line.split(", ")
     try:
         return int(fields[4])

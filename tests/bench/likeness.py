@@ -1,4 +1,4 @@
-"""Whether two clients cause the same load on brokers, from the brokers' own metrics."""
+"""Comparison of the loads that two clients cause on brokers, by the brokers' own metrics."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from metrics.windows.broker import BrokerWindow
 
 
 class NoReadingError(RedlineError):
-    """A broker did not tell what the comparison needs."""
+    """A broker without a reading that the comparison needs."""
 
 
 @dataclass(frozen=True)
 class BrokerLoad:
-    """What all brokers together saw of the producers in a window.
+    """The load of the producers on all brokers together in a window.
 
     Attributes:
         requests_per_s: produce requests [1/s].
@@ -37,17 +37,17 @@ class BrokerLoad:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far two loads may be apart: by a share of the larger one, or by an amount.
+    """Allowed difference of two loads: a share of the larger one, or an amount.
 
     The larger allowance counts: Kafka rounds the times of a request to whole milliseconds,
-    so a mean of tenths of one has no fifth part that could be told.
+    so a fifth of a mean of some tenths of one cannot be resolved.
     """
 
     share: float = 0.0
     amount: float = 0.0
 
     def allows(self, apart: float, larger: float) -> bool:
-        """True when two values that far apart, of which this is the larger, count as the same."""
+        """True when values with this difference, the larger one given, count as equal."""
         return abs(apart) <= max(self.share * abs(larger), self.amount)
 
 
@@ -58,11 +58,11 @@ TOLERANCES: Mapping[str, Tolerance] = {
     "handler_idle": Tolerance(amount=0.05),
     "local_ms": Tolerance(share=0.20, amount=0.25),
 }
-"""Field of `BrokerLoad` → how far it may be apart."""
+"""Field of `BrokerLoad` → allowed difference."""
 
 
 def load_of(windows: Sequence[BrokerWindow]) -> BrokerLoad:
-    """All brokers' windows as one load.
+    """The windows of all brokers as one load.
 
     Raises:
         NoReadingError: a broker's reading is missing.
@@ -98,10 +98,10 @@ def median_of(loads: Sequence[BrokerLoad]) -> BrokerLoad:
 def differences(
     pairs: Sequence[tuple[BrokerLoad, BrokerLoad]],
 ) -> dict[str, tuple[float, float]]:
-    """Fields in which two clients' loads are further apart than allowed, with both medians.
+    """Fields in which two clients' loads differ by more than allowed, with both medians.
 
-    How far they are apart is the median over the pairs, each of two windows next to each
-    other: what a disk does in one minute and not in the next hits both windows of a pair.
+    The difference is the median over the pairs of adjacent windows: an effect of the disk in one
+    minute and not in the next affects both windows of a pair.
     """
     found = {}
     for name, tolerance in TOLERANCES.items():

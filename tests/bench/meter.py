@@ -19,22 +19,22 @@ from metrics.common.errors import RedlineError
 from tests.bench.cpu import cpu_s
 
 START_DEADLINE_S = 120.0
-"""Only ends a client that hangs, however busy the machine is [s]."""
+"""Time after which a client counts as hanging, even on a busy machine [s]."""
 _POLL_S = 0.05
 
 
 class BenchError(RedlineError):
-    """A client did not do what it was started for."""
+    """A client that did not do its task."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a client is.
+    """Progress of a client at one time.
 
     Attributes:
         at_s: monotonic time [s].
-        payload_bytes: so far [B].
-        cpu_s: of its process so far [CPU-s].
+        payload_bytes: payload until then [B].
+        cpu_s: CPU time of its process until then [CPU-s].
     """
 
     at_s: float
@@ -44,11 +44,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Window:
-    """How long to measure.
+    """Durations of a measurement.
 
     Attributes:
-        warm_s: from its first byte on, not measured [s].
-        measure_s: at most so long after that [s].
+        warm_s: time from its first byte that is not measured [s].
+        measure_s: longest measured time after that [s].
         warm_bytes: payload after which it is measured though `warm_s` has not passed, where
             there is an end to what it can move [B].
     """
@@ -74,7 +74,7 @@ class Repeat:
 
 @contextlib.contextmanager
 def started(command: Sequence[str], told: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """A client's process, told its task, and its error output; it is killed on the way out."""
+    """A client's process with its task, and its error output; the end of the block kills it."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -101,13 +101,14 @@ def by_offsets(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Repeat:
-    """A producer, by the growth of its topic.
+    """Measure a producer by the growth of its topic.
 
     Args:
         process: the producer.
         written_bytes: payload in the topic [B].
-        window: when to look.
-        clock, sleep: monotonic [s], and how to wait [s].
+        window: the times of the measurement.
+        clock: a monotonic clock [s].
+        sleep: waits [s].
     """
     before = written_bytes()
     ends_s = clock() + START_DEADLINE_S
@@ -128,14 +129,14 @@ def by_lines(
     window: Window,
     clock: Callable[[], float] = time.monotonic,
 ) -> Repeat:
-    """A client that says how far it is.
+    """Measure a client by the progress that it prints.
 
     Args:
         process: the client.
         parse: a line → payload so far [B] and its own CPU time [CPU-s], where it says that;
             None for another line.
-        window: when to look.
-        clock: monotonic [s].
+        window: the times of the measurement.
+        clock: a monotonic clock [s].
     """
     stdout = process.stdout
     assert stdout is not None
@@ -165,10 +166,10 @@ def by_lines(
 
 
 def between(first: Mark, last: Mark) -> Repeat:
-    """What happened between two marks.
+    """The repeat between two marks.
 
     Raises:
-        BenchError: nothing did.
+        BenchError: there was no progress.
     """
     payload, cpu = last.payload_bytes - first.payload_bytes, last.cpu_s - first.cpu_s
     if payload <= 0 or cpu <= 0:
@@ -177,7 +178,7 @@ def between(first: Mark, last: Mark) -> Repeat:
 
 
 def own_line(line: str) -> tuple[int, float | None] | None:
-    """A line of `tests.bench.task.say`."""
+    """Parse a line of `tests.bench.task.say`."""
     told = json.loads(line)
     return int(told["bytes"]), float(told["cpu_s"])
 

@@ -11,7 +11,7 @@ from tests.bench.task import Task
 from tests.support.patterns import plan
 
 RATE_BYTES_PER_S = 20e9
-"""More than any client sends, so that its producer always has something due [B/s]."""
+"""A rate above any client's, so that its producer always has due records [B/s]."""
 
 
 def flat_out(task: Task, measure_s: float | None = None) -> TrialPlan:

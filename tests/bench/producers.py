@@ -23,18 +23,18 @@ RDKAFKA_NAMES = {
     "enable_idempotence": "enable.idempotence",
     "compression": "compression.type",
 }
-"""Fields of the engine's pattern → options of librdkafka."""
+"""Field of the engine's pattern → option of librdkafka."""
 
 
 class Alone:
     """The barrier of a stage of one task."""
 
     def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        """Its index."""
+        """Index of the only task."""
         return 0
 
     def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        """Its own message."""
+        """The message of the only task."""
         return [message]
 
 
@@ -49,10 +49,10 @@ def wire(task: Task) -> None:
 
 
 def librdkafka(task: Task) -> None:
-    """confluent-kafka's Producer, which is told of every delivery unless `reports` is False.
+    """confluent-kafka's Producer, with a report of every delivery unless `reports` is False.
 
     The engine accounts for every record, and so does ProducerPerformance; a producer that
-    asks for no reports does not know what arrived.
+    requests no reports does not know what arrived.
     """
     from confluent_kafka import Producer
 
@@ -93,7 +93,7 @@ def librdkafka(task: Task) -> None:
 
 
 def kafka_python(task: Task) -> None:
-    """KafkaProducer; it has no bound of its own on what waits, so the oldest is waited for."""
+    """KafkaProducer, which bounds no waiting records, so the loop waits for the oldest one."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(
@@ -115,7 +115,7 @@ def kafka_python(task: Task) -> None:
 
 
 def plain_socket(task: Task) -> None:
-    """Random bytes over a TCP connection, in pieces of a batch: what the kernel takes at most."""
+    """A sender of random bytes over TCP, in pieces of a batch: the kernel's maximum."""
     pool = memoryview(random.randbytes(32 * task.batch_bytes))
     pieces = [pool[at : at + task.batch_bytes] for at in range(0, len(pool), task.batch_bytes)]
     sent, said = 0, 0
@@ -131,7 +131,7 @@ def plain_socket(task: Task) -> None:
 
 
 def _values(message_bytes: int, repeated_share: float = 0.0) -> list[bytes]:
-    """Some MB of different values, made beforehand, so that making them costs nobody anything.
+    """Some MB of different values, made in advance, so that making them costs no CPU time later.
 
     Args:
         message_bytes: size of a value [B].

@@ -1,4 +1,4 @@
-"""What a child process of the benchmark is told, and what it says while it works."""
+"""The task of a child process of the benchmark, and its reports of progress."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Task:
     """One repeat of one client.
 
     Attributes:
-        topic: what to write or read.
+        topic: the topic to write or read.
         message_bytes: size of a message's value [B].
         role: `producer` or `consumer`.
-        client: what does it.
+        client: the client to run.
         bootstrap: addresses of brokers, host:port.
-        seconds_max: it ends by itself after this time [s].
+        seconds_max: time after which it ends on its own [s].
         batch_bytes: `batch.size` [B].
         options: fields of the producers' pattern that differ from the benchmark's.
         connection: connection options, as kafka-python calls them.
@@ -45,19 +45,19 @@ class Task:
     jars: tuple[str, ...] = ()
 
     def to_text(self) -> str:
-        """For the child's standard input."""
+        """The task as text for the child's standard input."""
         return json.dumps({**asdict(self), "connection": dict(self.connection)})
 
     @classmethod
     def from_text(cls, text: str) -> Task:
-        """The inverse of `to_text`."""
+        """Read what `to_text` wrote."""
         fields = json.loads(text)
         lists = {name: tuple(fields[name]) for name in ("bootstrap", "jars")}
         return cls(**{**fields, **lists})
 
 
 def say(payload_bytes: int, **more: Any) -> None:
-    """Tell the parent how far this process is: payload so far [B] and CPU time so far [CPU-s]."""
+    """Report this process's payload [B] and CPU time [CPU-s] until now to the parent."""
     line = {"bytes": payload_bytes, "cpu_s": time.process_time(), **more}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

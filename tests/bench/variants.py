@@ -18,14 +18,14 @@ _HALF = {"kind": "mixed", "compressibility": 0.5}
 
 @dataclass(frozen=True)
 class Variants:
-    """Which variants are measured, and why others are not, a sentence each."""
+    """The variants that are measured, and a sentence for each one that is not."""
 
     entries: tuple[Entry, ...]
     skipped: tuple[str, ...]
 
 
 def variants() -> Variants:
-    """What can be measured here."""
+    """The variants that can be measured here."""
     idempotent: Mapping[str, Any] = {"enable_idempotence": True, "acks": "all"}
     entries = [
         *(Entry("producer", name, "idempotent", idempotent) for name in _PEERS),

@@ -139,7 +139,7 @@ def test_trials_of_a_closed_loop_are_marked_and_name_what_binds(
     assert row.verdict in {"SUSTAINED", "OVERLOADED"}, row.reasons
     assert "closed_loop" in {reason.indicator for reason in row.reasons}
     assert row.limited_by, "something sets the pace, and the row says what or that it cannot"
-    assert row.limited_by != "connection", "nobody's buffers bind within one machine"
+    assert row.limited_by != "connection", "socket buffers do not limit within one machine"
     sockets = row.producer_sockets
     assert set(sockets) == set(kafka_testbed.broker_ids)
     assert {each.send_buffer_bytes for each in sockets.values()} == {400_000}

@@ -164,9 +164,9 @@ def test_a_rebalance_that_outlasts_a_poll_of_its_leader_ends_well(
 
         leader.request_rejoin = note_rejoin
         leader._perform_assignment = assign_slowly
-        leader._assignment_snapshot = {}  # as of one that had assigned before it knew all
+        leader._assignment_snapshot = {}  # like a leader that assigned before it knew all
         assert becomes(lambda: leader._generation.generation_id > generation)
-        assert rejoined.wait(60), "kafka-python had forgotten the join, and was told"
+        assert rejoined.wait(60), "kafka-python had forgotten the join, and it was resumed"
         assert becomes(lambda: all(each.owned == 3 for each in members), deadline_s=60)
         assert [each.trouble for each in members] == [None, None]
     finally:
@@ -208,9 +208,9 @@ def _read(consumers: WireConsumers, opened: threading.Barrier, goal: dict[int, i
 @pytest.mark.together
 def test_a_group_that_cannot_be_joined_is_a_row_and_no_exception(bench: ConsumerBench) -> None:
     plan = bench.plan({"groups": 1}, consumer_tasks=1)
-    nobody = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    wrong = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
     who = {"sasl_plain_username": "nobody", "sasl_plain_password": "wrong"}
-    plan = dataclasses.replace(plan, client_options=nobody | who, connect_timeout_s=2.0)
+    plan = dataclasses.replace(plan, client_options=wrong | who, connect_timeout_s=2.0)
     rows = run_stage(plan)
     assert len(rows) == 2
     assert all(row.error for row in rows)
@@ -308,20 +308,20 @@ def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
     with ThreadPoolExecutor(2) as pool:  # both at the same time, as they mostly wait
         of_all, of_less = pool.map(told_of, [None, 0.9])
     assert of_all == []
-    (told,) = of_less
-    assert "consumer group 0 fell behind by" in told
+    (reason,) = of_less
+    assert "consumer group 0 fell behind by" in reason
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_twenty_windows_of_groups_that_keep_up_are_no_overload(bench: ConsumerBench) -> None:
     load: dict[str, Any] = {"producers": 10, "rate_records_per_s": 200.0, "linger_ms": 20.0}
-    told, shares = [], []
+    reasons, shares = [], []
     for _ in range(5):
         plan = bench.plan({"groups": 4}, consumer_tasks=2, warmup_s=2.0, measure_s=6.0, **load)
         seen = bench.run(plan)
-        told += says(seen)
+        reasons += says(seen)
         growth = Evidence(seen).lag_growth_per_s.values()
         shares += [each * seen.duration_s / seen.counts.offered_records for each in growth]
     log.warning("growth of the lag over what was offered: %.4f to %.4f", min(shares), max(shares))
-    assert (len(shares), told) == (20, [])
+    assert (len(shares), reasons) == (20, [])

@@ -16,7 +16,7 @@ from tests.support.processes import becomes
 
 ACKS, MESSAGE_BYTES = ("1", "all"), (1, 100, 10_000)
 Written = tuple[ClientWindow, dict[int, int]]
-"""What a trial left, and partition → end offset."""
+"""The result of a trial, and partition → end offset."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
 
 @pytest.fixture(scope="module")
 def written(kafka_for_all: Testbed) -> dict[tuple[str, int], Written]:
-    """The acks and the bytes of a record → what a trial with them left."""
+    """(acks, bytes of a record) → result of a trial with them."""
 
     def write(bench: Bench, variant: tuple[str, int]) -> Written:
         acks, message_bytes = variant

@@ -1,4 +1,4 @@
-"""The engine's schedule does not stall: how late sends leave that no broker holds up."""
+"""The engine's schedule does not stall: lateness of sends that no broker delays."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ MESSAGE_BYTES = 1_000
 PRODUCERS = 20
 MEASURE_S = 30.0
 BUSY, BUSY_MIN = 0.4, 0.3
-"""Of a core; more is more than a broker on the other core takes [share]."""
+"""Share of a core; with more, the load exceeds a broker on the other core."""
 STALL_MAX_MS = 5.0
 
 
 @pytest.fixture
 def testbed(tmp_path: Path) -> Iterator[Testbed]:
-    """A broker on one core; whoever asks has another, as a generator's host has its own."""
+    """A broker on one core; the test has another one, as a generator's host has its own."""
     own = os.sched_getaffinity(0)
     if len(own) < 2:
         pytest.skip("one core cannot be a broker's and a generator's at the same time")

@@ -102,16 +102,16 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
 
 
 @pytest.mark.parametrize(
-    ("heard_s", "told"),
+    ("heard_s", "message"),
     [
         (2.5, r"EndMissedError: the driver ended the window 1\.\d+ s before"),
         (4.5, r"received the end of the window late, and continued for 3\.00 s"),
     ],
 )
 def test_a_task_that_hears_of_the_early_end_too_late_is_named(
-    spark: SparkSession, kafka_testbed: Testbed, heard_s: float, told: str
+    spark: SparkSession, kafka_testbed: Testbed, heard_s: float, message: str
 ) -> None:
-    """Its window of 4 s was ended after 1 s; it hears of it in its middle, or when it is over."""
+    """The driver ends a window of 4 s after 1 s, and the task learns it in time, or too late."""
     load = pattern(4, measure_s=4.0)
 
     def heard_at_s(channel: TaskChannel) -> float:
@@ -132,7 +132,7 @@ def test_a_task_that_hears_of_the_early_end_too_late_is_named(
             target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             late = LateControl(control, heard_at_s)
             generator = Generator(spark, 2, {}, late)  # type: ignore[arg-type]
-            with pytest.raises(GeneratorError, match=told) as raised:
+            with pytest.raises(GeneratorError, match=message) as raised:
                 generator.offer("late", target, load, cut)
         finally:
             topics.delete(topic.names)

@@ -1,4 +1,4 @@
-"""Answers of brokers as Kafka's codec writes them, and what our reader of fetches finds in them."""
+"""Answers of brokers as Kafka's codec writes them, and a recorder of what the parser finds."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def response(
 
 
 class Notes:
-    """Writes down what a stream finds."""
+    """A sink that records what a stream finds."""
 
     def __init__(self) -> None:
         self.partitions: list[tuple[int, int, int]] = []
@@ -103,7 +103,7 @@ def produced(codes: dict[int, int]) -> bytes:
 
 
 def producer_id() -> bytes:
-    """A framed answer to whoever asks for a producer id."""
+    """A framed answer to a request for a producer id."""
     answer = InitProducerIdResponse(
         throttle_time_ms=0, error_code=0, producer_id=7, producer_epoch=0, version=1
     )

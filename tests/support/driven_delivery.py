@@ -1,4 +1,4 @@
-"""A delivery whose brokers and whose time are the test's."""
+"""A delivery whose brokers and time the test controls."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ RECORD_BYTES = 100
 
 
 class Driven:
-    """A delivery, what it has decided so far, and brokers 1 and 2 whose words are the test's.
+    """A delivery with brokers 1 and 2, whose answers and time the test controls.
 
     Broker 1 coordinates transactions.
 
-    Record k is due k seconds after the start, and a batch holds one record, unless told
-    otherwise.
+    By default, record k is due k seconds after the start, and a batch holds one record.
 
     Args:
         leaders: broker that leads partition 0, 1, …
@@ -70,11 +69,11 @@ class Driven:
 
     @property
     def counts(self) -> Any:
-        """What was counted so far."""
+        """The counts until now."""
         return self.account.counts
 
     def until(self, now: float) -> list[Action]:
-        """Let time pass, and have everything done that it decides, each at its time."""
+        """Let time pass until then, and return the delivery's actions, each taken at its time."""
         done = []
         while (at_s := max(self.now, self.delivery.next_s)) <= now:
             self.now = at_s
@@ -88,14 +87,14 @@ class Driven:
         return done
 
     def answer(self, connection: Connection, now: float, code: int = 0) -> None:
-        """The broker answers the oldest request, with one code for all of its batches."""
+        """Answer the oldest request, with one code for all of its batches."""
         self.now = now
         _sent_s, batches = connection.in_flight[0]
         errors = {batch.partition: code for batch in batches}
         self.delivery.handle_produce_response(connection, errors, 0, now)
 
     def learn(self, connection: Connection, now: float, leaders: dict[int, int]) -> None:
-        """The broker answers the oldest request, which asked for leaders."""
+        """Answer the oldest request, which asked for leaders."""
         self.now = now
         assert connection.in_flight[0][1] == []
         self.delivery.handle_metadata(connection, leaders, now)
@@ -103,18 +102,18 @@ class Driven:
     def tell(
         self, connection: Connection, now: float, code: int = 0, answer: tuple[int, int] = (-1, -1)
     ) -> list[Action]:
-        """The coordinator answers the oldest request; returns what follows at once."""
+        """Answer the oldest request as the coordinator; returns the actions that follow at once."""
         self.now = now
         assert connection.in_flight[0][1] == []
         self.delivery.handle_coordinator_response(connection, code, answer, now)
         return self.until(now)
 
     def lose(self, connection: Connection, now: float, error: str = "ConnectionClosed") -> None:
-        """The connection breaks."""
+        """Lose the connection."""
         self.now = now
         self.delivery.handle_lost(connection, error, now)
 
     def reopen(self, connection: Connection, now: float) -> None:
-        """The connection is there again."""
+        """Reopen the connection."""
         self.now = now
         self.delivery.handle_reopened(connection, now)

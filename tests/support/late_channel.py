@@ -1,4 +1,4 @@
-"""A control channel from the driver to one task that holds back the news of the window's end."""
+"""A control channel that delivers the driver's message about the window's end late to one task."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class LateControl:
     """A driver's server whose tasks are reached through a relay of their own.
 
     Args:
-        until_s: when the first task that calls may hear of the end [s since the epoch], from
-            the trial's channel; all that the driver says after it waits too.
+        until_s: computes from the trial's channel when the first task to connect gets the message
+            about the end [s since the epoch]; later messages of the driver wait, too.
     """
 
     def __init__(self, control: ControlServer, until_s: Callable[[TaskChannel], float]) -> None:
@@ -27,7 +27,7 @@ class LateControl:
 
     @contextmanager
     def channel(self, tasks: int, consumer_tasks: int = 0) -> Iterator[TaskChannel]:
-        """As of the server."""
+        """The same method as the server's."""
         with (
             self._control.channel(tasks, consumer_tasks) as channel,
             socket.create_server(("127.0.0.1", 0)) as door,

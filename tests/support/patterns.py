@@ -1,4 +1,4 @@
-"""Traffic patterns, and plans of trials, from a few words; all else is as it is by default."""
+"""Traffic patterns, and plans of trials, from a few fields; all others have their defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.processes import PATIENCE_S
 
 
 def _taken(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
-    """Take out those of the fields that a dataclass has."""
+    """Take out the fields that a dataclass has."""
     names = {item.name for item in dataclasses.fields(kind)}
     return {name: fields.pop(name) for name in names & fields.keys()}
 
@@ -25,10 +25,10 @@ def producer_pattern(
     payload: Payload | None = None,
     **fields: Any,
 ) -> ProducerPattern:
-    """What one producer offers.
+    """The pattern of one producer.
 
     Args:
-        fields: of `ProducerOptions`, and of `Payload`.
+        fields: fields of `ProducerOptions` and `Payload`.
     """
     payload = dataclasses.replace(payload or Payload(), **_taken(Payload, fields))
     options = ProducerOptions(**_taken(ProducerOptions, fields))
@@ -43,10 +43,10 @@ def pattern(
     consumers: ConsumerOptions | None = None,
     **fields: Any,
 ) -> TrafficPattern:
-    """A traffic pattern; its load is 0.1 s of warm-up and a window of 0.5 s unless told otherwise.
+    """A traffic pattern; by default its load has 0.1 s of warm-up and a window of 0.5 s.
 
     Args:
-        fields: of `Phases`, and as `producer_pattern` has them.
+        fields: fields of `Phases`, and those of `producer_pattern`.
     """
     phases = Phases(**({"warmup_s": 0.1, "measure_s": 0.5} | _taken(Phases, fields)))
     return TrafficPattern(
@@ -62,7 +62,7 @@ def plan(**fields: Any) -> TrialPlan:
     """A trial of one task on topic t, with four partitions that broker 7 leads.
 
     Args:
-        fields: of `TrialPlan`; and as `pattern` has them, unless a whole one is given.
+        fields: fields of `TrialPlan`, and those of `pattern` unless a whole pattern is given.
     """
     own = _taken(TrialPlan, fields)
     if "pattern" not in own:

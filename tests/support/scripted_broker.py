@@ -1,4 +1,4 @@
-"""A broker's side of produce connections that follows a script, for faults real ones won't show.
+"""A broker's side of produce connections, which follows a script for rare faults.
 
 It proves how the engine accounts for answers, never how fast or right a cluster is.
 """
@@ -23,11 +23,11 @@ Script = Callable[[int], "Answer | None"]
 
 @dataclass(frozen=True)
 class Answer:
-    """How to answer one request.
+    """An answer to one request.
 
     Attributes:
-        error_code: instead of appending the batches.
-        hang_up: append, then close the connection without an answer.
+        error_code: error that it answers instead of appending the batches.
+        hang_up: whether it appends, and then closes the connection without an answer.
     """
 
     error_code: int = 0
@@ -55,7 +55,7 @@ class _Connection:
         self._is_over = False
 
     def act(self, now_s: float) -> float:
-        """Answer what is due and take what follows; when there is something to do next [s]."""
+        """Send due answers and take requests; returns the time of the next answer [s]."""
         try:
             while not self._is_over:
                 if now_s < self._answer_s:
@@ -76,7 +76,7 @@ class _Connection:
         return math.inf
 
     def _frame(self) -> bytes | None:
-        """The next whole request, without its length; no byte is taken beyond its end."""
+        """Read the next request, without its length and without any byte after it."""
         while len(self._data) < (size := 4 + int.from_bytes(self._data[:4], "big")) or size == 4:
             wanted = size - len(self._data) if len(self._data) >= 4 else 4 - len(self._data)
             try:
@@ -96,9 +96,9 @@ class ScriptedBroker:
     """Serves connections by a simulated time; a context manager.
 
     Attributes:
-        leaders: what it says of the partitions' leaders when it is asked.
-        log: what it appends to; brokers of one cluster share one.
-        time: by which it answers.
+        leaders: partition → leader, for its answers to metadata requests.
+        log: the log that it appends to; brokers of one cluster share it.
+        time: the simulated time.
         client_socket: the first connection.
     """
 
@@ -131,7 +131,7 @@ class ScriptedBroker:
 
     @property
     def records(self) -> int:
-        """Records received so far."""
+        """Number of records received until now."""
         return sum(count for _, count in self.partition_records)
 
     def _act(self, now_s: float) -> float:
@@ -173,7 +173,7 @@ class ScriptedBroker:
         return bytes(response.encode(framed=True, header=True))
 
     def _produced(self, frame: bytes, answer: Answer) -> bytes:
-        """Take a produce request; the answer."""
+        """Take a produce request, and return the answer."""
         request = ProduceRequest.decode(frame, version=7, header=True)
         topic = request.topic_data[0]
         results = []

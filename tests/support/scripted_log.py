@@ -1,4 +1,4 @@
-"""What a broker keeps of batches: with producer ids it takes them in sequence, and once.
+"""A broker's log of batches: it takes those with producer ids in sequence, and once.
 
 It follows Kafka's ProducerStateManager as far as an idempotent producer sees it.
 """
@@ -20,7 +20,7 @@ class Log:
 
     Attributes:
         appended: (partition, create time of the first record, records) of every batch.
-        repeats: batches that it had already and did not append.
+        repeats: number of batches that it already had and did not append.
     """
 
     appended: list[tuple[int, int, int]] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Log:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def append(self, partition: int, batch: DefaultRecordBatch) -> int:
-        """Keep a batch; returns the error code."""
+        """Append a batch; returns the error code."""
         with self._lock:
             if batch.producer_id >= 0:
                 code = self._check(partition, batch)
@@ -39,12 +39,12 @@ class Log:
             return 0
 
     def forget_producers(self) -> None:
-        """Lose what is known of sequences."""
+        """Forget all sequences."""
         with self._lock:
             self._states.clear()
 
     def _check(self, partition: int, batch: DefaultRecordBatch) -> int | None:
-        """The answer without an append, or None to append."""
+        """The error code for a batch that is not appended; None for one that is."""
         key = (partition, batch.producer_id)
         epoch, last = self._states.get(key, (batch.producer_epoch, []))
         if batch.producer_epoch > epoch:
@@ -61,11 +61,11 @@ class Log:
 
     @property
     def records(self) -> int:
-        """Records in all partitions."""
+        """Number of records in all partitions."""
         return sum(count for _, _, count in self.appended)
 
     def records_of(self, partition: int) -> int:
-        """Records in one partition."""
+        """Number of records in one partition."""
         return sum(count for which, _, count in self.appended if which == partition)
 
     def times_of(self, partition: int) -> list[int]:

@@ -22,7 +22,7 @@ from metrics.common.errors import RedlineError
 from tests.support.processes import PATIENCE_S
 
 _LOOK_S = 20e-6
-"""A look at the clock takes this, as whoever looks has done something since [s]."""
+"""Simulated duration of a look at the clock, as its caller has done work since the last one [s]."""
 
 Actor = Callable[[float], float]
 """Told the time [s], does what is due and says when it has something to do next, or infinity."""
@@ -93,7 +93,7 @@ class SimulatedTime:
             events = select(0)
             if events or self.now_s >= end_s:
                 return events
-            if self._opening:  # by a thread, in no time of ours
+            if self._opening:  # by a thread, without simulated time
                 assert time.monotonic() < patient_until_s, f"{self._opening} never opened"
                 select(0.01)
                 continue

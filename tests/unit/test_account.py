@@ -37,7 +37,7 @@ def test_records_of_a_batch_count_from_their_own_due_time() -> None:
 
 
 def test_a_fold_takes_as_many_steps_for_thousands_of_batches_as_for_ten() -> None:
-    # It stands in the way of the schedule, so no batch may be counted by itself.
+    # It stands in the way of the schedule, so batches must not be counted one by one.
     def steps_of_a_fold(batches: int) -> int:
         log, steps = TimeLog(record_interval_s=0.001), 0
         log.begin_slice(1)

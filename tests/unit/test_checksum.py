@@ -10,7 +10,7 @@ from jobs.engine.batches.sections import TAIL_BYTES_MIN
 from tests.support.patterns import producer_pattern
 
 _CRC_END = 21
-"""What follows Kafka's CRC field in a batch is what it is of."""
+"""Kafka's CRC covers all bytes that follow its field in a batch."""
 
 
 @given(st.binary(max_size=60), st.binary(max_size=5_000))

@@ -35,7 +35,7 @@ def report(
 
 
 def travelled(*reports: TaskReport) -> list[TaskReport]:
-    """As the driver gets them."""
+    """Client options as the driver gets them."""
     return [TaskReport.from_row(row) for row in reports_to_batch(reports).to_pylist()]
 
 

@@ -24,7 +24,7 @@ NAMES = get_args(ClientName)
 
 
 def kinds_of(trial: TrialPlan) -> list[type]:
-    """What the tasks of a trial host, none of them opened."""
+    """The clients of a trial's tasks, unopened."""
     hosted = [client_of(trial, task) for task in range(trial.tasks + trial.consumer_tasks)]
     for each in hosted:
         each.close()

@@ -46,7 +46,7 @@ def test_levels_are_named_as_kafka_names_them() -> None:
 def test_a_higher_level_makes_smaller_batches_that_kafka_reads(
     name: str, low: int, high: int
 ) -> None:
-    """Level 9 of lz4 is the fast compressor, in Kafka's producer too."""
+    """Level 9 of lz4 is the fast compressor, as in Kafka's producer."""
     large, small = (codec_of(options(name, level)).compress(TEXT) for level in (low, high))
     assert len(small) < 0.98 * len(large)
     assert DECODERS[name](large) == DECODERS[name](small) == TEXT

@@ -1,4 +1,4 @@
-"""What groups read and how far they are behind in the end, and what that says of a trial."""
+"""The account of groups: what they read, their lag at the end, and the effect on a verdict."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def window(
 
     Args:
         acked: partition → records acknowledged.
-        acked_records: inside the window.
-        busy: loop of the consumers [ratio].
-        counts: of the group.
+        acked_records: records acknowledged inside the window.
+        busy: how busy the consumers' loop is [ratio].
+        counts: counts of the group.
     """
     produced = ProducerReport(
         Counts(offered_records=1_000, acked_records=acked_records, acked_by_partition=acked or {})
@@ -139,7 +139,7 @@ def window(
 
 
 def mismatches(seen: ClientWindow, ends: dict[int, int] | None) -> list[Reason]:
-    """What the rule says, with these end offsets after the trial."""
+    """The reasons of the rule, with these end offsets after the trial."""
     offsets = None if ends is None else {partition: (5, end) for partition, end in ends.items()}
     return ConsumptionMismatch().reasons(evidence(seen, end_offsets=offsets), Thresholds())
 

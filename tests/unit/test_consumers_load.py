@@ -1,4 +1,4 @@
-"""How the groups of a workload are spread over tasks, and what has no room."""
+"""Distribution of a workload's groups over tasks, and groups without room."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ def test_a_backlog_needs_both_of_its_keys(override: str) -> None:
 def test_a_group_begins_at_the_end_at_the_first_record_or_so_far_behind_the_end(
     options: dict[str, Any], offsets: list[int]
 ) -> None:
-    """Ten records on four partitions are three of each, and no more than there are."""
+    """A backlog of ten records on four partitions is three of each, if it holds as many."""
     trial = plan(consumers=ConsumerOptions(groups=1, **options), end_offsets={0: 100, 1: 7})
     assert [trial.start_offset(partition, first=5) for partition in range(4)] == offsets

@@ -1,4 +1,4 @@
-"""What a member reads over a connection, and how far it is behind."""
+"""Reading of a member over a connection, and its lag."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metrics.trial.consumption import GroupWindow, ReadRange
 
 
 class SomeMember:
-    """What a reader needs of a member."""
+    """The part of a member that a reader needs."""
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
@@ -28,7 +28,7 @@ class SomeMember:
 
 
 class NoEncoder:
-    """Shows what a request would name."""
+    """An encoder that shows what a request would name."""
 
     def encode(self, _correlation: int, session: Any, named: Any, forgotten: Any) -> Any:
         return session, dict(named), forgotten
@@ -138,7 +138,7 @@ def test_targets_are_reached_by_who_owns_the_partitions() -> None:
     assert reader.has_reached({3: 10, 4: 10, 5: 99})
     assert not reader.has_reached({3: 11})
     reader.apply(Revoked(threading.Event()))
-    assert not reader.has_reached({}), "somebody may get the rest assigned"
+    assert not reader.has_reached({}), "another member may get the rest"
 
 
 def test_a_position_knows_its_lag() -> None:

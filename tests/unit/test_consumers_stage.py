@@ -1,4 +1,4 @@
-"""How a task with consumers follows the driver and the tasks with producers."""
+"""A task with consumers follows the driver and the tasks with producers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.config import load_workload
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.registry import client_of
 from jobs.engine.consuming.group_member import is_fair_share
-from jobs.engine.consuming.report import Acknowledged
+from jobs.engine.consuming.report import AcknowledgedOffsets
 from jobs.engine.consuming.wire import WireConsumers
 from jobs.engine.task.control_channel import OrphanedError
 from jobs.engine.task.partitions import Partitions
@@ -78,7 +78,7 @@ def test_the_window_is_the_plans_until_the_driver_ends_it() -> None:
     seen.check_in(105.0)
     assert (seen.start_s, seen.end_s) == (102.0, 106.0)
     seen.check_in(107.0)
-    assert seen.end_s == 106.0, "heard in time, once is enough"
+    assert seen.end_s == 106.0, "received in time, once is enough"
 
 
 def test_only_producers_say_how_far_they_are_and_before_the_window_what_is_written() -> None:
@@ -98,7 +98,7 @@ def test_an_end_that_has_passed_is_an_error_and_so_is_a_driver_that_is_gone() ->
 
 
 def test_consumers_learn_what_was_acknowledged_when_all_tasks_have_finished() -> None:
-    tasks = [Acknowledged(plan(), barrier.allGather) for barrier in ThreadsBarrier.of(3)]
+    tasks = [AcknowledgedOffsets(plan(), barrier.allGather) for barrier in ThreadsBarrier.of(3)]
     tasks[0].own_offsets, tasks[1].own_offsets = {0: 5, 1: 7}, {1: 3}
     with ThreadPoolExecutor(3) as pool:
         assert tasks[2].targets() is None

@@ -53,7 +53,7 @@ def test_where_the_bytes_are_cut_makes_no_difference(cuts: int, check_crcs: bool
 
 @pytest.mark.parametrize("missing", [1, 30, 300, size_of(8) - 61, size_of(8) - 5])
 def test_a_batch_that_is_cut_off_counts_for_nothing(missing: int) -> None:
-    """Brokers cut the last batch where the partition's room in a response ends."""
+    """A response whose last batch is cut, as brokers do at the partition's limit."""
     records = encoded_batch(0, 5) + encoded_batch(5, 8)[:-missing]
     notes = read(response({1: records, 2: encoded_batch(0, 1)}), 9)
     assert [(p, batch[0]) for p, batch in notes.batches] == [(1, 0), (2, 0)]

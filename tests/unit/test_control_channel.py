@@ -1,4 +1,4 @@
-"""The channel between driver and tasks: what is said arrives, and silence ends the load."""
+"""The control channel between driver and tasks: messages arrive, and silence ends the load."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_task_sees_how_far_its_clock_is_off_before_and_after(
         before = task.clock_offset
         assert before is not None
         assert before.offset_s == pytest.approx(1.3, abs=before.error_s + 0.01)
-        ahead_s[0] = -2.0  # somebody set it meanwhile
+        ahead_s[0] = -2.0  # it was set meanwhile
         channel.end_after(3.5)
         task.compare_clocks()
         after = task.clock_offset

@@ -1,4 +1,4 @@
-"""The delivery core, told what happened and when: no socket, no thread, no real time."""
+"""The delivery core with its events and times: no socket, no thread, no real time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.driven_delivery import BROKERS, RECORD_BYTES, Driven
 from tests.support.scripted_log import Log
 
 BATCH_BYTES = 161
-"""Of one record, with the header."""
+"""Size of a batch of one record, with the header [B]."""
 
 NOT_LEADER = 6
 TIMED_OUT = 7
@@ -43,7 +43,7 @@ def sent(actions: Sequence[Action]) -> list[int]:
 
 
 def other(actions: Sequence[Action]) -> list[tuple[type[Action], int]]:
-    """What else there is to do, with the broker."""
+    """The actions other than produce requests, with their brokers."""
     return [
         (type(action), action.connection.broker)
         for action in actions
@@ -52,7 +52,7 @@ def other(actions: Sequence[Action]) -> list[tuple[type[Action], int]]:
 
 
 def stamps(connection: Connection) -> list[tuple[int, int] | None]:
-    """Epoch and sequence of what is under way."""
+    """Epoch and sequence of the batches in flight."""
     return [batch.stamp for _, batches in connection.in_flight for batch in batches]
 
 
@@ -178,7 +178,7 @@ def test_a_failed_partition_is_muted_and_sent_again_one_by_one_in_order() -> Non
     assert driven.producer.buffered_bytes == 0
 
 
-def test_other_partitions_and_other_producers_go_on() -> None:
+def test_other_partitions_and_other_producers_continue() -> None:
     driven = Driven(leaders=(1, 1), producers=2, batch_size=1)
     driven.until(0.0)
     (refused,) = driven.one.in_flight[0][1]
@@ -367,7 +367,7 @@ def test_what_waited_for_a_lost_connection_waits_for_the_next() -> None:
 def test_so_does_what_waited_when_nothing_was_under_way(
     lost_s: float, linger_ms: float, firsts: list[int]
 ) -> None:
-    """An open batch; a full one and an open one for another partition; and a full one alone."""
+    """Cases: an open batch; a full one, and an open one for another partition; a full one alone."""
     driven = Driven(leaders=(1, 1), batch_size=1, seed=2, end_s=lost_s, linger_ms=linger_ms)
     driven.until(0.5)
     driven.delivery.mark_congested(driven.one)
@@ -411,7 +411,7 @@ def test_a_new_batch_for_a_lost_connection_has_it_opened() -> None:
     driven.until(0.0)
     driven.answer(driven.one, 0.1)
     driven.lose(driven.one, 0.2)
-    assert (Reopen, 1) not in other(driven.until(0.9)), "nobody needs it"
+    assert (Reopen, 1) not in other(driven.until(0.9)), "no batch needs it"
     assert (Reopen, 1) in other(driven.until(1.5))
     driven.reopen(driven.one, 1.6)
     assert sent(driven.until(1.6)) == [1]
@@ -904,10 +904,10 @@ def test_what_waits_for_room_when_the_window_ends_is_unsent_and_never_fails() ->
 
 
 class Mishaps:
-    """Two brokers with one log that fail in any way, and then are well again.
+    """Two brokers with one log that fail in any way, and then recover.
 
     Args:
-        codes: what they answer now and then, instead of taking a batch.
+        codes: errors that they answer at times, instead of taking a batch.
     """
 
     def __init__(self, driven: Driven, rng: random.Random, codes: Sequence[int]) -> None:
@@ -919,7 +919,7 @@ class Mishaps:
         self._leaders = list(driven.metadata.leaders)
 
     def happen(self, now: float) -> None:
-        """One thing happens."""
+        """One random event."""
         driven, rng = self._driven, self._rng
         connection = rng.choice(driven.delivery.connections)
         chance = 0.0 if self.is_well else rng.random()
@@ -977,7 +977,7 @@ class Mishaps:
 
 
 def befall(seed: int, codes: Sequence[int], **options: Any) -> tuple[Driven, Log]:
-    """A load of 30 s on brokers that fail for all of its time, and are well in the drain."""
+    """A load of 30 s on brokers that fail all the time, and recover in the drain."""
     rng = random.Random(seed)
     driven = Driven(
         leaders=(1, 2, 1), full=3, rate=3.0, end_s=30.0, batch_size=500, max_in_flight=3, **options
@@ -1000,7 +1000,7 @@ def befall(seed: int, codes: Sequence[int], **options: Any) -> tuple[Driven, Log
 
 
 def unsent(driven: Driven) -> int:
-    """Records that were sealed and never sent, as the window ended before."""
+    """Number of records that were sealed and not sent before the end of the window."""
     (producer,) = driven.delivery.producers
     sent_records: int = sum(driven.counts.sent_by_partition.values())
     return producer.opened - sent_records
@@ -1050,7 +1050,7 @@ BOTH: dict[str, Any] = {"leaders": (1, 2), "batch_size": 1, "end_s": 40.0, "max_
 
 
 def only_one_answers(driven: Driven, end_s: float) -> None:
-    """Broker 1 answers at once, broker 2 never, and each second is looked at."""
+    """Broker 1 answers at once, broker 2 never; the silence is updated every second."""
     for second in range(int(end_s) + 1):
         driven.until(float(second))
         while driven.one.in_flight:
@@ -1111,7 +1111,7 @@ def test_what_is_still_collected_is_missing_at_the_broker_that_it_is_meant_for()
 
 def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
     driven = Driven(**BOTH)
-    driven.lose(driven.two, 0.0)  # with nothing under way, so that no error tells it
+    driven.lose(driven.two, 0.0)  # with no request in flight, so that no error shows it
     only_one_answers(driven, 40.0)
     driven.delivery.close(40.0)
     one, two = (driven.counts.by_broker[broker] for broker in BROKERS)

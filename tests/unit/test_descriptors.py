@@ -17,7 +17,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 
 
-def told(soft: int, hard: int, sockets: int) -> tuple[int, str]:
+def run_limited(soft: int, hard: int, sockets: int) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, f"{soft}", f"{hard}", f"{sockets}"],
         capture_output=True, text=True, check=False, cwd=ROOT,
@@ -26,14 +26,14 @@ def told(soft: int, hard: int, sockets: int) -> tuple[int, str]:
 
 
 def test_the_limit_is_raised_as_far_as_the_host_allows() -> None:
-    code, shown = told(300, 2_000, 1_000)
+    code, shown = run_limited(300, 2_000, 1_000)
     assert code == 0, shown
     assert int(shown) > 1_000
-    assert told(1_500, 2_000, 100) == (0, "1500\n"), "and never lowered"
+    assert run_limited(1_500, 2_000, 100) == (0, "1500\n"), "and never lowered"
 
 
 def test_a_host_that_allows_too_few_is_named_with_the_remedy() -> None:
-    code, shown = told(300, 1_024, 1_500)
+    code, shown = run_limited(300, 1_024, 1_500)
     assert code == 1
     assert "1500 connections need 1756 open files, and this host allows 1024" in shown
     assert "ulimit -n" in shown

@@ -1,4 +1,4 @@
-"""Bytes of records that nobody looks at: dropped by the kernel, and counted like the others."""
+"""Bytes of records without a reader: the kernel drops them, and they count like the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGE, SMALL = 2_500, 3  # records of a batch
 
 
 class Reading(Channel):
-    """A connection whose stream of answers is read."""
+    """A channel whose stream of answers is parsed."""
 
     def __init__(self, notes: Notes) -> None:
         super().__init__()
@@ -38,21 +38,21 @@ class Reading(Channel):
 
 
 class Reader:
-    """Owns such connections, and counts the bytes that were copied."""
+    """The owner of such channels, which counts the bytes that were copied."""
 
     def __init__(self) -> None:
         self.copied = 0
         self.errors: list[str] = []
 
-    def received(self, channel: Channel, data: memoryview, now: float) -> None:
+    def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
         assert isinstance(channel, Reading)
         self.copied += len(data)
         channel.stream.feed(data, now)
 
-    def flushed(self, channel: Channel, now: float) -> None:
+    def handle_flushed(self, channel: Channel, now: float) -> None:
         raise AssertionError("nothing was sent")
 
-    def lost(self, channel: Channel, error: str, now: float) -> None:
+    def handle_lost(self, channel: Channel, error: str, now: float) -> None:
         self.errors.append(error)
 
 
@@ -76,7 +76,7 @@ MIXED = answers(LARGE, SMALL, LARGE, LARGE, 1, 700, LARGE)
 
 @pytest.fixture(params=["plain", "tls"])
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, socket.socket]]:
-    """Our end of a TCP connection, and the peer's."""
+    """The tested end of a TCP connection, and the peer's."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = socket.create_connection(server.getsockname(), PATIENCE_S)
         theirs, _ = server.accept()
@@ -94,7 +94,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, socket.soc
 def read(
     pair: tuple[Transport, socket.socket], sent: list[bytes], buffer_bytes: int = 1_048_576
 ) -> tuple[Notes, Reader, Sockets, Reading]:
-    """What is found in answers that a peer sends in these pieces, each as one piece has arrived."""
+    """The notes of answers that a peer sends in these pieces, one by one."""
     transport, peer = pair
     notes, reader = Notes(), Reader()
     channel = Reading(notes)

@@ -1,4 +1,4 @@
-"""Producers of a library that commit what is old enough, on a schedule that goes on."""
+"""Producers of a library that commit transactions by age, while the schedule continues."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ANSWERED_S = 5.0
 
 
 class Scripted:
-    """A library and its producer in one: it says what it is asked, and answers when it is let.
+    """A library and its producer, which records its calls and answers when the test allows it.
 
     Attributes:
-        said: calls, in order.
-        fails: calls that raise.
+        said: the calls, in order.
+        fails: names of the calls that raise.
         has_room: whether it takes records.
         now: what its clock shows [s].
-        commit_takes_s: the clock moves on by so much in each commit [s].
+        commit_takes_s: simulated duration of each commit [s].
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Scripted:
         return self.has_room
 
     def serve(self) -> None:
-        """Nothing waits to be asked."""
+        """Do nothing, as no callback waits."""
 
     def end(self) -> None:
         self.said.append("drop")
@@ -83,7 +83,7 @@ def library() -> Scripted:
 
 @pytest.fixture
 def producer(library: Scripted) -> Iterator[CommittingProducer]:
-    """It commits what is 2 s old."""
+    """A producer that commits transactions after 2 s."""
     made = CommittingProducer(library, 2.0, library.clock)
     yield made
     library.may_answer.set()
@@ -95,7 +95,7 @@ def offered(producer: CommittingProducer, partition: int = 0) -> bool:
 
 
 def answered(producer: CommittingProducer) -> list[TransactionEnd]:
-    """What was told of transactions once the commit that is under way is over."""
+    """The reported ends of transactions once the running commit is over."""
     ending = producer._ending
     assert ending is not None
     ending.exception(ANSWERED_S)

@@ -1,4 +1,4 @@
-"""Messages are what was asked for: their bytes, their sizes, and files of real ones."""
+"""Messages follow their configuration: bytes, sizes, and files of real messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of brokers' hosts: asked once for all connections, and never waited for too long."""
+"""Names of brokers' hosts: one look-up for all connections, within a deadline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOPBACK = socket.getaddrinfo("127.0.0.1", 9, socket.AF_UNSPEC, socket.SOCK_STRE
 
 
 class NameService:
-    """Knows `known`, never answers about `silent`, and counts who was asked about."""
+    """A name service that knows `known`, never answers for `silent`, and counts look-ups."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
@@ -64,7 +64,7 @@ def test_an_answer_after_the_deadline_counts_for_nothing(names: NameService) -> 
 
 
 @pytest.mark.parametrize(
-    ("host", "told"),
+    ("host", "reason"),
     [
         ("unknown", "broker 1 at unknown:9092: the name of its host is not resolved here"),
         ("silent", "no answer from the name service"),
@@ -72,7 +72,7 @@ def test_an_answer_after_the_deadline_counts_for_nothing(names: NameService) -> 
     ],
 )
 def test_many_connections_ask_once_and_fail_with_the_reason(
-    names: NameService, host: str, told: str, monkeypatch: pytest.MonkeyPatch
+    names: NameService, host: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as held:  # bound and not listening: connections are refused
         held.bind(("127.0.0.1", 0))
@@ -80,6 +80,6 @@ def test_many_connections_ask_once_and_fail_with_the_reason(
         monkeypatch.setattr("tests.unit.test_names.LOOPBACK", [at])
         wanted = [(f"producer-{number}", 1) for number in range(100)]
         timeout_s = 0.5 if host == "silent" else PATIENCE_S  # the others have their answers at once
-        with pytest.raises(BrokerConnectError, match=told):
+        with pytest.raises(BrokerConnectError, match=reason):
             open_connections(wanted, {1: (host, 9092)}, {}, timeout_s)
     assert names.asked == {host: 1}

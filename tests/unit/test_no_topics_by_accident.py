@@ -1,4 +1,4 @@
-"""Clients of ours ask for topics in a way that never makes a broker create one."""
+"""The engine's clients request metadata in a way that makes no broker create a topic."""
 
 from __future__ import annotations
 

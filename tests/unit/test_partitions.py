@@ -1,4 +1,4 @@
-"""Partitions of several topics under one number each."""
+"""Numbers for the partitions of several topics."""
 
 from __future__ import annotations
 

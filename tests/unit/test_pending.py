@@ -1,4 +1,4 @@
-"""Which full batches a request takes from those that wait."""
+"""Choice of the full batches that a request takes from the waiting ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pending_of(*partitions: int) -> PendingBatches:
 def taken(
     pending: PendingBatches, count: int = 400, size_bytes: int = 1_000_000
 ) -> list[tuple[int, int]]:
-    """Partition, and place among all, of the batches of the next request."""
+    """(partition, place among all batches) of the batches of the next request."""
     return [(b.partition, b.first // 10) for b in pending.take(count, size_bytes)]
 
 

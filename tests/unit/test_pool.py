@@ -84,7 +84,7 @@ def test_a_compressed_batch_is_full_by_its_expected_size(
 
 
 def test_a_message_counts_whole_when_a_batch_is_asked_for_room() -> None:
-    """As in Kafka's producer, which does not guess how it will compress."""
+    """A message counts uncompressed, as in Kafka's producer."""
     for message_bytes, records in ((100_000, 1), (16_384, 1), (8_000, 20)):
         payload = Payload("repeated")
         pool = BatchPool(_pattern(message_bytes, payload=payload, compression="zstd"))

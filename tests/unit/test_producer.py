@@ -1,4 +1,4 @@
-"""The schedule of a producer: what is due when, and to which partition it goes."""
+"""The schedule of a producer: due times and partitions of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences of idempotent producers, and how producer ids are asked for."""
+"""Sequences of idempotent producers, and requests for producer ids."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_new_epoch_makes_old_stamps_and_doubtful_copies_count() -> None:
     state.renew(batch)
     assert (batch.trouble.copies, batch.trouble.is_unsure) == (1, False)
     assert state.stamp(batch) == (1, 0)
-    assert state.stamp(_batch(partition=4)) == (0, 0), "other partitions go on"
+    assert state.stamp(_batch(partition=4)) == (0, 0), "other partitions continue"
 
 
 def test_after_a_new_epoch_the_first_batch_is_the_next_one_again() -> None:
@@ -100,7 +100,7 @@ def test_epochs_end() -> None:
 
 @contextmanager
 def _broker(*answers: tuple[int, int] | None) -> Iterator[PlainTransport]:
-    """Answers requests for a producer id with (error code, id), or hangs up."""
+    """A broker that answers requests for a producer id with (error code, id), or disconnects."""
     client, own = socket.socketpair()
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""Our request buffers and response reader agree with kafka-python's own codec."""
+"""The engine's request buffers and response reader agree with kafka-python's own codec."""
 
 from __future__ import annotations
 

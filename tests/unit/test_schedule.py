@@ -1,4 +1,4 @@
-"""The schedules: nothing early, nothing twice, and the mean rate that was asked for."""
+"""The schedules: no record early, none twice, and the configured mean rate."""
 
 from __future__ import annotations
 

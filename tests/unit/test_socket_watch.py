@@ -1,4 +1,4 @@
-"""What a watch makes of the looks at a task's sockets."""
+"""Counts of a watch from its looks at a task's sockets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NOTHING_YET = TcpInfo(50_000, 49_000, 14_480, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class Kernel:
-    """Answers about sockets as the test says; no socket is ever opened."""
+    """A kernel whose answers about sockets the test sets; no socket is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.told: dict[socket.socket, TcpInfo | None] = {}
+        self.answers: dict[socket.socket, TcpInfo | None] = {}
         self.memory: SocketMemory | None = SocketMemory(131_072, 87_040, 1_000)
         self.asked = self.looks = 0
         monkeypatch.setattr(module, "tcp_info", self._tcp_info)
@@ -31,7 +31,7 @@ class Kernel:
 
     def _tcp_info(self, sock: socket.socket) -> TcpInfo | None:
         self.looks += 1
-        return self.told[sock]
+        return self.answers[sock]
 
     def _memory(self, _sock: socket.socket) -> SocketMemory | None:
         self.asked += 1
@@ -42,15 +42,15 @@ class Kernel:
 
     def transport(self, info: TcpInfo | None = NOTHING_YET) -> PlainTransport:
         sock: Any = object()
-        self.told[sock] = info
+        self.answers[sock] = info
         return PlainTransport(sock)
 
-    def tells(self, channel: Channel, **changes: int) -> None:
-        """From now on this of the channel's socket."""
+    def set_figures(self, channel: Channel, **changes: int) -> None:
+        """Change the kernel's figures of the channel's socket."""
         assert channel.transport is not None
-        known = self.told[channel.transport.sock]
+        known = self.answers[channel.transport.sock]
         assert known is not None
-        self.told[channel.transport.sock] = known._replace(**changes)
+        self.answers[channel.transport.sock] = known._replace(**changes)
 
 
 @pytest.fixture
@@ -60,13 +60,15 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 def test_what_grew_in_the_window_counts_and_not_what_was_before(kernel: Kernel) -> None:
     channel = kernel.channel()
-    kernel.tells(channel, sent_bytes=900, acked_bytes=800, busy_us=5_000, receiver_limited_us=4_000)
+    kernel.set_figures(
+        channel, sent_bytes=900, acked_bytes=800, busy_us=5_000, receiver_limited_us=4_000
+    )
     watch = SocketWatch([(1, channel)])
     watch.look()
     watch.begin()
-    kernel.tells(channel, in_flight_bytes=128_000, rtt_us=60_000, cwnd_bytes=200_000)
+    kernel.set_figures(channel, in_flight_bytes=128_000, rtt_us=60_000, cwnd_bytes=200_000)
     watch.look()
-    kernel.tells(
+    kernel.set_figures(
         channel,
         sent_bytes=5_000_900,
         acked_bytes=5_000_800,
@@ -97,12 +99,12 @@ def test_a_connection_that_was_lost_and_opened_again_counts_with_both_sockets(
     channel = kernel.channel()
     watch = SocketWatch([(1, channel)])
     watch.begin()
-    kernel.tells(channel, sent_bytes=3_000, acked_bytes=3_000, busy_us=10)
+    kernel.set_figures(channel, sent_bytes=3_000, acked_bytes=3_000, busy_us=10)
     watch.look()
     channel.transport = None
     watch.look()
     channel.transport = kernel.transport()
-    kernel.tells(channel, sent_bytes=500, acked_bytes=400, busy_us=7)
+    kernel.set_figures(channel, sent_bytes=500, acked_bytes=400, busy_us=7)
     found = watch.end(1.0)[1]
     assert (found.sent_bytes, found.busy_us) == (3_500, 17)
     assert found.fastest_bytes_per_s == 3_400
@@ -132,8 +134,8 @@ def test_buffers_are_seen_now_and_then_and_at_the_end(kernel: Kernel) -> None:
 
 
 def test_looks_at_which_requests_wait_for_answers_are_counted(kernel: Kernel) -> None:
-    told = iter([(5, True), (2, False), (5, True), (5, True)])
-    watch = SocketWatch([(1, kernel.channel())], lambda _: next(told))
+    answers = iter([(5, True), (2, False), (5, True), (5, True)])
+    watch = SocketWatch([(1, kernel.channel())], lambda _: next(answers))
     watch.begin()
     for _ in range(3):
         watch.look()
@@ -145,10 +147,10 @@ def test_a_second_window_begins_anew(kernel: Kernel) -> None:
     channel = kernel.channel()
     watch = SocketWatch([(1, channel)])
     watch.begin()
-    kernel.tells(channel, sent_bytes=3_000)
+    kernel.set_figures(channel, sent_bytes=3_000)
     assert watch.end(1.0)[1].sent_bytes == 3_000
     watch.begin()
-    kernel.tells(channel, sent_bytes=3_700)
+    kernel.set_figures(channel, sent_bytes=3_700)
     assert watch.end(1.0)[1].sent_bytes == 700
 
 

@@ -51,8 +51,8 @@ def test_a_driver_that_hears_late_leaves_the_tasks_their_time_and_another_clock_
 
 def test_where_one_cannot_none_does_and_each_hears_why() -> None:
     ready = {0: TaskReady(5.0, "a"), 1: TaskReady(6.0, "a", "no broker answers")}
-    told = [each.problem for _, each in sorted(start_signals(ready).items())]
-    assert told == ["another task: no broker answers", "no broker answers"]
+    problems = [each.problem for _, each in sorted(start_signals(ready).items())]
+    assert problems == ["another task: no broker answers", "no broker answers"]
 
 
 def test_what_a_task_says_arrives_as_it_was_and_a_long_problem_is_cut() -> None:
@@ -67,18 +67,20 @@ def test_tasks_wait_until_the_driver_has_heard_of_all(server: ControlServer) -> 
         waiting: Future[StartSignal] = pool.submit(first.await_start, TaskReady(5.0, "a"))
         last.compare_clocks()  # the driver answers it, and has said nothing of a start
         assert not waiting.done()
-        told_s = time.time()
-        ready = TaskReady(told_s - 0.001, "b")
+        reported_s = time.time()
+        ready = TaskReady(reported_s - 0.001, "b")
         agreed = last.await_start(ready)
         assert agreed == StartSignal(agreed.ready_s, None, watches_host=True)
-        assert told_s <= agreed.ready_s <= ready.now_s + LATE_MAX_S, "not before the driver knew"
+        assert reported_s <= agreed.ready_s <= ready.now_s + LATE_MAX_S, (
+            "not before the driver knew"
+        )
         assert waiting.result(PATIENCE_S) == agreed
         for each in (first, last):
             each.finish()
             each.close()
 
 
-HUNG_UP = "the driver has ended|the control channel to the driver broke"
+DISCONNECTED = "the driver has ended|the control channel to the driver broke"
 
 
 def test_a_task_that_is_lost_before_the_start_ends_the_wait_of_the_others(
@@ -88,8 +90,8 @@ def test_a_task_that_is_lost_before_the_start_ends_the_wait_of_the_others(
         first, lost = call(channel, 0), call(channel, 1)
         waiting = pool.submit(first.await_start, TaskReady(5.0, "a"))
         lost.close()
-        # The driver hangs up, with what the first task says read or not, which is a reset then.
-        with pytest.raises(OrphanedError, match=HUNG_UP):
+        # The driver disconnects; with an unread message, that is a reset.
+        with pytest.raises(OrphanedError, match=DISCONNECTED):
             waiting.result(PATIENCE_S)
         assert channel.lost_tasks == ["task 1 on 127.0.0.1"]
         first.close()

@@ -1,4 +1,4 @@
-"""What the kernel answers about a socket, from any version of it."""
+"""The kernel's answers about a socket, from kernels of any version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ U64 = {
     "bytes_sent": 200,
     "bytes_retrans": 208,
 }
-"""Where the kernel's include/uapi/linux/tcp.h has them [B]."""
+"""Offsets of the fields in the kernel's include/uapi/linux/tcp.h [B]."""
 
 FACTS = {
     "mss": 1_448,
@@ -43,11 +43,11 @@ FACTS = {
 
 
 def answer(size: int = 280) -> bytes:
-    told = bytearray(280)
+    answer = bytearray(280)
     for name, value in FACTS.items():
         kind, offset = ("=I", U32[name]) if name in U32 else ("=Q", U64[name])
-        struct.pack_into(kind, told, offset, value)
-    return bytes(told[:size])
+        struct.pack_into(kind, answer, offset, value)
+    return bytes(answer[:size])
 
 
 def test_a_kernel_of_today_tells_everything() -> None:

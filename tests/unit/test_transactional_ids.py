@@ -39,7 +39,7 @@ def given(producer_id: int, epoch: int = 0, error: int = 0) -> Answer:
 
 
 class Broker:
-    """Answers what a script says over one connection, and hangs up at its end if told so.
+    """A broker that follows a script over one connection, and may disconnect at its end.
 
     Attributes:
         asked: (transactional id, its timeout [ms] or None) of each request.
@@ -100,7 +100,7 @@ class Broker:
 
 @contextmanager
 def cluster(scripts: Mapping[tuple[str, int], Sequence[Answer]]) -> Iterator[dict[Any, Broker]]:
-    """A connection for each (transactional id, broker id), and who answers at its end."""
+    """A connection for each (transactional id, broker id), and the broker at its other end."""
     with ExitStack() as stack:
         brokers = {}
         for way, script in scripts.items():

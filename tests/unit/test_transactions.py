@@ -1,4 +1,4 @@
-"""Transactions of producers: what is asked when, what waits, and what is counted."""
+"""Transactions of producers: requests, waiting batches, and counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMIT, ABORT = EndTransaction(True), EndTransaction(False)
 
 
 def driven(leaders: tuple[int, ...] = (1,), **options: Any) -> Driven:
-    """A record each second to partitions in turn, and a commit every 2.5 s."""
+    """A producer of one record each second to partitions in turn, with a commit every 2.5 s."""
     given: dict[str, Any] = {
         "acks": "all",
         "enable_idempotence": True,
@@ -37,7 +37,7 @@ def driven(leaders: tuple[int, ...] = (1,), **options: Any) -> Driven:
 
 
 def asked(actions: list[Action]) -> list[Any]:
-    """What the coordinator is asked by these actions."""
+    """The coordinator requests of these actions."""
     return [each.request for each in actions if isinstance(each, SendCoordinatorRequest)]
 
 
@@ -47,7 +47,7 @@ def sent(actions: list[Action]) -> list[int]:
 
 
 def begun(driven: Driven) -> Driven:
-    """With the first partition in its transaction, and the first batch sent."""
+    """A producer with its first partition in the transaction, and its first batch sent."""
     assert asked(driven.until(0.0)) == [AddPartitions((0,))]
     assert sent(driven.tell(driven.one, 0.1)) == [0]
     return driven
@@ -185,7 +185,7 @@ def test_a_batch_that_fails_takes_its_transaction_with_it() -> None:
     assert [(b.first, b.stamp) for b in request.batches] == [(3, (1, 0))], "a new epoch"
     counts = each.counts
     assert (counts.transactions_committed, counts.transactions_aborted) == (0, 1)
-    assert counts.aborted_records == 2, "acknowledged, and of no account to whoever reads commits"
+    assert counts.aborted_records == 2, "acknowledged, and invisible to read_committed"
     assert counts.control_records_by_partition == {0: 1}
     assert counts.errors == {"MessageSizeTooLargeError": 1}
 
@@ -230,7 +230,7 @@ def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there
     each.until(1.2)
     each.tell(each.one, 1.2, LOADING)
     later = each.until(2.0)
-    assert asked(later) == [RenewEpoch()], "the coordinator has no transaction of ours"
+    assert asked(later) == [RenewEpoch()], "the coordinator has no transaction of this producer"
     assert each.counts.transactions_aborted == 0
     assert each.counts.errors == {"KafkaTimeoutError": 1}
 
@@ -245,7 +245,7 @@ def test_a_memory_that_the_next_transaction_fills_stays_full_where_one_is_aborte
     assert each.producer.opened == 5
     each.tell(each.one, 9.7)
     each.tell(each.one, 9.8, 0, (0, 1))
-    assert sent(each.tell(each.one, 9.9))[:2] == [3, 4], "and then it goes on"
+    assert sent(each.tell(each.one, 9.9))[:2] == [3, 4], "and then it continues"
     assert each.producer.opened > 5
 
 

@@ -1,4 +1,4 @@
-"""TLS and plain transports: every byte, in order, whatever the socket takes at a time."""
+"""TLS and plain transports: every byte, in order, for any size that the socket takes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Pair = tuple[Transport, socket.socket]
 
 @pytest.fixture(params=["plain", "tls"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    """Our end, non-blocking, and the peer's, blocking."""
+    """The tested end, non-blocking, and the peer's, blocking."""
     ours, theirs = socket.socketpair()
     theirs.settimeout(PATIENCE_S)
     if request.param == "tls":
@@ -42,12 +42,12 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def cut(whole: bytes) -> list[Buffer]:
-    """Cut anew from where it goes on, as the engine's list of buffers is."""
+    """The rest of the buffers, cut as the engine cuts its list of buffers."""
     return [whole[at : at + 40_000] for at in range(0, len(whole), 40_000)]
 
 
 def send_all(transport: Transport, buffers: list[Buffer]) -> int:
-    """Send as the engine does: go on with what was not taken; returns the calls that took."""
+    """Send as the engine does, until all is taken; returns the calls that took some."""
     whole, sent, calls = b"".join(buffers), 0, 0
     with selectors.DefaultSelector() as selector:
         selector.register(transport, selectors.EVENT_WRITE)

@@ -92,7 +92,7 @@ def test_a_group_begins_anew_with_each_window() -> None:
     assert (first.latency_us.count, second.latency_us.count) == (10, 4)
 
 
-# --- telling the driver -----------------------------------------------------------
+# --- reports to the driver --------------------------------------------------------
 
 
 HOST_SAMPLES = (
@@ -102,7 +102,7 @@ HOST_SAMPLES = (
 
 
 class Said(DriverChannel):
-    """Keeps what a task says."""
+    """A control channel that keeps the task's messages."""
 
     def take_host_samples(self) -> tuple[HostSample, ...]:
         return HOST_SAMPLES

@@ -1,4 +1,4 @@
-"""The event loop accounts for every record, whatever the broker does."""
+"""The event loop accounts for every record, for all that a broker may do."""
 
 from __future__ import annotations
 

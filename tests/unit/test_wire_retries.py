@@ -34,7 +34,7 @@ class Cluster:
     """Brokers 1, 2, … of a scripted cluster, and one producer's trial on it.
 
     Attributes:
-        drain_s: from the window's end to that of the trial [s].
+        drain_s: time from the window's end to the trial's [s].
     """
 
     def __init__(self, *scripts: Script, leaders: Mapping[int, int] | None = None) -> None:
@@ -88,7 +88,7 @@ def _well(_number: int) -> Answer:
 
 
 def _all_accounted(loop: WireLoop, log: Log) -> None:
-    """Every sealed record is acknowledged or failed, and the log holds what may be there."""
+    """Every sealed record is acknowledged or failed, and the log holds at most these."""
     counts = loop.account.counts
     for partition in range(PARTITIONS):
         acked = counts.acked_by_partition.get(partition, 0)
