@@ -8,11 +8,18 @@ from typing import Any, cast
 
 from kafka.errors import KafkaStorageError
 
-from jobs.cluster.admin import KafkaAdmin, query_all_brokers
+from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
 from metrics.units import format_size
 
 UNKNOWN_BYTES = -1
 """Size and room of a volume that a broker does not report; Kafka 3.3 and later report them."""
+
+NOT_SERVED = (
+    "ClusterAuthorizationFailedError",
+    "IncompatibleBrokerVersion",
+    "UnsupportedVersionError",
+)
+"""Causes by which a broker will never answer a request for its log directories."""
 
 BROKERS_QUERIED = 3
 """Brokers that are queried for all topics they hold; each may hold thousands of partitions."""
@@ -24,6 +31,8 @@ Partitions = frozenset[tuple[str, int]]
 @dataclass(frozen=True)
 class LogDir:
     """A log directory of a broker and the volume that it is on.
+
+    A broker that reports no log directory has one without a path, whose size is unknown.
 
     Attributes:
         total_bytes, usable_bytes: size and room of the volume [B], or `UNKNOWN_BYTES`.
@@ -54,9 +63,9 @@ class LogDir:
         """Used share of the volume [ratio]."""
         return 1.0 - self.usable_bytes / self.total_bytes
 
-    def room_bytes(self, free_bytes_min: int, used_share_max: float | None) -> float:
+    def room_bytes(self, free_bytes_min: int | None, used_share_max: float | None) -> float:
         """Bytes that can be written before the volume exceeds a limit; below 0 beyond it [B]."""
-        kept = float(free_bytes_min)
+        kept = float(free_bytes_min or 0)
         if used_share_max is not None:
             kept = max(kept, (1.0 - used_share_max) * self.total_bytes)
         return self.usable_bytes - kept
@@ -66,9 +75,18 @@ class LogDir:
         """The volume's name in messages."""
         return f"the volume of {self.path} of broker {self.broker_id}"
 
-    def trouble(self, free_bytes_min: int, used_share_max: float | None) -> str | None:
+    @property
+    def unknown_words(self) -> str:
+        """A clause on what the broker does not report."""
+        if not self.path:
+            return f"broker {self.broker_id} reports no log directory"
+        if self.is_offline:
+            return f"{self.path} of broker {self.broker_id} is offline"
+        return f"broker {self.broker_id} does not report the size of {self.path}"
+
+    def trouble(self, free_bytes_min: int | None, used_share_max: float | None) -> str | None:
         """A clause that states which limit the volume exceeds; None while it exceeds none."""
-        if self.usable_bytes < free_bytes_min:
+        if free_bytes_min is not None and self.usable_bytes < free_bytes_min:
             free, least = format_size(self.usable_bytes), format_size(free_bytes_min)
             return f"{self.words} has {free} left, less than {least}"
         if used_share_max is not None and self.used_share > used_share_max:
@@ -97,7 +115,7 @@ class ClusterHealth:
         )
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        """The log directories of all brokers, as far as this user may describe them.
+        """The log directories of all brokers, as far as the brokers report them to this user.
 
         Args:
             topics: topics whose replicas are counted in each directory; the replicas of all
@@ -110,21 +128,9 @@ class ClusterHealth:
         held = self._held(topics)
         answers = query_all_brokers(lambda broker: self._log_dirs_of(broker, held), brokers)
         return tuple(
-            LogDir(
-                int(answer["broker"]),
-                str(each["log_dir"]),
-                int(each.get("total_bytes", UNKNOWN_BYTES)),
-                int(each.get("usable_bytes", UNKNOWN_BYTES)),
-                sum(len(topic["partitions"]) for topic in each["topics"]),
-                sum(
-                    int(log["partition_size"])
-                    for topic in each["topics"]
-                    for log in topic["partitions"]
-                ),
-                int(each.get("error_code", 0)) == KafkaStorageError.errno,
-            )
-            for answer in answers
-            for each in answer["log_dirs"]
+            log_dir
+            for broker, answer in zip(brokers, answers, strict=True)
+            for log_dir in _log_dirs_in(broker, answer)
         )
 
     def _held(self, topics: Sequence[str]) -> dict[int, dict[str, list[int]]]:
@@ -147,12 +153,18 @@ class ClusterHealth:
 
     def _log_dirs_of(
         self, broker: int, held: Mapping[int, Mapping[str, Sequence[int]]]
-    ) -> Mapping[str, Any]:
-        (answer,) = self._admin.ask(
-            f"look at the disks of broker {broker}",
-            lambda: self._admin.client.describe_log_dirs(held.get(broker, {}), [broker]),
-        )
-        return cast("Mapping[str, Any]", answer)
+    ) -> Sequence[Mapping[str, Any]]:
+        """A broker's log directories as it reports them; none where it never will."""
+        try:
+            (answer,) = self._admin.ask(
+                f"look at the disks of broker {broker}",
+                lambda: self._admin.client.describe_log_dirs(held.get(broker, {}), [broker]),
+            )
+        except AdminError as error:
+            if error.cause not in NOT_SERVED:
+                raise
+            return ()
+        return cast("Sequence[Mapping[str, Any]]", answer["log_dirs"])
 
     def hidden_topics(self) -> frozenset[str] | None:
         """Topics that brokers hold and this user may not describe.
@@ -166,9 +178,42 @@ class ClusterHealth:
             AdminError: the cluster does not answer.
         """
         brokers = self._admin.describe_cluster().broker_ids[:BROKERS_QUERIED]
-        answers = [self._admin.topics_held_by(each) for each in brokers]
+        answers = [self._topics_held_by(each) for each in brokers]
         held = [each for each in answers if each is not None]
         if not held:
             return None
         unseen = frozenset().union(*held) - self._admin.topic_names()
         return self._admin.forbidden_among(brokers[0], sorted(unseen))
+
+    def _topics_held_by(self, broker: int) -> frozenset[str] | None:
+        try:
+            return self._admin.topics_held_by(broker)
+        except AdminError as error:
+            if error.cause not in NOT_SERVED:
+                raise
+            return None
+
+
+def _log_dirs_in(broker: int, answer: Sequence[Mapping[str, Any]]) -> list[LogDir]:
+    """The log directories in a broker's answer; one without a path where it reports none."""
+    if not answer:
+        return [LogDir(broker, "", UNKNOWN_BYTES, UNKNOWN_BYTES)]
+    return [_log_dir_in(broker, each) for each in answer]
+
+
+def _log_dir_in(broker: int, answer: Mapping[str, Any]) -> LogDir:
+    error = int(answer.get("error_code") or 0)
+    logs = [log for topic in answer.get("topics") or () for log in topic["partitions"]]
+    total, usable = (
+        UNKNOWN_BYTES if error or answer.get(key) is None else int(answer[key])
+        for key in ("total_bytes", "usable_bytes")
+    )
+    return LogDir(
+        broker,
+        str(answer["log_dir"]),
+        total,
+        usable,
+        own_logs=len(logs),
+        own_bytes=sum(int(log["partition_size"]) for log in logs),
+        is_offline=error == KafkaStorageError.errno,
+    )

@@ -31,11 +31,12 @@ class GuardLimits(ConfigModel):
         write_bytes_max: largest payload that a run writes, in all replicas and with the
             warm-up [B].
 
-    The last four are off unless given. The disk limits require Kafka 3.3 or later.
+    Null turns a guard off, whether it has a default or not. The last four are off unless given.
+    The disk limits require Kafka 3.3 or later.
     """
 
-    other_topics: bool = True
-    disk_free_bytes_min: Annotated[int, Whole(0, 10**18, "bytes")] = 1_000_000_000
+    other_topics: bool | None = True
+    disk_free_bytes_min: Annotated[int, Whole(0, 10**18, "bytes")] | None = 1_000_000_000
     disk_used_share_max: Annotated[float, Number(0, 1, above=True)] | None = None
     load_bytes_per_s_max: (
         Annotated[float, Number(0, 10**15, "bytes per second", above=True)] | None

@@ -19,7 +19,7 @@ from jobs.console.events import Reporter, warn
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
-from metrics.planning.disk_room import LogCleaning, peak_log_bytes
+from metrics.planning.disk_room import LogCleaning, logs_of, peak_log_bytes
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.units import format_volume
@@ -34,6 +34,9 @@ USED_SHARE_MAX = 0.9
 AHEAD_S, RATE_OVER_S = 10.0, 5.0
 """A run stops when a log directory would reach its limit within `AHEAD_S` at the rate of the last
 `RATE_OVER_S` [s]."""
+
+_NAMED_MAX = 3
+"""Largest number of log directories that a message names."""
 
 BLIND_S = 30.0
 """A run stops when the cluster could not be checked for longer than this [s]."""
@@ -53,16 +56,14 @@ def open_guards(
     """
     prefix = f"{PREFIX}{run_id}-"
     is_exclusive = config.cluster.is_exclusive
-    limits = config.goal.guards
-    if not is_exclusive and "disk_used_share_max" not in limits.model_fields_set:
-        limits = limits.model_copy(update={"disk_used_share_max": USED_SHARE_MAX})
     guards = Guards(
-        limits,
+        config.goal.guards,
         ClusterHealth(admin),
         lambda topic: is_exclusive or topic.startswith(prefix),
         partial(warn, reporter),
         lock_lost=lock_lost,
         cleaning=_cleaning_of(admin),
+        used_share_default=None if is_exclusive else USED_SHARE_MAX,
     )
     guards.open()
     return guards
@@ -104,6 +105,7 @@ class Guards:
         clock: monotonic time [s].
         lock_lost: returns why another run holds the lock of the cluster now, or None.
         cleaning: the delays with which the brokers delete; Kafka's defaults by default.
+        used_share_default: `disk_used_share_max` where the goal does not have this key [ratio].
 
     Attributes:
         tripped: why the run has to stop, or None.
@@ -119,7 +121,11 @@ class Guards:
         clock: Callable[[], float] = time.monotonic,
         lock_lost: Callable[[], str | None] = lambda: None,
         cleaning: LogCleaning | None = None,
+        used_share_default: float | None = None,
     ) -> None:
+        self._given = limits.model_fields_set
+        if "disk_used_share_max" not in self._given:
+            limits = limits.model_copy(update={"disk_used_share_max": used_share_default})
         self._limits = limits
         self._cleaning = cleaning or LogCleaning()
         self._health = health
@@ -129,6 +135,7 @@ class Guards:
         self._lock_lost = lock_lost
         self._under_replicated: Partitions = frozenset()
         self._watches_disks = True
+        self._unseen: frozenset[tuple[int, str]] = frozenset()
         self._checked_s = clock()
         self._rooms: dict[tuple[int, str], deque[tuple[float, float]]] = defaultdict(deque)
         self.tripped: str | None = None
@@ -139,7 +146,7 @@ class Guards:
         """Check the cluster before any load.
 
         Raises:
-            ConfigError: the configuration limits the disks, and the brokers do not report them.
+            ConfigError: the goal has a limit of the disks, and no broker reports any.
             AdminError: the cluster does not answer.
             GuardStopError: a disk is beyond its limit already.
         """
@@ -226,6 +233,8 @@ class Guards:
             return None
         held, logs = (sum(getattr(d, name) for d in dirs) for name in ("own_bytes", "own_logs"))
         adds_in_all = peak_log_bytes(pattern, self._cleaning, held)
+        if logs and not all(d.is_known for d in dirs):  # some logs are where no broker reports them
+            logs = max(logs, logs_of(pattern.topic, pattern.brokers))
         dirs_on, logs_on = Counter(d.volume for d in dirs), Counter[tuple[int, int, int]]()
         for each in dirs:
             logs_on[each.volume] += each.own_logs
@@ -362,6 +371,7 @@ class Guards:
                 f"partition {partition} of the topic {topic}{more}, which this run did not create, "
                 f"became under-replicated{self._offline_dirs_clause()}"
             )
+        self._warn_of_unseen(dirs)
         limits = self._limits
         for each in dirs:
             trouble = each.trouble(limits.disk_free_bytes_min, limits.disk_used_share_max)
@@ -409,17 +419,41 @@ class Guards:
         if not limits.disk_free_bytes_min and limits.disk_used_share_max is None:
             return False
         dirs = self._health.log_dirs()
-        if dirs and all(each.is_known for each in dirs):
+        if any(each.is_known for each in dirs):
             return True
-        problem = (
-            "the brokers do not report how full their disks are (which requires Kafka 3.3 or later "
-            "and the ACL Describe on the cluster)"
+        problem = "the brokers do not report how full their disks are" + (
+            f" ({_unknown_words(dirs)})" if dirs else ""
         )
-        given = {"disk_free_bytes_min", "disk_used_share_max"} & limits.model_fields_set
-        if given and (limits.disk_free_bytes_min or limits.disk_used_share_max):
+        needs = "this requires Kafka 3.3 or later and the ACL Describe on the cluster"
+        given = [
+            name
+            for name in ("disk_free_bytes_min", "disk_used_share_max")
+            if name in self._given and getattr(limits, name)
+        ]
+        if given:
+            keys = " and ".join(f"guards.{name}" for name in given)
+            options = " ".join(f"--set goal.guards.{name}=null" for name in given)
             raise ConfigError(
-                f"goal guards.{min(given)} is set, and {problem}; grant the ACL, or remove the key "
-                "to run without this guard"
+                f"goal {keys} cannot be watched: {problem}; {needs}; grant the ACL, or run "
+                f"without this guard: {options}"
             )
-        self._warn(f"{problem}: no guard watches the disks")
+        self._warn(f"{problem}, so no guard watches the disks; {needs}")
         return False
+
+    def _warn_of_unseen(self, dirs: Sequence[LogDir]) -> None:
+        """Warn once of each log directory whose size its broker does not report."""
+        unknown = [each for each in dirs if not each.is_known]
+        unseen = frozenset((each.broker_id, each.path) for each in unknown)
+        fresh = [each for each in unknown if (each.broker_id, each.path) not in self._unseen]
+        self._unseen |= unseen
+        if fresh:
+            self._warn(
+                f"the guard of the disks cannot see {len(unknown)} of {len(dirs)} log directories: "
+                f"{_unknown_words(fresh)}; it watches the others"
+            )
+
+
+def _unknown_words(dirs: Sequence[LogDir]) -> str:
+    """A clause on the first log directories that are not reported, and the number of the rest."""
+    first = ", ".join(each.unknown_words for each in dirs[:_NAMED_MAX])
+    return first + (f" and {len(dirs) - _NAMED_MAX} more" if len(dirs) > _NAMED_MAX else "")

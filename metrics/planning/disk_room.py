@@ -84,5 +84,9 @@ def retained_bytes(
     if retention < 0:
         return math.inf
     segment = int(topic.properties.get("segment.bytes", cleaning.segment_bytes))
-    logs = brokers * topic.partitions_per_broker * topic.count * topic.replication_factor
-    return float(logs * (retention + segment))
+    return float(logs_of(topic, brokers) * (retention + segment))
+
+
+def logs_of(topic: TopicOptions, brokers: int) -> int:
+    """The number of replicas of all partitions of a workload's topics."""
+    return brokers * topic.partitions_per_broker * topic.count * topic.replication_factor

@@ -57,6 +57,9 @@ class SimulatedCluster:
         asked: (broker id, name of the request) → how often.
         together: so many answers about offsets are kept back until all of them can be given.
         not_leader: brokers that say once that they do not lead what they are asked for.
+        offered: request → the newest version that brokers offer.
+        log_dirs: broker id → (error code, path) of each of its log directories, where it does not
+            have one without an error.
     """
 
     def __init__(self, brokers: int, replicas: Mapping[int, tuple[int, ...]]) -> None:
@@ -65,6 +68,8 @@ class SimulatedCluster:
         self.ports: dict[int, int] = {}
         self.asked: Counter[tuple[int, str]] = Counter()
         self.not_leader: set[int] = set()
+        self.offered = dict(_OFFERED)
+        self.log_dirs: dict[int, list[tuple[int, str]]] = {}
         self.together = 1
         self._held: list[Callable[[], None]] = []
         self._told: dict[tuple[int, int, str], bytes] = {}
@@ -110,7 +115,7 @@ class SimulatedCluster:
     def _versions(self, _broker: int, _request: Any, version: int) -> Any:
         keys = [
             ApiVersionsResponse.ApiVersion(api_key=each.API_KEY, min_version=0, max_version=most)
-            for each, most in _OFFERED.items()
+            for each, most in self.offered.items()
         ]
         return ApiVersionsResponse(version=version, error_code=0, api_keys=keys)
 
@@ -238,7 +243,7 @@ class SimulatedCluster:
                     if broker in self.replicas[number]
                 ],
             )
-            for topic in request.topics
+            for topic in request.topics or ()
         ]
         return DescribeLogDirsResponse(
             version=version,
@@ -246,12 +251,13 @@ class SimulatedCluster:
             error_code=0,
             results=[
                 kind(
-                    error_code=0,
-                    log_dir=f"/data/{broker}",
-                    topics=topics,
-                    total_bytes=10**12,
-                    usable_bytes=10**11 + broker,
+                    error_code=error,
+                    log_dir=path,
+                    topics=[] if error else topics,
+                    total_bytes=-1 if error else 10**12,
+                    usable_bytes=-1 if error else 10**11 + broker,
                 )
+                for error, path in self.log_dirs.get(broker, [(0, f"/data/{broker}")])
             ],
         )
 

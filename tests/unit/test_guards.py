@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import AdminError
 from jobs.cluster.health import LogDir, Partitions
-from jobs.config import load_workload
+from jobs.config import load_goal, load_workload
 from jobs.config.goal import GuardLimits as Limits
 from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import BLIND_S, Guards
@@ -163,15 +165,115 @@ def test_a_disk_beyond_its_limit_before_the_run_refuses_it(cluster: Cluster) -> 
         guards(cluster)
 
 
-@pytest.mark.parametrize("dirs", [(), (LogDir(1, "/a", -1, -1),)])
-def test_disks_that_are_not_reported_cause_a_warning_unless_a_limit_was_given(
-    cluster: Cluster, dirs: tuple[LogDir, ...], capsys: pytest.CaptureFixture[str]
+UNSEEN = (LogDir(1, "", -1, -1), LogDir(2, "/b", -1, -1), LogDir(3, "/c", -1, -1, is_offline=True))
+
+
+@pytest.mark.parametrize("dirs", [(), UNSEEN[:1], UNSEEN])
+@pytest.mark.parametrize("shared", [None, 0.9])
+def test_default_guards_of_disks_that_are_not_reported_warn_once(
+    cluster: Cluster,
+    dirs: tuple[LogDir, ...],
+    shared: float | None,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster.dirs = dirs
-    guards(cluster).require_healthy()
-    assert "do not report how full their disks are" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=r"guards\.disk_used_share_max is set"):
-        guards(cluster, disk_used_share_max=0.9)
+    opened = Guards(Limits(), cluster, str.isdigit, print, used_share_default=shared)
+    opened.open()
+    opened.require_healthy()
+    opened.admit(traffic(1))
+    assert capsys.readouterr().out.count("do not report how full their disks are") == 1
+
+
+def test_a_guard_of_disks_that_was_given_and_cannot_be_watched_is_refused(
+    cluster: Cluster, snapshot: SnapshotAssertion
+) -> None:
+    cluster.dirs = UNSEEN
+    with pytest.raises(ConfigError) as refused:
+        guards(cluster, disk_used_share_max=0.8)
+    text = str(refused.value)
+    assert "guards.disk_used_share_max cannot be watched" in text
+    assert "broker 1 reports no log directory" in text
+    assert "/b" in text and "/c of broker 3 is offline" in text
+    assert text.endswith("--set goal.guards.disk_used_share_max=null")
+    assert text == snapshot
+    with pytest.raises(ConfigError, match=r"disk_free_bytes_min=null --set goal"):
+        guards(cluster, disk_used_share_max=0.8, disk_free_bytes_min=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "indicators: {}\nguards: {disk_used_share_max: null, disk_free_bytes_min: null}",
+        "guards: {disk_used_share_max: null, disk_free_bytes_min: 0, other_topics: null}",
+    ],
+)
+def test_null_turns_a_guard_off_in_the_file_and_by_an_option(
+    cluster: Cluster, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(text, encoding="utf-8")
+    off = [f"goal.guards.{key}=null" for key in ("disk_used_share_max", "disk_free_bytes_min")]
+    for goal in (load_goal(str(own)), load_goal("default", off)):
+        cluster.dirs = UNSEEN
+        opened = Guards(goal.guards, cluster, str.isdigit, print, used_share_default=0.9)
+        opened.open()
+        cluster.dirs = (LogDir(1, "/a", 100 * GB, 0),)
+        opened.admit(traffic(1))
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "limit", ["other_topics", "np_max", "load_bytes_per_s_max", "write_bytes_max"]
+)
+def test_null_turns_off_the_guards_that_do_not_watch_disks(cluster: Cluster, limit: str) -> None:
+    caps: dict[str, Any] = {"np_max": 1, "load_bytes_per_s_max": 1.0, "write_bytes_max": 1}
+    off: dict[str, Any] = {limit: None}
+    watching = guards(cluster, **off)
+    cluster.lacking = frozenset({("orders", 3)}) if limit == "other_topics" else frozenset()
+    watching.admit(traffic(2))
+    if limit in caps:
+        with pytest.raises(GuardStopError):
+            guards(cluster, **{k: caps[k] for k in off}).admit(traffic(2))
+
+
+def test_the_default_share_holds_only_where_the_goal_has_none(cluster: Cluster) -> None:
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 5 * GB),)
+    with pytest.raises(GuardStopError, match=r"is 95\.0% full, more than 90\.0%"):
+        Guards(Limits(), cluster, str.isdigit, print, used_share_default=0.9).open()
+    given = Limits(disk_used_share_max=0.96)
+    Guards(given, cluster, str.isdigit, print, used_share_default=0.9).open()
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 3 * GB),)
+    with pytest.raises(GuardStopError, match=r"more than 96\.0%"):
+        Guards(given, cluster, str.isdigit, print, used_share_default=0.9).open()
+
+
+def test_the_disks_that_are_reported_are_watched_and_the_others_named_once(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.dirs = (LogDir(4, "/d", 100 * GB, 50 * GB), *UNSEEN[:2])
+    watching = guards(cluster, disk_used_share_max=0.9)
+    watching.require_healthy()
+    said = capsys.readouterr().out
+    assert said.count("cannot see 2 of 3 log directories") == 1
+    assert "broker 1 reports no log directory" in said
+    assert "broker 2 does not report the size of /b" in said
+    cluster.dirs = (*cluster.dirs, UNSEEN[2])
+    watching.require_healthy()
+    assert "cannot see 3 of 4 log directories: /c of broker 3 is off" in capsys.readouterr().out
+    cluster.dirs = (LogDir(4, "/d", 100 * GB, 9 * GB), *UNSEEN[:2])
+    with pytest.raises(GuardStopError, match=r"volume of /d of broker 4 is 91\.0% full"):
+        watching.require_healthy()
+
+
+def test_a_load_counts_on_the_disks_that_no_broker_reports(cluster: Cluster) -> None:
+    """3 GB on three brokers, a log each; 1 GB goes to the one that reports its disk."""
+    watching = guards(cluster, disk_free_bytes_min=10 * GB)
+    load = replace(kept(-1), topic=replace(kept(-1).topic, partitions_per_broker=1))
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 12 * GB, own_logs=3), *UNSEEN[1:])
+    watching.require_room(load, ["ours"])
+    cluster.dirs = (LogDir(1, "/a", 100 * GB, 11 * GB, own_logs=3), *UNSEEN[1:])
+    with pytest.raises(GuardStopError, match=r"can add 1 GB to the volume of /a of broker 1"):
+        watching.require_room(load, ["ours"])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,51 @@
+"""Log directories as brokers report them in Kafka's own encoding, complete or not."""
+
+from __future__ import annotations
+
+from kafka.errors import KafkaStorageError, UnknownError
+from kafka.protocol.admin import DescribeLogDirsRequest
+
+from jobs.cluster.connect import connect
+from jobs.cluster.health import UNKNOWN_BYTES, ClusterHealth, LogDir
+from tests.support.simulated_cluster import TOPIC, SimulatedCluster, simulated_cluster
+
+REPLICAS = {0: (1, 2), 1: (2, 3)}
+
+
+def log_dirs(cluster: SimulatedCluster) -> tuple[LogDir, ...]:
+    with connect(cluster.addresses, timeout_s=60.0) as admin:
+        return ClusterHealth(admin).log_dirs([TOPIC])
+
+
+def test_a_directory_with_an_error_and_a_broker_without_directories_are_named() -> None:
+    with simulated_cluster(3, REPLICAS) as cluster:
+        cluster.log_dirs = {
+            1: [(0, "/good"), (KafkaStorageError.errno, "/failed")],
+            2: [],
+            3: [(UnknownError.errno, "/odd")],
+        }
+        good, failed, none, odd = log_dirs(cluster)
+    assert (good.path, good.is_known, good.own_logs, good.own_bytes) == ("/good", True, 1, 100)
+    assert failed.is_offline and failed.unknown_words == "/failed of broker 1 is offline"
+    assert none == LogDir(2, "", UNKNOWN_BYTES, UNKNOWN_BYTES)
+    assert none.unknown_words == "broker 2 reports no log directory"
+    assert not odd.is_offline
+    assert odd.unknown_words == "broker 3 does not report the size of /odd"
+    assert not any(each.is_known for each in (failed, none, odd))
+
+
+def test_a_release_before_3_3_reports_directories_without_their_sizes() -> None:
+    with simulated_cluster(3, REPLICAS) as cluster:
+        cluster.offered[DescribeLogDirsRequest] = 1
+        found = log_dirs(cluster)
+    assert [(each.path, each.is_known) for each in found] == [
+        (f"/data/{broker}", False) for broker in (1, 2, 3)
+    ]
+    assert sum(each.own_logs for each in found) == 4
+
+
+def test_brokers_that_do_not_serve_the_request_have_no_known_directory() -> None:
+    with simulated_cluster(2, {0: (1, 2)}) as cluster:
+        del cluster.offered[DescribeLogDirsRequest]
+        found = log_dirs(cluster)
+    assert found == tuple(LogDir(each, "", UNKNOWN_BYTES, UNKNOWN_BYTES) for each in (1, 2))
