@@ -1,4 +1,4 @@
-"""How JMX is opened where it is closed: a user, a password, certificates to trust."""
+"""Access to JMX that requires a login or TLS: a user, a password, certificates to trust."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ ANSWERS = ";".join(
         "!*",
     )
 )
-"""What JMX may answer with, as a pattern of Java's jdk.serialFilter: numbers, texts,
-collections, open types, stubs and errors."""
+"""The classes that answers of JMX may have, as a pattern of Java's jdk.serialFilter: numbers,
+texts, collections, open types, stubs and errors."""
 
 
 @dataclass(frozen=True)
 class JmxAccess:
-    """What all brokers' JMX asks for.
+    """The login and the TLS settings for the JMX of all brokers.
 
     Attributes:
-        username, password: as in jmxremote.password; None where JMX has no password.
+        username, password: an entry of jmxremote.password; None where JMX has no password.
         is_tls: whether the registry and the objects speak TLS.
-        cafile: PEM file of the certificates to trust; those that Java trusts when None.
-        check_hostname: whether a certificate must name the host that it is reached by.
+        cafile: PEM file of the certificates to trust; Java's default authorities when None.
+        check_hostname: whether a certificate must name the host of its address.
     """
 
     username: str | None = None
@@ -53,10 +53,10 @@ class JmxAccess:
     check_hostname: bool = True
 
     def trusted(self) -> list[bytes]:
-        """The certificates of `cafile` in DER.
+        """The certificates of `cafile` in DER; empty without a file.
 
         Raises:
-            ConfigError: there are none.
+            ConfigError: the file has no certificate, or cannot be read.
         """
         if self.cafile is None:
             return []
@@ -71,9 +71,11 @@ class JmxAccess:
 
 
 def remedy_of_lock(error: str) -> str | None:
-    """What to do when JMX is there and closed to us, by its error's text; None otherwise.
+    """The remedy when JMX answers and refuses access; None for any other error.
 
-    The first sign counts: a failed login says more when it had no password.
+    Args:
+        error: text of the Java exception. The first matching sign counts, as the text of a failed
+            login has two when it had no password.
     """
     for sign, remedy in _LOCKS.items():
         if sign in error:
@@ -82,19 +84,19 @@ def remedy_of_lock(error: str) -> str | None:
 
 
 _FOREIGN = (
-    "answers with what no reading is made of; expected numbers and texts of Kafka's beans; check "
-    "what runs there"
+    "answers with objects that no reading has; expected numbers and texts of Kafka's beans; check "
+    "which program runs there"
 )
 _ANOTHER_HOST = (
-    "has a certificate for another host; expected one that names the host it is reached by; "
+    "has a certificate for another host; expected one that names the host of its address; "
     "correct the certificate, the broker's -Djava.rmi.server.hostname or jmx.endpoints "
     "(jmx.check_hostname: false trusts any name)"
 )
 _LOCKS = {
-    "Credentials required": "wants a password; expected jmx.username_from and jmx.password_from; "
-    "add them to the cluster's file",
+    "Credentials required": "requires a password; expected jmx.username_from and "
+    "jmx.password_from; add them to the cluster's file",
     "Authentication failed": "refuses the password; expected one of its jmxremote.password; check "
-    "what jmx.username_from and jmx.password_from point at",
+    "the values that jmx.username_from and jmx.password_from point at",
     "non-JRMP server": "speaks TLS in its registry; expected jmx.tls: true; add it to the "
     "cluster's file",
     "SecurityException: refused ": _FOREIGN,
@@ -105,8 +107,8 @@ _LOCKS = {
     "No subject alternative": _ANOTHER_HOST,
     "No name matching": _ANOTHER_HOST,
     "PKIX path": "has a certificate that is not trusted; expected one signed by an authority in "
-    "jmx.cafile, or by one that Java knows when that is left out; name the authority's PEM file "
-    "there",
+    "jmx.cafile, or by one that Java trusts when that key is left out; name the authority's PEM "
+    "file there",
     "Unsupported or unrecognized SSL message": "does not speak TLS in its registry; expected "
     "-Dcom.sun.management.jmxremote.registry.ssl=true at the broker, or jmx.tls: false",
 }

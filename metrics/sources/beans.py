@@ -1,11 +1,10 @@
 """The catalogue of broker readings: short names with units → JMX beans and attributes.
 
-A reading's name is the key in `BrokerSample.values`. Units stand at the end of the name.
-Counters are cumulative since the broker's start: windows take differences. Of a
-histogram its count and mean are read, which give the exact mean of a window; `Max`,
-percentiles and `*Rate` attributes do not belong to a window and are never read. A bean
-whose name holds `*` stands for several: their readings are `name:values of the *`, for
-example `network_wait_ns:PLAINTEXT/0`.
+A reading's name is the key in `BrokerSample.values`, with its unit at the end. Counters are
+cumulative since the broker's start: windows take differences. Histograms are read by their count
+and mean, which give the exact mean of a window; `Max`, percentiles and `*Rate` attributes do not
+belong to a window and are never read. A bean whose name contains `*` stands for several beans:
+their readings are `name:values of the *`, for example `network_wait_ns:PLAINTEXT/0`.
 
 Source: Kafka's monitoring documentation, 3.9 to 4.4; KIP-1207 for the handlers' beans.
 """
@@ -27,15 +26,15 @@ NETWORK_OUT_BYTES = "network_out_bytes"
 GC_MS = "gc_ms"
 CONTROLLER_EPOCH = "controller_epoch"
 SILENT_MS = "silent_ms"
-"""No bean: the longest time that the node's JVM left a call without an answer since the sample
-before, where the source watches it all the time (`metrics.sources.poller_java`)."""
+"""Longest time since the last sample for which the node's JVM did not answer a call [ms]. It has no
+bean; only a source with a continuous probe measures it (`metrics.sources.poller_java`)."""
 
 REQUESTS = {
     "produce": "Produce",
     "fetch_consumer": "FetchConsumer",
     "fetch_follower": "FetchFollower",
 }
-"""Request kinds by the prefix of their readings."""
+"""Prefix of the readings → kind of request."""
 
 PHASES = {
     "total": "TotalTimeMs",
@@ -46,16 +45,16 @@ PHASES = {
     "response_queue": "ResponseQueueTimeMs",
     "response_send": "ResponseSendTimeMs",
 }
-"""Phases of a request by the middle part of their readings, in the order of time."""
+"""Middle part of the readings → phase of a request, in the order of time."""
 
 BROKER_HANDLERS_SINCE = (4, 2)
-"""Kafka version that gave the broker's handlers a bean of their own (KIP-1207)."""
+"""First Kafka version with a bean for the broker's request handlers alone (KIP-1207)."""
 
 _HANDLER_POOL = "kafka.server:type=KafkaRequestHandlerPool,name="
 
 
 class Kind(str, Enum):
-    """How a bean's numbers are to be read."""
+    """The meaning of a bean's numbers."""
 
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -74,8 +73,8 @@ class Reading:
     """One number to read.
 
     Attributes:
-        name: short name; of a bean with `*` the part before the colon.
-        object_name: JMX object name, may hold `*` as the value of a key.
+        name: short name; for a bean with `*`, the part before the colon.
+        object_name: JMX object name, which may contain `*` as the value of a key.
         attribute: JMX attribute.
         key: item of a composite attribute, or None.
     """
@@ -97,7 +96,7 @@ class Bean:
     key: str | None = None
 
     def readings(self) -> tuple[Reading, ...]:
-        """The numbers to read: two of a histogram, else one."""
+        """The numbers to read: two for a histogram, else one."""
         if self.kind is Kind.HISTOGRAM:
             return (
                 Reading(f"{self.name}_count", self.object_name, "Count"),
@@ -129,7 +128,7 @@ def _jvm() -> list[Bean]:
 
 
 def _quorum() -> list[Bean]:
-    """Every node knows the epoch of the controller that is active; each election raises it."""
+    """The epoch of the active controller, which every node reports; each election raises it."""
     return [_gauge(CONTROLLER_EPOCH, "kafka.server:type=raft-metrics", "current-epoch")]
 
 
@@ -199,7 +198,7 @@ PROBE = (
     ),
     Reading("broker", "kafka.server:type=ReplicaManager,name=LeaderCount", "Value"),
 )
-"""What tells a process's version, node id (the `*`) and roles; read once, at the start."""
+"""Readings that show a process's version, node id (the `*`) and roles; read once, at the start."""
 
 ARGUMENTS = "jvm.arguments"
 _RUNTIME, _SYSTEM = "java.lang:type=Runtime", "java.lang:type=OperatingSystem"
@@ -212,16 +211,16 @@ FACTS = (
     Reading("cores", _SYSTEM, "AvailableProcessors"),
     Reading("memory_bytes", _SYSTEM, "TotalMemorySize"),
 )
-"""What to compare two runs' brokers by, read once, at the start; bytes are [B]."""
+"""Facts by which the brokers of two runs are compared; read once, at the start."""
 
 
 def parse_version(text: str) -> tuple[int, int]:
     """Major and minor Kafka version of a version text such as `3.9.2` or `7.9.0-ccs`.
 
-    Confluent's builds (`-ccs`, `-ce`) count four majors further than Apache's.
+    The major versions of Confluent's builds (`-ccs`, `-ce`) are higher than Apache's by four.
 
     Raises:
-        ConfigError: when the text does not begin with two numbers.
+        ConfigError: the text does not begin with two numbers.
     """
     found = re.match(r"(\d+)\.(\d+)", text)
     if found is None:
@@ -238,23 +237,23 @@ def _handler_bean(node_id: int, version: str, roles: frozenset[Role]) -> str:
     if Role.CONTROLLER in roles:
         raise ConfigError(
             f"broker {node_id} runs Kafka {version} as broker and controller in one process, "
-            f"and before Kafka 4.2 both share one request-handler metric, so that an overload "
-            f"cannot be told; run the controller apart (process.roles=controller) or use "
-            f"Kafka 4.2 or later"
+            f"whose request handlers share one metric before Kafka 4.2, so that an overload does "
+            f"not show; run the controller in a process of its own (process.roles=controller) or "
+            f"use Kafka 4.2 or later"
         )
     return "RequestHandlerAvgIdlePercent"
 
 
 def beans_for(node_id: int, version: str, roles: Iterable[Role]) -> tuple[Bean, ...]:
-    """The beans to sample of one process.
+    """The beans of one process to sample.
 
     Args:
-        node_id: for the message only.
-        version: the process's Kafka version, as its `app-info` bean says.
+        node_id: the process's node id, for messages.
+        version: the process's Kafka version, from its `app-info` bean.
         roles: its KRaft roles.
 
     Raises:
-        ConfigError: when the version and the roles leave the handlers' metric ambiguous.
+        ConfigError: broker and controller share one metric of the request handlers.
     """
     has = frozenset(roles)
     beans = [*_jvm(), *_quorum()]
@@ -266,5 +265,5 @@ def beans_for(node_id: int, version: str, roles: Iterable[Role]) -> tuple[Bean, 
 
 
 def readings_of(beans: Iterable[Bean]) -> tuple[Reading, ...]:
-    """All numbers to read of some beans."""
+    """All numbers to read from these beans."""
     return tuple(reading for bean in beans for reading in bean.readings())

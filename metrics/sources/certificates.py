@@ -1,11 +1,11 @@
-"""Why a server's certificate is refused, in a sentence that says what to check."""
+"""Explanations of TLS errors: the reason, and what to check."""
 
 from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
 
-# Of OpenSSL's x509_vfy.h; Python's ssl has no names for them.
+# Codes of OpenSSL's x509_vfy.h, which have no names in Python's ssl.
 _NOT_YET_VALID, _EXPIRED = 9, 10
 _WRONG_HOST, _WRONG_ADDRESS = 62, 64
 _UNTRUSTED = (2, 18, 19, 20, 21)
@@ -15,12 +15,12 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE
 
 @dataclass(frozen=True)
 class CertifiedServer:
-    """A kind of server, and where its TLS is configured.
+    """A kind of server, and the configuration of its TLS.
 
     Attributes:
-        noun: what it is, such as `broker`.
-        section: of the cluster's file, such as `security`.
-        addresses: what names its host.
+        noun: kind of the server, such as `broker`.
+        section: section of the cluster's file with its TLS, such as `security`.
+        addresses: configuration key of its addresses.
     """
 
     noun: str
@@ -28,12 +28,12 @@ class CertifiedServer:
     addresses: str
 
     def explain_server_certificate(self, error: ssl.SSLCertVerificationError) -> str:
-        """What is wrong with its certificate, what was expected, and what to do."""
+        """Why the client refuses the server's certificate, what it expects, and the remedy."""
         code = error.verify_code
         if code in (_WRONG_HOST, _WRONG_ADDRESS):
             return (
                 f"its certificate is for another host ({error.verify_message.rstrip('.')}); "
-                f"expected one that names the host it is reached by; correct {self.addresses} or "
+                f"expected one that names the host of its address; correct {self.addresses} or "
                 f"the certificate (cluster {self.section}.check_hostname=false trusts any name)"
             )
         if code == _EXPIRED:
@@ -50,31 +50,31 @@ class CertifiedServer:
             return (
                 f"its certificate is not trusted ({error.verify_message}); expected one that is "
                 f"signed by an authority in cluster {self.section}.cafile, or by one that the "
-                "system knows when that is left out; name the authority's PEM file there"
+                "system trusts when that key is left out; name the authority's PEM file there"
             )
         return f"its certificate is refused ({error.verify_message}); check it"
 
     def explain_client_certificate(self, error: ssl.SSLError, *, is_given: bool) -> str | None:
-        """Where the server refuses, or misses, our own certificate: what to do; else None.
+        """The remedy when the server refuses or requires a client's certificate; else None.
 
         Args:
-            is_given: whether we have one.
+            is_given: whether the client has a certificate.
         """
         reason = error.reason or ""
         if "CERTIFICATE" not in reason and "UNKNOWN_CA" not in reason:
             return None
-        what = "refuses the client's certificate" if is_given else "wants a client's certificate"
+        what = "refuses the client's certificate" if is_given else "requires a client's certificate"
         return (
-            f"it {what} ({error_text(error)}); expected one that its truststore trusts; check cluster "
-            f"{self.section}.certfile and {self.section}.keyfile"
+            f"it {what} ({error_text(error)}); expected one that its truststore trusts; check "
+            f"cluster {self.section}.certfile and {self.section}.keyfile"
         )
 
 
 def is_plaintext_error(error: ssl.SSLError) -> bool:
-    """True where what answered is not TLS at all."""
+    """Whether the server does not speak TLS at all."""
     return error.reason in _NO_TLS
 
 
 def error_text(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in small words."""
+    """OpenSSL's reason in lower case."""
     return (error.reason or str(error)).lower().replace("_", " ")

@@ -1,7 +1,7 @@
-"""For clusters that show no metrics: only what the Admin API says of the replicas.
+"""A source for clusters that show no metrics: the Admin API reports the state of the replicas.
 
-What the clients saw and whether the ISR was whole then judge a trial. No reading stands for
-the request handlers, so nothing says how near a broker is to its limit.
+A trial is then judged by the clients' figures and by the ISR. There is no reading of the request
+handlers, so how close a broker is to its limit is unknown.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LACKS = tuple(
 
 @dataclass(frozen=True)
 class Replicas:
-    """What a broker leads and holds.
+    """The counts of a broker's replicas.
 
     Attributes:
-        led: partitions that it leads.
-        under_replicated: of these, those whose ISR is not whole.
-        offline: replicas of it that do not serve.
+        led: partitions that the broker leads.
+        under_replicated: led partitions with a replica out of sync.
+        offline: replicas of the broker that do not serve.
     """
 
     led: int
@@ -42,10 +42,10 @@ class ClientOnlySource:
     """Samples the replicas through the Admin API.
 
     Args:
-        broker_ids: the brokers to judge.
-        look: broker id → its replicas, of one answer of the cluster; may raise RedlineError.
-        version: Kafka's version as far as the protocol tells, such as `4.1`.
-        close: gives back what `look` uses.
+        broker_ids: ids of the brokers to judge.
+        query_replicas: returns broker id → its replicas; may raise RedlineError.
+        version: Kafka's version as far as the protocol shows it, such as `4.1`.
+        close: closes the connection of `query_replicas`.
         clock: wall clock [s since the epoch].
     """
 
@@ -54,13 +54,13 @@ class ClientOnlySource:
     def __init__(
         self,
         broker_ids: tuple[int, ...],
-        look: Callable[[], Mapping[int, Replicas]],
+        query_replicas: Callable[[], Mapping[int, Replicas]],
         version: str,
         close: Callable[[], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._broker_ids = broker_ids
-        self._look = look
+        self._query_replicas = query_replicas
         self._version = version
         self._close = close
         self._clock = clock
@@ -68,7 +68,7 @@ class ClientOnlySource:
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
-        self._look()
+        self._query_replicas()
         roles = frozenset({Role.BROKER})
         self.nodes = {
             broker: NodeInfo(broker, self._version, roles, lacks=_LACKS)
@@ -79,14 +79,14 @@ class ClientOnlySource:
         """See `MetricsSource.sample_all`."""
         began_s = self._clock()
         try:
-            seen = self._look()
+            found = self._query_replicas()
         except RedlineError as error:
             now_s = self._clock()
             return [BrokerSample(broker, now_s, error=str(error)) for broker in self._broker_ids]
         at_s = (began_s + self._clock()) / 2
         nothing = Replicas(0, 0, 0)
         return [
-            BrokerSample(broker, at_s, _values(seen.get(broker, nothing)))
+            BrokerSample(broker, at_s, _values(found.get(broker, nothing)))
             for broker in self._broker_ids
         ]
 

@@ -1,7 +1,7 @@
-"""Broker metrics over JMX through the driver's own JVM: no process forked, one call a sample.
+"""Broker metrics over JMX through the driver's own JVM: one call for each sample, no new process.
 
-Takes any py4j JVM view with Janino on its class path, which Spark's driver has as
-`spark._jvm`; knows nothing of Spark.
+It works with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of
+Spark's driver, and does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
 OPEN_DEADLINE_S = 15.0
-"""How long the first answer may take: connecting included, on a busy machine [s]."""
+"""Deadline of the first answer on a busy machine, the connection included [s]."""
 OPEN_EACH_S = 0.05
 SAMPLE_EACH_S = 0.004
-"""The least that a deadline leaves for each node: for connecting to it, and for a sample [s]."""
+"""Least time in a deadline for each node: for the connection to it, and for a sample [s]."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class NodeAnswer:
 
 
 def parse_answers(text: str) -> list[NodeAnswer]:
-    """The poller's answer; its form stands in `metrics.sources.poller_java`."""
+    """Parse the poller's answer, whose format `metrics.sources.poller_java` describes."""
     answers = []
     for part in text.split("#\t")[1:]:
         head, *lines = part.rstrip("\n").split("\n")
@@ -55,20 +55,20 @@ def plan_text(readings: Iterable[Reading]) -> str:
 
 
 def numbers(values: Mapping[str, str]) -> dict[str, float]:
-    """Those values that are finite numbers; a JVM says NaN where it does not know."""
+    """The values that are finite numbers; a JVM reports NaN for an unknown value."""
     parsed = {name: float(text) for name, text in values.items()}
     return {name: value for name, value in parsed.items() if math.isfinite(value)}
 
 
 class DriverJvmSource:
-    """JMX through a JVM that runs already.
+    """JMX through the JVM of the driver.
 
     Args:
         jvm: py4j's view of the JVM, `spark._jvm`.
         endpoints: the nodes to read, controllers included where known.
-        deadline_s: time after which a node's sample counts as missed, longer for more than some
-            hundred nodes [s].
-        access: what JMX asks for; None when it is open.
+        deadline_s: time after which a node's sample counts as missed [s]; longer for more than
+            some hundred nodes.
+        access: login and certificates for JMX; None when it is open.
     """
 
     name = "driver-jvm"

@@ -1,7 +1,7 @@
-"""The Prometheus text format, version 0.0.4, as far as a scrape of numbers needs it.
+"""The parts of the Prometheus text format, version 0.0.4, that a scrape of numbers needs.
 
-A line is `name{label="value",...} number [timestamp]`. The exporters write the same series
-with the same text each time, so a scrape looks texts up and takes none apart twice.
+A line is `name{label="value",...} number [timestamp]`. Exporters write a series with the same text
+each time, so a scrape looks the texts up and parses none of them twice.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Labels = dict[str, str]
 
 
 def series_of(line: str) -> str:
-    """The series of a line, as text; empty of a comment, or of what is no line of the format."""
+    """The text of a line's series; empty for a comment and for a malformed line."""
     if not line or line[0] == "#":
         return ""
     return line[: line.rfind("}") + 1 or max(0, line.find(" "))]
 
 
 def parse_series(text: str) -> tuple[str, Labels] | None:
-    """Name and labels of a series, or None when the text is none."""
+    """Name and labels of a series; None for a malformed text."""
     found = _SERIES.fullmatch(text.strip())
     if found is None:
         return None

@@ -1,16 +1,18 @@
-"""The Java classes that stand between the driver's JVM and what brokers' JMX sends it.
+"""The Java classes that protect the driver's JVM from the answers of the brokers' JMX.
 
-JMX's client side makes an object of whatever class an answer names, and takes the JVM's
-default TLS context without a look at the host's name. Neither can be set for a connection.
-But RMI resolves classes by the class loader of the code that called it, or by that of its
-thread. So the poller is defined by a loader of ours and its threads have it as theirs. It
-knows Java's own classes only, none of Spark's, and has another `SslRMIClientSocketFactory`
-in place of Java's: with the certificates that this source trusts, and with the check of the
-name. And the JVM gets a filter (JEP 290) that asks a thread's loader where that is a filter
-itself, and has no opinion elsewhere. So each source has its own, and the rest of the JVM
-stays as it was. A filter that the JVM was started with stays, too, in place of ours.
+JMX's client side creates objects of any class that an answer names. It uses the JVM's default TLS
+context, and does not check the host's name. Neither can be configured for one connection.
 
-Compiled by Janino, hence the plain style.
+RMI resolves classes by the class loader of its caller, or by that of its thread. So the poller is
+defined by a class loader of this module, which its threads use, too. This loader knows Java's own
+classes and none of Spark's. It replaces Java's `SslRMIClientSocketFactory` by one that trusts the
+source's certificates and checks the host's name.
+
+The JVM gets a filter (JEP 290) that asks the thread's class loader where that is a filter itself,
+and decides nothing elsewhere. So each source has its own filter, and the rest of the JVM is not
+affected. A filter that the JVM was started with takes precedence over this one.
+
+Janino compiles the classes, hence the plain style.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ public class RedlineJmxGuard extends ClassLoader
         super(ClassLoader.getPlatformClassLoader());
     }
 
-    /** Takes answers only of the classes of a pattern, as of jdk.serialFilter. */
+    /** Accepts only answers whose classes match a pattern of jdk.serialFilter. */
     public void allow(String pattern) {
         filter = ObjectInputFilter.Config.createFilter(pattern);
     }
@@ -56,7 +58,7 @@ public class RedlineJmxGuard extends ClassLoader
         return status;
     }
 
-    /** Takes classes as its own, by their names. */
+    /** Adds classes that this loader defines itself: name to bytecode. */
     public void own(Map codes) {
         own.putAll(codes);
     }
@@ -76,13 +78,13 @@ public class RedlineJmxGuard extends ClassLoader
         return super.loadClass(name, isResolved);
     }
 
-    /** Whether a class was asked for here. */
+    /** Whether this loader was asked for a class. */
     public boolean test(Object name) {
         return seen.contains(name);
     }
 
     /**
-     * Trusts the certificates of a PEM text and no others; those of the JVM when it is empty.
+     * Trusts only the certificates of a PEM text; the JVM's default authorities when it is empty.
      */
     public void trust(String pem, boolean isNameChecked) throws Exception {
         this.isNameChecked = isNameChecked;
@@ -106,7 +108,7 @@ public class RedlineJmxGuard extends ClassLoader
         sockets = context.getSocketFactory();
     }
 
-    /** The socket to a host and port, given as an array. */
+    /** Returns a socket to a host and port, which are given as an array. */
     public Object apply(Object place) {
         Object[] hostAndPort = (Object[]) place;
         try {
@@ -123,7 +125,7 @@ public class RedlineJmxGuard extends ClassLoader
         }
     }
 
-    /** The keys that the JVM was started with, which its default context has too. */
+    /** Returns the keys that the JVM was started with, which its default context has, too. */
     private static KeyManager[] ownKeys() throws Exception {
         String path = System.getProperty("javax.net.ssl.keyStore", "");
         if (path.length() == 0 || path.equals("NONE")) {
@@ -155,7 +157,7 @@ import java.net.Socket;
 import java.rmi.server.RMIClientSocketFactory;
 import java.util.function.Function;
 
-/** In place of Java's, which brokers name in their answers: sockets as the guard makes them. */
+/** Replaces Java's class of this name, which brokers name in their answers, by guarded sockets. */
 public class SslRMIClientSocketFactory implements RMIClientSocketFactory, Serializable {
     private static final long serialVersionUID = -8310631444933958385L;
 
@@ -183,7 +185,7 @@ FILTER_NAME = "RedlineJmxFilter"
 FILTER_SOURCE = r"""
 import java.io.ObjectInputFilter;
 
-/** The JVM's filter, which leaves the answer to a thread's class loader. */
+/** The JVM's filter, which delegates to the thread's class loader. */
 public class RedlineJmxFilter implements ObjectInputFilter {
     public ObjectInputFilter.Status checkInput(ObjectInputFilter.FilterInfo info) {
         ClassLoader loader = Thread.currentThread().getContextClassLoader();
@@ -193,7 +195,7 @@ public class RedlineJmxFilter implements ObjectInputFilter {
         return ObjectInputFilter.Status.UNDECIDED;
     }
 
-    /** Makes it the JVM's, unless that has one. */
+    /** Makes this the JVM's filter, unless it has one. */
     public boolean install() {
         synchronized (ObjectInputFilter.Config.class) {
             if (ObjectInputFilter.Config.getSerialFilter() != null) {

@@ -1,4 +1,4 @@
-"""How exporters are opened where they are closed: certificates to trust, a login."""
+"""Access to exporters over HTTP: certificates, a login, and explanations of refusals."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from metrics.sources.certificates import CertifiedServer, error_text, is_plainte
 
 _TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _CUT = (BrokenPipeError, ConnectionResetError, http.client.BadStatusLine, ssl.SSLEOFError)
-"""How we hear that the other end hung up: as we write, as we read, or between TLS's messages."""
+"""Errors of a connection that the server closed: at a write, at a read, or within TLS."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
 class HttpAccess:
-    """What all exporters of one kind ask for.
+    """The login and the TLS settings for all exporters of one kind.
 
     Attributes:
-        section: of the cluster's file that says so, for messages.
+        section: section of the cluster's file that configures them, for messages.
         is_tls: whether they speak HTTPS.
-        cafile: PEM file of the certificates to trust; those that the system trusts when None.
-        certfile, keyfile: PEM files of our own certificate and its key, where they want one.
-        check_hostname: whether a certificate must name the host that it is reached by.
-        login: value of the header Authorization, asked for anew for each scrape, as tokens are
-            renewed; None where they want none. It may raise `ConfigError`.
+        cafile: PEM file of the certificates to trust; the system's authorities when None.
+        certfile, keyfile: PEM files of the client's certificate and its key, for mutual TLS.
+        check_hostname: whether a certificate must name the host of its address.
+        login: returns the value of the header Authorization; called for each scrape, as tokens
+            are renewed. None for exporters without a login. It may raise `ConfigError`.
     """
 
     section: str
@@ -44,15 +44,15 @@ class HttpAccess:
 
     @property
     def scheme(self) -> str:
-        """Of their addresses."""
+        """The scheme of the exporters' URLs."""
         return "https" if self.is_tls else "http"
 
     @cached_property
     def connector(self) -> Callable[[str, int], http.client.HTTPConnection]:
-        """What makes a connection, not open yet, to a host and a port; all share its context.
+        """A factory of connections to a host and a port, which share one TLS context.
 
         Raises:
-            ConfigError: a file holds no certificate or key that can be used.
+            ConfigError: a file has no usable certificate or key.
         """
         if not self.is_tls:
             return http.client.HTTPConnection
@@ -67,7 +67,7 @@ class HttpAccess:
         if self.certfile is not None:
             own, key = _expanded(self.certfile), _expanded(self.keyfile)
             try:
-                # OpenSSL would ask the terminal for the password of a key that has one.
+                # Without a password function OpenSSL would read the password from the terminal.
                 made.load_cert_chain(str(own), key, password=str)
             except (ssl.SSLError, OSError) as error:
                 wanted = "of a certificate, and in keyfile its key without a password"
@@ -75,31 +75,31 @@ class HttpAccess:
         return made
 
     def headers(self) -> dict[str, str]:
-        """What a request needs to be let in.
+        """The headers of a request that log the client in.
 
         Raises:
-            ConfigError: a secret is not there.
+            ConfigError: a secret is missing.
         """
         return {} if self.login is None else {"Authorization": self.login()}
 
     def explain_refusal(self, error: Exception, *, has_answered: bool) -> str | None:
-        """What to do where an exporter is there and closed to us; None of any other error.
+        """The reason and the remedy when an exporter refuses access; None for any other error.
 
         Args:
-            has_answered: whether it has let us in before.
+            has_answered: whether it has answered this client before.
         """
         is_cut = isinstance(error, _CUT)
         if is_cut and has_answered:
-            return None  # it ended, or starts again
+            return None  # the exporter ended or restarts
         if isinstance(error, ssl.SSLError):
             return self._why_no_tls(error)
         if not is_cut:
             return None
-        if self.is_tls:  # it may refuse us and hang up before that is heard
+        if self.is_tls:  # a refusal may be lost when the server closes the connection at once
             return f"it ends the connection after TLS began ({_brief(error)}); {self._own}"
         return (
-            f"it takes connections and does not answer plain HTTP ({_brief(error)}); expected an "
-            f"exporter; check the port, and set {self.section}.tls: true where it speaks HTTPS"
+            f"it accepts connections and does not answer plain HTTP ({_brief(error)}); expected an "
+            f"exporter; check the port, and set {self.section}.tls: true if it speaks HTTPS"
         )
 
     def _why_no_tls(self, error: ssl.SSLError) -> str:
@@ -108,52 +108,53 @@ class HttpAccess:
             return server.explain_server_certificate(error)
         if is_plaintext_error(error):
             return (
-                "what answers there speaks no TLS; expected HTTPS; let the exporter speak it, or "
+                "the server there speaks no TLS; expected HTTPS; let the exporter speak it, or "
                 f"correct the port or {self.section}.tls"
             )
-        told = server.explain_client_certificate(error, is_given=self.certfile is not None)
-        return told or f"TLS fails ({error_text(error)}); {self._own}"
+        explanation = server.explain_client_certificate(error, is_given=self.certfile is not None)
+        return explanation or f"TLS fails ({error_text(error)}); {self._own}"
 
     @property
     def _own(self) -> str:
         if self.certfile is not None:
             return (
-                "expected an exporter that takes our certificate; check "
+                "expected an exporter that accepts the client's certificate; check "
                 f"{self.section}.certfile and keyfile"
             )
         return (
-            "expected an exporter that lets us in; where it wants a certificate of ours, name it "
-            f"in {self.section}.certfile and keyfile"
+            "expected an exporter that accepts this client; if it requires a client's "
+            f"certificate, name one in {self.section}.certfile and keyfile"
         )
 
-    def explain_status(self, status: int, wanted: str | None, body: str) -> str | None:
-        """The same of the status of an answer.
+    def explain_status(self, status: int, challenge: str | None, body: str) -> str | None:
+        """The reason and the remedy when an HTTP status refuses access; None for any other.
 
         Args:
-            wanted: its header WWW-Authenticate.
-            body: its text.
+            challenge: header WWW-Authenticate of the answer.
+            body: text of the answer.
         """
         keys = f"{self.section}.username_from and password_from, or token_from"
         if status == http.client.UNAUTHORIZED and self.login is None:
-            scheme = (wanted or "").partition(" ")[0][:40]
+            scheme = (challenge or "").partition(" ")[0][:40]
             how = f" ({scheme})" if scheme.isalnum() else ""
             return (
-                f"it wants a login{how}, HTTP 401; expected {keys}; add them to the cluster's file"
+                f"it requires a login{how}, HTTP 401; expected {keys}; add them to the cluster's "
+                "file"
             )
         if status == http.client.UNAUTHORIZED:
             return (
-                "it refuses the login, HTTP 401; expected one that it knows and that is valid "
-                f"now; check what {keys} point at"
+                "it refuses the login, HTTP 401; expected one that is known to it and valid now; "
+                f"check the values that {keys} point at"
             )
         if status == http.client.FORBIDDEN:
-            who = "whoever has no login" if self.login is None else "this login"
+            who = "clients without a login" if self.login is None else "this login"
             return (
-                f"it does not show its metrics to {who}, HTTP 403; expected one that may read "
-                f"them; give it that right at the exporter, or change what {keys} point at"
+                f"it does not show its metrics to {who}, HTTP 403; expected a login that may read "
+                f"them; grant that right at the exporter, or change the values that {keys} point at"
             )
         if status == http.client.BAD_REQUEST and not self.is_tls and "HTTPS" in body:
-            return (  # as every server in Go says it, node_exporter among them
-                f"it speaks HTTPS and was asked by plain HTTP; set {self.section}.tls: true"
+            return (  # the answer of servers in Go, such as node_exporter
+                f"it speaks HTTPS and the request was plain HTTP; set {self.section}.tls: true"
             )
         return None
 
@@ -166,31 +167,31 @@ class HttpAccess:
 
 
 def basic(username: str, password: str, section: str) -> str:
-    """The header of a user and a password (RFC 7617).
+    """The value of the header Authorization for a user and a password (RFC 7617).
 
     Raises:
-        ConfigError: there is no such header for them.
+        ConfigError: the header cannot contain them.
     """
     if ":" in username or _CONTROL.search(username + password):
         raise ConfigError(
-            f"what cluster {section}.username_from and password_from point at cannot be sent by "
+            f"the values of cluster {section}.username_from and password_from cannot be sent by "
             "HTTP; expected a user without a colon, and both without control characters and line "
             "ends; correct them"
         )
-    told = base64.b64encode(f"{username}:{password}".encode("utf-8", errors="surrogateescape"))
-    return f"Basic {told.decode('ascii')}"
+    encoded = base64.b64encode(f"{username}:{password}".encode("utf-8", errors="surrogateescape"))
+    return f"Basic {encoded.decode('ascii')}"
 
 
 def bearer(token: str, section: str) -> str:
-    """The header of a token (RFC 6750).
+    """The value of the header Authorization for a token (RFC 6750).
 
     Raises:
-        ConfigError: there is no such header for it.
+        ConfigError: the header cannot contain it.
     """
     if _TOKEN.fullmatch(token) is None:
         raise ConfigError(
-            f"what cluster {section}.token_from points at is no token; expected one word of "
-            "ASCII characters; correct it"
+            f"the value of cluster {section}.token_from is not a token; expected one word of ASCII "
+            "characters; correct it"
         )
     return f"Bearer {token}"
 

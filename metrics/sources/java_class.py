@@ -1,4 +1,4 @@
-"""Java classes of ours in a JVM that has Janino, the compiler that Spark brings."""
+"""Compiling Java classes in a JVM that has Janino, the compiler that Spark brings."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 
 
 def compiled(jvm: Any, name: str, source: str) -> Any:
-    """A new object of a class, which gets a name of its own.
+    """A new object of a class, which is compiled under a unique name.
 
     Args:
         jvm: py4j's view of the JVM.
-        name: of the class, as the source has it.
-        source: Java without lambdas and type inference, which Janino does not know.
+        name: name of the class in the source.
+        source: Java without lambdas and type inference, which Janino does not support.
     """
     own_name, own_source = named_apart(name, source)
     return _compiler(jvm, own_source).getClassLoader().loadClass(own_name).newInstance()
 
 
 def bytecodes(jvm: Any, source: str) -> Any:
-    """Name → code of the classes of a source, for a class loader that defines them itself."""
+    """Name → bytecode of the classes in a source, for a class loader that defines them itself."""
     return _compiler(jvm, source).getBytecodes()
 
 
 def named_apart(name: str, source: str) -> tuple[str, str]:
-    """A class's name that no other has, and its source with that name.
+    """A unique name for a class, and its source with that name.
 
-    py4j remembers methods by class name, so a second class of the same name in one JVM, loaded
-    by another loader, would be called through the first one's methods.
+    py4j caches methods by class name. Calls of a second class of the same name in one JVM, from
+    another loader, would go to the methods of the first.
     """
     own_name = f"{name}{uuid.uuid4().hex}"
     return own_name, source.replace(name, own_name)

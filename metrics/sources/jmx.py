@@ -12,7 +12,7 @@ from metrics.sources.jmxquery_source import JmxQuerySource
 from metrics.sources.source import JmxEndpoint, MetricsSource
 
 JMXQUERY_DEADLINE_S = 5.0
-"""Least deadline through jmxquery: on a busy machine its JVMs took 2 s to start [s]."""
+"""Least deadline of a sample through jmxquery [s]; its JVMs start in 2 s on a busy machine."""
 
 
 def open_jmx(
@@ -21,22 +21,22 @@ def open_jmx(
     deadline_s: float = 2.0,
     access: JmxAccess | None = None,
 ) -> MetricsSource:
-    """An open source for these nodes.
+    """Open a source that reads these nodes over JMX.
 
     Args:
-        addresses: node id → `host:port` of its JMX; brokers, and controllers where known.
+        addresses: node id → `host:port` of its JMX, for brokers, and controllers where known.
         jvm: the driver's JVM (`spark._jvm`), or None on Spark Connect and serverless.
         deadline_s: time after which a node's sample counts as missed [s]; at least 5 s
             through jmxquery, which starts a JVM for each.
-        access: the password and certificates that JMX asks for; None when it is open.
+        access: login and certificates for JMX; None when it is open.
 
     Raises:
-        ConfigError: when there is no address, or a node cannot be reached or judged.
+        ConfigError: there is no address, or a node cannot be reached or judged.
     """
     if not addresses:
         raise ConfigError(
-            "no JMX address is known for any broker, and without metrics no load can be "
-            "judged; set jmx.port or jmx.endpoints in the cluster's file in conf/clusters"
+            "no broker has a known JMX address, which is required to judge a load; set jmx.port or "
+            "jmx.endpoints in the cluster's file in conf/clusters"
         )
     endpoints = [JmxEndpoint.parse(node, address) for node, address in sorted(addresses.items())]
     source: MetricsSource

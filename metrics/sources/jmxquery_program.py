@@ -1,9 +1,8 @@
-"""The program of `jmxquery`, with a filter for what it reads and a password that nobody sees.
+"""The program of `jmxquery`, with a filter of classes and a password outside the command line.
 
-The package hands the password to its program as an argument, which lists of processes show,
-and has no way to give its JVM options. Java's launcher also reads arguments from a file, so
-here the same program gets the same arguments from a file that only its owner can read,
-deleted when the program has ended.
+The package passes the password to its program as an argument, which lists of processes show, and
+cannot pass options to its JVM. Java's launcher also reads arguments from a file. So this module
+passes the same arguments in a file that only its owner can read, and deletes it afterwards.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _OF_JAVA = (
     "HOME", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "LANG", "LC_ALL", "LC_CTYPE",
     "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
 )  # fmt: skip
-"""What Java reads of the environment; the rest of ours may hold secrets."""
+"""The environment variables that Java reads; all others may contain secrets."""
 
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""Of a JVM that lives for a second: what Java's second compiler makes is never used."""
+"""Turns Java's second compiler off, whose code a JVM of one second never uses."""
 
 
 def ask(
@@ -35,23 +34,23 @@ def ask(
     access: JmxAccess | None,
     timeout_s: float,
 ) -> list[jmxquery.JMXQuery]:
-    """What `connection.query` answers, asked with a user and a password where JMX wants them.
+    """Run queries as `connection.query` does, with a user and a password where JMX requires them.
 
     Raises:
-        subprocess.CalledProcessError: the program failed; `stdout` says why.
+        subprocess.CalledProcessError: the program failed; `stdout` has the reason.
         subprocess.TimeoutExpired: no answer within `timeout_s` [s].
-        ValueError: its answer is cut off.
+        ValueError: the answer is cut off.
     """
-    asked = "".join(f"{query.to_query_string()};" for query in queries)
+    query_text = "".join(f"{query.to_query_string()};" for query in queries)
     arguments = [_QUICK_COMPILER, f"-Djdk.serialFilter={ANSWERS}", "-jar", jmxquery.JAR_PATH]
     arguments += ["-url", connection.connection_uri, "-json"]
     if access is not None:
         arguments += ["-u", access.username or "", "-p", access.password or ""]
-    arguments += ["-q", asked]
+    arguments += ["-q", query_text]
     descriptor, name = tempfile.mkstemp(prefix="redline-jmx-")  # readable by its owner only
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            # Quoted as the launcher reads it, which is as JSON does but for non-ASCII.
+            # The launcher's quotes are those of JSON, except for non-ASCII characters.
             stream.write("\n".join(json.dumps(each, ensure_ascii=False) for each in arguments))
         command = [connection.java_path, f"@{name}"]
         answer = subprocess.run(

@@ -1,7 +1,7 @@
-"""Broker metrics through the `jmxquery` package, where the driver has no JVM of its own.
+"""Broker metrics through the `jmxquery` package, where the driver has no JVM.
 
-Each poll of a broker forks a JVM (about 0.35 s, 0.4 core-seconds), so all
-readings of a broker go into one call; poll every few seconds, not every one.
+Each poll of a broker starts a JVM (about 0.35 s, 0.4 core-seconds), so one call reads everything
+of a broker, and the interval between samples is some seconds.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from metrics.sources.probe import brief, node_info, unreachable
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
-# Its errors come back to us in exceptions and samples; said twice they disturb the console.
+# Its errors are in exceptions and samples; its log would repeat them on the console.
 logging.getLogger("jmxquery").setLevel(logging.CRITICAL)
 
 
 class PollError(Exception):
-    """One poll of one broker failed; the text says why."""
+    """One poll of one broker failed, for the reason in the text."""
 
 
 def parse_object_name(text: str) -> tuple[str, dict[str, str]]:
@@ -40,9 +40,9 @@ def parse_object_name(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _matches(reading: Reading, bean: str) -> str | None:
-    """The reading's full name when `bean` is (one of) its beans, else None.
+    """The reading's full name when `bean` is one of its beans, else None.
 
-    JMXQuery gives names with their keys in another order than asked for.
+    JMXQuery returns names with their keys in another order than in the query.
     """
     domain, asked = parse_object_name(reading.object_name)
     bean_domain, given = parse_object_name(bean)
@@ -55,9 +55,9 @@ def _matches(reading: Reading, bean: str) -> str | None:
 
 
 def match_values(readings: Iterable[Reading], results: Iterable[Any]) -> dict[str, Any]:
-    """JMXQuery's results by our names.
+    """Reading → its value in JMXQuery's results.
 
-    Its results carry no name of ours, and a composite attribute comes with all items.
+    The results have the names of beans and attributes, and all items of a composite attribute.
     """
     by_attribute: dict[tuple[str, str | None], list[Reading]] = {}
     for reading in readings:
@@ -72,17 +72,17 @@ def match_values(readings: Iterable[Reading], results: Iterable[Any]) -> dict[st
 
 
 class JmxQuerySource:
-    """JMX by one forked JVM per broker and sample.
+    """JMX through one new JVM for each broker and sample.
 
     Args:
         endpoints: the nodes to read, controllers included where known.
         deadline_s: time after which a node's sample counts as missed [s].
-        java: the `java` to run.
+        java: path or name of the `java` command.
         clock: wall clock [s since the epoch].
-        access: the password that JMX asks for; None when it is open.
+        access: the login for JMX; None when it is open.
 
     Raises:
-        ConfigError: JMX speaks TLS, which the package's program cannot.
+        ConfigError: JMX speaks TLS, which the package's program does not support.
     """
 
     name = "jmxquery"
@@ -140,7 +140,7 @@ class JmxQuerySource:
             values = self._query(endpoint, self._readings[endpoint.node_id], self._deadline_s)
         except PollError as error:
             return BrokerSample(endpoint.node_id, self._clock(), error=brief(str(error)))
-        # The JVM's start takes most of the call and reading its last milliseconds.
+        # The call is mostly the start of the JVM, which reads the values in its last milliseconds.
         at_s = self._clock()
         parsed = {name: float(value) for name, value in values.items()}
         return BrokerSample(
@@ -150,17 +150,17 @@ class JmxQuerySource:
     def _query(
         self, endpoint: JmxEndpoint, readings: Sequence[Reading], timeout_s: float
     ) -> dict[str, Any]:
-        # A key in the query makes JMXQuery ask twice and answer all items each time.
-        asked = dict.fromkeys((r.object_name, r.attribute) for r in readings)
-        queries = [jmxquery.JMXQuery(bean, attribute) for bean, attribute in asked]
+        # A key in the query makes JMXQuery send it twice and return all items each time.
+        attributes = dict.fromkeys((r.object_name, r.attribute) for r in readings)
+        queries = [jmxquery.JMXQuery(bean, attribute) for bean, attribute in attributes]
         connection = jmxquery.JMXConnection(endpoint.url, java_path=self._java)
         try:
             results = ask(connection, queries, self._access, timeout_s)
         except subprocess.TimeoutExpired as error:
             raise PollError(f"no answer within {timeout_s:g} s") from error
         except subprocess.CalledProcessError as error:
-            said = error.stdout or error.stderr or b""
-            raise PollError(said.decode(errors="replace").strip()) from error
+            output = error.stdout or error.stderr or b""
+            raise PollError(output.decode(errors="replace").strip()) from error
         except FileNotFoundError as error:
             raise PollError(f"{self._java!r} is not on the PATH; install Java 17") from error
         except ValueError as error:  # JSON that is cut off

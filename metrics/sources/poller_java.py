@@ -1,22 +1,21 @@
-"""The Java class that polls all brokers at once inside the driver's JVM.
+"""The Java class that polls all brokers in parallel inside the driver's JVM.
 
-Through py4j each call costs a round trip and some 80 calls would be needed per broker and
-sample. So this class is compiled at the start by Janino, the compiler that Spark brings
-for its own generated code, and then one call samples all brokers, so many at a time: a further
-one is asked as soon as one has answered, and all are within half of the deadline even if none
-does. Janino knows Java without lambdas and without type inference, hence the plain style. It is
-defined by the class loader of `metrics.sources.guard_java`, which is what guards its
-connections.
+Each call through py4j takes a round trip, and a sample would need some 80 calls for each broker.
+So Janino, the compiler that Spark brings for its generated code, compiles this class at the start,
+and one call samples all brokers. They are polled in parallel up to a limit: the next one is polled
+as soon as one has answered, and all polls begin within half of the deadline even if none answers.
+Janino supports Java without lambdas and without type inference, hence the plain style. The class
+loader of `metrics.sources.guard_java` defines the class, which protects its connections.
 
-Protocol, all text. A plan has a line `name TAB object name TAB attribute TAB key` per
-reading, lines of one object name together. `sample` answers, per broker, a line
-`# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines
-`name TAB value`, the name of a bean with `*` followed by a colon and what the * stood for.
+The protocol is text. A plan has one line `name TAB object name TAB attribute TAB key` for each
+reading, and the lines of one object name are adjacent. `sample` returns for each broker a line
+`# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `name TAB value`;
+the name of a bean with `*` is followed by a colon and the text that `*` matched.
 
-Between the samples each connection is asked for one cheap attribute, five times a second; of
-more than 200 brokers one after another, a thousand times a second in all. `silent_ms` is the
-longest that it waited for an answer since the sample before, less what this JVM stood still
-itself meanwhile: a broker that was paused, or whose machine was.
+Between the samples each connection is probed by one cheap attribute five times a second; with more
+than 200 brokers, one connection after another, a thousand probes a second in total. `silent_ms` is
+the longest wait for a probe's answer since the last sample, less the time for which the driver's
+JVM itself was paused meanwhile. So it shows a broker that was paused, or whose machine was.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ import javax.management.openmbean.CompositeData;
 import javax.management.remote.*;
 
 public class RedlineJmxPoller {
-    static final int AT_A_TIME = 64;
+    static final int POLLS_IN_PARALLEL = 64;
     private final Map brokers = new LinkedHashMap();
     private final Map environment = new ConcurrentHashMap();
     private final ExecutorService threads = Executors.newCachedThreadPool(new Daemons());
@@ -40,11 +39,11 @@ public class RedlineJmxPoller {
     private final Beats beats = new Beats(threads, pulse);
 
     public RedlineJmxPoller() {
-        // The beats see to it, without a thread for each connection.
+        // The heartbeats check the connections without a thread for each.
         environment.put("jmx.remote.x.client.connection.check.period", Long.valueOf(0L));
     }
 
-    /** Opens the connections with a user's password. */
+    /** Sets the login of the connections. */
     public void logIn(String user, String password) {
         environment.put(JMXConnector.CREDENTIALS, new String[] {user, password});
     }
@@ -60,18 +59,18 @@ public class RedlineJmxPoller {
         brokers.put(Integer.valueOf(nodeId), new Broker(nodeId, url, environment, beats));
     }
 
-    /** Sets what to read of a broker from its next sample on. */
+    /** Sets the readings of a broker from its next sample on. */
     public void plan(int nodeId, String plan) {
         ((Broker) brokers.get(Integer.valueOf(nodeId))).setPlan(plan);
     }
 
-    /** Samples all brokers and answers after deadlineMs at the latest. */
+    /** Samples all brokers and returns after deadlineMs at the latest. */
     public String sample(long deadlineMs) throws InterruptedException {
         long deadline = System.nanoTime() + deadlineMs * 1000000L;
         long step = deadlineMs * 500000L / Math.max(1, brokers.size());
-        Semaphore free = new Semaphore(AT_A_TIME);
+        Semaphore free = new Semaphore(POLLS_IN_PARALLEL);
         for (Iterator i = brokers.values().iterator(); i.hasNext();) {
-            // Brokers that hang keep the others waiting for a step each, and no longer.
+            // A broker that hangs delays the others by one step at most.
             free.tryAcquire(step, TimeUnit.NANOSECONDS);
             ((Broker) i.next()).begin(threads, free);
         }
@@ -85,8 +84,8 @@ public class RedlineJmxPoller {
     public void close() {
         threads.shutdown();
         pulse.isOver = true;
-        // On threads of their own: closing waits for a broker that may hang.
-        ExecutorService closers = Executors.newFixedThreadPool(AT_A_TIME, new Daemons());
+        // Close on other threads, as closing waits for a broker that may hang.
+        ExecutorService closers = Executors.newFixedThreadPool(POLLS_IN_PARALLEL, new Daemons());
         for (Iterator i = brokers.values().iterator(); i.hasNext();) {
             closers.execute(((Broker) i.next()).closing());
         }
@@ -106,13 +105,13 @@ public class RedlineJmxPoller {
         public Thread newThread(Runnable work) {
             Thread thread = new Thread(work, "redline-jmx");
             thread.setDaemon(true);
-            // RMI's own threads of a connection have it too, and no code of ours to go by.
+            // RMI's own threads inherit this loader, and have no other way to find it.
             thread.setContextClassLoader(getClass().getClassLoader());
             return thread;
         }
     }
 
-    /** For how long this JVM stood still itself, all in all. */
+    /** Measures the total time for which this JVM itself was paused. */
     static class Pulse extends Thread {
         static final long STEP = 20000000L;
         volatile boolean isOver = false;
@@ -144,7 +143,7 @@ public class RedlineJmxPoller {
         }
     }
 
-    /** Asks the connections in turn whether somebody is there, each on a thread of a pool. */
+    /** Probes the connections in turn, each on a thread of a pool. */
     static class Beats extends Thread {
         static final long ROUND_NS = 200000000L;
         static final long LEAST_NS = 1000000L;
@@ -188,7 +187,7 @@ public class RedlineJmxPoller {
         }
     }
 
-    /** Asks one connection whether somebody is there, unless it has not answered yet. */
+    /** Probes one connection, unless its last probe has no answer yet. */
     static class Beat implements Runnable {
         final MBeanServerConnection server;
         final Pulse pulse;
@@ -214,7 +213,7 @@ public class RedlineJmxPoller {
                 server.getAttribute(new ObjectName("java.lang:type=Runtime"), "Uptime");
                 answered();
             } catch (Exception e) {
-                // The connection broke, which the samples tell; a new one has a beat of its own.
+                // The connection broke, which the samples show; a new one has a beat of its own.
                 asked = 0;
             }
         }
@@ -258,7 +257,7 @@ public class RedlineJmxPoller {
             return distinct;
         }
 
-        /** The same readings of one bean that the pattern stands for. */
+        /** Returns the same readings for one bean that matches the pattern. */
         Group of(ObjectName bean) {
             Group group = new Group();
             group.name = bean;
@@ -324,7 +323,7 @@ public class RedlineJmxPoller {
             }
         }
 
-        /** Says to `ended` when it has answered; one that has not yet is not asked again. */
+        /** Begins a poll unless one is still running; releases `ended` when it ends. */
         void begin(ExecutorService threads, Semaphore ended) {
             if (running == null || running.isDone()) {
                 begun = nowMicros();
@@ -348,7 +347,7 @@ public class RedlineJmxPoller {
             }
         }
 
-        /** An error and what it came of, as far as its own words leave that out. */
+        /** Returns the text of an error and of those causes that it does not quote. */
         String inWords(Throwable error) {
             String text = error.toString();
             for (Throwable i = error.getCause(); i != null; i = i.getCause()) {
@@ -399,7 +398,7 @@ public class RedlineJmxPoller {
             long end = nowMicros();
             most = Math.max(most, resolved.size());
             if (gone || resolved.size() < most) {
-                // Of a broker that starts again JMX answers before all of its beans are there.
+                // JMX of a restarted broker answers before all of its beans are registered.
                 resolved = null;
             }
             values.append("silent_ms\t").append(beat.takeLongestMs()).append("\n");
@@ -459,7 +458,7 @@ public class RedlineJmxPoller {
                 try {
                     old.close();
                 } catch (java.io.IOException e) {
-                    // The connection is given up because it failed; closing it may fail too.
+                    // The connection has failed already, so closing it may fail, too.
                     old = null;
                 }
             }

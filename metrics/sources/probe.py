@@ -1,4 +1,4 @@
-"""What the first answer of a process tells: version, node id and roles, or why not."""
+"""The first answer of a process over JMX: its version, node id and roles, or the reason why not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]
 
 
 def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
-    """The error for a node that did not answer, with the remedy."""
+    """The error for a node that did not answer, with its remedy."""
     remedy = remedy_of_lock(error)
     if remedy is not None:
         return ConfigError(
@@ -22,7 +22,7 @@ def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
         )
     return ConfigError(
         f"broker {endpoint.node_id} does not answer JMX at {endpoint.address}: {brief(error)}. "
-        f"Without its metrics no load can be judged. Start it with JMX_PORT={endpoint.port} "
+        f"Its metrics are required to judge a load. Start it with JMX_PORT={endpoint.port} "
         f"and -Djava.rmi.server.hostname={endpoint.host}, open that port to this machine, or "
         f"correct jmx.endpoints of the cluster's file in conf/clusters"
     )
@@ -31,7 +31,7 @@ def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
 def brief(error: str) -> str:
     """The innermost cause of a Java exception's text, on one line.
 
-    RMI nests up to four exceptions in one message; the last says what happened.
+    RMI nests up to four exceptions in one message; the last names the cause.
     """
     last = " ".join(error.split()).rsplit("nested exception is:", 1)[-1].strip(" ]\"'}")
     return last.removeprefix("java.net.").removeprefix("java.io.")
@@ -41,14 +41,14 @@ def node_info(endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
     """The node behind an endpoint, from the answers to `metrics.sources.beans.PROBE`.
 
     Raises:
-        ConfigError: when it is no Kafka node, or another one than the endpoint says.
+        ConfigError: the process is not a Kafka node, or has another node id than expected.
     """
     versions = {
         name.partition(":")[2]: text for name, text in values.items() if name.startswith("version:")
     }
     if not versions:
         raise ConfigError(
-            f"the JVM at {endpoint.address} is no running Kafka broker: it has no "
+            f"the JVM at {endpoint.address} is not a running Kafka broker: it has no "
             f"kafka.server:type=app-info bean. Expected broker {endpoint.node_id} there; "
             f"correct jmx.endpoints of the cluster's file in conf/clusters"
         )
@@ -66,10 +66,10 @@ def node_info(endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
 
 
 def harmless_arguments(text: str) -> str:
-    """A JVM's arguments about memory, collection and compilation, by name.
+    """The JVM's arguments about memory, garbage collection and compilation, sorted.
 
-    All others stay out: a system property or an agent's options may hold a secret, and a
-    command or a path says nothing about speed.
+    All others are left out: a system property or an agent's options may contain a secret, and a
+    command or a path does not affect the speed.
     """
     given = (word.strip("[], ") for word in text.split(", "))
     return " ".join(sorted({word for word in given if _HARMLESS.fullmatch(word)}))

@@ -1,4 +1,4 @@
-"""Broker metrics from Prometheus exporters in the brokers, one HTTP scrape each a sample."""
+"""Broker metrics from Prometheus exporters in the brokers: a sample is one HTTP scrape of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from metrics.sources.source import Endpoint, NodeInfo
 _OPEN = HttpAccess("metrics.prometheus")
 
 JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
-"""What the labels of the JVM's series are, in the order of the rule sets."""
+"""Facts in the labels of the JVM's series, in the order of the rule sets."""
 
 _REMEDY = (
     ". Start it with the Prometheus JMX exporter on that port, open the port to this machine, or "
@@ -34,15 +34,15 @@ _REMEDY = (
 
 
 class PrometheusSource:
-    """Scrapes all exporters of the brokers.
+    """Scrapes the exporters of all brokers.
 
     Args:
-        endpoints: the nodes' exporters.
-        rules: what their series are.
+        endpoints: addresses of the nodes' exporters.
+        rules: the readings of their series.
         deadline_s: time after which a node's sample counts as missed [s].
-        version: Kafka's version as far as the protocol tells, such as `4.1`.
+        version: Kafka's version as far as the protocol shows it, such as `4.1`.
         clock: wall clock [s since the epoch].
-        access: what they ask for before they answer.
+        access: login and certificates for the exporters.
 
     Raises:
         ConfigError: a file of `access` cannot be used.
@@ -113,15 +113,15 @@ class PrometheusSource:
         if HANDLER_IDLE_NS not in values:
             raise ConfigError(
                 f"{who} does not show the count of RequestHandlerAvgIdlePercent under a name "
-                f"that {self._rules.name} maps as {HANDLER_IDLE_NS}, and without it an overload "
-                f"cannot be told; have the exporter's rules export that bean's Count, name the "
-                f"rules that fit in metrics.prometheus.rules, or set metrics.client_only: true"
+                f"that {self._rules.name} maps to {HANDLER_IDLE_NS}, which is required to "
+                f"recognize an overload; have the exporter's rules export that bean's Count, name "
+                f"the rules that fit in metrics.prometheus.rules, or set metrics.client_only: true"
             )
         if is_combined:
             raise ConfigError(
-                f"{who} is broker and controller in one process, which before Kafka 4.2 share "
-                f"one request-handler metric, so that an overload cannot be told; run the "
-                f"controller apart, use Kafka 4.2 or later, or export the Count of "
+                f"{who} is broker and controller in one process, whose request handlers share one "
+                f"metric before Kafka 4.2, so that an overload does not show; run the controller "
+                f"in a process of its own, use Kafka 4.2 or later, or export the Count of "
                 f"BrokerRequestHandlerAvgIdlePercent"
             )
 
@@ -138,7 +138,7 @@ class PrometheusSource:
 
 
 def _sampled(values: Mapping[str, float]) -> dict[str, float]:
-    """The readings of a sample: the broker's own handlers under the one name for them."""
+    """The readings of a sample, with one name for the idle time of the broker's handlers."""
     found = {
         name: value for name, value in values.items() if name.partition(":")[0] not in NODE_SERIES
     }

@@ -1,11 +1,10 @@
-"""Which Prometheus series are which of our readings: the files of conf/prometheus.
+"""Rule sets, the files of conf/prometheus: which Prometheus series are which readings.
 
 A rule set maps a reading's name to a selector such as
 `kafka_network_requestmetrics_totaltimems_count{request="Produce"}`. A selector names all
-labels of the series. `*` in a name or as a label's value stands for anything; what it stood
-for goes behind the reading's name, as in `network_wait_ns:PLAINTEXT/0`. The end `_total` is
-of no account, because release 1 of the exporter writes it where release 0 did not, and the
-other way round.
+labels of the series. `*` in a name or as a label's value matches anything; the matched text
+follows the reading's name, as in `network_wait_ns:PLAINTEXT/0`. The suffix `_total` is ignored,
+because release 1 of the exporter adds it to some names of release 0 and drops it from others.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from metrics.sources.beans import Role, beans_for, readings_of
 from metrics.sources.exposition import Labels, parse_series
 
 BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
-"""The idle time of the broker's own handlers, which Kafka shows since 4.2 (KIP-1207)."""
+"""Idle time of the broker's request handlers alone; Kafka 4.2 and later show it (KIP-1207)."""
 ACTIVE_CONTROLLER = "active_controller"
 """A gauge that only controllers show."""
 NODE_ID = "node_id"
@@ -29,24 +28,24 @@ NODE_ID = "node_id"
 JAVA = "java"
 """Any series with the JVM's name, vendor and version as labels: `java:OpenJDK/Debian/17`."""
 NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
-"""Readings that tell the node and are asked for once."""
+"""Readings that identify the node; they are read once."""
 
-_ANY = "__any"  # holds the place of `*`, which no name of a series may have
+_ANY = "__any"  # replaces `*`, which is not allowed in the name of a series
 _EVERY_BEAN = beans_for(0, "4.2", (Role.BROKER, Role.CONTROLLER))
 _SERIES_MAX = 200_000
-"""Series to remember; topics come and go, and each brings some."""
+"""Series to cache; each new topic brings some."""
 READINGS = (*(reading.name for reading in readings_of(_EVERY_BEAN)), BROKER_HANDLER_IDLE_NS)
 """The readings of a sample that a rule set may map."""
 
 
 @dataclass(frozen=True)
 class Selector:
-    """One series, or several that differ in what `*` stands for.
+    """A pattern for one series, or for several that differ in the text that `*` matches.
 
     Attributes:
-        name, labels: of the series.
-        factor: what its number is multiplied by to get the reading's unit.
-        is_start_time: the number is the process's start [s since the epoch] and the reading
+        name, labels: name and labels of the series.
+        factor: factor from the number of the series to the unit of the reading.
+        is_start_time: whether the number is the process's start [s since the epoch] and the reading
             the time since then [ms].
     """
 
@@ -59,29 +58,29 @@ class Selector:
     def _pattern(self) -> re.Pattern[str]:
         return re.compile("(.+)".join(map(re.escape, self.name.split("*"))))
 
-    def may_mean(self, name: str) -> bool:
-        """False when no series of this name is meant, whatever its labels."""
+    def matches_name(self, name: str) -> bool:
+        """Whether the selector can match a series of this name."""
         return self._pattern.fullmatch(name.removesuffix("_total")) is not None
 
-    def stands_for(self, name: str, labels: Labels) -> str | None:
-        """What the `*` stand for in a series, joined by `/`; None when it is another."""
+    def matched_text(self, name: str, labels: Labels) -> str | None:
+        """The texts that `*` matches in a series, joined by `/`; None where it does not match."""
         if self.labels.keys() != labels.keys():
             return None
         found = self._pattern.fullmatch(name.removesuffix("_total"))
         if found is None:
             return None
-        stands = list(found.groups())
+        texts = list(found.groups())
         for label, wanted in self.labels.items():
             if wanted == "*":
-                stands.append(labels[label])
+                texts.append(labels[label])
             elif wanted != labels[label]:
                 return None
-        return "/".join(stands)
+        return "/".join(texts)
 
 
 @dataclass(frozen=True)
 class Match:
-    """A series as a reading: under which name, by which of its selectors (0 is preferred)."""
+    """The reading of a series, and the rank of the selector that matched; 0 is preferred."""
 
     reading: str
     rank: int
@@ -90,7 +89,7 @@ class Match:
 
 
 _Candidate = tuple[str, int, Selector]
-"""A reading, how far down its list the selector stands, and that."""
+"""A reading, the rank of one of its selectors, and the selector."""
 _UNSEEN = object()
 
 
@@ -99,7 +98,7 @@ class RuleSet:
     """A file of conf/prometheus.
 
     Attributes:
-        name: of the file, for messages.
+        name: name of the file, for messages.
         selectors: reading → its selectors, the preferred one first.
     """
 
@@ -107,54 +106,54 @@ class RuleSet:
     selectors: Mapping[str, tuple[Selector, ...]]
 
     def match(self, series: str) -> Match | None:
-        """The reading that a series is, or None.
+        """The reading of a series, or None.
 
-        A thousand brokers show the same series, so what one may be is found out once; and most
-        are told by their name to be none.
+        Matches are cached, as a thousand brokers show the same series. The name alone excludes
+        most series.
         """
         name = series.partition("{")[0]
-        may_be = self._candidates.get(name)
-        if may_be is None:
-            may_be = self._candidates[name] = self._named(name)
-        if not may_be:
+        candidates = self._candidates.get(name)
+        if candidates is None:
+            candidates = self._candidates[name] = self._named(name)
+        if not candidates:
             return None
         if len(self._matches) >= _SERIES_MAX:
             self._matches.clear()
         found = self._matches.get(series, _UNSEEN)
         if found is _UNSEEN:
-            found = self._matches[series] = self._match(series, may_be)
+            found = self._matches[series] = self._match(series, candidates)
         return cast("Match | None", found)
 
     def _named(self, name: str) -> tuple[_Candidate, ...]:
-        """The selectors that may mean a series of this name."""
+        """The selectors that can match a series of this name."""
         named = self._by_name.get(name.removesuffix("_total"), ())
-        return (*named, *(each for each in self._by_name[_ANY] if each[2].may_mean(name)))
+        return (*named, *(each for each in self._by_name[_ANY] if each[2].matches_name(name)))
 
-    def _match(self, series: str, may_be: Iterable[_Candidate]) -> Match | None:
+    def _match(self, series: str, candidates: Iterable[_Candidate]) -> Match | None:
         parsed = parse_series(series)
         if parsed is None:
             return None
         name, labels = parsed
-        for reading, rank, selector in may_be:
-            stood = selector.stands_for(name, labels)
-            if stood is not None:
-                full = f"{reading}:{stood}" if stood else reading
+        for reading, rank, selector in candidates:
+            text = selector.matched_text(name, labels)
+            if text is not None:
+                full = f"{reading}:{text}" if text else reading
                 return Match(full, rank, selector.factor, selector.is_start_time)
         return None
 
     @cached_property
     def _candidates(self) -> dict[str, tuple[_Candidate, ...]]:
-        """Name of a series that was seen → what it may be."""
+        """A cache: name of a series → the selectors that can match it."""
         return {}
 
     @cached_property
     def _matches(self) -> dict[str, object]:
-        """Series that was seen → the reading that it is, or None."""
+        """A cache: series → its match, or None."""
         return {}
 
     @cached_property
     def _by_name(self) -> dict[str, list[_Candidate]]:
-        """Name of a series → what may be meant by it; an exporter may show 10,000 series."""
+        """Index of the selectors by the name of a series, as exporters may show 10,000 series."""
         index: dict[str, list[_Candidate]] = {_ANY: []}
         for reading, selectors in self.selectors.items():
             for rank, selector in enumerate(selectors):
@@ -167,24 +166,24 @@ def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
     """A rule set from a file's `readings`.
 
     Args:
-        name: of the file, for messages.
+        name: name of the file, for messages.
         data: reading → a selector; or a map with `series` and `factor` or `start_time`; or a
             list of these, the preferred one first.
 
     Raises:
-        ConfigError: a name is no reading of ours, or a selector is none.
+        ConfigError: the name of a reading is unknown, or a selector is malformed.
     """
     for reading in data:
         if reading not in READINGS and reading not in NODE_SERIES:
             raise ConfigError(
-                f"{name} maps {reading}, which is no reading; expected one of "
+                f"{name} maps {reading}, which is an unknown reading; expected one of "
                 f"{', '.join((*READINGS, *NODE_SERIES))}; correct it"
             )
     return RuleSet(name, selectors_of(data, name))
 
 
 def selectors_of(data: Mapping[str, Any], name: str = "") -> dict[str, tuple[Selector, ...]]:
-    """Reading → its selectors, from what a rule set says of each; raises as `rule_set` does."""
+    """Reading → its selectors; see `rule_set` for arguments and errors."""
     return {
         reading: tuple(
             _selector(f"{name}, {reading}", entry)
@@ -216,7 +215,7 @@ def _selector(where: str, given: Any) -> Selector:
 
 
 def missing_readings(found: Iterable[str], roles: Iterable[Role]) -> tuple[str, ...]:
-    """Readings of these roles that are not among those found."""
+    """The readings of these roles that are not among `found`."""
     have = {name.partition(":")[0] for name in found}
     return tuple(
         reading.name

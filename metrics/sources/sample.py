@@ -1,4 +1,4 @@
-"""One poll of one broker, as every source gives it."""
+"""The sample of one broker, which every source returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread that samples all brokers, or all hosts, at intended times and keeps what it saw."""
+"""A thread that samples all brokers, or all hosts, at intended times and keeps the samples."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ MAX_SAMPLES = 500_000
 
 
 class Timed(Protocol):
-    """Anything that was seen at a moment."""
+    """A sample with its time."""
 
     @property
     def at_s(self) -> float:
-        """When [s since the epoch]."""
+        """Time of the sample [s since the epoch]."""
         ...
 
 
-Seen = TypeVar("Seen", bound=Timed)
-Seen_co = TypeVar("Seen_co", bound=Timed, covariant=True)
+Sample = TypeVar("Sample", bound=Timed)
+Sample_co = TypeVar("Sample_co", bound=Timed, covariant=True)
 
 
-class Sampled(Protocol[Seen_co]):
-    """What can be looked at: the brokers' metrics, or their hosts."""
+class Sampled(Protocol[Sample_co]):
+    """A source of samples: the brokers' metrics, or their hosts'."""
 
-    def sample_all(self) -> Sequence[Seen_co]:
-        """One look at everything."""
+    def sample_all(self) -> Sequence[Sample_co]:
+        """One sample of each node."""
         ...
 
 
-class Sampler(Generic[Seen]):
-    """Samples at start + i·interval until stopped; a slot that it was late for is left out.
+class Sampler(Generic[Sample]):
+    """Samples at start + i·interval until stopped; it skips a time for which it is late.
 
-    A slot left out shows as a missed sample in the windows, which count by the interval.
+    A skipped time shows as a missed sample in the windows, which count by the interval.
 
     Args:
         source: an open source; the sampler's thread is its only user until `stop`.
-        interval_s: between two intended times [s].
+        interval_s: time between two intended samples [s].
         clock: wall clock [s since the epoch].
-        wait: waits so many seconds and says True when it was told to stop; by default
-            on the sampler's own event.
-        max_samples: samples to keep at a time; beyond it `stop` raises.
+        wait: waits for a number of seconds, and returns True when it was stopped; by default it
+            waits for the sampler's own event.
+        max_samples: largest number of samples to keep; `stop` raises an error beyond it.
     """
 
     def __init__(
         self,
-        source: Sampled[Seen],
+        source: Sampled[Sample],
         interval_s: float,
         clock: Callable[[], float] = time.time,
         wait: Callable[[float], bool] | None = None,
@@ -65,56 +65,56 @@ class Sampler(Generic[Seen]):
         self._stopped = threading.Event()
         self._wait = wait if wait is not None else self._stopped.wait
         self._max_samples = max_samples
-        self._samples: list[Seen] = []
+        self._samples: list[Sample] = []
         self._failure: BaseException | None = None
-        # When the last round began that is kept; after inf there is no other.
+        # Begin of the last round whose samples are kept; inf once the thread has ended.
         self._round_s = -math.inf
         self._keeping = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="redline-sampler", daemon=True)
 
-    def start(self) -> Sampler[Seen]:
+    def start(self) -> Sampler[Sample]:
         """Begin; the first sample is due now."""
         self._thread.start()
         return self
 
-    def samples_taken(self) -> list[Seen]:
+    def samples_taken(self) -> list[Sample]:
         """A copy of the samples until now, for progress and guards.
 
         Raises:
-            BaseException: what ended the sampling early.
+            BaseException: the error that ended the sampling early.
         """
         if self._failure is not None:
             raise self._failure
         return list(self._samples)
 
     def wait_past(self, at_s: float, timeout_s: float) -> None:
-        """Until all brokers were asked once more after this time, or will not be any more.
+        """Wait for a round of samples that began at this time or later, or for the thread's end.
 
         Args:
-            at_s: seconds since the epoch.
-            timeout_s: not longer than so [s].
+            at_s: time at which the round may begin [s since the epoch].
+            timeout_s: longest wait [s].
         """
         with self._keeping:
             self._keeping.wait_for(lambda: self._round_s >= at_s, timeout_s)
 
     def forget_before(self, at_s: float) -> None:
-        """Keep no sample that was taken before this time [s since the epoch]."""
+        """Drop the samples that were taken before this time [s since the epoch]."""
         with self._keeping:
             self._samples = [each for each in self._samples if each.at_s >= at_s]
 
-    def stop(self) -> list[Seen]:
-        """End after the sample in progress, and all samples in the order taken.
+    def stop(self) -> list[Sample]:
+        """End after the sample in progress; return all samples in the order taken.
 
         Raises:
-            RedlineError: when there were more than `max_samples`.
-            BaseException: what ended the sampling early.
+            RedlineError: there were more than `max_samples`.
+            BaseException: the error that ended the sampling early.
         """
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
         return self.samples_taken()
 
-    def __enter__(self) -> Sampler[Seen]:
+    def __enter__(self) -> Sampler[Sample]:
         return self.start()
 
     def __exit__(
@@ -123,7 +123,7 @@ class Sampler(Generic[Seen]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Ends the thread; an error of its own is raised unless another is on its way."""
+        """End the thread; raise its error unless another error is being raised."""
         self._stopped.set()
         self._thread.join()
         if error is None and self._failure is not None:
@@ -132,7 +132,7 @@ class Sampler(Generic[Seen]):
     def _run(self) -> None:
         try:
             self._sample_on_schedule()
-        except BaseException as error:  # noqa: BLE001 - raised again by stop, in the caller's thread
+        except BaseException as error:  # noqa: BLE001 - stop raises it again on the caller's thread
             self._failure = error
         finally:
             with self._keeping:

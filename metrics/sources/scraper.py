@@ -1,4 +1,4 @@
-"""Scrapes one exporter over a kept HTTP connection."""
+"""The scraper of one exporter, over a kept HTTP connection."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from metrics.sources.source import Endpoint
 PATH = "/metrics"
 _HEADERS = {"Accept": "text/plain; version=0.0.4", "Connection": "keep-alive"}
 _LOOKS_AT_ALL = 20
-"""Every so many scrapes all lines are looked at, wherever the readings stood before."""
+"""Number of scrapes after which all lines are parsed again, not only those with known readings."""
 _ERRORS = (OSError, http.client.HTTPException)
 
 
 class ScrapeError(Exception):
-    """An exporter did not answer with metrics; the text says why."""
+    """An exporter did not answer with metrics, for the reason in the text."""
 
 
 class ClosedError(ScrapeError):
-    """An exporter is there and closed to us; the text says what to do, too."""
+    """An exporter refuses access; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Scrape:
-    """One answer.
+    """One answer of an exporter.
 
     Attributes:
-        at_s: the middle of the exchange [s since the epoch].
-        values: readings by name.
-        took_s: the exchange [s].
+        at_s: time of the exchange's middle [s since the epoch].
+        values: reading → its value.
+        took_s: length of the exchange [s].
         error: why there are no readings, or None.
     """
 
@@ -51,11 +51,11 @@ class Scrape:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the readings stand on an exporter's page, which has the same lines each time.
+    """The lines with readings on an exporter's page, which has the same lines each time.
 
     Attributes:
-        lines: how many there are.
-        places: number of a line, what it begins with, and the reading.
+        lines: number of all lines.
+        places: number of a line, the text at its begin, and its reading.
     """
 
     lines: int
@@ -63,7 +63,7 @@ class _Layout:
 
     @classmethod
     def of(cls, lines: list[str], rules: RuleSet) -> _Layout:
-        """That of a page, from all of its lines."""
+        """The layout of a page, from all of its lines."""
         places = []
         for number, line in enumerate(lines):
             series = series_of(line)
@@ -74,10 +74,10 @@ class _Layout:
         return cls(len(lines), tuple(places))
 
     def numbers(self, lines: list[str]) -> Iterator[tuple[Match, str]]:
-        """The readings of such a page.
+        """The readings of a page with this layout, with the text of their numbers.
 
         Raises:
-            LookupError: it is another page.
+            LookupError: the page has another layout.
         """
         if len(lines) != self.lines:
             raise LookupError
@@ -89,12 +89,12 @@ class _Layout:
 
 
 class Scraper:
-    """One exporter, for use by one thread at a time.
+    """Scrapes one exporter; only one thread at a time may use it.
 
     Args:
-        endpoint: where it answers HTTP.
-        access: what it asks for before it answers.
-        rules: what its series are.
+        endpoint: address of the exporter.
+        access: login and certificates for it.
+        rules: the readings of its series.
         clock: wall clock [s since the epoch].
 
     Raises:
@@ -120,34 +120,34 @@ class Scraper:
         self._path = PATH
 
     def scrape(self, timeout_s: float) -> Scrape:
-        """The readings of now.
+        """Scrape the exporter once.
 
         Args:
             timeout_s: longest silence of the exporter [s].
 
         Raises:
-            ScrapeError: no answer, or none with metrics; the next call connects again.
+            ScrapeError: there is no answer with metrics; the next call connects again.
         """
         began_s = self._clock()
         try:
             text = self._get(timeout_s)
-        except ConfigError as error:  # a secret that is not there, or no more
+        except ConfigError as error:  # a secret is missing, or was deleted
             raise ClosedError(str(error)) from error
         except _ERRORS as error:
             self.close()
-            told = self._access.explain_refusal(error, has_answered=self._scrapes > 0)
-            if told is not None:
-                raise ClosedError(told) from error
+            explanation = self._access.explain_refusal(error, has_answered=self._scrapes > 0)
+            if explanation is not None:
+                raise ClosedError(explanation) from error
             raise ScrapeError(f"{type(error).__name__}: {error}") from error
         took_s = self._clock() - began_s
         at_s = began_s + took_s / 2
         return Scrape(at_s, self._readings(text, at_s), took_s)
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
-        """Have the exporter leave out what no reading needs, if it can; a scrape to go on with.
+        """Scrape once, and have the exporter leave out series without a reading from now on.
 
-        An exporter that does not know `name[]`, or knows it otherwise, answers more or less
-        than was asked for; from one that answers less, everything is asked again.
+        Not every exporter supports `name[]`, or gives it the same meaning. Where the answer to it
+        lacks a reading, scrapes request all series.
         """
         whole = self.scrape(timeout_s)
         names = {begin.partition("{")[0].strip() for _, begin, _ in self._layout.places}
@@ -164,7 +164,7 @@ class Scraper:
         return part
 
     def close(self) -> None:
-        """Give the connection back; further calls are harmless."""
+        """Close the connection; further calls are harmless."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -174,7 +174,7 @@ class Scraper:
         try:
             return self._exchange(timeout_s)
         except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLError):
-            # An exporter ends connections that were idle for long; only a new one tells more.
+            # Exporters close idle connections, so the error of a new connection counts.
             if not was_kept:
                 raise
             self.close()
@@ -192,10 +192,10 @@ class Scraper:
         answer = self._connection.getresponse()
         body = answer.read().decode("utf-8", errors="replace")
         if answer.status != http.client.OK:
-            asked_for = answer.getheader("WWW-Authenticate")
-            told = self._access.explain_status(answer.status, asked_for, body)
-            if told is not None:
-                raise ClosedError(told)
+            challenge = answer.getheader("WWW-Authenticate")
+            explanation = self._access.explain_status(answer.status, challenge, body)
+            if explanation is not None:
+                raise ClosedError(explanation)
             raise http.client.HTTPException(
                 f"HTTP {answer.status} {answer.reason} from {self.endpoint.address}{PATH}"
             )
@@ -208,13 +208,13 @@ class Scraper:
             try:
                 return _read(self._layout.numbers(lines), at_s)
             except LookupError:
-                pass  # topics came or went, and each brings some series
+                pass  # topics were created or deleted, and each has some series
         self._layout = _Layout.of(lines, self._rules)
         return _read(self._layout.numbers(lines), at_s)
 
 
 def _read(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:
-    """The readings, each by the preferred of its selectors that has a number."""
+    """Reading → its value, from the preferred one of its selectors that has a number."""
     found: dict[str, float] = {}
     ranks: dict[str, int] = {}
     for match, text in numbers:
@@ -230,7 +230,7 @@ def _read(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]
 
 
 def _number(text: str) -> float:
-    """The number behind a series, which a time may follow."""
+    """The number of a series, which a timestamp may follow; NaN for a malformed one."""
     try:
         return float(text.split(None, 1)[0])
     except (ValueError, IndexError):
@@ -238,5 +238,5 @@ def _number(text: str) -> float:
 
 
 def names_with(readings: Iterable[str], prefix: str) -> list[str]:
-    """What stands behind the colon of the readings of one name."""
+    """The part after the colon in each reading of this name."""
     return [name.partition(":")[2] for name in readings if name.startswith(f"{prefix}:")]

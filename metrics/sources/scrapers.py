@@ -1,4 +1,4 @@
-"""All exporters of a cluster, scraped so many at a time, each on a thread of its own."""
+"""The scrapers of all exporters of a cluster, which work in parallel."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from typing import TypeVar
 from metrics.sources.scraper import Scrape, ScrapeError, Scraper
 
 SCRAPES_IN_PARALLEL = 32
-"""Exporters that are asked at the same time while all answer; Python has time for one answer."""
+"""Exporters that are scraped at the same time while all answer; more are no faster, as Python
+parses one answer after another."""
 OPEN_DEADLINE_S = 15.0
-"""How long the first answer of an exporter may take, on a busy machine [s]."""
+"""Deadline of the first answer of an exporter on a busy machine [s]."""
 
 Probed = TypeVar("Probed")
 
 
 class Scrapers:
-    """Scrapes many exporters; not for use by two threads at the same time.
+    """Scrapes many exporters; only one thread at a time may use it.
 
-    A further exporter is asked as soon as one has answered. Those that hang hold the others up by
-    no more than half of the deadline in all.
+    The next exporter is scraped as soon as one has answered. Exporters that hang delay all others
+    by at most half of the deadline in total.
 
     Args:
-        scrapers: one for each exporter.
+        scrapers: one scraper for each exporter.
         deadline_s: time after which an answer counts as missed [s].
-        name: of the threads.
+        name: prefix of the threads' names.
         clock: wall clock [s since the epoch].
     """
 
@@ -48,7 +49,7 @@ class Scrapers:
         self._threads: ThreadPoolExecutor | None = None
 
     def open(self, probe: Callable[[Scraper], Probed]) -> list[Probed]:
-        """What `probe` says of each, in order; raises what it raises."""
+        """The result of `probe` for each scraper, in order; raises the first error of `probe`."""
         threads = ThreadPoolExecutor(len(self._scrapers), self._name)
         self._threads = threads
         try:
@@ -62,12 +63,12 @@ class Scrapers:
             raise
 
     def scrape_all(self) -> list[Scrape]:
-        """A scrape of each, in order; one that failed says so."""
+        """A scrape of each exporter, in order; a failed one has its error."""
         if self._threads is None:
             raise RuntimeError("the source is not open")
         ends_s = time.monotonic() + self._deadline_s
         for scraper, free in self._in_turn(self._deadline_s):
-            if scraper in self._running:  # it hangs, and is not asked a second time meanwhile
+            if scraper in self._running:  # it hangs, so there is no second request meanwhile
                 free.release()
                 continue
             scrape = partial(scraper.scrape, self._deadline_s)
@@ -76,7 +77,7 @@ class Scrapers:
         return [self._finish(scraper, ends_s) for scraper in self._scrapers]
 
     def _in_turn(self, deadline_s: float) -> Iterator[tuple[Scraper, threading.Semaphore]]:
-        """Each scraper as soon as it may begin, and what is to be released when it ended."""
+        """Each scraper as soon as it can begin, with the semaphore to release at its end."""
         step_s = deadline_s / 2 / max(1, len(self._scrapers))
         free = threading.Semaphore(SCRAPES_IN_PARALLEL)
         for scraper in self._scrapers:
@@ -97,7 +98,7 @@ class Scrapers:
         return found
 
     def close(self) -> None:
-        """Give the connections back; further calls are harmless."""
+        """Close the connections; further calls are harmless."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""What a source cannot read of the brokers, and what an answer then rests on."""
+"""Readings that a source lacks, and what their lack means for an answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _REQUEST_TIMES = tuple(f"{request}_{phase}_ms_mean" for request in REQUESTS for 
 _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "request times",
-        "what busy handlers wait for cannot be told, nor whether a quota throttled",
+        "the reason for busy request handlers is unknown, and so is throttling by a quota",
         _REQUEST_TIMES,
     ),
-    ("log flush times", "the disk's part is not known", ("log_flush_ms_mean",)),
+    ("log flush times", "the disk's part in the load is unknown", ("log_flush_ms_mean",)),
     (
         "network threads' idle time",
         "they cannot be named as the limit",
@@ -23,49 +23,49 @@ _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("the machine's CPU use", "the CPU cannot be named as the limit", ("machine_cpu_share",)),
     (
         "under-replicated partitions",
-        "an ISR that stays short is not seen",
+        "replicas that stay out of sync do not show",
         ("under_replicated_partitions",),
     ),
-    ("led partitions", "leaders that move are not seen", ("leader_partitions",)),
-    ("garbage collection", "its share of the time is not known", (GC_MS,)),
+    ("led partitions", "leaders that move do not show", ("leader_partitions",)),
+    ("garbage collection", "its share of the time is unknown", (GC_MS,)),
 )
 POLL_SHARE_MAX = 0.1
-"""Share of the time that a broker may spend on being sampled before that is told [ratio]."""
+"""Largest share of a broker's time for its samples without a warning [ratio]."""
 CLIENT_ONLY = (
-    "judged without broker metrics: by what was acknowledged, by latency where the goal names "
-    "one, and by under-replicated partitions as the Admin API shows them; which resource bound "
-    "the brokers is not known, and a broker that is nearly full does not show"
+    "judged without broker metrics: by acknowledgements, by latency where the goal has a latency "
+    "objective, and by under-replicated partitions in the Admin API; the limiting resource of the "
+    "brokers is unknown, and a broker close to its limit does not show"
 )
-"""What stands beside an answer that no broker metric supports."""
+"""The caveat of an answer without broker metrics."""
 
 
 def is_blind(nodes: Mapping[int, NodeInfo]) -> bool:
-    """True when no broker shows the idle time of its request handlers."""
+    """Whether no broker shows the idle time of its request handlers."""
     brokers = [node for node in nodes.values() if Role.BROKER in node.roles]
     return bool(brokers) and all(HANDLER_IDLE_NS in node.lacks for node in brokers)
 
 
 def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str, ...]:
-    """What is wrong with the nodes' metrics and what that means, a sentence each.
+    """A sentence for each shortcoming of the nodes' metrics, with its meaning.
 
     Args:
-        interval_s: between two samples [s].
+        interval_s: time between two samples [s].
     """
     if is_blind(nodes):
         return (CLIENT_ONLY,)
-    told = _told({name for node in nodes.values() for name in node.lacks})
+    missing = _missing_metrics({name for node in nodes.values() for name in node.lacks})
     longest_s = max((node.poll_s for node in nodes.values()), default=0.0)
     if longest_s <= POLL_SHARE_MAX * interval_s:
-        return told
-    dear = (
-        f"a broker's exporter takes up to {longest_s:.2f} s for a sample, of the broker's own CPU, "
-        f"and is asked every {interval_s:g} s, so that the load found is a little too low; raise "
+        return missing
+    expensive = (
+        f"a sample takes up to {longest_s:.2f} s of a broker's CPU and is taken every "
+        f"{interval_s:g} s, so that the load found is slightly too low; raise "
         f"workload.trial.sample_interval_s"
     )
-    return (*told, dear)
+    return (*missing, expensive)
 
 
-def _told(lacks: Iterable[str]) -> tuple[str, ...]:
+def _missing_metrics(lacks: Iterable[str]) -> tuple[str, ...]:
     missing = set(lacks)
     return tuple(
         f"the brokers' metrics do not show {what}: {meaning}"

@@ -1,4 +1,4 @@
-"""The protocol of a metrics source, where it looks, and what it found there."""
+"""The protocol of a source of broker metrics, its endpoints, and the nodes that it found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where one broker or controller shows its metrics."""
+    """Address of the metrics of one broker or controller."""
 
     node_id: int
     host: str
@@ -24,10 +24,10 @@ class Endpoint:
 
     @classmethod
     def parse(cls, node_id: int, address: str) -> Self:
-        """From `host:port`; an IPv6 host stands in brackets.
+        """An endpoint from `host:port`, with an IPv6 host in brackets.
 
         Raises:
-            ConfigError: when the address is not of that form.
+            ConfigError: the address has another form.
         """
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -39,12 +39,12 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """`host:port`."""
+        """The address as `host:port`."""
         return f"{self.host}:{self.port}"
 
 
 class JmxEndpoint(Endpoint):
-    """JMX of one node, RMI registry included."""
+    """Address of the JMX of one node, its RMI registry included."""
 
     @property
     def url(self) -> str:
@@ -54,15 +54,15 @@ class JmxEndpoint(Endpoint):
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """What one process says about itself.
+    """One Kafka process, as the source found it.
 
     Attributes:
         node_id: Kafka's node id.
-        version: Kafka's version, or as much of it as is known.
-        roles: KRaft's.
-        facts: what else is worth comparing two runs by, such as `jvm.version`.
-        lacks: readings of its roles that the source cannot read of it.
-        poll_s: how long it was busy to answer one poll, where that is worth knowing [s].
+        version: Kafka's version, as far as it is known.
+        roles: KRaft roles of the process.
+        facts: further facts by which two runs are compared, such as `jvm.version`.
+        lacks: readings of its roles that the source cannot read.
+        poll_s: time for which the process was busy with one poll [s]; 0 where it is negligible.
     """
 
     node_id: int
@@ -74,7 +74,7 @@ class NodeInfo:
 
 
 class MetricsSource(Protocol):
-    """Reads all brokers at once. Not for use by two threads at the same time."""
+    """Reads all brokers at once; only one thread at a time may use it."""
 
     @property
     def name(self) -> str:
@@ -83,23 +83,23 @@ class MetricsSource(Protocol):
 
     @property
     def nodes(self) -> Mapping[int, NodeInfo]:
-        """What was found by `open`, by node id."""
+        """Node id → the node that `open` found."""
         ...
 
     def open(self) -> None:
-        """Connect, learn versions and roles, choose the beans.
+        """Connect, read versions and roles, and choose the beans.
 
         Raises:
-            ConfigError: when a node cannot be reached or cannot be judged.
+            ConfigError: a node cannot be reached, or its metrics cannot judge a load.
         """
         ...
 
     def sample_all(self) -> list[BrokerSample]:
-        """One sample per node, within the deadline; a failed one carries its error."""
+        """One sample of each node within the deadline; a failed one has its error."""
         ...
 
     def close(self) -> None:
-        """Give the connections back; further calls are harmless."""
+        """Close the connections; further calls are harmless."""
         ...
 
 

@@ -94,7 +94,7 @@ def test_it_is_read_by_who_has_the_password_and_its_authority(way: dict[str, obj
     ("changed", "part"),
     [
         ({"password_from": "env:SCRAPER_OTHER"}, "it refuses the login, HTTP 401"),
-        ({"username_from": None, "password_from": None}, "it wants a login (Basic), HTTP 401"),
+        ({"username_from": None, "password_from": None}, "it requires a login (Basic), HTTP 401"),
         ({"cafile": None}, "its certificate is not trusted"),
         ({"tls": False, "cafile": None}, "set metrics.prometheus.tls: true where it speaks HTTPS"),
     ],

@@ -1,4 +1,4 @@
-"""JMX over TLS with right and wrong certificates, and answers that no reading is made of."""
+"""JMX over TLS with right and wrong certificates, and answers with objects of other classes."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_an_answer_that_no_reading_is_made_of_becomes_no_object(
 ) -> None:
     with JmxNode(1, free_port(), leaders=answer) as node:
         said = refusal(node, jvm, None)
-        assert "answers with what no reading is made of" in said and what in said
+        assert "answers with objects that no reading has" in said and what in said
         assert leaders(node, None, None) is None, "jmxquery leaves it out"
 
 

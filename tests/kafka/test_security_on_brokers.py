@@ -133,7 +133,7 @@ def test_a_certificate_that_is_not_trusted_is_called_so(secured: Testbed) -> Non
 def test_a_client_without_its_certificate_is_told(secured: Testbed) -> None:
     options = secured.client_security("SSL").client_kwargs()
     del options["ssl_certfile"], options["ssl_keyfile"]
-    assert "it wants a client's certificate" in refusal(address(secured, "SSL"), options)
+    assert "it requires a client's certificate" in refusal(address(secured, "SSL"), options)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(
         (None, "speaks TLS in its registry; expected jmx.tls: true"),
         (JmxAccess("redline", PASSWORD, is_tls=True), "has a certificate that is not trusted"),
         (JmxAccess("redline", PASSWORD, True, access.cafile), "refuses the password"),
-        (JmxAccess(is_tls=True, cafile=access.cafile), "wants a password"),
+        (JmxAccess(is_tls=True, cafile=access.cafile), "requires a password"),
     ]
     for wrong, part in closed:
         with pytest.raises(ConfigError, match=part):

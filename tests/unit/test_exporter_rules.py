@@ -89,7 +89,7 @@ def test_the_rule_sets_that_come_with_the_project_know_the_handlers(name: str) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("readings: {mesages_in: a}", "maps mesages_in, which is no reading; expected one of"),
+        ("readings: {mesages_in: a}", "maps mesages_in, .*; expected one of uptime_ms, "),
         ("readings: {messages_in: 'a b'}", "expected a series such as name"),
         ("readings: {messages_in: {metric: a}}", "expected a series, or a map with series"),
         ("readings: {messages_in: {series: a, factor: x}}", "a number as factor"),

@@ -1,4 +1,4 @@
-"""Exporters behind TLS and a login: who gets in reads them, who does not is told why."""
+"""Exporters behind TLS and a login: samples with the right access, explanations without it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.exporter_rules import load_rules
 from jobs.config.metrics_hosts import NodeExporter
@@ -156,12 +157,13 @@ def test_hosts_are_read_over_https_with_a_login(authority: Authority) -> None:
             NodeExporters(addresses, 5.0, access=open_to_all).open()
     assert look.values["running_threads"] == 2
     assert "does not show its metrics to this login, HTTP 403" in str(refused.error)
-    told = str(caught.value)
-    assert f"at https://127.0.0.1:{exporter.port}/metrics: it wants a login (Basic)" in told
-    assert "metrics.host.prometheus.username_from" in told
+    error = str(caught.value)
+    assert f"at https://127.0.0.1:{exporter.port}/metrics: " in error
+    assert "(Basic), HTTP 401" in error
+    assert "metrics.host.prometheus.username_from" in error
 
 
-def test_a_certificate_of_somebody_else_says_what_is_wrong_with_it(
+def test_a_certificate_that_is_refused_is_explained(
     authority: Authority, stranger: Authority
 ) -> None:
     exporter, keys = Exporter(), {"tls": True, "cafile": authority.cafile}
@@ -233,12 +235,15 @@ def test_an_exporter_may_want_a_certificate_of_ours(
     ],
     ids=lambda heard: type(heard).__name__,
 )
-def test_an_exporter_that_hangs_up_after_tls_may_want_a_certificate(heard: Exception) -> None:
+def test_an_exporter_that_closes_after_tls_may_require_a_certificate(
+    heard: Exception, snapshot: SnapshotAssertion
+) -> None:
     access = HttpAccess("metrics.prometheus", is_tls=True)
-    told = access.explain_refusal(heard, has_answered=False)
-    assert told is not None
-    assert "where it wants a certificate of ours, name it in metrics.prometheus.certfile" in told
-    assert access.explain_refusal(heard, has_answered=True) is None, "it ended, or starts again"
+    explanation = access.explain_refusal(heard, has_answered=False)
+    assert explanation is not None
+    assert "metrics.prometheus.certfile and keyfile" in explanation
+    assert explanation == snapshot
+    assert access.explain_refusal(heard, has_answered=True) is None, "it ended or restarts"
 
 
 def test_plain_http_and_https_are_told_apart(authority: Authority) -> None:
@@ -248,28 +253,36 @@ def test_plain_http_and_https_are_told_apart(authority: Authority) -> None:
     assert "speaks no TLS; expected HTTPS" in told
     assert "metrics.prometheus.tls" in told
     with serving(exporter, authority.context("server", "127.0.0.1")):
-        assert "set metrics.prometheus.tls: true where it speaks HTTPS" in refusal(exporter)
+        assert "set metrics.prometheus.tls: true" in refusal(exporter)
 
 
-def test_a_server_in_go_says_itself_that_it_speaks_https() -> None:
-    said = "Client sent an HTTP request to an HTTPS server.\n"
-    told = HttpAccess("metrics.host.prometheus").explain_status(400, None, said)
-    assert told is not None
-    assert "set metrics.host.prometheus.tls: true" in told
+def test_a_server_in_go_reports_that_it_speaks_https() -> None:
+    body = "Client sent an HTTP request to an HTTPS server.\n"
+    explanation = HttpAccess("metrics.host.prometheus").explain_status(400, None, body)
+    assert explanation is not None
+    assert "set metrics.host.prometheus.tls: true" in explanation
 
 
-def test_a_login_that_is_wrong_missing_or_without_rights_is_called_so() -> None:
+def test_a_login_that_is_wrong_missing_or_without_rights_is_explained(
+    snapshot: SnapshotAssertion,
+) -> None:
     exporter = Exporter()
     exporter.login = "Basic other"
     with serving(exporter):
-        assert "it wants a login (Basic), HTTP 401; expected metrics" in refusal(exporter)
+        missing = [refusal(exporter)]
         exporter.wants = "<script>"
-        assert "it wants a login, HTTP 401" in refusal(exporter)
-        assert "it refuses the login, HTTP 401" in refusal(exporter, **BASIC)
-        assert "it refuses the login, HTTP 401" in refusal(exporter, **BEARER)
+        missing.append(refusal(exporter))
+        wrong = [refusal(exporter, **BASIC), refusal(exporter, **BEARER)]
         exporter.login, exporter.status = None, 403
-        assert "to this login, HTTP 403" in refusal(exporter, **BEARER)
-        assert "to whoever has no login, HTTP 403" in refusal(exporter)
+        without_rights = [refusal(exporter, **BEARER), refusal(exporter)]
+    assert "(Basic), HTTP 401" in missing[0]
+    assert "<script>" not in missing[1]
+    for errors, status in ((missing, 401), (wrong, 401), (without_rights, 403)):
+        for error in errors:
+            assert f"HTTP {status}; expected" in error
+            assert "metrics.prometheus.username_from and password_from, or token_from" in error
+    everything = "\n".join((*missing, *wrong, *without_rights))
+    assert everything.replace(str(exporter.port), "PORT") == snapshot
 
 
 def test_a_token_that_was_renewed_is_read_for_the_next_scrape(tmp_path: Path) -> None:
@@ -284,7 +297,8 @@ def test_a_token_that_was_renewed_is_read_for_the_next_scrape(tmp_path: Path) ->
         (renewed,) = source.sample_all()
         file.unlink()
         (gone,) = source.sample_all()
-    assert "check what metrics.prometheus.username_from" in str(refused.error)
+    assert "HTTP 401" in str(refused.error)
+    assert "metrics.prometheus.username_from" in str(refused.error)
     assert renewed.error is None
     assert "metrics.prometheus.token_from is file:" in str(gone.error)
     assert "cannot be read" in str(gone.error)
@@ -351,7 +365,9 @@ def test_a_secret_that_is_not_there_is_told_before_any_connection(
 
 @pytest.mark.parametrize("token", ["", "two words", "a\r\nX-Other: 1", "tökèn", "a\x00"])
 def test_what_is_no_token_is_sent_in_no_header_and_shown_in_no_message(token: str) -> None:
-    with pytest.raises(ConfigError, match="token_from points at is no token") as caught:
+    with pytest.raises(ConfigError, match=r"cluster metrics\.prometheus\.token_from .* token") as (
+        caught
+    ):
         bearer(token, "metrics.prometheus")
     assert not token or token not in str(caught.value)
 

@@ -82,7 +82,7 @@ def local(proc: Path, **options: object) -> LocalHost:
 
 
 def test_what_the_kernel_counts_is_read_by_our_names_and_units(proc: Path) -> None:
-    sample = local(proc).look({1: 4242, 2: 999})
+    sample = local(proc).sample({1: 4242, 2: 999})
     assert (sample.host, sample.at_s) == ("me", 50.0)
     assert sample.values == pytest.approx(
         {
@@ -126,7 +126,7 @@ def test_what_the_kernel_counts_is_read_by_our_names_and_units(proc: Path) -> No
 
 
 def test_network_counters_are_those_of_the_namespace_of_a_process(proc: Path) -> None:
-    values = local(proc, network_of=lambda: 77, speeds={"tun0": 5e6}).look().values
+    values = local(proc, network_of=lambda: 77, speeds={"tun0": 5e6}).sample().values
     assert values["net_received_bytes:tun0"] == 7
     assert values["net_speed_bytes_per_s:tun0"] == 5e6
     assert "net_received_bytes:eth0" not in values
@@ -137,11 +137,11 @@ def test_the_speed_is_that_of_a_card_and_of_nothing_virtual(proc: Path) -> None:
     card = proc / "sys/class/net/eth0"
     card.mkdir(parents=True)
     (card / "speed").write_text("1000\n", encoding="ascii")
-    assert "net_speed_bytes_per_s:eth0" not in local(proc).look().values
+    assert "net_speed_bytes_per_s:eth0" not in local(proc).sample().values
     (card / "device").mkdir()
-    assert local(proc).look().values["net_speed_bytes_per_s:eth0"] == 125e6
+    assert local(proc).sample().values["net_speed_bytes_per_s:eth0"] == 125e6
     (card / "speed").write_text("-1\n", encoding="ascii")
-    assert "net_speed_bytes_per_s:eth0" not in local(proc).look().values
+    assert "net_speed_bytes_per_s:eth0" not in local(proc).sample().values
 
 
 def test_a_system_without_proc_shows_nothing_and_that_is_no_error(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_system_without_proc_shows_nothing_and_that_is_no_error(tmp_path: Path
 
 
 def test_this_machine_is_read_for_real() -> None:
-    sample = LocalHost().look()
+    sample = LocalHost().sample()
     if not Path("/proc/stat").exists():
         pytest.skip("this system has no /proc")
     assert sample.values["cores"] >= 1
@@ -170,7 +170,7 @@ def test_an_exporter_tells_the_same_under_the_same_names(proc: Path) -> None:
         with closing(source):
             (sample,) = source.open().sample_all()
     assert source.brokers == {"127.0.0.1": (1, 2)}
-    own = local(proc).look().values
+    own = local(proc).sample().values
     speed = sample.values["net_speed_bytes_per_s:eth0"]
     assert speed == 1.25e8
     assert {name: own[name] for name in sample.values.keys() & own.keys()} == {

@@ -98,7 +98,7 @@ def test_a_token_bucket_that_is_full_shows_among_the_drops_of_its_interface() ->
         shown = subprocess.run(
             ("tc", "-s", "qdisc", "show", "dev", "lo"), check=True, capture_output=True, text=True
         ).stdout
-        values = host.look().values
+        values = host.sample().values
         of_device = next(
             line for line in Path("/proc/thread-self/net/dev").read_text().splitlines()
             if line.strip().startswith("lo:")

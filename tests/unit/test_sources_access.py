@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jmxquery
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
@@ -46,20 +47,23 @@ def test_jmxquery_refuses_tls_in_words() -> None:
     ("error", "part"),
     [
         ("java.lang.SecurityException: Authentication failed! Bad", "jmx.password_from point at"),
-        ("SecurityException: Authentication failed! Credentials required", "wants a password"),
+        ("SecurityException: Authentication failed! Credentials required", "jmx.username_from and"),
         ("java.rmi.ConnectIOException: non-JRMP server at remote endpoint", "jmx.tls: true"),
         ("SSLHandshakeException: PKIX path building failed", "jmx.cafile"),
         ("SSLException: Unsupported or unrecognized SSL message", "registry.ssl=true"),
         ("CertificateException: No subject alternative DNS name matching b", "another host"),
         ("CertificateException: No name matching b found", "jmx.check_hostname: false"),
         ("PKIX path validation failed: validity check failed", "not valid now"),
-        ("java.lang.SecurityException: refused java.net.URL", "no reading is made of"),
+        ("java.lang.SecurityException: refused java.net.URL", "which program runs there"),
     ],
 )
-def test_jmx_that_is_closed_is_no_matter_of_ports(error: str, part: str) -> None:
-    said = str(unreachable(ENDPOINT, error))
-    assert part in said and "broker 3 at broker-3:9999" in said
-    assert "JMX_PORT" not in said
+def test_refused_access_to_jmx_is_explained(
+    error: str, part: str, snapshot: SnapshotAssertion
+) -> None:
+    explanation = str(unreachable(ENDPOINT, error))
+    assert part in explanation and "broker 3 at broker-3:9999" in explanation
+    assert "JMX_PORT" not in explanation
+    assert explanation == snapshot
     assert "JMX_PORT=9999" in str(unreachable(ENDPOINT, "Connection refused"))
 
 

@@ -51,10 +51,10 @@ class HostWatch:
         if not self._is_on:
             return ()
         samples, self._samples = self._samples, []
-        return (*samples, self._host.look())
+        return (*samples, self._host.sample())
 
     def _run(self) -> None:
         while True:
-            self._samples.append(self._host.look())
+            self._samples.append(self._host.sample())
             if self._stopped.wait(INTERVAL_S):
                 return

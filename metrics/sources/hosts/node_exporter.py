@@ -1,6 +1,6 @@
-"""Hosts from Prometheus' node_exporter: one HTTP scrape each a sample.
+"""Host metrics from Prometheus' node_exporter: a sample is one HTTP scrape of each host.
 
-Its default collectors show all that is read here; the names are those of release 1.
+Its default collectors show all series that are read; their names are those of release 1.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NodeExporters:
         addresses: broker id → host:port of the exporter on its host; brokers may share one.
         deadline_s: time after which a host's sample counts as missed [s].
         clock: wall clock [s since the epoch].
-        access: what they ask for before they answer.
+        access: login and certificates for the exporters.
 
     Raises:
         ConfigError: a file of `access` cannot be used.
@@ -96,10 +96,10 @@ class NodeExporters:
         self.machines = frozenset(self.brokers)
 
     def open(self) -> NodeExporters:
-        """Ask each exporter once.
+        """Scrape each exporter once.
 
         Raises:
-            ConfigError: one does not answer, or is no node_exporter.
+            ConfigError: an exporter does not answer, or is not node_exporter.
         """
         self._scrapers.open(self._probe)
         return self
@@ -131,7 +131,7 @@ class NodeExporters:
 
 
 def _as_of_a_host(values: Mapping[str, float]) -> dict[str, float]:
-    """The readings of a host: of the cores together, and of disks and interfaces that count."""
+    """The readings of a host: cores added up, and only disks and interfaces that count."""
     found: dict[str, float] = {}
     cores = set()
     for name, value in values.items():

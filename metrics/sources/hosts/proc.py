@@ -1,7 +1,8 @@
-"""This machine as Linux shows it in /proc and /sys: proc(5), Documentation/admin-guide/iostats.rst.
+"""Host metrics of this machine from /proc and /sys of Linux.
 
-psutil knows most of it, but no retransmits, no queue of a disk and no pressure; and network
-counters of another namespace are under the process that lives there.
+Their sources are proc(5) and Documentation/admin-guide/iostats.rst. psutil lacks retransmits, the
+queues of disks and pressure. The network counters of another namespace are below the directory of
+a process in it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OF_VMSTAT = {
     "pswpout": readings.SWAPPED_OUT_PAGES,
     "oom_kill": readings.OOM_KILLS,
 }
-# Columns of /proc/diskstats behind the device's name, and what one unit of them is.
+# Column of /proc/diskstats after the device's name: the reading, and the size of one unit.
 _OF_DISKS = {
     0: (readings.DISK_READS, 1.0),
     2: (readings.DISK_READ_BYTES, _SECTOR_BYTES),
@@ -40,7 +41,7 @@ _OF_DISKS = {
     9: (readings.DISK_BUSY_S, 1e-3),
     10: (readings.DISK_QUEUED_S, 1e-3),
 }
-# Columns of /proc/net/dev behind the colon.
+# Column of /proc/net/dev after the colon: the reading.
 _OF_INTERFACES = {
     0: readings.NET_RECEIVED_BYTES,
     1: readings.NET_RECEIVED_PACKETS,
@@ -54,15 +55,16 @@ _OF_INTERFACES = {
 
 
 class LocalHost:
-    """This machine; what the system does not show is left out, and on no Linux that is all.
+    """This machine; readings that the system does not show are left out, all of them on macOS.
 
     Args:
-        name: of the host; that of the machine by default.
-        network_of: id of a process in the network namespace to read; None for our own.
-        speeds: interface → its speed where the system does not tell [B/s].
-        queues: of the interfaces of that namespace, which drop too; None to leave them out.
+        name: name of the host; the machine's host name by default.
+        network_of: returns the id of a process in the network namespace to read; None for the
+            namespace of this process.
+        speeds: interface → its speed, where the system does not report it [B/s].
+        queues: queues of the interfaces in that namespace, whose drops are added; None for none.
         clock: wall clock [s since the epoch].
-        proc, sys: where the kernel shows itself.
+        proc, sys: directories of the kernel's files.
     """
 
     def __init__(
@@ -83,11 +85,11 @@ class LocalHost:
         self._proc = proc
         self._sys = sys
 
-    def look(self, processes: Mapping[int, int] | None = None) -> HostSample:
-        """What the machine shows now.
+    def sample(self, processes: Mapping[int, int] | None = None) -> HostSample:
+        """Take a sample of the machine.
 
         Args:
-            processes: broker id → id of its process, to be looked at too.
+            processes: broker id → id of its process, whose memory is read, too.
         """
         at_s = self._clock()
         own_network = self._network_of()
@@ -147,37 +149,41 @@ class LocalHost:
         return found
 
     def _speed(self, device: str) -> float | None:
-        """As the driver of a card tells it [B/s]; virtual ones tell nothing, or what is not so."""
+        """The speed that the driver of a network card reports [B/s].
+
+        Virtual interfaces report no speed, or a wrong one.
+        """
         if not (self._sys / "class/net" / device / "device").exists():
             return None
-        told = _read(self._sys / "class/net" / device / "speed").strip()
-        return int(told) * 125_000.0 if told.isdecimal() else None  # Mbit/s
+        text = _read(self._sys / "class/net" / device / "speed").strip()
+        return int(text) * 125_000.0 if text.isdecimal() else None  # Mbit/s
 
     def _pressure(self) -> dict[str, float]:
         found = {}
         for resource in ("cpu", "io", "memory"):
             for line in self._lines(f"pressure/{resource}"):
                 kind, *parts = line.split()
-                told = dict(part.split("=") for part in parts)
+                figures = dict(part.split("=") for part in parts)
                 if kind == "some":
-                    found[f"{readings.PRESSURE_S}:{resource}"] = int(told["total"]) / 1e6
+                    found[f"{readings.PRESSURE_S}:{resource}"] = int(figures["total"]) / 1e6
         return found
 
     def _resident(self, processes: Mapping[int, int]) -> dict[str, float]:
         found = {}
         for broker, pid in processes.items():
-            told = _named(self._lines(f"{pid}/status"), {"VmRSS:": readings.RESIDENT_BYTES}, 1024.0)
-            found.update({f"{name}:{broker}": value for name, value in told.items()})
+            lines = self._lines(f"{pid}/status")
+            resident = _named(lines, {"VmRSS:": readings.RESIDENT_BYTES}, 1024.0)
+            found.update({f"{name}:{broker}": value for name, value in resident.items()})
         return found
 
 
 class LocalHosts:
-    """The one machine on which all brokers run, when it is this one.
+    """The host source for brokers that all run on this machine.
 
     Args:
-        host: how to look at it.
+        host: reads the machine.
         brokers: ids of all brokers.
-        processes: broker id → id of its process now, where that is known.
+        processes: returns broker id → id of its current process, where it is known.
     """
 
     def __init__(
@@ -195,14 +201,14 @@ class LocalHosts:
         """See `HostSource.sample_all`."""
         (own,) = self.brokers.values()
         pids = {broker: pid for broker, pid in self._processes().items() if broker in own}
-        return [self._host.look(pids)]
+        return [self._host.sample(pids)]
 
     def close(self) -> None:
         """See `HostSource.close`."""
 
 
 def _read(path: Path) -> str:
-    """The text of a file of the kernel; empty where this system has none, or its process ended."""
+    """The text of a file of the kernel; empty where it does not exist, or its process ended."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -210,7 +216,7 @@ def _read(path: Path) -> str:
 
 
 def _named(lines: Sequence[str], names: Mapping[str, str], unit: float = 1.0) -> dict[str, float]:
-    """The numbers of `name number …` lines."""
+    """Reading → its number in lines of the form `name number …`."""
     found = {}
     for line in lines:
         key, *rest = line.split()

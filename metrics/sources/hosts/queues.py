@@ -1,7 +1,7 @@
-"""Packets that the queues before interfaces dropped: traffic control, which /proc does not show.
+"""Packets that the queues of network interfaces dropped (traffic control), which /proc lacks.
 
-A queue that shapes, such as a token bucket, drops before the interface counts a packet. The
-kernel tells it to whoever asks, by rtnetlink(7) with RTM_GETQDISC; `tc -s qdisc` shows the same.
+A queue that limits the rate, such as a token bucket, drops packets before the interface counts
+them. The kernel reports these drops by rtnetlink(7) with RTM_GETQDISC, as `tc -s qdisc` shows them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _RECEIVE_BYTES = 65_536
 
 
 def open_netlink() -> socket.socket:
-    """A socket to the kernel about the network namespace in which this thread is.
+    """A netlink socket to the kernel, for the network namespace of this thread.
 
     Raises:
-        OSError: this system has none.
+        OSError: this system has no netlink.
     """
     family = getattr(socket, "AF_NETLINK", None)
     if family is None:
@@ -41,10 +41,10 @@ def open_netlink() -> socket.socket:
 
 
 class Queues:
-    """The queues of one network namespace; where the kernel tells of none there are none.
+    """The queues of one network namespace; none where the kernel reports none.
 
     Args:
-        open_socket: to the kernel's side of that namespace; called for each look, which takes
+        open_socket: opens a netlink socket for that namespace; called for each sample, which takes
             some hundredths of a millisecond.
     """
 
@@ -54,7 +54,7 @@ class Queues:
         self._last: dict[str, int] = {}
 
     def dropped(self) -> Mapping[str, int]:
-        """Interface → packets that its queue dropped so far; what was last told, if need be."""
+        """Interface → packets that its queue has dropped; the last known counts after an error."""
         with suppress(OSError, ValueError), closing(self._open()) as to_kernel:
             found = dict(dropped_in(self._all(to_kernel, _GET_QUEUE, _QUEUE)))
             if found.keys() - self._names.keys():
@@ -65,38 +65,38 @@ class Queues:
 
     @staticmethod
     def _all(to_kernel: socket.socket, kind: int, body: struct.Struct) -> bytes:
-        """All messages of an answer but the one that ends it, one behind the other."""
+        """The messages of an answer, concatenated, without the message that ends it."""
         size = _HEADER.size + body.size
         to_kernel.send(_HEADER.pack(size, kind, _ASK_ALL, 0, 0) + bytes(body.size))
-        told = b""
+        answer = b""
         while True:
             part = to_kernel.recv(_RECEIVE_BYTES)
             for message, _ in messages_in(part):
                 if message == _ERROR:
-                    raise OSError("the kernel does not tell its queues")
+                    raise OSError("the kernel does not report its queues")
                 if message == _DONE:
-                    return told
-            told += part
+                    return answer
+            answer += part
 
 
-def messages_in(told: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, body) of each message.
+def messages_in(answer: bytes) -> Iterator[tuple[int, bytes]]:
+    """The (type, body) of each netlink message.
 
     Raises:
-        ValueError: it is none of netlink's.
+        ValueError: a message is malformed.
     """
     at = 0
-    while at + _HEADER.size <= len(told):
-        size, kind, *_ = _HEADER.unpack_from(told, at)
+    while at + _HEADER.size <= len(answer):
+        size, kind, *_ = _HEADER.unpack_from(answer, at)
         if size < _HEADER.size:
             raise ValueError(f"a message of {size} bytes; expected {_HEADER.size} or more")
-        yield kind, told[at + _HEADER.size : at + size]
+        yield kind, answer[at + _HEADER.size : at + size]
         at += _padded(size)
 
 
-def dropped_in(told: bytes) -> Iterator[tuple[int, int]]:
-    """(index of an interface, packets that its outermost queue dropped)."""
-    for kind, body in messages_in(told):
+def dropped_in(answer: bytes) -> Iterator[tuple[int, int]]:
+    """The (index of an interface, packets that its outermost queue dropped) in an answer."""
+    for kind, body in messages_in(answer):
         if kind != _NEW_QUEUE or len(body) < _QUEUE.size:
             continue
         _, _, index, _, parent, _ = _QUEUE.unpack_from(body)
@@ -105,26 +105,26 @@ def dropped_in(told: bytes) -> Iterator[tuple[int, int]]:
             yield index, _STATISTICS.unpack_from(counts)[2]
 
 
-def names_in(told: bytes) -> Iterator[tuple[int, str]]:
-    """(index of an interface, its name)."""
-    for kind, body in messages_in(told):
+def names_in(answer: bytes) -> Iterator[tuple[int, str]]:
+    """The (index of an interface, its name) in an answer."""
+    for kind, body in messages_in(answer):
         if kind == _NEW_LINK and len(body) >= _LINK.size:
             name = _attributes(body[_LINK.size :]).get(_NAME, b"")
             yield _LINK.unpack_from(body)[2], name.rstrip(b"\0").decode("ascii", "replace")
 
 
-def _attributes(told: bytes) -> dict[int, bytes]:
+def _attributes(body: bytes) -> dict[int, bytes]:
     found = {}
     at = 0
-    while at + _ATTRIBUTE.size <= len(told):
-        size, kind = _ATTRIBUTE.unpack_from(told, at)
+    while at + _ATTRIBUTE.size <= len(body):
+        size, kind = _ATTRIBUTE.unpack_from(body, at)
         if size < _ATTRIBUTE.size:
             raise ValueError(f"an attribute of {size} bytes; expected {_ATTRIBUTE.size} or more")
-        found[kind] = told[at + _ATTRIBUTE.size : at + size]
+        found[kind] = body[at + _ATTRIBUTE.size : at + size]
         at += _padded(size)
     return found
 
 
 def _padded(size: int) -> int:
-    """Messages and attributes begin at multiples of 4 bytes."""
+    """The size up to the next multiple of 4 bytes, where the next message or attribute begins."""
     return (size + 3) & ~3

@@ -1,4 +1,4 @@
-"""One look at one host, as every source of hosts gives it."""
+"""The sample of one host, which every host source returns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from metrics.columns import Column, Moment
 
 @dataclass(frozen=True)
 class HostSample:
-    """One look at one host.
+    """One sample of one host.
 
     Attributes:
-        host: its name.
-        at_s: wall-clock time of the look's middle [s since the epoch].
-        values: readings by the names of `metrics.sources.hosts.readings`; empty when the look
+        host: name of the host.
+        at_s: wall-clock time of the sample's middle [s since the epoch].
+        values: readings by the names of `metrics.sources.hosts.readings`; empty when the sample
             failed, or where the system shows none.
-        error: why the look failed, or None.
+        error: why the sample failed, or None.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""The protocol of a source of host samples, and which brokers run on which host."""
+"""The protocol of a source of host samples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metrics.sources.hosts.sample import HostSample
 
 
 class HostSource(Protocol):
-    """Looks at the brokers' hosts, all at once. Not for use by two threads at the same time."""
+    """Reads the brokers' hosts, all at once; only one thread at a time may use it."""
 
     @property
     def brokers(self) -> Mapping[str, tuple[int, ...]]:
@@ -18,27 +18,27 @@ class HostSource(Protocol):
 
     @property
     def machines(self) -> frozenset[str]:
-        """Names of the machines that these hosts are, as their own processes know them."""
+        """Names of these hosts as processes on them know them."""
         ...
 
     def sample_all(self) -> Sequence[HostSample]:
-        """One look at each host; a failed one carries its error."""
+        """One sample of each host; a failed one has its error."""
         ...
 
     def close(self) -> None:
-        """Give back what was opened; further calls are harmless."""
+        """Close the connections; further calls are harmless."""
         ...
 
 
 class NoHosts:
-    """Nothing is known of the brokers' hosts."""
+    """The source where the brokers' hosts are unknown: it has no hosts."""
 
     def __init__(self) -> None:
         self.brokers: Mapping[str, tuple[int, ...]] = {}
         self.machines: frozenset[str] = frozenset()
 
     def sample_all(self) -> Sequence[HostSample]:
-        """None."""
+        """An empty sequence."""
         return ()
 
     def close(self) -> None:
