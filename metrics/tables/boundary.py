@@ -46,12 +46,15 @@ class Boundary:
         notes: remarks for readers of the answer, such as trials that were outvoted.
         goal: name of the goal, which defines when a load is sustained.
         axis: the axis of the search; if it is not `np`, the number of producers is fixed.
-        load_sustained, load_overloaded: the bracket on the axis of the search; on the axis np it
-            equals np_sustained and np_overloaded.
+        load_sustained: sustained side of the bracket on the axis of the search; on the axis np it
+            equals np_sustained.
+        load_overloaded: overloaded side of the bracket on the axis of the search; on the axis np it
+            equals np_overloaded.
         np_planted: the limit that was planted in the brokers, see `metrics.planning.planted`;
             None for other brokers [producers].
-        load_low, load_high: ends of the limit's 90 % interval on the axis; None if the search
-            has none [load].
+        load_low: lower end of the limit's 90 % interval on the axis; None if the search has
+            none [load].
+        load_high: upper end of this interval; None if the search has none [load].
         interval_max: widest interval that the goal accepts, as 1 - low/high; None if it accepts
             every interval [ratio].
         latency_p50_ms: median latency at the sustained load, from the intended send time to the
@@ -258,9 +261,10 @@ class BoundaryRow:
     Attributes:
         run_id: id of the run.
         at_s: end of the search.
-        cluster, workload: names of the configuration files.
+        cluster, workload: name of the configuration file.
         boundary: the boundary point.
-        experiment, case: experiment and case that the run measures; null outside of sweeps.
+        experiment: experiment that the run belongs to; null outside of sweeps.
+        case: case of the experiment that the run measures; null outside of sweeps.
     """
 
     run_id: str

@@ -34,8 +34,10 @@ class CaseRow:
         run_id: id of the run.
         event: `measured` or `judged`; a judged row repeats the measurement.
         at_s: time of the measurement.
-        suite, night, case: names of the suite, the night and the case.
-        cluster, workload, goal: names of the configuration files.
+        suite: name of the suite.
+        night: name of the night.
+        case: name of the case.
+        cluster, workload, goal: name of the configuration file.
         kind: `limit` or `load`.
         message_bytes: bytes per message [B].
         producers: number of producers at the limit or at the fixed load.
@@ -58,7 +60,8 @@ class CaseRow:
         outcome: outcome of the comparison in a judged row: `regression`, `improvement`,
             `no change` or `no history`.
         change: change against the earlier nights; -0.1 is worse by 10 % [ratio].
-        change_low, change_high: prediction interval of the change [ratio].
+        change_low: lower end of the change's prediction interval [ratio].
+        change_high: upper end of the change's prediction interval [ratio].
         p_value: p-value of no change, before the correction for several cases [ratio].
         smallest_visible: smallest loss that is detected with a probability of 80 % [ratio].
         nights: the nights of the comparison, newest last.

@@ -31,7 +31,7 @@ class RunRow:
         run_id: id of the run in all tables.
         event: `started` or `finished`.
         at_s: time of the event.
-        cluster, workload, goal: names of the configuration files.
+        cluster, workload, goal: name of the configuration file.
         brokers: number of brokers.
         status: `running`, then as in summary.json: `done`, `no conclusion`, …
         exit_code: exit code of the command; null while running.

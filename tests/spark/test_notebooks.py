@@ -102,5 +102,5 @@ def test_a_run_without_points_has_a_summary_without(tables: TableStore) -> None:
 
 
 def test_a_run_that_is_not_there_is_refused_with_the_last_ones(tables: TableStore) -> None:
-    with pytest.raises(ConfigError, match=r"there is no run r9 .*of the last: r2, r1; correct it"):
+    with pytest.raises(ConfigError, match=r"there is no run r9 .*newest runs are r2, r1"):
         read_summary(tables, "r9")

@@ -384,8 +384,8 @@ def test_the_views_of_trials_take_them(older: TableStore) -> None:
     )
     readings = views.reading_rows(samples, "bytes_in")
     assert 0 < readings.count() < samples.count()
-    readings = [row.asDict(recursive=True) for row in samples.collect()]
-    of_trials = (points_over_time(readings, row.asDict(recursive=True)) for row in trials.collect())
+    sampled = [row.asDict(recursive=True) for row in samples.collect()]
+    of_trials = (points_over_time(sampled, row.asDict(recursive=True)) for row in trials.collect())
     found = {(point.title, point.broker_id) for points in of_trials for point in points}
     assert found == {(series.title, 1) for series in SERIES}
 

@@ -26,14 +26,14 @@ def test_the_answer_comes_first_and_the_page_loads_nothing() -> None:
     assert "<h2>What differs</h2>" in page
     assert '<td class="text">num.io.threads</td><td class="text">2</td>' in page
     assert "<dt>broker.version</dt><dd>4.1.2</dd>" in page
-    assert "It ended as" not in page
+    assert "The run ended" not in page
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_an_end_without_an_answer_is_told() -> None:
+def test_an_end_without_an_answer_is_shown() -> None:
     page = answer_page(replace(PAGE, status="no conclusion", error="too few pairs", sentences=()))
-    assert "It ended as: no conclusion.</strong> Too few pairs." in page
-    assert "Nothing was measured that could be compared." in page
+    assert "The run ended with the status: no conclusion.</strong> Too few pairs." in page
+    assert "There are no figures to compare." in page
 
 
 def test_names_cannot_break_out_of_the_page() -> None:

@@ -1,4 +1,4 @@
-"""What charts and pages need is made once, and whoever asks meanwhile waits for it."""
+"""What charts and pages need is made once; callers wait until it is ready."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_who_needs_a_script_that_is_being_made_waits_for_it(drawn: Drawn) -> Non
     assert (drawn.scripts, drawn.pictures) == (1, 1)
 
 
-def test_a_failure_is_noted_and_met_again_by_the_page(
+def test_a_failure_is_logged_and_raised_again_by_the_page(
     drawn: Drawn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def breaks(exports: str) -> str:
@@ -73,7 +73,7 @@ def test_a_failure_is_noted_and_met_again_by_the_page(
     with caplog.at_level(logging.DEBUG, logger=drawing.log.name):
         drawing.prepare()
         wait_until_prepared()
-    assert caplog.messages == ["charts are not made ready: no script engine"]
+    assert caplog.messages == ["vl-convert cannot be loaded in advance: no script engine"]
     with pytest.raises(ValueError, match="no script engine"):
         drawing.vega()
 

@@ -316,7 +316,7 @@ def test_whatever_an_exporter_answers_is_read(text: str) -> None:
 
 @given(damaged=damaged_files())
 @usual
-def test_files_of_other_kinds_are_told(tmp_path: Path, damaged: tuple[str, str]) -> None:
+def test_files_of_other_kinds_are_reported(tmp_path: Path, damaged: tuple[str, str]) -> None:
     check_other_file(tmp_path, damaged)
 
 
@@ -356,7 +356,7 @@ def test_thousands_of_expositions_are_read(text: str) -> None:
 @pytest.mark.long
 @given(damaged=damaged_files())
 @thorough
-def test_thousands_of_files_of_other_kinds_are_told(
+def test_thousands_of_files_of_other_kinds_are_reported(
     tmp_path: Path, damaged: tuple[str, str]
 ) -> None:
     check_other_file(tmp_path, damaged)

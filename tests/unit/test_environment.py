@@ -43,19 +43,19 @@ def test_a_difference_names_what_changed_came_and_went() -> None:
     assert difference(before, after, but=()) != difference(before, after)
 
 
-def told(value: str | None, source: str, *, secret: bool = False) -> dict[str, object]:
+def entry(value: str | None, source: str, *, secret: bool = False) -> dict[str, object]:
     return {"value": value, "config_source": source, "is_sensitive": secret}
 
 
 def test_only_what_somebody_set_is_kept_and_no_secret() -> None:
     properties = {
-        "num.io.threads": told("16", "STATIC_BROKER_CONFIG"),
-        "log.dirs": told("/a,/b", "STATIC_BROKER_CONFIG"),
-        "min.insync.replicas": told("2", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
-        "num.network.threads": told("3", "DEFAULT_CONFIG"),
-        "ssl.keystore.password": told("hunter2", "STATIC_BROKER_CONFIG", secret=True),
-        "sasl.jaas.config": told(None, "STATIC_BROKER_CONFIG"),
-        "listeners": told("PLAINTEXT://10.0.0.1:9092", "STATIC_BROKER_CONFIG"),
+        "num.io.threads": entry("16", "STATIC_BROKER_CONFIG"),
+        "log.dirs": entry("/a,/b", "STATIC_BROKER_CONFIG"),
+        "min.insync.replicas": entry("2", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        "num.network.threads": entry("3", "DEFAULT_CONFIG"),
+        "ssl.keystore.password": entry("hunter2", "STATIC_BROKER_CONFIG", secret=True),
+        "sasl.jaas.config": entry(None, "STATIC_BROKER_CONFIG"),
+        "listeners": entry("PLAINTEXT://10.0.0.1:9092", "STATIC_BROKER_CONFIG"),
     }
     assert configured_properties(properties) == {
         "num.io.threads": "16",

@@ -1,4 +1,4 @@
-"""`redline runs`: what is found in a folder of runs, told, tagged and deleted."""
+"""`redline runs`: what is found in a folder of runs, listed, tagged and deleted."""
 
 from __future__ import annotations
 

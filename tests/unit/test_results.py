@@ -275,13 +275,13 @@ def test_the_plan_counts_the_time_in_which_limits_are_held() -> None:
 
 def test_an_answer_says_how_long_it_was_held_and_what_did_not_last() -> None:
     config = load("testbed", "demo", "default", ["goal.search.confirm_s=30"])
-    told = [(63, overloaded(), False), (58, sustained(), False), (58, sustained(), True)]
-    told += [(58, overloaded(), True)] * 3
-    told += [(55, sustained(), False), (56, overloaded(), False), (55, sustained(), True)]
-    told += [(55, overloaded(), True), (55, sustained(), True)]
+    made = [(63, overloaded(), False), (58, sustained(), False), (58, sustained(), True)]
+    made += [(58, overloaded(), True)] * 3
+    made += [(55, sustained(), False), (56, overloaded(), False), (55, sustained(), True)]
+    made += [(55, overloaded(), True), (55, sustained(), True)]
     trials = [
         replace(trial_at(number, 1000, producers, {"default": judged}), held=held)
-        for number, (producers, judged, held) in enumerate(told, 1)
+        for number, (producers, judged, held) in enumerate(made, 1)
     ]
     history = tuple(trial.observation("default") for trial in trials)
     done = Done(Bracket(55, 56), 0.9, notes=("a note of the search",), confirmed_s=30.0)

@@ -168,9 +168,13 @@ def test_reads_back_what_it_wrote(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     write_summary(written, path)
     assert load_summary(path) == written
-    *_, told = json.loads(path.read_text(encoding="utf-8"))["boundaries"]
-    assert (told["np_low"], told["np_high"], told["latency_p99_ms"]) == (90.0, 99.5, 12.5)
-    assert told["mb_per_s_low"] == pytest.approx(22.5)
+    *_, last = json.loads(path.read_text(encoding="utf-8"))["boundaries"]
+    assert (last["np_low"], last["np_high"], last["latency_p99_ms"]) == (
+        90.0,
+        99.5,
+        12.5,
+    )
+    assert last["mb_per_s_low"] == pytest.approx(22.5)
 
 
 def test_ignores_fields_of_a_newer_version(tmp_path: Path) -> None:
@@ -322,8 +326,8 @@ def test_the_schema_in_the_docs_is_that_of_the_code() -> None:
 
 
 def test_what_a_run_writes_is_what_the_schema_says(tmp_path: Path) -> None:
-    told = replace(summary_of_sizes([100, 1000]), trials=(trial_document(trial()),))
-    write_summary(told, tmp_path / "summary.json")
+    summary = replace(summary_of_sizes([100, 1000]), trials=(trial_document(trial()),))
+    write_summary(summary, tmp_path / "summary.json")
     document = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     schema = summary_schema()
     jsonschema.validate(document, schema)
@@ -341,11 +345,11 @@ def test_a_device_or_a_link_is_written_to_and_not_replaced(tmp_path: Path) -> No
     link.symlink_to(target)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        write_atomic(pipe, "told")
-        assert os.read(reader, 10) == b"told"
+        write_atomic(pipe, "text")
+        assert os.read(reader, 10) == b"text"
     finally:
         os.close(reader)
-    write_atomic(link, "told")
+    write_atomic(link, "text")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    assert link.is_symlink() and target.read_text() == "told"
+    assert link.is_symlink() and target.read_text() == "text"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "pipe", "target"]

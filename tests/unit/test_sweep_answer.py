@@ -158,13 +158,13 @@ def test_the_table_has_a_row_for_each_figure_and_says_why_one_is_missing() -> No
 
 def test_the_json_has_the_figures_and_the_words(tmp_path: Path) -> None:
     found = answer(figures(0.8, 4, 0.01), AXES)
-    told = json.loads(found.document())
-    assert len(told["results"]) == 16
-    assert not lost_keys("sweep.json", told)
-    assert [each["words"] for each in told["effects"]] == list(found.sentences)
-    assert told["effects"][0]["conclusion"] == "regression"
-    assert told["effects"][0]["effect"]["ratio"] == pytest.approx(0.8, rel=0.02)
-    assert told["axes"] == {ACKS: ["1", "all"], THREADS: ["1", "2"]}
+    document = json.loads(found.document())
+    assert len(document["results"]) == 16
+    assert not lost_keys("sweep.json", document)
+    assert [each["words"] for each in document["effects"]] == list(found.sentences)
+    assert document["effects"][0]["conclusion"] == "regression"
+    assert document["effects"][0]["effect"]["ratio"] == pytest.approx(0.8, rel=0.02)
+    assert document["axes"] == {ACKS: ["1", "all"], THREADS: ["1", "2"]}
 
 
 def test_the_page_says_all_of_it_and_loads_nothing() -> None:
@@ -195,26 +195,26 @@ def crossed(gain: float) -> tuple[str, ...]:
 
 
 def test_an_effect_that_is_not_the_same_everywhere_is_split(snapshot: SnapshotAssertion) -> None:
-    told = crossed(1.35)
-    assert [each.split(":")[0] for each in told] == [
+    texts = crossed(1.35)
+    assert [each.split(":")[0] for each in texts] == [
         "kind repeated against random with compression none, 1 kB",
         "kind repeated against random with compression zstd, 1 kB",
         "compression zstd against none with kind random, 1 kB",
         "compression zstd against none with kind repeated, 1 kB",
     ]
-    assert "65.2% more" in told[1]
-    assert "(-16.2%" in told[2]
-    assert "35.0% more" in told[3]
-    assert told == snapshot
+    assert "65.2% more" in texts[1]
+    assert "(-16.2%" in texts[2]
+    assert "35.0% more" in texts[3]
+    assert texts == snapshot
 
 
 def test_an_effect_that_may_be_the_same_everywhere_is_one() -> None:
-    told = crossed(0.85)
-    assert [each.split(":")[0] for each in told] == [
+    texts = crossed(0.85)
+    assert [each.split(":")[0] for each in texts] == [
         "kind repeated against random, 1 kB",
         "compression zstd against none, 1 kB",
     ]
-    assert "-15.6%" in told[1]
+    assert "-15.6%" in texts[1]
 
 
 def test_cases_that_change_several_keys_at_a_time_are_held_against_the_first() -> None:
@@ -223,8 +223,8 @@ def test_cases_that_change_several_keys_at_a_time_are_held_against_the_first() -
         Result({KIND: size, CODEC: size}, 1, 1000, value, low=value * 0.95, high=value / 0.95)
         for size, value in figures.items()
     ]
-    (told,) = answer(results, {KIND: ("100", "1000"), CODEC: ("100", "1000")}).sentences
-    assert told.startswith("kind, compression 1000, 1000 against 100, 100, 1 kB: 25.0% less")
+    (text,) = answer(results, {KIND: ("100", "1000"), CODEC: ("100", "1000")}).sentences
+    assert text.startswith("kind, compression 1000, 1000 against 100, 100, 1 kB: 25.0% less")
 
 
 def test_cases_with_names_are_called_by_them(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
@@ -261,9 +261,9 @@ def test_times_without_an_interval_say_how_often_they_were_measured(
 ) -> None:
     results = [Result({ACKS: each}, 1, 1000, value) for each, value in (("1", 8.0), ("all", 10.0))]
     found = replace(answer(results, {ACKS: ("1", "all")}), asks="fill", unit="s")
-    (told,) = found.sentences
-    assert told.startswith("acks all against 1, 1 kB: +25.0%, from 1 measurement of each")
-    assert told == snapshot
+    (text,) = found.sentences
+    assert text.startswith("acks all against 1, 1 kB: +25.0%, from 1 measurement of each")
+    assert text == snapshot
     assert found.advices == ("the shortest time: acks 1 (8 s)",)
 
 
@@ -276,8 +276,8 @@ def test_a_longer_time_is_the_worse_one() -> None:
 
 
 def held(*trials: Trial) -> RunSummary:
-    told = tuple(map(trial_document, trials))
-    return replace(summary_of_sizes([]), trials=told, status="no conclusion")
+    documents = tuple(map(trial_document, trials))
+    return replace(summary_of_sizes([]), trials=documents, status="no conclusion")
 
 
 @pytest.mark.parametrize(("back_s", "why"), [(2.5, ""), (None, "some partitions had no leader")])
@@ -317,30 +317,30 @@ def test_what_is_many_times_as_much_is_called_so() -> None:
         Result({ACKS: each}, 1, 1000, value, low=value * 0.9, high=value * 1.1)
         for each, value in (("1", 1.0), ("all", 11.0))
     ]
-    (told,) = answer(results, {ACKS: ("1", "all")}).sentences
-    assert told.startswith("acks all against 1, 1 kB: 11 times as much, 95% interval 8.")
-    assert told.endswith(" times")
+    (text,) = answer(results, {ACKS: ("1", "all")}).sentences
+    assert text.startswith("acks all against 1, 1 kB: 11 times as much, 95% interval 8.")
+    assert text.endswith(" times")
 
 
 def test_a_chart_of_latency_stands_where_some_case_has_a_latency() -> None:
     without = figures(0.8, 1, 0.01)
-    told = [replace(each, p99_ms=20.0) for each in without]
-    for results, panels in ((without, 1), (told, 2)):
+    with_latency = [replace(each, p99_ms=20.0) for each in without]
+    for results, panels in ((without, 1), (with_latency, 2)):
         (_, spec), *_ = sweep_specs(answer(results, AXES))
         assert len(spec["hconcat"]) == panels
 
 
 def test_a_time_is_longer_or_shorter_and_not_more_or_less() -> None:
-    def told(ratio: float, asks: str) -> tuple[str, str]:
+    def sentences(ratio: float, asks: str) -> tuple[str, str]:
         acks, threads = replace(answer(figures(ratio, 4, 0.01), AXES), asks=asks).sentences
         return acks, threads
 
-    assert "% less, 95% interval" in told(0.8, "limit")[0]
-    assert "% shorter, 95% interval" in told(0.8, "fill")[0]
-    assert "% longer, 95% interval" in told(1.3, "drain")[0]
-    assert " times as long, 95% interval" in told(3.0, "failover")[0]
-    assert "detectable change is" in told(0.8, "fill")[1]
-    assert "detectable loss is" in told(0.8, "limit")[1]
+    assert "% less, 95% interval" in sentences(0.8, "limit")[0]
+    assert "% shorter, 95% interval" in sentences(0.8, "fill")[0]
+    assert "% longer, 95% interval" in sentences(1.3, "drain")[0]
+    assert " times as long, 95% interval" in sentences(3.0, "failover")[0]
+    assert "detectable change is" in sentences(0.8, "fill")[1]
+    assert "detectable loss is" in sentences(0.8, "limit")[1]
 
 
 def test_people_read_of_producers_and_bytes_and_not_of_our_keys() -> None:

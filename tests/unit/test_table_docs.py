@@ -33,7 +33,7 @@ class Outer:
 
     Attributes:
         first, second_ms: how long it took,
-            told in two lines.
+            described in two lines.
         parts: each of them.
         by_name: name → part.
         records: whole ones.
@@ -47,10 +47,10 @@ class Outer:
 
 
 def test_a_column_has_its_type_unit_and_meaning() -> None:
-    told = "how long it took, told in two lines"
+    text = "how long it took, described in two lines"
     assert list(described_columns(Outer)) == [
-        DescribedColumn("first", "string", "–", told),
-        DescribedColumn("second_ms", "double", "ms", told),
+        DescribedColumn("first", "string", "–", text),
+        DescribedColumn("second_ms", "double", "ms", text),
         DescribedColumn("parts", "array of [Inner](#inner)", "–", "each of them"),
         DescribedColumn("by_name", "map of string to [Inner](#inner)", "–", "name → part"),
         DescribedColumn("records", "bigint", "count", "whole ones"),
