@@ -192,7 +192,7 @@ def test_the_bar_is_the_interval_and_the_tooltip_says_it_with_the_latencies() ->
     assert (unknown["mb_low"], unknown["interval"], unknown["latency"]) == (None, "?", "?")
     ends = [each["encoding"]["y2"]["field"] for each in layers_of(spec, "rule")]
     assert ends == ["mb_upper", "mb_high"]
-    found = [each["encoding"].get("tooltip", ()) for each in layers_of(spec, "point")]
+    tooltips = [each["encoding"].get("tooltip", ()) for each in layers_of(spec, "point")]
     assert [
         {"interval", "latency"} <= {tip["field"] for tip in tips} for tips in tooltips if tips
     ] == [
