@@ -112,7 +112,7 @@ def is_instrument(name: str) -> bool:
 
 
 def instrument_of(row: CaseRow) -> dict[str, str]:
-    """What a night was measured with: the instrument's names and the trials' settings."""
+    """The facts about a night's instrument, and the settings of its trials."""
     own = {
         name: _coarse(name, value)
         for name, value in row.environment.items()

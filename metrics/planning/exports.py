@@ -20,7 +20,7 @@ from metrics.traffic.record_format import record_bytes
 from metrics.units import format_mb_per_s, format_ratio, format_size
 
 BUSY_FOR, RATE_OVER = "10m", "5m"
-"""How long an alert's condition must hold, and the window of PromQL's rates."""
+"""Time for which an alert's condition must hold, and the window of PromQL's rates."""
 
 
 @dataclass(frozen=True)

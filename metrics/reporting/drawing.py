@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def can_draw() -> bool:
-    """Whether vl-convert is installed."""
+    """True if vl-convert is installed."""
     return vl_convert is not None
 
 
