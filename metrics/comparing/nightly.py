@@ -122,7 +122,10 @@ def instrument_of(row: CaseRow) -> dict[str, str]:
 
 
 def _coarse(name: str, value: str) -> str:
-    """Memory to the GiB: a machine of the same kind differs by what its kernel keeps."""
+    """A fact in the precision of the comparison: the driver's memory is rounded to GiB.
+
+    Machines of the same kind differ by the memory that their kernels reserve.
+    """
     if name == "driver.memory_bytes" and value.isdigit():
         return f"{round(int(value) / _GIB)} GiB"
     return value

@@ -50,7 +50,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def panels_of_run(series: RunSeries, trials: Iterable[Trial]) -> Panels:
-    """The drawings of these trials; none where the run has too many readings for a page."""
+    """The drawings of these trials; empty if the run has too many readings for a page."""
     if not series.is_complete:
         return {}
     return panels_of(series.points, {each.number: each.evidence.client for each in trials})
