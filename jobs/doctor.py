@@ -70,13 +70,13 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
 
 def show(findings: Sequence[Finding], reporter: Reporter) -> None:
     """Show a table of all findings, then a sentence for each warning and problem."""
-    rows = tuple((each.check, each.standing.value, _brief(each)) for each in findings)
+    rows = tuple((each.check, each.severity.value, _brief(each)) for each in findings)
     reporter.report(Table("Checks", ("check", "result", "found"), rows))
     for each in findings:
-        if each.standing in _LOUD:
+        if each.severity in _LOUD:
             is_named = each.sentence.startswith(each.check)  # "cluster prod has no broker that …"
             text = each.sentence if is_named else f"{each.check}: {each.sentence}"
-            reporter.report(Notice(_LOUD[each.standing], text))
+            reporter.report(Notice(_LOUD[each.severity], text))
     problems = len(problems_of(findings))
     if problems:
         keeps = "1 problem keeps" if problems == 1 else f"{problems} problems keep"
@@ -98,7 +98,7 @@ def document(findings: Sequence[Finding], at_s: float) -> dict[str, Any]:
         "findings": [
             {
                 "check": each.check,
-                "result": each.standing.value,
+                "result": each.severity.value,
                 "found": each.found,
                 "expected": each.expected,
                 "remedy": each.remedy,
@@ -110,7 +110,7 @@ def document(findings: Sequence[Finding], at_s: float) -> dict[str, Any]:
 
 def _brief(finding: Finding) -> str:
     text = finding.found
-    if finding.standing not in _LOUD or len(text) <= FOUND_WIDTH:
+    if finding.severity not in _LOUD or len(text) <= FOUND_WIDTH:
         return text
     return f"{text[: FOUND_WIDTH - 1].rstrip()}…"
 

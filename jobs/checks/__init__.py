@@ -1,1 +1,1 @@
-"""What is checked before any load: rules apart from what collects the facts for them."""
+"""Checks before any load; the rules are separate from the code that collects the facts."""

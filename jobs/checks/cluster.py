@@ -1,4 +1,4 @@
-"""What the cluster must let a run do, found out without making or changing anything on it."""
+"""Checks of the cluster that create and change nothing on it."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ MESSAGES_NAMED = 6
 def cluster_findings(
     opened: OpenCluster, config: Configuration, locks: bool = True
 ) -> list[Finding]:
-    """What keeps a run from using a cluster that can be reached; nothing is made on it.
+    """Findings about a cluster that can be reached; the checks create nothing on it.
 
     Args:
         locks: whether the run would take the cluster's lock.
     """
     run_id = f"doctor-{secrets.token_hex(4)}"
-    looks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
+    checks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
         ("brokers", lambda: broker_findings(opened.info)),
         ("replicas", lambda: _replicas(opened)),
-        ("topics", lambda: _making(opened, config, run_id)),
+        ("topics", lambda: _topics(opened, config, run_id)),
         ("permissions", lambda: permission_findings(opened, config, run_id, locks)),
         ("lock", lambda: _lock(opened) if locks else []),
         ("length of a trial", lambda: _length(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
     )
-    return [finding for check, look in looks for finding in checked(check, look)]
+    return [finding for check, make in checks for finding in checked(check, make)]
 
 
 def broker_findings(info: ClusterInfo) -> list[Finding]:
-    """Which brokers serve, and which do not."""
+    """Findings about the brokers that serve, and about those that do not."""
     version = ".".join(map(str, info.api_version))
     found = [
         ok("brokers", f"{count_words(len(info.brokers), 'broker')}, protocol of Kafka {version}")
@@ -59,7 +59,7 @@ def broker_findings(info: ClusterInfo) -> list[Finding]:
             warning(
                 "brokers",
                 f"fenced and out of service: {ids}",
-                "all registered brokers to serve, as the limit is that of those that do",
+                "all registered brokers in service, as the limit is that of the serving ones",
                 "see those brokers' logs, or unregister them",
             )
         )
@@ -78,27 +78,27 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
             f"partition {partition} of the topic {topic}{more} lacks a replica",
             "all in sync: brokers that catch up are busy, and under-replicated partitions count "
             "as an overload",
-            "wait until they are, or find out what keeps them",
+            "wait until they are in sync, or find the reason in the brokers' logs",
         )
     ]
 
 
-def _making(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
+def _topics(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
     topics, sizes = Topics(opened.admin, run_id), config.workload.message_bytes
     for message_bytes in sizes:
         topics.validate(config.heaviest(message_bytes))
-    told = ", ".join(format_size(message_bytes) for message_bytes in sizes[:MESSAGES_NAMED])
+    named = ", ".join(format_size(message_bytes) for message_bytes in sizes[:MESSAGES_NAMED])
     more = f" and {len(sizes) - MESSAGES_NAMED} more" if len(sizes) > MESSAGES_NAMED else ""
-    return [ok("topics", f"would be accepted, for messages of {told}{more}")]
+    return [ok("topics", f"would be accepted, for messages of {named}{more}")]
 
 
 def permission_findings(
     opened: OpenCluster, config: Configuration, run_id: str, locks: bool
 ) -> list[Finding]:
-    """What the user may not do that a run does.
+    """Findings about the actions of a run that the user has no permission for.
 
     Args:
-        run_id: part of the names of topics, groups and transactional ids that are asked about.
+        run_id: part of the names of the topic, the group and the transactional id to check.
         locks: whether the run takes the cluster's lock.
     """
     name, workload = f"redline-{run_id}", config.workload
@@ -116,19 +116,19 @@ def permission_findings(
 def _lock(opened: OpenCluster) -> list[Finding]:
     holder = holder_of(opened.admin, opened.info.broker_ids)
     if holder is None:
-        return [ok("lock", "nobody holds it")]
+        return [ok("lock", "free")]
     return [
         warning(
             "lock",
             f"{holder} holds it",
-            "one run at a time: another one would end with exit code 75",
-            "wait for its end",
+            "one run at a time: another run would end with exit code 75",
+            "wait until that run has ended",
         )
     ]
 
 
 def permission_rules(found: Sequence[Permission]) -> list[Finding]:
-    """What a run does and the user has no permission for."""
+    """A problem for each permission that is not granted."""
     check = "permissions"
     lacking = [
         problem(
@@ -153,21 +153,21 @@ def _length(opened: OpenCluster, config: Configuration) -> list[Finding]:
 
 
 def _guards(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
-    heard = RecordingReporter()
-    open_guards(config, opened.admin, run_id, heard)
-    told = [
+    reporter = RecordingReporter()
+    open_guards(config, opened.admin, run_id, reporter)
+    notices = [
         event.text
-        for event in heard.events
+        for event in reporter.events
         if isinstance(event, Notice) and event.level is not Level.NOTE
     ]
-    return [warning("guards", text) for text in told] or [ok("guards", "can watch the cluster")]
+    return [warning("guards", text) for text in notices] or [ok("guards", "can watch the cluster")]
 
 
 def metrics_findings(source: MetricsSource, interval_s: float) -> list[Finding]:
-    """What an open source shows of the brokers, and what it does not.
+    """Findings about the brokers' metrics that an open source shows and lacks.
 
     Args:
-        interval_s: between two samples in a trial [s].
+        interval_s: time between two samples in a trial [s].
     """
     return metrics_rules(source.name, source.nodes, source.sample_all(), interval_s)
 
@@ -178,14 +178,14 @@ def metrics_rules(
     samples: Sequence[BrokerSample],
     interval_s: float,
 ) -> list[Finding]:
-    """The same, from the facts alone."""
+    """The rules of `metrics_findings`, from nodes and samples."""
     check = "brokers' metrics"
     found = [
         problem(
             check,
             f"broker {sample.broker_id} gave no sample: {sample.error}",
-            "one from each broker",
-            "see that broker's log, and the way to its metrics in the cluster's file",
+            "a sample of each broker",
+            "see that broker's log, and the source of its metrics in the cluster's file",
         )
         for sample in samples
         if sample.error is not None
@@ -202,7 +202,7 @@ def metrics_rules(
                 warning(
                     check,
                     f"the brokers run different versions of Kafka ({versions})",
-                    "one, as the limit is that of the mixture",
+                    "one version, as the limit is that of the mixture",
                     "finish the upgrade first",
                 )
             )

@@ -33,13 +33,13 @@ _TCP_INFO, _RTT_OFFSET = 11, 68  # tcpi_rtt in include/uapi/linux/tcp.h
 
 
 def probe_task(order: str, _ids: Iterable[int]) -> Iterator[str]:
-    """One task of the probe's barrier stage.
+    """One task of the survey's barrier stage.
 
     Args:
-        order: JSON of what to look at, as `jobs.checks.survey.order_of` writes it.
+        order: JSON of the order from `jobs.checks.survey.probe_order`.
 
     Yields:
-        JSON of the facts, once.
+        The facts as JSON, once.
     """
     from pyspark import BarrierTaskContext
 
@@ -47,13 +47,13 @@ def probe_task(order: str, _ids: Iterable[int]) -> Iterator[str]:
     places = [info.address for info in context.getTaskInfos()]
     task = context.partitionId()
     hosts = [place.rpartition(":")[0] for place in places]
-    # Tasks of one host have one network, so the first of them looks at the brokers for all.
+    # Tasks of one host share its network, so the first of them probes the brokers for all.
     is_first = hosts.index(hosts[task]) == task
     yield json.dumps(facts(json.loads(order), task, places[task], is_first))
 
 
 def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> dict[str, Any]:
-    """What there is here of what the order asks for."""
+    """The facts that an order requests."""
     found: dict[str, Any] = {
         "task": task,
         "host": socket.gethostname(),
@@ -67,26 +67,26 @@ def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> di
         "clock": _or_error(partial(clock_offset, order["clock"], task, order["timeout_s"])),
     }
     if is_first:
-        look = partial(links_of, order["brokers"], order["timeout_s"])
-        there = order.get("network_namespace")
-        found |= _from_within(there, look, order["brokers"]) if there else look()
+        probe = partial(links_of, order["brokers"], order["timeout_s"])
+        namespace = order.get("network_namespace")
+        found |= _from_within(namespace, probe, order["brokers"]) if namespace else probe()
     return found
 
 
 def package(name: str, module: str) -> dict[str, str]:
-    """The version of a package, or the error of importing it."""
+    """The version of a package, or the error of its import."""
     try:
         importlib.import_module(module)
         return {"version": importlib.metadata.version(name)}
-    except Exception as error:  # noqa: BLE001 - whatever an import of a broken package raises
-        return {"error": _told(error)}
+    except Exception as error:  # noqa: BLE001 - a broken package may raise any error
+        return {"error": _error_text(error)}
 
 
 def digest(packages: Iterable[str]) -> str:
     """A digest of these packages' source files, the same in a checkout and in a wheel.
 
     Raises:
-        ImportError: one is not there.
+        ImportError: a package is missing.
     """
     whole = hashlib.sha256()
     for name in packages:
@@ -99,8 +99,8 @@ def digest(packages: Iterable[str]) -> str:
 
 
 def links_of(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    """What the way to the brokers is like from here, as far as this task looks at it."""
-    links = look_at(brokers, timeout_s)
+    """Facts about the network between this host and the brokers."""
+    links = probe_brokers(brokers, timeout_s)
     return {
         "unreachable": {broker: why for broker, (why, _) in links.items() if why},
         "round_trip_ms": {broker: ms for broker, (_, ms) in links.items() if ms is not None},
@@ -108,10 +108,12 @@ def links_of(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
     }
 
 
-def look_at(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, tuple[str, float | None]]:
+def probe_brokers(
+    brokers: Mapping[str, Any], timeout_s: float
+) -> dict[str, tuple[str, float | None]]:
     """Broker id → why its address takes no connection from here, or empty; and the round trip [ms].
 
-    The round trip is the kernel's of the connection's first packets; None where it does not tell.
+    The kernel measures the round trip by the first packets; None where it does not report it.
     """
     with ThreadPoolExecutor(max_workers=min(32, max(1, len(brokers)))) as pool:
         tried = pool.map(lambda place: _try(place, timeout_s), brokers.values())
@@ -119,26 +121,26 @@ def look_at(brokers: Mapping[str, Any], timeout_s: float) -> dict[str, tuple[str
 
 
 def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> dict[str, list[int]]:
-    """What the kernel here lets the buffers of sockets be [B], as far as it tells."""
+    """Name → limits of socket buffers in this kernel [B], as far as it shows them."""
     found = {}
     for name in ("ipv4/tcp_rmem", "ipv4/tcp_wmem", "core/rmem_max", "core/wmem_max"):
         with suppress(OSError, ValueError):
-            told = (settings / name).read_text(encoding="ascii")
-            found[name.partition("/")[2]] = [int(number) for number in told.split()]
+            text = (settings / name).read_text(encoding="ascii")
+            found[name.partition("/")[2]] = [int(number) for number in text.split()]
     return found
 
 
 def _from_within(
-    namespace: str, look: Callable[[], dict[str, Any]], brokers: Iterable[str]
+    namespace: str, probe: Callable[[], dict[str, Any]], brokers: Iterable[str]
 ) -> dict[str, Any]:
-    """What is seen from within a network namespace; nobody is reached where it cannot be entered.
+    """The facts from within a network namespace; no broker is reachable if it cannot be entered.
 
-    Our own code enters it, which may not be here: another check tells that.
+    This needs kafka-redline's code, which may be missing here; another check reports that.
     """
     try:
         with importlib.import_module("jobs.engine.network.namespaces").inside(namespace):
-            return look()
-    except Exception as error:  # noqa: BLE001 - told as data, see above
+            return probe()
+    except Exception as error:  # noqa: BLE001 - errors are returned as data, see above
         return {"unreachable": dict.fromkeys(brokers, str(error))}
 
 
@@ -184,8 +186,8 @@ def _round_trip_ms(sock: socket.socket) -> float | None:
     if sys.platform != "linux":
         return None
     with suppress(OSError, struct.error):
-        told = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _RTT_OFFSET + 4)
-        return float(struct.unpack_from("=I", told, _RTT_OFFSET)[0]) / 1000.0
+        info = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _RTT_OFFSET + 4)
+        return float(struct.unpack_from("=I", info, _RTT_OFFSET)[0]) / 1000.0
     return None
 
 
@@ -195,12 +197,12 @@ def _importable(modules: Iterable[str]) -> str:
     return "imports"
 
 
-def _or_error(look: Callable[[], Any]) -> dict[str, Any]:
+def _or_error(read: Callable[[], Any]) -> dict[str, Any]:
     try:
-        return {"value": look()}
-    except Exception as error:  # noqa: BLE001 - told as data, see above
-        return {"error": _told(error)}
+        return {"value": read()}
+    except Exception as error:  # noqa: BLE001 - errors are returned as data, see above
+        return {"error": _error_text(error)}
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Rules on what the executors told: facts in, findings out."""
+"""Rules on the facts of executors: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from metrics.trial.clock import OFFSET_MAX_S, ClockOffset
 from metrics.units import format_ms
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
-"""Steps in which the environment of a run tells the clocks [s]: two runs on the same machines
-shall not differ by a millisecond."""
+"""Steps in which the environment of a run states the clocks [s], as the environments of two runs
+on the same machines must not differ by a millisecond."""
 NAMED_MAX = 4
-"""So many hosts or brokers are named; the rest are counted."""
+"""Largest number of hosts or brokers that a message names; it counts the rest."""
 
 
 def executor_findings(
@@ -23,10 +23,10 @@ def executor_findings(
     driver: ExecutorFacts,
     brokers: Mapping[str, tuple[str, int]],
 ) -> list[Finding]:
-    """What is wrong with the executors, or that nothing is.
+    """Findings about the executors.
 
     Args:
-        brokers: broker id → (host, port), those that had to be reached.
+        brokers: broker id → (host, port) of the brokers that executors must reach.
     """
     return [
         *_code(executors, driver),
@@ -39,7 +39,7 @@ def executor_findings(
 
 
 def clocks_within(executors: Iterable[ExecutorFacts]) -> str | None:
-    """How near all clocks are to the driver's, in steps; None where one is not known."""
+    """The step within which all clocks agree with the driver's; None if a clock is unknown."""
     offsets = [each.offset_s for each in executors]
     known = [abs(offset) for offset in offsets if offset is not None]
     if len(known) < len(offsets) or not known:
@@ -55,10 +55,10 @@ def _code(executors: Sequence[ExecutorFacts], driver: ExecutorFacts) -> list[Fin
         found.append(
             problem(
                 check,
-                f"our code does not run on {_some(hosts)} ({why})",
-                "kafka-redline's wheel and its packages on every executor",
-                "give spark-submit the wheel of make dist with --py-files, and install what "
-                "setup.py lists into the executors' Python",
+                f"the code of kafka-redline does not run on {_some(hosts)} ({why})",
+                "its wheel and its packages on every executor",
+                "give spark-submit the wheel of make dist with --py-files, and install the "
+                "packages of setup.py into the executors' Python",
             )
         )
     other = [
@@ -70,9 +70,9 @@ def _code(executors: Sequence[ExecutorFacts], driver: ExecutorFacts) -> list[Fin
         found.append(
             problem(
                 check,
-                f"{_some(other)} would run other code of kafka-redline than the driver has",
-                "the same on both",
-                "build the wheel anew (make dist) and give spark-submit that one, or remove an "
+                f"{_some(other)} has other code of kafka-redline than the driver",
+                "the same code on both",
+                "build the wheel again (make dist) and give it to spark-submit, or remove an "
                 "older installation from the executors' Python",
             )
         )
@@ -99,7 +99,7 @@ def _lacking(check: str, name: str, executors: Sequence[ExecutorFacts]) -> list[
         problem(
             check,
             f"{_some(hosts)} cannot use the package {name} ({why})",
-            "it on every executor",
+            "the package on every executor",
             f"install it into the executors' Python (pip install {name})",
         )
     ]
@@ -113,7 +113,7 @@ def _of_other_version(
         warning(
             check,
             f"{_some(hosts)} has {name} {other}, and the driver {version}",
-            "one version, the one that was tested together",
+            "one version, the tested one",
             "install the versions of conf/constraints.txt",
         )
         for other, hosts in others.items()
@@ -130,8 +130,8 @@ def _files(executors: Sequence[ExecutorFacts]) -> list[Finding]:
         problem(
             "executors' files",
             f"{_some(hosts)} cannot read {path}",
-            "that file, at that path, on every executor",
-            "put it there, or name one that is there in the cluster's or workload's file",
+            "the file at that path on every executor",
+            "copy it there, or name an existing one in the cluster's or workload's file",
         )
         for path, hosts in lacking.items()
     ]
@@ -140,14 +140,14 @@ def _files(executors: Sequence[ExecutorFacts]) -> list[Finding]:
 def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
     check = "executors' clocks"
     found = []
-    for why, hosts in _hosts_by(executors, lambda each: each.line_trouble).items():
+    for why, hosts in _hosts_by(executors, lambda each: each.channel_trouble).items():
         found.append(
             problem(
                 check,
                 f"{_some(hosts)} cannot reach the driver ({why})",
                 "a connection from every executor to the driver, for its orders and its clock",
                 "set spark.driver.host to an address that executors can reach, and "
-                "spark.redline.control.port to a port that the firewall lets through",
+                "spark.redline.control.port to a port that the firewall permits",
             )
         )
     worst = _worst(executors)
@@ -155,12 +155,14 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
         return found
     clock = ClockOffset(worst.offset_s or 0.0, worst.offset_error_s or 0.0)
     text = f"{worst.host}'s clock is {clock.text}"
-    remedy = "synchronise the clocks (chronyd, or another NTP client, on every host)"
+    remedy = "synchronize the clocks (chronyd, or another NTP client, on every host)"
     if clock.least_s > OFFSET_MAX_S:
         expected = f"at most {OFFSET_MAX_S:g} s, as all tasks start at one moment by their clocks"
         return [*found, problem(check, text, expected, remedy)]
     if abs(clock.offset_s) + clock.error_s > OFFSET_MAX_S:
-        expected = f"to see that it is within {OFFSET_MAX_S:g} s; the network is too slow for that"
+        expected = (
+            f"a proof that it is within {OFFSET_MAX_S:g} s, for which the network is too slow"
+        )
         return [*found, warning(check, text, expected, remedy)]
     return [*found, ok(check, text)]
 
@@ -179,15 +181,15 @@ def _brokers(
     found = []
     for each in executors:
         if each.unreachable:
-            told = [
+            reasons = [
                 f"broker {broker} at {brokers[broker][0]}:{brokers[broker][1]} ({why})"
                 for broker, why in each.unreachable.items()
             ]
             found.append(
                 problem(
                     check,
-                    f"{each.host} cannot reach {_some(told)}",
-                    "every broker's advertised address to take connections from every executor",
+                    f"{each.host} cannot reach {_some(reasons)}",
+                    "connections from every executor to every broker's advertised address",
                     "open the network between them, or correct advertised.listeners or name "
                     "resolution there",
                 )
@@ -198,7 +200,7 @@ def _brokers(
 
 
 def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
-    """Round trips to the brokers, and what the hosts' kernels let the buffers of sockets be."""
+    """A finding with the round trips to the brokers and the hosts' limits of socket buffers."""
     trips = [
         (ms, broker, each.host)
         for each in executors
@@ -207,21 +209,22 @@ def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
     if not trips:
         return []
     (least_ms, near, _), (most_ms, far, host) = min(trips), max(trips)
-    told = f"round trips of {format_ms(least_ms)} ms (broker {near})"
+    range_text = f"round trips of {format_ms(least_ms)} ms (broker {near})"
     if len(trips) > 1:
-        told += f" to {format_ms(most_ms)} ms (broker {far} from {host})"
+        range_text += f" to {format_ms(most_ms)} ms (broker {far} from {host})"
     known = {each.kernel_buffers.text: each.host for each in executors if each.kernel_buffers}
     buffers = [f"socket buffers on {at}: {text}" for text, at in known.items()]
-    return [ok("links to brokers", "; ".join([told, *buffers[:NAMED_MAX]]))]
+    return [ok("links to brokers", "; ".join([range_text, *buffers[:NAMED_MAX]]))]
 
 
 def _hosts_by(
-    executors: Sequence[ExecutorFacts], told: Callable[[ExecutorFacts], str]
+    executors: Sequence[ExecutorFacts], text_of: Callable[[ExecutorFacts], str]
 ) -> dict[str, list[str]]:
+    """Text → hosts of the executors with that text; executors with an empty text are left out."""
     hosts: dict[str, list[str]] = defaultdict(list)
     for each in executors:
-        if told(each):
-            hosts[told(each)].append(each.host)
+        if text := text_of(each):
+            hosts[text].append(each.host)
     return hosts
 
 

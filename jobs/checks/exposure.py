@@ -1,4 +1,4 @@
-"""Where secrets of a cluster's file can be read or changed by others. Warnings, no problems."""
+"""Warnings about secrets of a cluster's file that others can read or change."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 def exposure_findings(
     cluster: Cluster, hosts: Iterable[str], settings: Mapping[str, str], master: str
 ) -> list[Finding]:
-    """What of a cluster's secrets crosses a network in the clear, or can be changed by others.
+    """Warnings about secrets that cross a network in the clear, or whose files others can change.
 
     Args:
-        hosts: the brokers', as advertised.
-        settings: of the Spark context, by Spark's names.
-        master: of the Spark context.
+        hosts: the brokers' advertised hosts.
+        settings: settings of the Spark context, by Spark's names.
+        master: master URL of the Spark context.
     """
     if cluster.is_exclusive:  # then the secrets end with the run
         return []
@@ -36,7 +36,7 @@ def exposure_findings(
                 CHECK,
                 "security.protocol is SASL_PLAINTEXT, so the login and all data cross the network "
                 "in the clear",
-                "SASL_SSL on any other host than this one",
+                "SASL_SSL for brokers on other hosts",
                 "give the brokers a listener with TLS",
             )
         )
@@ -48,7 +48,7 @@ def exposure_findings(
                     CHECK,
                     f"{section.key} has a {secret} and no TLS, so it crosses the network in the "
                     "clear",
-                    f"{section.key}.tls: true on any other host than this one",
+                    f"{section.key}.tls: true for other hosts",
                     section.tls_remedy,
                 )
             )
@@ -58,7 +58,7 @@ def exposure_findings(
         found.append(
             warning(
                 CHECK,
-                "what logs in to the brokers is sent to Spark's executors in the clear",
+                "the secrets for the brokers are sent to Spark's executors in the clear",
                 f"{_ENCRYPTED[0]}=true",
                 "set it with spark.authenticate=true (spark-submit --conf …)",
             )
@@ -69,7 +69,7 @@ def exposure_findings(
                 warning(
                     CHECK,
                     f"others can write the file of {key}, {path}",
-                    "one that its owner alone can change",
+                    "a file that only its owner can change",
                     f"chmod go-w {path}",
                 )
             )
@@ -88,7 +88,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
-    """(Key, reference) of the secrets that a section names."""
+    """The (key, reference) of each secret in a section."""
     for key in type(section).model_fields:
         if key.endswith("_from") and (reference := getattr(section, key)) is not None:
             yield key, reference
@@ -110,6 +110,6 @@ def _secret_files(cluster: Cluster) -> Iterator[tuple[str, Path]]:
 def _others_can_write(path: Path) -> bool:
     try:
         mode = path.stat().st_mode
-    except OSError:  # whoever reads it says so
+    except OSError:  # the code that reads the file reports it
         return False
     return stat.S_ISREG(mode) and bool(mode & (stat.S_IWGRP | stat.S_IWOTH))

@@ -1,4 +1,4 @@
-"""What a check found: how it stands, what was expected and what to do."""
+"""Findings: the result of a check, what was expected, and the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metrics.common.errors import ConfigError, RedlineError
 
 
 class Severity(str, Enum):
-    """How much a finding matters: a problem keeps a run from starting."""
+    """The severity of a finding; a problem prevents a run from starting."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,15 +20,16 @@ class Severity(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
-        check: what was looked at, for example `executors' clocks`.
-        found: in a few words.
-        expected, remedy: empty where all is well, or where `found` says them already.
+        severity: how serious it is.
+        check: subject of the check, for example `executors' clocks`.
+        found: the result in a few words.
+        expected, remedy: empty when nothing is wrong, or when `found` includes them.
     """
 
-    standing: Severity
+    severity: Severity
     check: str
     found: str
     expected: str = ""
@@ -36,55 +37,55 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """What was found, expected and to be done."""
+        """The result, the expectation and the remedy as one sentence."""
         expected = f"expected {self.expected}" if self.expected else ""
         return "; ".join(part for part in (self.found, expected, self.remedy) if part)
 
 
 def ok(check: str, found: str) -> Finding:
-    """All is well."""
+    """A finding without anything wrong."""
     return Finding(Severity.OK, check, found)
 
 
 def warning(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
-    """A run can start, and its reader should know this."""
+    """A finding that a reader of the run must know; a run can start."""
     return Finding(Severity.WARNING, check, found, expected, remedy)
 
 
 def problem(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
-    """No run can start."""
+    """A finding that prevents a run from starting."""
     return Finding(Severity.PROBLEM, check, found, expected, remedy)
 
 
 def skipped(check: str, why: str) -> Finding:
-    """Not looked at, and why."""
+    """A check that was not made, with the reason."""
     return Finding(Severity.SKIPPED, check, why)
 
 
 def problems_of(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that keep a run from starting."""
-    return [each for each in findings if each.standing is Severity.PROBLEM]
+    """The findings that prevent a run from starting."""
+    return [each for each in findings if each.severity is Severity.PROBLEM]
 
 
 def require_ready(findings: Iterable[Finding]) -> None:
-    """Refuse to go on when something keeps a run from starting.
+    """Raise an error when a finding prevents a run from starting.
 
     Raises:
-        ConfigError: with a line for each problem.
+        ConfigError: there are problems; it has a line for each.
     """
     problems = problems_of(findings)
     if problems:
         raise ConfigError("\n".join(each.sentence for each in problems))
 
 
-def checked(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """What a look finds; an error that has a sentence for the user is a problem."""
+def checked(check: str, make: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """The findings of a check; a RedlineError that it raises becomes a problem."""
     try:
-        return list(look())
+        return list(make())
     except RedlineError as error:
         return problems_from(check, error)
 
 
 def problems_from(check: str, error: RedlineError) -> list[Finding]:
-    """An error as a problem for each of its lines, which say what to do themselves."""
+    """A problem for each line of an error; the lines include the remedy."""
     return [problem(check, line) for line in str(error).splitlines() if line.strip()]

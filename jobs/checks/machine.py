@@ -1,4 +1,4 @@
-"""What this machine must have: Python, Java, jars, disk, memory, ports."""
+"""Checks of this machine: Python, Java, jars, disk, memory, ports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from jobs.setup.preflight import (
 from jobs.testbed import facade
 
 RESULTS_BYTES = 500_000_000
-"""Room for the tables and files of a run against brokers elsewhere [B]."""
+"""Disk space for the tables and files of a run on brokers of other machines [B]."""
 DRIVER_BYTES = 1_500_000_000
 """Memory of a driver: its JVM and this process [B]."""
 
@@ -57,17 +57,17 @@ def machine_findings(out: Path, cluster: Cluster | None) -> list[Finding]:
 
 
 def place_findings(out: Path, tables: str | None) -> list[Finding]:
-    """Whether results and tables could be written where they are to go.
+    """Findings about the places of results and tables: whether they are writable.
 
     Args:
-        out: where results go.
+        out: folder of the results.
         tables: path or catalog name of the Delta tables; None for a folder of `out`.
     """
     found = [_writable("results", out)]
     if tables is None:
         return found
     if "/" not in tables or ":" in tables:
-        return [*found, skipped("tables", f"only a run itself writes to {tables}")]
+        return [*found, skipped("tables", f"only a run writes to {tables}")]
     return [*found, _writable("tables", Path(tables))]
 
 
@@ -77,20 +77,20 @@ def _writable(check: str, folder: Path) -> Finding:
         return ok(check, str(folder))
     return problem(
         check,
-        f"{folder} cannot be written, as {existing} is no folder that this user may write to",
+        f"{folder} cannot be written, as {existing} is not a folder that this user may write to",
         "a folder for the results",
         "choose another with --out or --tables, or change its permissions",
     )
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that exists."""
+    """The folder, or its nearest parent that exists."""
     above = (folder.absolute(), *folder.absolute().parents)
     return next(each for each in above if each.exists())
 
 
-def _of(check: str, trouble: str | None, tell: Callable[[], str]) -> Finding:
-    return ok(check, tell()) if trouble is None else problem(check, trouble)
+def _of(check: str, trouble: str | None, describe: Callable[[], str]) -> Finding:
+    return ok(check, describe()) if trouble is None else problem(check, trouble)
 
 
 def _java() -> str:
@@ -104,7 +104,7 @@ def _room(folder: Path) -> str:
 
 def _memory() -> str:
     available = available_memory_bytes(this_machine())
-    return "not known" if available is None else f"{available / 1e9:.1f} GB available"
+    return "unknown" if available is None else f"{available / 1e9:.1f} GB available"
 
 
 def _kafka(testbed: TestbedOptions) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Whether a Spark session can run a load on a cluster: all checks of it in one call."""
+"""All checks whether a Spark session can run a load on a cluster, in one call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobs.checks.exposure import exposure_findings
 from jobs.checks.finding import Finding, problems_of
 from jobs.checks.settings import promised_slots, setting_findings, slot_findings
 from jobs.checks.slots import await_slots, registered_slots
-from jobs.checks.survey import Needs, order_of, own_facts, survey
+from jobs.checks.survey import Needs, driver_facts, probe_order, survey
 from jobs.config import Cluster, Workload
 from jobs.trials.control_server import ControlServer
 
@@ -24,12 +24,12 @@ Addresses = Mapping[int, tuple[str, int]]
 
 @dataclass(frozen=True)
 class SessionReport:
-    """What was found of a session.
+    """The result of the checks of a session.
 
     Attributes:
-        slots: tasks that a load may have.
-        findings: of all checks that were made.
-        environment: what of it belongs to the environment of a run.
+        slots: number of tasks that a load can have.
+        findings: findings of all checks.
+        environment: facts of the session for the environment of a run.
     """
 
     slots: int
@@ -37,7 +37,7 @@ class SessionReport:
     environment: Mapping[str, str]
 
 
-def look_at_session(
+def check_session(
     spark: SparkSession,
     control: ControlServer,
     cluster: Cluster,
@@ -46,17 +46,17 @@ def look_at_session(
     slots: int | None = None,
     network_namespace: str = "",
 ) -> SessionReport:
-    """Check settings, slots, and every executor from inside.
+    """Check settings, slots, and each executor by a task that runs on it.
 
     Args:
-        control: where tasks report to the driver.
-        addresses: broker id → advertised (host, port), to be reached from every executor.
-        slots: tasks that were asked for; None for all that the session has.
-        network_namespace: file of the one from which brokers are to be reached; empty for the
-            executors' own.
+        control: server of the control channel, over which tasks report to the driver.
+        addresses: broker id → advertised (host, port), which every executor must reach.
+        slots: requested number of tasks; None for all slots of the session.
+        network_namespace: file of the network namespace from which executors open connections to
+            the brokers; empty for their own.
 
     Raises:
-        ConfigError: the executors could not be looked at.
+        ConfigError: the tasks on the executors failed.
     """
     context = spark.sparkContext
     settings, master = dict(context.getConf().getAll()), context.master or ""
@@ -65,7 +65,7 @@ def look_at_session(
         return SessionReport(0, tuple(found), {})
     least = 2 if workload.consumers.groups else 1
     wanted = slots or promised_slots(settings, master)
-    if master.startswith("local"):  # all that there will be is there
+    if master.startswith("local"):  # all slots exist from the start
         ready = await_slots(partial(registered_slots, context), wanted, deadline_s=0.0)
     else:
         ready = await_slots(partial(registered_slots, context), wanted)
@@ -76,12 +76,12 @@ def look_at_session(
     needs = Needs.of(workload, cluster)
     with control.channel(ready.count) as channel:
         executors = survey(
-            spark, ready.count, order_of(needs, addresses, channel.address, network_namespace)
+            spark, ready.count, probe_order(needs, addresses, channel.address, network_namespace)
         )
     hosts = [host for host, _ in addresses.values()]
     found += exposure_findings(cluster, hosts, settings, master)
     places = {str(broker): place for broker, place in addresses.items()}
-    found += executor_findings(executors, own_facts(needs), places)
+    found += executor_findings(executors, driver_facts(needs), places)
     environment = {
         "spark.slots": str(usable),
         "spark.executors": str(len({each.executor for each in executors})),

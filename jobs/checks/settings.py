@@ -1,4 +1,4 @@
-"""Rules on Spark's settings: what a load cannot bear, and how many slots they promise."""
+"""Rules on Spark's settings: those that a load does not support, and the slots they promise."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _REFUSED = {
     "spark.dynamicAllocation.enabled": (
         "a load is one barrier stage, which Spark cannot run while it adds and removes executors"
     ),
-    "spark.speculation": "the second copy of a task would offer its load twice",
+    "spark.speculation": "a second copy of a task would offer its load twice",
 }
 
 
 def setting_findings(settings: Mapping[str, str]) -> list[Finding]:
-    """What the settings say that a load cannot bear.
+    """Findings about settings that a load does not support.
 
     Args:
-        settings: of the Spark context, by Spark's names.
+        settings: settings of the Spark context, by Spark's names.
     """
     found = [
         problem(
@@ -37,21 +37,21 @@ def setting_findings(settings: Mapping[str, str]) -> list[Finding]:
 
 
 def promised_slots(settings: Mapping[str, str], master: str) -> int | None:
-    """Tasks that the session will be able to run at once, by its settings.
+    """Number of tasks that the session can run at once by its settings, once executors register.
 
     Args:
-        settings: of the Spark context, by Spark's names.
-        master: of the Spark context.
+        settings: settings of the Spark context, by Spark's names.
+        master: master URL of the Spark context.
 
     Returns:
-        None where the settings do not say, as on a standalone cluster without a bound, which
-        gives a session all that it has.
+        None where the settings have no number, such as on a standalone cluster without a limit,
+        which gives a session all of its cores.
     """
     of_task = _number(settings, "spark.task.cpus") or 1
     if re.match(r"spark://", master):
         cores = _number(settings, "spark.cores.max")
         of_executor = _number(settings, "spark.executor.cores") or of_task
-        # Executors are of one size: cores that make no whole one are not used.
+        # Executors have one size: cores that are too few for a whole executor are not used.
         return None if cores is None else cores // of_executor * (of_executor // of_task)
     if re.match(r"yarn|k8s://", master):
         executors = _number(settings, "spark.executor.instances")
@@ -61,12 +61,12 @@ def promised_slots(settings: Mapping[str, str], master: str) -> int | None:
 
 
 def slot_findings(slots: int, wanted: int, waited_s: float) -> list[Finding]:
-    """Whether there is room for the tasks of a load.
+    """Findings about the slots for the tasks of a load.
 
     Args:
-        slots: tasks that can run at once, of the executors that have registered.
-        wanted: how many there should be.
-        waited_s: how long they were waited for [s].
+        slots: tasks that can run at once on the executors that have registered.
+        wanted: required number of slots.
+        waited_s: time spent waiting for executors [s].
     """
     check = "Spark's slots"
     if slots >= wanted:
@@ -79,7 +79,7 @@ def slot_findings(slots: int, wanted: int, waited_s: float) -> list[Finding]:
             f"{some} missing: after {waited_s:.0f} s the executors that have registered can run "
             f"{slots} tasks at once",
             f"{wanted}, as all tasks of a load run at the same time",
-            "free cores of the Spark cluster, or ask for fewer (--slots, spark.cores.max, "
+            "free cores of the Spark cluster, or request fewer (--slots, spark.cores.max, "
             "spark.executor.instances)",
         )
     ]

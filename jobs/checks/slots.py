@@ -1,4 +1,4 @@
-"""How many tasks the executors that have registered can run at once."""
+"""The number of tasks that the registered executors can run at once."""
 
 from __future__ import annotations
 
@@ -11,24 +11,31 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 DEADLINE_S = 60.0
-"""Executors that have not registered by then are not waited for any longer [s]: they come within
-seconds of the driver, and a container that has to be fetched within a minute."""
+"""Longest wait for executors [s]: they register seconds after the driver, and within a minute
+where a container has to be downloaded."""
 SETTLED_S = 5.0
-"""Where nothing says how many will come, all have when no more came for so long [s]."""
+"""Time without a new executor after which the number of executors counts as complete [s]; used
+where the settings promise no number."""
 _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Slots:
-    """What was there in the end, and how long it took [s]."""
+    """The number of slots, and the time spent waiting for them.
+
+    Attributes:
+        count: slots at the end of the wait.
+        waited_s: length of the wait [s].
+    """
 
     count: int
     waited_s: float
 
 
 def registered_slots(context: SparkContext) -> int:
-    """Tasks that can run at once on what has registered so far: Spark's own count, the one by
-    which it admits a barrier stage.
+    """Number of tasks that can run at once on the executors that have registered so far.
+
+    It is the number by which Spark admits a barrier stage.
     """
     java: Any = context._jsc.sc()
     return int(java.maxNumConcurrentTasks(java.resourceProfileManager().defaultResourceProfile()))
@@ -41,13 +48,13 @@ def await_slots(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Slots:
-    """Wait until so many slots are there, or until the deadline.
+    """Wait until there are `wanted` slots, or until the deadline.
 
     Args:
-        count: the slots that are there now.
-        wanted: how many to wait for; None for all that come, which is when their number has
-            stood still for `SETTLED_S`.
-        clock, pause: time [s], handed in for tests.
+        count: returns the current number of slots.
+        wanted: number of slots to wait for; None to wait until the number has not changed for
+            `SETTLED_S`.
+        clock, pause: time and pauses [s]; replaced in tests.
     """
     began_s = changed_s = clock()
     seen = count()

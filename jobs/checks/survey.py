@@ -1,4 +1,4 @@
-"""Asking all executors at once what they have: one barrier stage over all slots."""
+"""A survey of all executors: one barrier stage with a task in each slot collects their facts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMEOUT_S = 3.0
-"""What a task waits for a connection [s]: a round trip around the world takes a tenth of it."""
+"""Deadline of a connection [s], ten times a round trip around the world."""
 DEADLINE_S = 120.0
-"""A probe that is not over by then is given up [s]; executors start Python workers for it."""
+"""Deadline of the whole survey [s], in which executors start Python workers."""
 CODE = ("jobs.engine", "jobs.engine.clients", "jobs.engine.consuming", "metrics", "search")
-"""The packages of ours that executors run."""
+"""The packages of kafka-redline that executors run."""
 _ENGINE = ("jobs.engine.stage",)
 _NEEDED = {
     "kafka-python": "kafka",
@@ -47,10 +47,10 @@ _CODEC_MODULES = {"python-snappy": "snappy", "lz4": "lz4.frame", "zstandard": "z
 
 @dataclass(frozen=True)
 class Needs:
-    """What every executor needs for a workload.
+    """The packages and files that every executor needs for a workload.
 
     Attributes:
-        packages: package → a module of it.
+        packages: package → one of its modules.
         files: paths that must be readable on executors.
     """
 
@@ -59,7 +59,7 @@ class Needs:
 
     @classmethod
     def of(cls, workload: Workload, cluster: Cluster) -> Needs:
-        """What a trial of this workload takes on an executor."""
+        """The needs of a trial of this workload on an executor."""
         packages = dict(_NEEDED)
         codec = CODECS[workload.producer.compression].package
         if codec:
@@ -71,27 +71,29 @@ class Needs:
             packages["gssapi"] = "gssapi"
         files = (
             workload.payload.messages_file,
-            *(getattr(security, key) for key in ("cafile", "certfile", "keyfile")),
+            *security.shared_files,
         )
         return cls(packages, tuple(path for path in files if path))
 
 
 @dataclass(frozen=True)
 class ExecutorFacts:
-    """What one task of the probe found where it ran.
+    """The facts that one task of the survey found on its executor.
 
     Attributes:
-        executor: host:port by which Spark's log and page name it.
-        packages: package → version, or None where it does not import.
-        package_errors: package → what its import said.
-        code: digest of our own code there; None where it is not there.
-        trouble: why our code does not run there, or empty.
-        offset_s, offset_error_s: its clock ahead of the driver's, and the uncertainty [s];
-            None where the driver was not reached.
-        line_trouble: why the driver was not reached, or empty.
-        unreachable: broker id → why no connection came about.
-        round_trip_ms: broker id → of a new connection to it, where the system tells.
-        kernel_buffers: what its host lets the buffers of sockets be.
+        host: name of the executor's host.
+        executor: host:port by which Spark's log and pages name the executor.
+        python: version of the executor's Python.
+        packages: package → version, or None where its import fails.
+        package_errors: package → error of its import.
+        code: digest of kafka-redline's code there; None where it is not installed.
+        trouble: why kafka-redline's code does not run there, or empty.
+        offset_s, offset_error_s: by how much its clock is ahead of the driver's, and the
+            uncertainty [s]; None where the driver was not reached.
+        channel_trouble: why the driver was not reached, or empty.
+        unreachable: broker id → why the connection failed.
+        round_trip_ms: broker id → round trip of a new connection, where the system reports it.
+        kernel_buffers: the kernel's limits of socket buffers on its host.
         unreadable: paths of `Needs.files` that cannot be read.
     """
 
@@ -104,7 +106,7 @@ class ExecutorFacts:
     trouble: str = ""
     offset_s: float | None = None
     offset_error_s: float | None = None
-    line_trouble: str = ""
+    channel_trouble: str = ""
     unreachable: Mapping[str, str] = field(default_factory=dict)
     round_trip_ms: Mapping[str, float] = field(default_factory=dict)
     kernel_buffers: KernelBuffers | None = None
@@ -112,37 +114,37 @@ class ExecutorFacts:
 
     @classmethod
     def parse(cls, text: str) -> ExecutorFacts:
-        """From what `jobs.checks.executor_facts` yields."""
-        told = json.loads(text)
-        clock, packages = told["clock"].get("value", {}), told["packages"]
+        """Facts from the JSON that `jobs.checks.executor_facts` yields."""
+        found = json.loads(text)
+        clock, packages = found["clock"].get("value", {}), found["packages"]
         return cls(
-            host=told["host"],
-            executor=told["executor"],
-            python=told["python"],
+            host=found["host"],
+            executor=found["executor"],
+            python=found["python"],
             packages={name: each.get("version") for name, each in packages.items()},
             package_errors={n: each["error"] for n, each in packages.items() if "error" in each},
-            code=told["code"].get("value"),
-            trouble=told["engine"].get("error", ""),
+            code=found["code"].get("value"),
+            trouble=found["engine"].get("error", ""),
             offset_s=clock.get("offset_s"),
             offset_error_s=clock.get("error_s"),
-            line_trouble=told["clock"].get("error", ""),
-            unreachable=told.get("unreachable", {}),
-            round_trip_ms=told.get("round_trip_ms", {}),
-            kernel_buffers=_buffers(told["host"], told.get("kernel_buffers", {})),
-            unreadable=tuple(told["unreadable"]),
+            channel_trouble=found["clock"].get("error", ""),
+            unreachable=found.get("unreachable", {}),
+            round_trip_ms=found.get("round_trip_ms", {}),
+            kernel_buffers=_buffers(found["host"], found.get("kernel_buffers", {})),
+            unreadable=tuple(found["unreadable"]),
         )
 
 
-def _buffers(host: str, told: Mapping[str, Sequence[int]]) -> KernelBuffers | None:
-    if not told:
+def _buffers(host: str, limits: Mapping[str, Sequence[int]]) -> KernelBuffers | None:
+    if not limits:
         return None
-    caps = [next(iter(told.get(name, ())), None) for name in ("rmem_max", "wmem_max")]
-    rmem, wmem = (tuple(told.get(name, ())) for name in ("tcp_rmem", "tcp_wmem"))
+    caps = [next(iter(limits.get(name, ())), None) for name in ("rmem_max", "wmem_max")]
+    rmem, wmem = (tuple(limits.get(name, ())) for name in ("tcp_rmem", "tcp_wmem"))
     return KernelBuffers(host, rmem, wmem, *caps)
 
 
-def own_facts(needs: Needs) -> ExecutorFacts:
-    """The driver's, to compare with."""
+def driver_facts(needs: Needs) -> ExecutorFacts:
+    """The facts of the driver, with which those of executors are compared."""
     return ExecutorFacts(
         host=platform.node(),
         executor="driver",
@@ -154,13 +156,13 @@ def own_facts(needs: Needs) -> ExecutorFacts:
     )
 
 
-def order_of(
+def probe_order(
     needs: Needs,
     brokers: Mapping[int, tuple[str, int]],
-    line: ControlAddress,
+    channel: ControlAddress,
     network_namespace: str = "",
 ) -> dict[str, Any]:
-    """What a task of the probe is told, as plain values: it may lack our classes."""
+    """The order for a task of the survey, as plain values, as executors may lack our classes."""
     return {
         "packages": dict(needs.packages),
         "files": list(needs.files),
@@ -168,16 +170,16 @@ def order_of(
         "engine": _ENGINE,
         "brokers": {str(broker): list(place) for broker, place in brokers.items()},
         "network_namespace": network_namespace,
-        "clock": {"host": line.host, "port": line.port, "token": line.token},
+        "clock": {"host": channel.host, "port": channel.port, "token": channel.token},
         "timeout_s": TIMEOUT_S,
     }
 
 
 def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[ExecutorFacts]:
-    """What each slot's executor tells; all of them are asked at the same time.
+    """Collect the facts of each slot's executor, all at the same time.
 
     Raises:
-        ConfigError: the stage did not end, for example as executors run another Python.
+        ConfigError: the stage failed, for example as executors run another version of Python.
     """
     context = spark.sparkContext
     task = functools.partial(executor_facts.probe_task, json.dumps(order))
@@ -194,7 +196,7 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
         why = f"did not answer within {DEADLINE_S:.0f} s" if late.is_set() else cause_of(error)
         python = ".".join(platform.python_version_tuple()[:2])
         raise ConfigError(
-            f"Spark's executors could not be looked at ({why}); expected the driver's Python "
+            f"the survey of Spark's executors failed ({why}); expected the driver's Python "
             f"{python} with pyspark on every executor; set PYSPARK_PYTHON (spark.pyspark.python) "
             "to it, and see the executors' logs"
         ) from error
@@ -202,8 +204,8 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
 
 @contextmanager
 def shipped_as_source() -> Iterator[None]:
-    """Ship the functions of the probe as their code, so that they run without our wheel."""
-    shipped: Any = cloudpickle  # it has no types
+    """Pickle the functions of the survey as code, so that they run without our wheel."""
+    shipped: Any = cloudpickle  # the package has no types
     modules = (executor_facts, clock_comparison)
     for module in modules:
         shipped.register_pickle_by_value(module)
@@ -216,7 +218,7 @@ def shipped_as_source() -> Iterator[None]:
 
 @contextmanager
 def _cancelled_after(spark: SparkSession, group: str, late: threading.Event) -> Iterator[None]:
-    """End the jobs of the group at the deadline, and say so."""
+    """Cancel the jobs of the group at the deadline, and set `late`."""
 
     def cancel() -> None:
         late.set()

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from jobs.checks.cluster import permission_findings
 from jobs.checks.finding import Severity, require_ready
-from jobs.checks.session import SessionReport, look_at_session
+from jobs.checks.session import SessionReport, check_session
 from jobs.cluster.admin import AdminError
 from jobs.cluster.leftovers import delete_leftovers, leftovers
 from jobs.cluster.lock import ClusterLock, RunLocks
@@ -223,7 +223,7 @@ class ContextFactory:
     def _require_ready(self, session: Session, opened: OpenCluster) -> SessionReport:
         self._phase("looking at Spark's executors, and opening the Delta tables")
         cluster, workload = self.config.cluster, self.config.workload
-        report = look_at_session(
+        report = check_session(
             session.spark,
             session.control,
             cluster,
@@ -234,7 +234,7 @@ class ContextFactory:
         )
         require_ready(report.findings)
         for each in report.findings:
-            if each.standing is Severity.WARNING:
+            if each.severity is Severity.WARNING:
                 warn(self.reporter, each.sentence)
         return report
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from jobs.checks.cluster import cluster_findings, metrics_findings
 from jobs.checks.finding import Finding, checked, ok, problems_from, skipped
 from jobs.checks.machine import machine_findings, place_findings
-from jobs.checks.session import look_at_session
+from jobs.checks.session import check_session
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.quotas import require_throttling_seen
 from jobs.cluster.sources import open_metrics
@@ -116,7 +116,7 @@ class Examination:
         self._phase("checking Spark's executors")
         report = self._try(
             "Spark's executors",
-            lambda: look_at_session(
+            lambda: check_session(
                 session.spark,
                 session.control,
                 cluster,

@@ -85,7 +85,7 @@ def examined(cluster_file: Path, *overrides: str) -> dict[str, Finding]:
 def test_brokers_that_are_well_are_found_so(cluster_file: Path) -> None:
     found = examined(cluster_file)
     assert {
-        check: each.found for check, each in found.items() if each.standing is not Severity.OK
+        check: each.found for check, each in found.items() if each.severity is not Severity.OK
     } == {}
     assert {check for check in found if check not in PAGE} == set()
     assert found["brokers"].found.startswith("3 brokers")
@@ -106,13 +106,13 @@ def test_each_lack_is_told_and_ends_no_other_check(cluster_file: Path) -> None:
         "workload.topic.config.cleanup.policy=nonsense",
     )
     problems = {
-        each.check: each.found for each in found.values() if each.standing is Severity.PROBLEM
+        each.check: each.found for each in found.values() if each.severity is Severity.PROBLEM
     }
     assert sorted(problems) == ["brokers' metrics", "length of a trial", "topics"]
     assert "broker 2 does not answer JMX" in problems["brokers' metrics"]
     assert "replica.lag.time.max.ms" in problems["length of a trial"]
     assert "cleanup.policy" in problems["topics"]
-    assert found["executors' clocks"].standing is Severity.OK
+    assert found["executors' clocks"].severity is Severity.OK
 
 
 @pytest.mark.long
@@ -139,7 +139,7 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
                 told = "lacks the permission to write; expected the ACL Write on topics"
                 assert told in refused(file, tmp_path)
             found = examined(file, *everything)
-            lacking = [each for each in found.values() if each.standing is not Severity.OK]
+            lacking = [each for each in found.values() if each.severity is not Severity.OK]
             assert lacking, (resource, operation)
             grant(superuser, resource, operation)
         found = examined(file, *everything)
@@ -147,12 +147,12 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
             "delete, write, read, join a group, write in transactions, lock the cluster"
         )
         assert {
-            each.sentence for each in found.values() if each.standing is not Severity.OK
+            each.sentence for each in found.values() if each.severity is not Severity.OK
         } == set()
         assert superuser.topic_names() == frozenset(), "not even that of transactions"
         superuser.create_topic("orders", {0: [1]}, {})
         hidden = examined(file, *everything)["guards"]
-        assert hidden.standing is Severity.WARNING
+        assert hidden.severity is Severity.WARNING
         assert "sees 1 of them not, orders among them" in hidden.found
         commits_with_these_rights(testbed)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.checks.finding import Severity, problems_of
-from jobs.checks.session import SessionReport, look_at_session
+from jobs.checks.session import SessionReport, check_session
 from jobs.checks.slots import registered_slots
 from jobs.config import load_cluster, load_workload
 from jobs.testbed.ports import free_ports
@@ -28,12 +28,12 @@ def look(
 ) -> SessionReport:
     cluster, workload = load_cluster("testbed"), load_workload("demo", settings)
     with control_of(spark) as control:
-        return look_at_session(spark, control, cluster, workload, addresses, slots)
+        return check_session(spark, control, cluster, workload, addresses, slots)
 
 
 def test_this_machine_is_ready_in_every_slot(spark: SparkSession) -> None:
     report = look(spark, {}, "workload.producer.compression=zstd")
-    assert {each.standing for each in report.findings} == {Severity.OK}
+    assert {each.severity for each in report.findings} == {Severity.OK}
     assert report.slots == SPARK_SLOTS == registered_slots(spark.sparkContext)
     assert report.environment == {
         "spark.slots": str(SPARK_SLOTS),
@@ -70,7 +70,7 @@ def test_a_setting_that_a_load_cannot_bear_ends_the_look(
     conf = spark.sparkContext.getConf().set(name, "true")
     monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda self: conf)
     with control_of(spark) as control:
-        report = look_at_session(
+        report = check_session(
             spark, control, load_cluster("testbed"), load_workload("demo"), {}, None
         )
     assert [each.found.split(" ", 1)[0] for each in report.findings] == [name]

@@ -36,8 +36,8 @@ TWO = {1: NodeInfo(1, "4.1.2", BROKER), 2: NodeInfo(2, "4.1.2", BROKER)}
 SAMPLES = [BrokerSample(1, 10.0, {"x": 1.0}), BrokerSample(2, 10.0, {"x": 1.0})]
 
 
-def standings(findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    return [(each.check, each.standing.value) for each in findings]
+def severities(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    return [(each.check, each.severity.value) for each in findings]
 
 
 # --- the command ------------------------------------------------------------
@@ -98,7 +98,7 @@ def examined(
 
 def test_a_testbed_is_not_started_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found = examined(monkeypatch)
-    assert standings(found) == [
+    assert severities(found) == [
         ("configuration", "ok"),
         ("Java", "ok"),
         ("cluster", "skipped"),
@@ -109,7 +109,7 @@ def test_a_testbed_is_not_started_and_that_is_said(monkeypatch: pytest.MonkeyPat
 
 def test_a_wrong_configuration_ends_no_other_check(monkeypatch: pytest.MonkeyPatch) -> None:
     found = examined(monkeypatch, "workload.topic.replication_faktor=1", "goal.search.resolution=7")
-    assert standings(found) == [
+    assert severities(found) == [
         ("configuration", "problem"),
         ("configuration", "problem"),
         ("Java", "ok"),
@@ -130,7 +130,7 @@ def test_brokers_that_cannot_be_reached_are_a_problem_and_spark_is_tried(
     file = tmp_path / "gone.yaml"
     file.write_text("bootstrap_servers: ['127.0.0.1:1']\nmetrics: {client_only: true}\n")
     found = examined(monkeypatch, cluster=str(file))
-    assert standings(found)[2:] == [("cluster", "problem"), ("Spark", "problem")]
+    assert severities(found)[2:] == [("cluster", "problem"), ("Spark", "problem")]
     assert "127.0.0.1:1 takes no connection" in found[2].found
 
 
@@ -139,7 +139,7 @@ def test_brokers_that_cannot_be_reached_are_a_problem_and_spark_is_tried(
 
 def test_a_machine_with_what_it_takes(tmp_path: Path) -> None:
     found = machine_findings(tmp_path / "not" / "yet", None)
-    assert {each.standing for each in found} == {Severity.OK}
+    assert {each.severity for each in found} == {Severity.OK}
     assert [each.check for each in found] == ["Python", "Java", "disk", "memory", "jars of Delta"]
 
 
@@ -173,7 +173,7 @@ def test_results_need_a_folder_that_can_be_written(tmp_path: Path) -> None:
         f"{tmp_path}/file/out cannot be written, as {tmp_path}/file is no"
     )
     for remote in ("main.redline", "s3a://bucket/tables"):
-        assert standings(place_findings(tmp_path, remote))[1] == ("tables", "skipped")
+        assert severities(place_findings(tmp_path, remote))[1] == ("tables", "skipped")
 
 
 # --- the cluster ------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_fenced_brokers_are_a_warning() -> None:
     whole = ClusterInfo("id", brokers, (), (4, 1))
     assert broker_findings(whole) == [ok("brokers", "2 brokers, protocol of Kafka 4.1")]
     (_, fenced) = broker_findings(replace(whole, fenced=(3, 4)))
-    assert fenced.standing is Severity.WARNING
+    assert fenced.severity is Severity.WARNING
     assert fenced.found == "fenced and out of service: 3, 4"
 
 
@@ -197,7 +197,7 @@ def test_missing_samples_missing_beans_and_mixed_versions_are_told() -> None:
     lacking = replace(TWO[2], version="3.9.2", lacks=("log_flush_ms_mean",))
     mute = BrokerSample(2, 10.0, error="connection refused")
     found = metrics_rules("jmxquery", {1: TWO[1], 2: lacking}, [SAMPLES[0], mute], 1.0)
-    assert [each.standing.value for each in found] == ["problem", "warning", "ok", "warning"]
+    assert [each.severity.value for each in found] == ["problem", "warning", "ok", "warning"]
     assert found[0].found == "broker 2 gave no sample: connection refused"
     assert "log flush times" in found[1].found
     assert "3.9.2, 4.1.2" in found[3].found

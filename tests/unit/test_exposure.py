@@ -1,4 +1,4 @@
-"""Secrets that others could read on their way, or change where they lie."""
+"""Secrets that others can read on the network, or change in their files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CRYPTO = {"spark.network.crypto.enabled": "true"}
 STANDALONE, LOCAL = "spark://master:7077", "local[2]"
 
 
-def told(
+def warnings(
     overrides: list[str],
     host: str = "broker-1.example.com",
     settings: dict[str, str] | None = None,
     master: str = LOCAL,
 ) -> list[str]:
     found = exposure_findings(load_cluster("example", overrides), [host], settings or {}, master)
-    assert all((each.check, each.standing) == (CHECK, Severity.WARNING) for each in found)
+    assert all((each.check, each.severity) == (CHECK, Severity.WARNING) for each in found)
     return [each.sentence for each in found]
 
 
@@ -51,33 +51,33 @@ def told(
 def test_what_crosses_a_network_in_the_clear_is_one_warning(
     overrides: list[str], words: str
 ) -> None:
-    (sentence,) = told(overrides)
+    (sentence,) = warnings(overrides)
     assert words in sentence
     for here in ("127.0.0.1", "::1", "localhost"):
-        assert told(overrides, here) == []
+        assert warnings(overrides, here) == []
 
 
-def test_tls_is_no_warning() -> None:
-    assert told([*SAFE, *JMX, "cluster.jmx.tls=true"]) == []
+def test_tls_causes_no_warning() -> None:
+    assert warnings([*SAFE, *JMX, "cluster.jmx.tls=true"]) == []
     for section, login in (("prometheus", EXPORTERS), ("host.prometheus", HOSTS)):
-        assert told([*login, f"cluster.metrics.{section}.tls=true"]) == []
-    assert told([]) == []
+        assert warnings([*login, f"cluster.metrics.{section}.tls=true"]) == []
+    assert warnings([]) == []
 
 
-def test_what_is_asked_elsewhere_than_at_the_brokers_counts_by_where_it_is() -> None:
+def test_endpoints_count_by_their_own_hosts() -> None:
     port = "cluster.jmx.port=null"
     tunnelled = [*JMX, port, "cluster.jmx.endpoints={1: '127.0.0.1:9999', 2: '[::1]:9999'}"]
-    assert told(tunnelled) == []
+    assert warnings(tunnelled) == []
     away = [*JMX, port, "cluster.jmx.endpoints={1: '127.0.0.1:9999', 2: '[2001:db8::1]:9999'}"]
-    (sentence,) = told(away, "127.0.0.1")
+    (sentence,) = warnings(away, "127.0.0.1")
     assert "jmx has a password and no TLS" in sentence
 
 
-def test_secrets_that_go_to_executors_want_sparks_encryption() -> None:
-    (sentence,) = told(SAFE, master=STANDALONE)
+def test_secrets_that_go_to_executors_require_sparks_encryption() -> None:
+    (sentence,) = warnings(SAFE, master=STANDALONE)
     assert "sent to Spark's executors in the clear; expected spark.network.crypto" in sentence
-    assert told(SAFE, master=STANDALONE, settings=CRYPTO) == []
-    assert told([], master=STANDALONE) == [], "nothing to be sent"
+    assert warnings(SAFE, master=STANDALONE, settings=CRYPTO) == []
+    assert warnings([], master=STANDALONE) == [], "nothing to be sent"
 
 
 def test_a_secret_that_others_can_write_is_a_warning(tmp_path: Path) -> None:
@@ -85,17 +85,17 @@ def test_a_secret_that_others_can_write_is_a_warning(tmp_path: Path) -> None:
     file.write_text("hunter2")
     overrides = [*SAFE[:-1], f"cluster.security.password_from=file:{file}"]
     file.chmod(0o640)
-    assert told(overrides) == []
+    assert warnings(overrides) == []
     for mode in (0o660, 0o602):
         file.chmod(mode)
-        (sentence,) = told(overrides)
+        (sentence,) = warnings(overrides)
         assert f"others can write the file of security.password_from, {file}" in sentence
         assert f"chmod go-w {file}" in sentence
     for_scraping = [
         HOSTS[0].replace("env:T", f"file:{file}"),
         "cluster.metrics.host.prometheus.tls=true",
     ]
-    (sentence,) = told(for_scraping)
+    (sentence,) = warnings(for_scraping)
     assert f"others can write the file of metrics.host.prometheus.token_from, {file}" in sentence
     file.unlink()
-    assert told(overrides) == [], "which its reader says"
+    assert warnings(overrides) == [], "the code that reads the file reports it"

@@ -1,4 +1,4 @@
-"""What the probe tells, run in this process and in one that has nothing of ours."""
+"""The facts of an executor, collected in this process and in one without our code."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_only_the_first_task_of_a_host_looks_at_the_brokers() -> None:
     assert "unreachable" not in executor_facts.facts(ORDER, 1, "h:1", False)
 
 
-def test_brokers_are_tried_side_by_side() -> None:
+def test_brokers_are_probed_in_parallel() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         brokers = {"1": ["127.0.0.1", port], "2": ["127.0.0.1", 1], "3": ["no.such.invalid", 9092]}
-        found = executor_facts.look_at(brokers, 1.0)
+        found = executor_facts.probe_brokers(brokers, 1.0)
     assert found["1"][0] == ""
     assert found["2"] == ("connection refused", None)
     assert "resolve" in found["3"][0]
@@ -63,36 +63,36 @@ def test_brokers_are_tried_side_by_side() -> None:
         assert found["1"][1] is not None and 0 < found["1"][1] < 1_000
 
 
-def test_the_kernels_limits_are_told_as_far_as_they_are_shown(tmp_path: Path) -> None:
+def test_the_kernels_limits_are_read_as_far_as_they_are_shown(tmp_path: Path) -> None:
     assert executor_facts.kernel_buffers(tmp_path) == {}
     (tmp_path / "ipv4").mkdir()
     (tmp_path / "ipv4/tcp_rmem").write_text("4096\t131072\t6291456\n")
     assert executor_facts.kernel_buffers(tmp_path) == {"tcp_rmem": [4_096, 131_072, 6_291_456]}
 
 
-def test_the_clock_is_compared_over_the_line_of_a_load(control: ControlServer) -> None:
+def test_the_clock_is_compared_over_the_control_channel(control: ControlServer) -> None:
     with control.channel(1) as channel:
         place = {
             "host": channel.address.host,
             "port": channel.address.port,
             "token": channel.address.token,
         }
-        told = executor_facts.clock_offset(place, 0, PATIENCE_S)
-    assert abs(told["offset_s"]) <= told["error_s"] + 0.005
-    assert told["error_s"] > 0.0
+        offset = executor_facts.clock_offset(place, 0, PATIENCE_S)
+    assert abs(offset["offset_s"]) <= offset["error_s"] + 0.005
+    assert offset["error_s"] > 0.0
 
 
-def test_a_clock_that_is_ahead_shows_as_ahead_and_signs_of_life_are_no_answers() -> None:
+def test_a_clock_that_is_ahead_shows_as_ahead_and_heartbeats_are_no_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
         driver = pool.submit(answer_late_clocks, listening)
         place = {"host": "127.0.0.1", "port": listening.getsockname()[1], "token": "t"}
-        told = executor_facts.clock_offset(place, 0, PATIENCE_S)
+        offset = executor_facts.clock_offset(place, 0, PATIENCE_S)
         assert driver.result(PATIENCE_S) == executor_facts.CLOCK_ROUNDS
-    assert told["offset_s"] == pytest.approx(100.0, abs=told["error_s"] + 0.005)
+    assert offset["offset_s"] == pytest.approx(100.0, abs=offset["error_s"] + 0.005)
 
 
 def answer_late_clocks(listening: socket.socket) -> int:
-    """A driver whose clock is 100 s behind, and which shows that it lives before each answer."""
+    """A driver whose clock is 100 s behind, and which sends a heartbeat before each answer."""
     sock, _ = listening.accept()
     rounds = 0
     with sock, sock.makefile("rwb") as channel:
@@ -104,14 +104,14 @@ def answer_late_clocks(listening: socket.socket) -> int:
     return rounds
 
 
-def test_a_stranger_is_hung_up_on_and_told_so(control: ControlServer) -> None:
+def test_a_connection_with_a_wrong_token_is_closed(control: ControlServer) -> None:
     with control.channel(1) as channel:
         place = {"host": channel.address.host, "port": channel.address.port, "token": "wrong"}
         with pytest.raises(OSError, match=r"hung up|reset|Broken"):
             executor_facts.clock_offset(place, 0, PATIENCE_S)
 
 
-def test_the_digest_tells_code_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_code_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "digested"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -124,14 +124,14 @@ def test_the_digest_tells_code_apart(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(executor_facts.digest(CODE)) == 12
 
 
-def test_it_runs_where_nothing_of_ours_can_be_imported(tmp_path: Path) -> None:
-    """Shipped as its code, as Spark gets it, to an interpreter in another folder."""
-    pickler: Any = cloudpickle  # it has no types
+def test_the_survey_runs_where_our_code_cannot_be_imported(tmp_path: Path) -> None:
+    """The functions are pickled as code, as for Spark, for an interpreter in another folder."""
+    pickler: Any = cloudpickle  # the package has no types
     with shipped_as_source():
         (tmp_path / "facts.pickle").write_bytes(pickler.dumps(executor_facts.facts))
     code = (
         "import json, pickle, sys\n"
-        # This interpreter may have us installed, as a set-up makes it.
+        # This interpreter may have our code installed by a set-up.
         "class Bare:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.split('.')[0] in ('conf', 'jobs', 'metrics', 'search'):\n"
