@@ -56,7 +56,7 @@ GRANTED = (
 
 @pytest.fixture
 def cluster_file(kafka_testbed: Testbed, tmp_path: Path) -> Path:
-    """The brokers of the run as a cluster of somebody else's."""
+    """The brokers of the run as a cluster that others operate."""
     return written(kafka_testbed, tmp_path)
 
 
@@ -94,7 +94,7 @@ def test_brokers_that_are_well_are_found_so(cluster_file: Path) -> None:
     assert found["brokers' metrics"].found.endswith("by driver-jvm")
 
 
-def test_each_lack_is_told_and_ends_no_other_check(cluster_file: Path) -> None:
+def test_each_problem_is_reported_and_ends_no_other_check(cluster_file: Path) -> None:
     (shut,) = free_ports(1)
     text = parse_map(cluster_file.read_text(), cluster_file.name).data
     text["jmx"]["endpoints"][2] = f"127.0.0.1:{shut}"

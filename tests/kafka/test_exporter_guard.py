@@ -99,7 +99,7 @@ def test_it_is_read_by_who_has_the_password_and_its_authority(way: dict[str, obj
         ({"tls": False, "cafile": None}, "set metrics.prometheus.tls: true where it speaks HTTPS"),
     ],
 )
-def test_whoever_it_lets_not_in_is_told_why(
+def test_each_refusal_is_explained(
     way: dict[str, object], changed: dict[str, object], part: str
 ) -> None:
     with pytest.raises(ClosedError) as caught:

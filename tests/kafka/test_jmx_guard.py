@@ -25,7 +25,7 @@ pytestmark = pytest.mark.together
 
 HERE = "127.0.0.1"
 MEANT = 10
-"""Leaders that a node tells of unless a test says otherwise."""
+"""Number of leaders that a node reports by default."""
 
 
 class Authorities:
@@ -76,7 +76,7 @@ def jvm(authorities: Authorities) -> Iterator[Any]:
 
 
 def leaders(node: JmxNode, jvm: Any, access: JmxAccess | None) -> float | None:
-    """What the node tells, of two samples."""
+    """The node's readings in two samples."""
     with closing(open_jmx({1: node.address}, jvm, 20.0, access)) as source:
         first, second = (source.sample_all()[0] for _ in range(2))
     assert (first.error, second.error) == (None, None)
@@ -152,7 +152,7 @@ def nested(jvm: Any) -> Any:
         (nested, "refused "),
     ],
 )
-def test_an_answer_that_no_reading_is_made_of_becomes_no_object(
+def test_an_answer_of_an_unexpected_class_becomes_no_object(
     jvm: Any, answer: Callable[[Any], Any], what: str
 ) -> None:
     with JmxNode(1, free_port(), leaders=answer) as node:

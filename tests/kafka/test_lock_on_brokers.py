@@ -1,4 +1,4 @@
-"""The lock of a cluster on real brokers: who wins, who is told what, and who outlives what."""
+"""The lock of a cluster on real brokers: its holder, refused runs, and restarts of brokers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ def test_of_five_that_join_at_once_one_holds_the_lock(kafka_testbed: Testbed) ->
     assert holder.startswith("racer-")
 
 
-def test_who_comes_second_is_told_who_holds_it_until_it_is_released(kafka_testbed: Testbed) -> None:
+def test_a_second_run_is_refused_with_the_holders_name_until_the_release(
+    kafka_testbed: Testbed,
+) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin, ExitStack() as second:
         opened = OpenCluster(admin, admin.describe_cluster())
         with ExitStack() as first:

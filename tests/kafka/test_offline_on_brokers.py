@@ -1,4 +1,4 @@
-"""The limit of real brokers while one of them is away, and while it catches up."""
+"""The limit of real brokers while one of them is offline, and while it catches up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.cluster.connect import connect
 from jobs.cluster.broker_outage import ControlledOutage
+from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load, load_workload
 from jobs.console.events import RecordingReporter, TrialFinished
@@ -60,11 +60,13 @@ class Telling(RecordingReporter):
         if isinstance(event, TrialFinished):
             trial = event.trial
             idle, first = trial.evidence.handler_idle_min, event.reason
-            log.warning("%s, %d producers, idle %s: %s", trial.state, trial.load, idle, trial.verdict)
+            log.warning(
+                "%s, %d producers, idle %s: %s", trial.state, trial.load, idle, trial.verdict
+            )
             log.warning("  %s", first)
 
 
-def test_topics_are_made_led_and_filled_up_again_around_a_broker_that_is_away() -> None:
+def test_topics_are_made_led_and_filled_up_again_around_a_broker_that_is_offline() -> None:
     traffic = load_workload("demo").pattern(1000)
     with (
         start("calibrated", brokers=2, name="outage") as testbed,

@@ -1,4 +1,4 @@
-"""Quotas of real brokers: every way in which one could pass for the brokers' limit is told."""
+"""Quotas of real brokers: every quota that could be taken for the brokers' limit is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS and logins on a real broker: who gets in loads it, who does not is told why."""
+"""TLS and logins on a real broker: a load with the right ones, explanations for wrong ones."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_certificate_that_is_not_trusted_is_called_so(secured: Testbed) -> Non
     assert "its certificate is not trusted" in refusal(address(secured, "SASL_SSL"), options)
 
 
-def test_a_client_without_its_certificate_is_told(secured: Testbed) -> None:
+def test_a_client_without_its_certificate_is_refused_with_the_reason(secured: Testbed) -> None:
     options = secured.client_security("SSL").client_kwargs()
     del options["ssl_certfile"], options["ssl_keyfile"]
     assert "it requires a client's certificate" in refusal(address(secured, "SSL"), options)
@@ -146,7 +146,7 @@ def test_a_client_without_its_certificate_is_told(secured: Testbed) -> None:
         ("SASL_SSL", "PLAINTEXT", "it does not serve Kafka clients by PLAINTEXT"),
     ],
 )
-def test_another_kind_of_listener_is_told_apart(
+def test_another_kind_of_listener_is_recognized(
     secured: Testbed, listener: str, protocol: str, part: str
 ) -> None:
     options = secured.client_security(protocol).client_kwargs()
@@ -191,7 +191,7 @@ def test_a_wrong_certificate_says_what_is_wrong_with_it(
 
 
 class TlsListener:
-    """Shakes hands with whoever comes, and no more."""
+    """Makes a TLS handshake with every client, and no more."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -242,7 +242,7 @@ def test_no_password_is_in_a_log_or_on_a_command_line(secured: Testbed) -> None:
 
 
 class Looking(RecordingReporter):
-    """Looks at the processes that ours has started while a trial is on its way."""
+    """Inspects the processes that this one has started, during a trial."""
 
     def __init__(self) -> None:
         super().__init__()

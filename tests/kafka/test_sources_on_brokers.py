@@ -171,7 +171,7 @@ def test_brokers_are_sampled_under_many_names_for_the_benchmark(
 
 @pytest.mark.together
 @pytest.mark.parametrize("name", NAMES)
-def test_nobody_there_is_a_configuration_error(name: str, spark: SparkSession) -> None:
+def test_a_port_without_jmx_is_a_configuration_error(name: str, spark: SparkSession) -> None:
     port = free_port()
     with pytest.raises(ConfigError) as raised:
         open_jmx({7: f"127.0.0.1:{port}"}, jvm_for(name, spark))
@@ -183,7 +183,7 @@ def test_nobody_there_is_a_configuration_error(name: str, spark: SparkSession) -
 
 @pytest.mark.together
 @pytest.mark.parametrize("name", NAMES)
-def test_somebody_else_there_is_a_configuration_error(
+def test_another_process_at_the_port_is_a_configuration_error(
     name: str, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     broker_id, address = next(iter(kafka_testbed.jmx_endpoints.items()))

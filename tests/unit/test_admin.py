@@ -42,7 +42,7 @@ def answering(*answers: Any) -> Callable[[], Any]:
 
 
 def refused() -> Exception:
-    """What kafka-python makes of a port that nobody listens on."""
+    """kafka-python's error for a port without a listener."""
     net = NetworkSelector()
     with socket.socket() as held, socket.socket() as tried:
         held.bind(("127.0.0.1", 0))
@@ -74,7 +74,7 @@ def test_what_a_broker_may_have_done_is_not_asked_for_twice(error: Exception) ->
     assert client.looked == 0
 
 
-def test_a_broker_that_is_still_away_is_told_in_a_sentence() -> None:
+def test_a_broker_that_stays_offline_is_an_error_with_a_sentence() -> None:
     with pytest.raises(AdminError, match="check that the brokers run and can be reached"):
         KafkaAdmin(Client(), 1.0).ask("create it", answering(refused(), refused()))
 

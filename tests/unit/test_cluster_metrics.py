@@ -1,4 +1,4 @@
-"""The ways to a cluster's metrics, as configured."""
+"""The configured sources of a cluster's metrics, and their registry."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_message_about_a_missing_source_names_every_kind() -> None:
         (("cluster.metrics={prometheus: {rules: msk}}",), "exactly one of port"),
     ],
 )
-def test_a_way_that_is_none_or_two_says_what_to_do(
+def test_no_source_or_two_sources_are_refused_with_the_remedy(
     overrides: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

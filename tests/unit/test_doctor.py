@@ -1,5 +1,4 @@
-"""`redline doctor`: every check is made, every lack is told, and the exit code says whether a
-run would start."""
+"""`redline doctor`: all checks are made, problems are reported, with an exit code."""
 
 from __future__ import annotations
 
@@ -96,7 +95,9 @@ def examined(
     return Examination(order, RecordingReporter()).make()
 
 
-def test_a_testbed_is_not_started_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_testbed_is_not_started_and_the_findings_state_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = examined(monkeypatch)
     assert severities(found) == [
         ("configuration", "ok"),
@@ -119,7 +120,7 @@ def test_a_wrong_configuration_ends_no_other_check(monkeypatch: pytest.MonkeyPat
     assert "replication_factor" in found[0].found
 
 
-def test_what_does_not_fit_together_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_do_not_fit_each_other_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     found = examined(monkeypatch, "workload.topic.replication_factor=5")
     assert "topic.replication_factor 5" in problems_of(found)[0].found
 
@@ -155,7 +156,7 @@ def test_a_testbed_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         assert problems == (lacking or ["jars of Kafka", "ports"])
 
 
-def test_what_is_missing_is_told_in_preflights_words(
+def test_missing_requirements_have_the_sentences_of_preflight(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(machine, "java_problem", lambda _: "No java was found. Install a JDK.")
@@ -193,7 +194,7 @@ def test_metrics_of_every_broker_are_well() -> None:
     assert fine == ok("brokers' metrics", "of 2 brokers, Kafka 4.1.2, by driver-jvm")
 
 
-def test_missing_samples_missing_beans_and_mixed_versions_are_told() -> None:
+def test_missing_samples_missing_beans_and_mixed_versions_are_reported() -> None:
     lacking = replace(TWO[2], version="3.9.2", lacks=("log_flush_ms_mean",))
     mute = BrokerSample(2, 10.0, error="connection refused")
     found = metrics_rules("jmxquery", {1: TWO[1], 2: lacking}, [SAMPLES[0], mute], 1.0)

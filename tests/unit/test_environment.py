@@ -47,7 +47,7 @@ def entry(value: str | None, source: str, *, secret: bool = False) -> dict[str, 
     return {"value": value, "config_source": source, "is_sensitive": secret}
 
 
-def test_only_what_somebody_set_is_kept_and_no_secret() -> None:
+def test_only_configured_properties_are_kept_and_no_secret() -> None:
     properties = {
         "num.io.threads": entry("16", "STATIC_BROKER_CONFIG"),
         "log.dirs": entry("/a,/b", "STATIC_BROKER_CONFIG"),
@@ -87,7 +87,7 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True)
 
 
-def test_the_commit_of_a_checkout_is_told_and_that_it_was_changed(tmp_path: Path) -> None:
+def test_the_commit_of_a_checkout_and_its_changes_are_recorded(tmp_path: Path) -> None:
     assert commit_of(tmp_path) is None
     git(tmp_path, "init", "-q")
     assert commit_of(tmp_path) is None, "there is no commit yet"

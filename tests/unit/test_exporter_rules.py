@@ -1,4 +1,4 @@
-"""What exporters write, and which of their series is which reading."""
+"""The text of exporters, and the rule sets that map its series to readings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_labels_are_unescaped() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1a", "m{a=1}", 'm{="1"}', 'm{a="1"', "m a"])
-def test_what_is_no_series_is_none(text: str) -> None:
+def test_a_malformed_series_is_none(text: str) -> None:
     assert parse_series(text) is None
 
 

@@ -38,7 +38,7 @@ HOST_PAGE = 'node_procs_running 2\nnode_cpu_seconds_total{cpu="0",mode="idle"} 7
 
 @dataclass(frozen=True)
 class Authority:
-    """An authority of the test, and what it signed, as files."""
+    """A certificate authority of the test, and the certificates that it signed, as files."""
 
     folder: Path
     ca: trustme.CA
@@ -129,7 +129,7 @@ def test_exporters_are_read_over_https_with_each_login(
     assert len(exporter.connections) == 1, "one handshake for all scrapes"
 
 
-def test_an_end_of_a_kept_connection_costs_no_sample_over_https_either(
+def test_a_closed_connection_loses_no_sample_over_https_either(
     authority: Authority,
 ) -> None:
     exporter, context = Exporter(), authority.context("server", "127.0.0.1")
@@ -204,7 +204,7 @@ def test_a_name_that_is_not_checked_still_wants_an_authority(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_an_exporter_may_want_a_certificate_of_ours(
+def test_an_exporter_may_require_a_clients_certificate(
     authority: Authority, stranger: Authority, version: ssl.TLSVersion
 ) -> None:
     context = authority.context("server", "127.0.0.1")
@@ -246,7 +246,7 @@ def test_an_exporter_that_closes_after_tls_may_require_a_certificate(
     assert access.explain_refusal(heard, has_answered=True) is None, "it ended or restarts"
 
 
-def test_plain_http_and_https_are_told_apart(authority: Authority) -> None:
+def test_plain_http_and_https_are_distinguished(authority: Authority) -> None:
     exporter = Exporter()
     with serving(exporter):
         told = refusal(exporter, tls=True, cafile=authority.cafile)
@@ -304,7 +304,7 @@ def test_a_token_that_was_renewed_is_read_for_the_next_scrape(tmp_path: Path) ->
     assert "cannot be read" in str(gone.error)
 
 
-def test_an_exporter_that_restarts_is_not_said_to_speak_something_else() -> None:
+def test_an_exporter_that_restarts_is_not_a_refusal() -> None:
     exporter = Exporter()
     with serving(exporter), source_of(exporter) as source:
         source.open()
@@ -313,7 +313,7 @@ def test_an_exporter_that_restarts_is_not_said_to_speak_something_else() -> None
             assert access.explain_refusal(error, has_answered=True) is None
 
 
-def test_files_that_cannot_be_used_are_told_before_anything_is_asked(
+def test_unusable_files_are_reported_before_any_request(
     authority: Authority, tmp_path: Path
 ) -> None:
     junk = tmp_path / "junk.pem"
@@ -355,7 +355,7 @@ def test_keys_that_do_not_fit_each_other_are_refused(keys: dict[str, object], pa
     assert TOKEN not in str(caught.value)
 
 
-def test_a_secret_that_is_not_there_is_told_before_any_connection(
+def test_a_missing_secret_is_reported_before_any_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("SCRAPER_PASSWORD")
@@ -364,7 +364,7 @@ def test_a_secret_that_is_not_there_is_told_before_any_connection(
 
 
 @pytest.mark.parametrize("token", ["", "two words", "a\r\nX-Other: 1", "tökèn", "a\x00"])
-def test_what_is_no_token_is_sent_in_no_header_and_shown_in_no_message(token: str) -> None:
+def test_a_malformed_token_is_neither_sent_nor_shown_in_a_message(token: str) -> None:
     with pytest.raises(ConfigError, match=r"cluster metrics\.prometheus\.token_from .* token") as (
         caught
     ):

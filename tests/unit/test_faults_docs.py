@@ -1,4 +1,4 @@
-"""docs/faults.md names tests that there are, and says of each row when it was last tried."""
+"""docs/faults.md names existing tests, and states for each row when it was last tested."""
 
 from __future__ import annotations
 

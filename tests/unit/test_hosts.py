@@ -163,7 +163,7 @@ def test_this_machine_is_read_for_real() -> None:
     assert sample.values["net_received_bytes:lo"] >= 0
 
 
-def test_an_exporter_tells_the_same_under_the_same_names(proc: Path) -> None:
+def test_node_exporter_has_the_same_readings_under_the_same_names(proc: Path) -> None:
     with serving(Exporter(EXPORTED)) as exporter:
         address = f"127.0.0.1:{exporter.port}"
         source = NodeExporters({2: address, 1: address}, PATIENCE_S, clock=lambda: 50.0)
@@ -278,7 +278,7 @@ def window(
     )
 
 
-def test_a_cpu_is_busy_where_no_wait_for_disks_is_told() -> None:
+def test_a_cpu_is_busy_without_a_reading_of_waits_for_disks() -> None:
     told = [
         replace(each, values={n: v for n, v in each.values.items() if n != "cpu_s:iowait"})
         for each in two_looks()
@@ -299,7 +299,7 @@ def test_the_disk_that_had_work_for_longest_stands_for_a_host() -> None:
     assert replace(host, disks=()).busiest_disk is None
 
 
-def test_an_interface_of_which_no_bytes_are_told_has_no_use() -> None:
+def test_an_interface_without_readings_of_bytes_has_no_use() -> None:
     assert InterfaceWindow("eth0", packets=9.0, speed_bytes_per_s=1e6).used_share is None
 
 
@@ -320,7 +320,7 @@ def test_a_window_is_exact_in_what_the_kernel_counts() -> None:
     assert found.resident_bytes == {1: 600.0}
 
 
-def test_disks_and_interfaces_that_did_something_are_told() -> None:
+def test_active_disks_and_interfaces_are_listed() -> None:
     (disk,), (link,) = window().disks, window().interfaces
     assert (disk.device, disk.busy_share, disk.queue) == ("vda", 0.95, 6.0)
     assert (disk.operations_per_s, disk.written_bytes_per_s) == (50.0, 5e5)
@@ -357,13 +357,13 @@ def test_a_sample_on_either_edge_of_the_window_is_inside() -> None:
     assert window(start_s=100.0, end_s=110.0) == window()
 
 
-def test_the_memory_of_a_broker_that_was_found_late_is_told() -> None:
+def test_the_memory_of_a_broker_that_was_found_late_is_known() -> None:
     first, last, *_ = two_looks()
     late = replace(last, at_s=111.0, values={**last.values, "resident_bytes:2": 700.0})
     assert window([first, last, late]).resident_bytes == {1: 600.0, 2: 700.0}
 
 
-def test_the_memory_of_brokers_is_told_where_a_task_on_their_host_looked_last() -> None:
+def test_the_memory_of_brokers_is_known_after_a_later_sample_of_a_task_on_their_host() -> None:
     first, last, *_ = two_looks()
     values = {name: value for name, value in last.values.items() if "resident" not in name}
     of_a_task = replace(last, at_s=111.0, values=values)

@@ -15,7 +15,7 @@ from tests.support.processes import PATIENCE_S
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """An address that nobody listens on, kept so while the test runs."""
+    """An address without a listener, reserved while the test runs."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{held.getsockname()[1]}"
@@ -28,14 +28,14 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_probe_tells_only_of_addresses_that_do_not_answer(refusing: str, silent: str) -> None:
+def test_the_probe_returns_only_addresses_that_do_not_answer(refusing: str, silent: str) -> None:
     troubles = probe([refusing, silent, "no-such-host.invalid:9092"], timeout_s=PATIENCE_S)
     assert set(troubles) == {refusing, "no-such-host.invalid:9092"}
     assert "refused" in troubles[refusing]
     assert "does not resolve" in troubles["no-such-host.invalid:9092"]
 
 
-def test_an_address_where_nobody_listens_is_refused_at_once(refusing: str) -> None:
+def test_an_address_without_a_listener_is_refused_at_once(refusing: str) -> None:
     with pytest.raises(TryLaterError) as caught:
         connect([refusing], timeout_s=600.0)  # longer than a test may take
     assert refusing in str(caught.value)
@@ -50,7 +50,7 @@ def test_names_that_do_not_resolve_are_a_mistake_and_no_cluster_that_is_down(ref
         connect([nowhere, refusing], timeout_s=10.0)
 
 
-def test_what_is_no_kafka_broker_is_refused_in_time_and_leaves_no_thread(
+def test_another_server_than_a_broker_is_refused_in_time_and_leaves_no_thread(
     silent: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = threading.active_count()

@@ -1,4 +1,4 @@
-"""Names by which what a run left is known, and told from what is another's."""
+"""Names by which the leftovers of a run are distinguished from the topics of others."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_follower_that_should_be_there_is_missed_and_so_is_a_lone_replica() ->
     assert alone == TopicState(leaderless=(0,))
 
 
-def test_replicas_are_assigned_to_brokers_that_are_away() -> None:
+def test_replicas_are_assigned_to_brokers_that_are_offline() -> None:
     admin = ScriptedAdmin((1, 2))
     topics = Topics(admin, "run1")
     topics.offline = AWAY

@@ -1,4 +1,4 @@
-"""Packets that the queues before interfaces dropped, as the kernel tells it by netlink."""
+"""Packets that the queues of interfaces dropped, as the kernel reports them by netlink."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def link(index: int, name: str) -> bytes:
     return message(16, head + attribute(3, name.encode() + b"\0"))
 
 
-def test_the_outermost_queue_of_each_interface_tells_what_all_below_it_dropped() -> None:
+def test_the_outermost_queue_of_each_interface_counts_the_drops_of_all_below_it() -> None:
     told = queue(2, ROOT, 96) + queue(2, CHILD, 50) + queue(3, ROOT, 0) + link(2, "link0")
     assert dict(dropped_in(told)) == {2: 96, 3: 0}
     assert dict(names_in(told)) == {2: "link0"}
@@ -62,7 +62,7 @@ def test_where_the_kernel_does_not_tell_there_are_no_queues() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="netlink is Linux's")
 def test_our_own_interfaces_are_asked_about_as_anybody() -> None:
-    # What they dropped, nobody knows; but the kernel answers, and each of them has a name.
+    # Their drops are unknown, but the kernel answers, and each interface has a name.
     assert Queues().dropped().keys() <= {name for _, name in socket.if_nameindex()}
 
 

@@ -1,4 +1,4 @@
-"""Which quotas may hold for producers of ours, and where throttling could not be seen."""
+"""Quotas that may throttle the run's producers, and trials that could not show the throttling."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_who_waits_for_a_time_goes_on_once_it_was_sampled(has_end: bool) -> None
 
     class Held(FakeSource):
         def sample_all(self) -> list[BrokerSample]:
-            if self.polls >= 1:  # not before somebody waits for it
+            if self.polls >= 1:  # not before a thread waits for it
                 waited.wait(PATIENCE_S)
             return super().sample_all()
 
@@ -153,7 +153,7 @@ def test_who_waits_for_a_time_goes_on_once_it_was_sampled(has_end: bool) -> None
     sampler._thread.join()
 
 
-def test_nobody_waits_longer_for_a_sample_than_asked() -> None:
+def test_the_wait_for_a_sample_ends_at_its_timeout() -> None:
     time, ended = FakeTime(stop_at_s=0.5), threading.Event()
 
     class Silent(FakeSource):

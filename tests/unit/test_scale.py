@@ -14,7 +14,13 @@ from typing import Any
 
 import pytest
 
-from jobs.cluster.admin import QUERIES_IN_PARALLEL, AdminError, Partition, query_brokers, query_all_brokers
+from jobs.cluster.admin import (
+    QUERIES_IN_PARALLEL,
+    AdminError,
+    Partition,
+    query_all_brokers,
+    query_brokers,
+)
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.topics import BROKERS_PER_CHECK, Topics
@@ -214,7 +220,9 @@ def test_a_look_asks_few_of_many_brokers_in_turn_and_all_of_few() -> None:
     assert looks_at(BROKERS_PER_CHECK, 3) == dict.fromkeys(range(1, BROKERS_PER_CHECK + 1), 3)
     once = looks_at(4 * BROKERS_PER_CHECK, 1)
     assert sorted(once.values()) == [1] * BROKERS_PER_CHECK
-    assert looks_at(4 * BROKERS_PER_CHECK, 4) == dict.fromkeys(range(1, 4 * BROKERS_PER_CHECK + 1), 1)
+    assert looks_at(4 * BROKERS_PER_CHECK, 4) == dict.fromkeys(
+        range(1, 4 * BROKERS_PER_CHECK + 1), 1
+    )
 
 
 # --- progress --------------------------------------------------------------------

@@ -79,7 +79,7 @@ def test_the_innermost_cause_of_a_java_error_is_what_a_user_reads() -> None:
     assert brief(error) == "ConnectException: Connection refused"
 
 
-def test_a_node_tells_its_version_and_roles() -> None:
+def test_a_node_has_its_version_and_roles() -> None:
     node = node_info(ENDPOINT, {"version:3": "4.3.1", "broker": "10", "controller": "0"})
     assert (node.version, node.roles) == ("4.3.1", frozenset({Role.BROKER, Role.CONTROLLER}))
 

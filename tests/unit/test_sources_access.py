@@ -1,4 +1,4 @@
-"""JMX that is closed: what it takes to open it, and where its password is not."""
+"""JMX that requires a login or TLS: explanations of refusals, and places without its password."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_every_difference_is_seen(found: dict[int, Partition] | None, state: Top
     assert state.healthy == (state == TopicState())
 
 
-def test_partitions_that_nobody_asked_for_do_not_matter() -> None:
+def test_partitions_that_are_not_planned_do_not_matter() -> None:
     assert state_of(WANTED, {**seen(), 2: Partition(NO_LEADER, (1,), ())}).healthy
 
 

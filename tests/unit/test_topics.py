@@ -81,7 +81,7 @@ def test_a_new_topic_is_ready_only_when_all_replicas_are_in_sync(
     assert 105 < clock() < 106
 
 
-def test_a_topic_that_does_not_get_ready_is_an_error_and_still_ours_to_delete(
+def test_a_topic_that_does_not_become_ready_is_an_error_and_the_run_can_delete_it(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     admin.before_look = lambda: change(admin, 4, leader=NO_LEADER)
@@ -100,7 +100,7 @@ def test_a_request_without_an_answer_may_have_made_the_topic(
     assert topics.made == (NAME,)
 
 
-def test_a_topic_of_somebody_else_never_becomes_ours(
+def test_a_topic_of_others_never_belongs_to_the_run(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
 ) -> None:
     admin.fail["create_topic"] = [failure("TopicAlreadyExistsError")]
@@ -172,7 +172,7 @@ def test_several_topics_are_one_numbering(topics: Topics, admin: ScriptedAdmin) 
     assert not topics.made
 
 
-def test_of_several_topics_those_made_before_a_failure_stay_ours(
+def test_topics_made_before_a_failure_belong_to_the_run(
     topics: Topics, admin: ScriptedAdmin
 ) -> None:
     admin.topics_of_others = {f"{NAME}-1"}
@@ -273,7 +273,7 @@ def test_a_topic_that_is_gone_already_counts_as_deleted(
     assert topics.made == ()
 
 
-def test_a_refused_deletion_leaves_the_topic_ours(
+def test_a_topic_whose_deletion_is_refused_belongs_to_the_run(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
     admin.fail["delete_topic"] = [failure("TopicDeletionDisabledError")]
@@ -282,7 +282,7 @@ def test_a_refused_deletion_leaves_the_topic_ours(
     assert topics.made == (NAME,)
 
 
-def test_a_topic_that_does_not_go_is_an_error(
+def test_a_topic_that_remains_after_its_deletion_is_an_error(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     admin.deletes = False
