@@ -14,6 +14,7 @@ from kafka.net.compat import KafkaNetClient
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.engine.network.connections import refusals_of
+from jobs.engine.network.links import library_options
 from jobs.engine.network.refusals import explain_refusal
 from metrics.common.errors import ConfigError, TryLaterError
 
@@ -149,7 +150,7 @@ def admin_client(
             request_timeout_ms=int(request_timeout_s * 1000),
             reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
             kafka_client=remember,
-            **options,
+            **library_options(options),
         )
     except kafka_errors.KafkaError as error:
         for client in made:

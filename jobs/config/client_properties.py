@@ -1,189 +1,411 @@
 """A properties file of Kafka's own clients, with a cluster's addresses and its security.
 
-Its properties become keys of a cluster. Secrets stay in the file: the keys refer to them as
-`properties:FILE#NAME`, and they are read when a connection is made.
+Its properties become keys of a cluster, where the cluster's file does not have them. Secrets stay
+in the file: the keys refer to them as `properties:FILE#NAME`, and they are read when a connection
+is made. `client_property_names` has the effect of each property.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import javaproperties
-
+from jobs.config.client_property_names import (
+    HARMLESS,
+    KNOWN,
+    LIBRDKAFKA,
+    NO_EFFECT,
+    PREFIXES,
+    REFUSED,
+    USED,
+)
+from jobs.config.fields import nearest
+from jobs.config.java_properties import (
+    jaas_module,
+    jaas_options,
+    read_properties,
+    resolved,
+)
 from metrics.common.errors import ConfigError
 
 KEY = "client_properties"
 REFERENCE = "properties"
 
+IAM = "AWS_MSK_IAM"
 _JAAS = "sasl.jaas.config"
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
-_PREFIXES = ("security.", "sasl.", "ssl.")
-_NO_EFFECT = re.compile(
-    r"sasl\.kerberos\.(kinit\.cmd|ticket\.renew\..*|min\.time\.before\.relogin)"
-    r"|sasl\.login\.(refresh|connect|read|retry|callback)\..*"
-    r"|sasl\.oauthbearer\.(expected|jwks|header|sub\.claim|scope\.claim|clock).*"
-    r"|ssl\.(enabled\.protocols|protocol|cipher\.suites|provider|secure\.random.*|engine.*"
-    r"|keymanager.*|trustmanager.*|(truststore|keystore)\.(type|password))"
-    r"|security\.providers|sasl\.client\.callback\.handler\.class"
+_KRB5 = "Krb5LoginModule"
+_OAUTH_CLIENT = "sasl.oauthbearer.client.credentials."
+_IAM_HANDLER = "IAMOAuthBearerLoginCallbackHandler"
+_HANDLERS = re.compile(
+    rf"org\.apache\.kafka\..*|.*\.{_IAM_HANDLER}|.*\.IAMClientCallbackHandler"
+    r"|io\.strimzi\.kafka\.oauth\.client\.JaasClientOauthLoginCallbackHandler"
 )
-"""Properties of Java's own TLS and login, or of checks on brokers. Connections here work without
-them."""
+"""Java's classes of logins that are done here without Java."""
 
 
-def keys_of(path: str) -> dict[str, Any]:
-    """The keys of a cluster that a file supplies: `bootstrap_servers` and `security`.
+def keys_of(path: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The keys that a file adds to a cluster: `bootstrap_servers` and `security`.
+
+    Args:
+        own: keys of the cluster's own file, which take precedence; what they replace is not judged.
 
     Raises:
         ConfigError: the file cannot be read, or has a property that is not supported.
     """
-    given = read(path)
-    servers = [each.strip() for each in given.get("bootstrap.servers", "").split(",")]
-    found: dict[str, Any] = {"bootstrap_servers": [each for each in servers if each]}
-    security = dict(_security(path, given))
-    return {key: each for key, each in {**found, "security": security}.items() if each}
+    file = _Properties(path, own or {})
+    found = {"bootstrap_servers": file.servers, "security": dict(file.security())}
+    return {key: each for key, each in found.items() if each}
 
 
 def read(path: str) -> dict[str, str]:
-    """Read the properties of a file.
+    """Read the properties of a file; those of librdkafka have Kafka's names, too.
 
     Raises:
         ConfigError: the file cannot be read.
     """
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
-        return dict(javaproperties.loads(text))
+        given = read_properties(path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"cluster {KEY} is {path}, which cannot be read ({why}); expected a file of "
             "properties as Kafka's own tools take it with --command-config; correct the path"
         ) from None
+    for name, kafkas in LIBRDKAFKA.items():
+        if name in given:
+            given.setdefault(kafkas, given[name])
+    return given
 
 
 def secret(place: str) -> str:
-    """The value of `FILE#NAME`, a property or an option of sasl.jaas.config; empty if missing."""
+    """The value of `FILE#NAME`, a property or an option of sasl.jaas.config; empty if missing.
+
+    Raises:
+        ConfigError: the file cannot be read, or a configuration provider does not have the value.
+    """
     path, _, name = place.rpartition("#")
     given = read(path)
-    return given.get(name) or _jaas(given).get(name, "")
+    return _value(path, given, name) or _jaas_of(path, given, True).get(name, "")
 
 
-def _jaas(given: Mapping[str, str]) -> dict[str, str]:
-    """The options of sasl.jaas.config, with escapes in their values resolved."""
-    found = {}
-    for match in _JAAS_OPTION.finditer(given.get(_JAAS, "")):
-        text = next(each for each in match.groups()[1:] if each is not None)
-        found[match[1]] = re.sub(r"\\(.)", r"\1", text)
+def _value(path: str, given: Mapping[str, str], name: str) -> str:
+    """A property with its references to configuration providers resolved; empty if missing."""
+    try:
+        return resolved(given.get(name, ""), given).strip()
+    except ValueError as error:
+        raise ConfigError(f"cluster {KEY} is {path}, which has {name} with {error}") from None
+
+
+def _jaas_of(path: str, given: Mapping[str, str], is_resolved: bool = False) -> dict[str, str]:
+    """The options of sasl.jaas.config.
+
+    Args:
+        is_resolved: whether references in the options' values are resolved, too.
+    """
+    found = jaas_options(given.get(_JAAS, ""))
+    if is_resolved or not found:
+        found = jaas_options(_value(path, given, _JAAS))
     return found
 
 
-_PLAIN: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "security.protocol": ("protocol", str.upper),
-    "sasl.mechanism": ("sasl_mechanism", str),
-    "sasl.oauthbearer.token.endpoint.url": ("oauth_token_url", str),
-    "sasl.kerberos.service.name": ("kerberos_service_name", str),
-    "ssl.endpoint.identification.algorithm": ("check_hostname", bool),
-}
-"""Kafka's property → the key here, and the conversion of its value."""
+_REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 
-def _security(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """The keys of `security` from the properties of the connection."""
-    for name, value in given.items():
-        if name in _PLAIN:
-            key, convert = _PLAIN[name]
-            yield key, convert(value)
-        elif name == "ssl.key.password":
-            yield "key_password_from", _reference(path, name)
-        elif name in {"ssl.truststore.location", "ssl.keystore.location"}:
-            yield from _files(path, name, given)
-        elif name == _JAAS:
-            yield from _login(path, given)
-        elif name.startswith(_PREFIXES) and _NO_EFFECT.fullmatch(name) is None:
-            raise _unsupported(path, name, "only properties that the clients here support")
+class _Properties:
+    """The properties of a file beside the keys of the cluster that names it."""
 
+    def __init__(self, path: str, own: Mapping[str, Any]) -> None:
+        self._path, self._given = path, read(path)
+        self._own_servers = own.get("bootstrap_servers")
+        given = own.get("security")
+        self._own: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        protocol = self._own.get("protocol") or self._get("security.protocol") or "PLAINTEXT"
+        self._protocol = str(protocol).upper()
+        self._mechanism = ""
+        if self._protocol.startswith("SASL_"):
+            self._mechanism = str(self._own.get("sasl_mechanism") or self._stated_mechanism())
 
-def _reference(path: str, name: str) -> str:
-    return f"{REFERENCE}:{path}#{name}"
+    def _get(self, name: str) -> str:
+        return _value(self._path, self._given, name)
 
+    def _option(self, jaas: Mapping[str, str], name: str) -> str:
+        """An option of sasl.jaas.config with its references resolved; empty if missing."""
+        return _value(self._path, {**self._given, name: jaas.get(name, "")}, name)
 
-def _files(path: str, name: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The keys for the PEM file of a truststore or a keystore."""
-    kind = name.replace("location", "type")
-    if given.get(kind, "JKS").upper() != "PEM":
-        raise _unsupported(
-            path,
-            f"{name} with {kind} {given.get(kind, 'JKS')}",
-            f"{kind}=PEM, as the clients here read PEM files; convert it with keytool "
-            "-importkeystore -deststoretype PKCS12 and openssl pkcs12",
+    def _reference(self, name: str) -> str:
+        return f"{REFERENCE}:{self._path}#{name}"
+
+    @property
+    def servers(self) -> list[str]:
+        """The addresses, without the protocol that Kafka permits before them."""
+        if self._own_servers:
+            return []
+        found = (each.strip() for each in self._get("bootstrap.servers").split(","))
+        return [re.sub(r"^[A-Za-z_]+://", "", each) for each in found if each]
+
+    def security(self) -> Iterator[tuple[str, Any]]:
+        """The keys of `security` that the cluster's own file leaves to this one."""
+        self._require_known()
+        found = {"protocol": self._protocol} if self._get("security.protocol") else {}
+        if self._mechanism:
+            found |= {"sasl_mechanism": self._mechanism, **dict(self._login())}
+        if self._protocol.endswith("SSL"):
+            found |= dict(self._tls())
+        for key, value in found.items():
+            if key not in self._own:
+                yield key, value
+
+    # --- properties that are refused --------------------------------------------
+
+    def _require_known(self) -> None:
+        for name in sorted(self._given):
+            if not name.startswith(PREFIXES) or name in USED or name in NO_EFFECT:
+                continue
+            if name in LIBRDKAFKA or not self._concerns(name):
+                continue
+            if name not in REFUSED:
+                close = nearest(name, KNOWN)
+                meant = f"the nearest is {close}; rename or" if close else "none is near;"
+                raise self._unsupported(
+                    name, f"a property of Kafka's clients or of librdkafka, and {meant} remove it"
+                )
+            if self._get(name).lower() not in ("", HARMLESS.get(name)):
+                raise self._unsupported(name, REFUSED[name])
+
+    def _concerns(self, name: str) -> bool:
+        """Whether a property has an effect with this protocol and this login."""
+        if name.startswith("sasl.oauthbearer."):
+            return self._mechanism == "OAUTHBEARER" and "token_from" not in self._own
+        if name.startswith("sasl.kerberos."):
+            return self._mechanism == "GSSAPI"
+        if name.startswith(("sasl.", "enable.sasl.")):
+            return bool(self._mechanism)
+        return name.startswith("security.") or self._protocol.endswith("SSL")
+
+    def _unsupported(self, found: str, expected: str) -> ConfigError:
+        return ConfigError(
+            f"cluster {KEY} is {self._path}, which has {found}; expected {expected}; change the "
+            f"file, or describe the connection by keys of security besides {KEY}"
         )
-    if "truststore" in name:
-        yield "cafile", given[name]
-    else:
-        yield "certfile", given[name]
-        yield "keyfile", given[name]
 
+    # --- logins -----------------------------------------------------------------
 
-def _login(path: str, given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The keys for the login in sasl.jaas.config."""
-    jaas, mechanism = _jaas(given), given.get("sasl.mechanism")
-    if mechanism == "GSSAPI":
-        yield from _kerberos(path, jaas)
-        return
-    if mechanism == "AWS_MSK_IAM":
-        yield "aws_region", _region(path, given, jaas)
-        return
-    needed = {"username": "username_from", "password": "password_from"}
-    if mechanism == "OAUTHBEARER":
-        needed = {"clientId": "oauth_client_id_from", "clientSecret": "oauth_client_secret_from"}
-        if "scope" in jaas:
-            yield "oauth_scope", jaas["scope"]
-    for option, key in needed.items():
-        if option not in jaas:
-            raise _unsupported(path, f"{_JAAS} without {option}", f"{option}=… in it")
-        yield key, _reference(path, option)
-
-
-def _kerberos(path: str, jaas: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The key for the service; tickets come from the Kerberos settings of each host."""
-    if "keyTab" in jaas:
-        raise _unsupported(
-            path,
-            f"{_JAAS} with keyTab",
-            "no keytab in this file; use a ticket cache, or KRB5_CLIENT_KTNAME on the driver and "
-            "on every executor",
-        )
-    if "serviceName" in jaas:
-        yield "kerberos_service_name", jaas["serviceName"]
-
-
-_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
-
-
-def _region(path: str, given: Mapping[str, str], jaas: Mapping[str, str]) -> str:
-    """The AWS region in the host names of MSK brokers, as AWS's own login module derives it."""
-    for option in jaas:
-        if option.startswith("aws"):
-            raise _unsupported(
-                path,
-                f"{_JAAS} with {option}",
-                "no credentials in this file; use AWS's own chain of credentials, such as "
-                "AWS_PROFILE in the environment",
+    def _stated_mechanism(self) -> str:
+        mechanism = self._get("sasl.mechanism")
+        handler = self._get("sasl.login.callback.handler.class")
+        if mechanism == "OAUTHBEARER" and handler.endswith(_IAM_HANDLER):
+            return IAM
+        module = jaas_module(self._get(_JAAS)) if not mechanism else ""
+        if not mechanism and (module not in ("", _KRB5) or "sasl.username" in self._given):
+            raise self._unsupported(
+                f"{f'{_JAAS} with {module}' if module else 'sasl.username'} and no sasl.mechanism",
+                "sasl.mechanism=PLAIN, SCRAM-SHA-512 or another one, as Kafka's default is GSSAPI",
             )
-    found = _MSK_HOST.search(given.get("bootstrap.servers", ""))
-    if found is None:
-        raise _unsupported(
-            path,
-            "sasl.mechanism AWS_MSK_IAM and bootstrap.servers without a region in its names",
-            "brokers such as b-1.name.abc123.c2.kafka.eu-west-1.amazonaws.com:9098",
+        return mechanism or "GSSAPI"
+
+    def _login(self) -> Iterator[tuple[str, Any]]:
+        jaas = _jaas_of(self._path, self._given)
+        if self._mechanism == "GSSAPI":
+            yield from self._kerberos(jaas)
+        elif self._mechanism == IAM:
+            if "aws_region" not in self._own:
+                yield "aws_region", self._region(jaas)
+        elif self._mechanism == "OAUTHBEARER":
+            if "token_from" not in self._own:
+                yield from self._oauth(jaas)
+        elif self._mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            yield from self._password(jaas)
+
+    def _password(self, jaas: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        if jaas.get("tokenauth", "").lower() == "true":
+            raise self._unsupported(
+                f"{_JAAS} with tokenauth", "a user of its own, as delegation tokens are not sent"
+            )
+        yield self._needed("username_from", "sasl.username", "username", jaas)
+        yield self._needed("password_from", "sasl.password", "password", jaas)
+
+    def _needed(self, key: str, name: str, option: str, jaas: Mapping[str, str]) -> tuple[str, str]:
+        """A key with the reference to a property, or to an option of sasl.jaas.config."""
+        found = name if name in self._given else option
+        if found == option and option not in jaas and key not in self._own:
+            raise self._unsupported(
+                f"{_JAAS} without {option}" if _JAAS in self._given else f"no {_JAAS}",
+                f"{option}=… in it (a file of -Djava.security.auth.login.config is not read)",
+            )
+        return key, self._reference(found)
+
+    def _kerberos(self, jaas: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """The key for the service; tickets come from the Kerberos settings of each host."""
+        if "keyTab" in jaas:
+            raise self._unsupported(
+                f"{_JAAS} with keyTab",
+                "no keytab in this file; use a ticket cache, or KRB5_CLIENT_KTNAME on the driver "
+                "and on every executor",
+            )
+        service = self._get("sasl.kerberos.service.name") or self._option(jaas, "serviceName")
+        if service:
+            yield "kerberos_service_name", service
+
+    def _region(self, jaas: Mapping[str, str]) -> str:
+        """The AWS region in the host names of MSK brokers, as AWS's own login module derives it."""
+        for option in jaas:
+            if re.match("aws(Profile|Role|Sts)", option):
+                raise self._unsupported(
+                    f"{_JAAS} with {option}",
+                    "no credentials in this file; use AWS's own chain of credentials, such as "
+                    "AWS_PROFILE in the environment",
+                )
+        own = self._own_servers if isinstance(self._own_servers, list) else []
+        servers = [*map(str, own), *self.servers]
+        found = _REGION.search(" ".join(servers))
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        if found is None and not region:
+            if not servers:
+                raise self._unsupported(
+                    f"sasl.mechanism {self._get('sasl.mechanism')} for MSK's IAM and no "
+                    "bootstrap.servers",
+                    "bootstrap_servers in the cluster's file, whose names have the AWS region",
+                )
+            raise self._unsupported(
+                f"sasl.mechanism {self._get('sasl.mechanism')} for MSK's IAM, and "
+                "bootstrap.servers without a region in its names",
+                "brokers such as b-1.name.abc123.c2.kafka.eu-west-1.amazonaws.com:9098, or "
+                "security.aws_region in the cluster's file",
+            )
+        return found[1] if found else str(region)
+
+    def _oauth(self, jaas: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+        for name in ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class"):
+            if (made_by := self._get(name)) and not _HANDLERS.fullmatch(made_by):
+                raise self._unsupported(
+                    f"{name} {made_by}",
+                    "a login of Kafka's own, AWS's or Strimzi's, as Java's classes do not run "
+                    "here; write tokens into a file and name it in security.token_from",
+                )
+        retriever = self._get("sasl.oauthbearer.jwt.retriever.class").rpartition(".")[2]
+        if retriever not in (
+            "", "DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever"
+        ):  # fmt: skip
+            raise self._unsupported(
+                f"sasl.oauthbearer.jwt.retriever.class {retriever}",
+                "ClientCredentialsJwtRetriever or FileJwtRetriever, as assertions are not signed "
+                "here; or a token that is renewed elsewhere, by security.token_from",
+            )
+        url = self._get("sasl.oauthbearer.token.endpoint.url")
+        url = url or self._option(jaas, "oauth.token.endpoint.uri")
+        if url.startswith("file:"):
+            yield "token_from", "file:" + re.sub("^file:(//)?", "", url)
+            return
+        if "oauth.access.token" in jaas:
+            yield "token_from", self._reference("oauth.access.token")
+            return
+        if not url and "oauth_token_url" not in self._own:
+            raise self._unsupported(
+                "sasl.mechanism OAUTHBEARER and no sasl.oauthbearer.token.endpoint.url",
+                "the address of the token server; unsecured tokens are for tests alone",
+            )
+        yield "oauth_token_url", url
+        is_strimzi = "oauth.client.id" in jaas
+        names = ("oauth.client.id", "oauth.client.secret") if is_strimzi else (
+            "clientId", "clientSecret"
+        )  # fmt: skip
+        yield self._needed("oauth_client_id_from", f"{_OAUTH_CLIENT}client.id", names[0], jaas)
+        yield self._needed(
+            "oauth_client_secret_from", f"{_OAUTH_CLIENT}client.secret", names[1], jaas
         )
-    return found[1]
+        yield from self._oauth_details(jaas)
 
+    def _oauth_details(self, jaas: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+        """The scope, the extensions, the encoding of the secret and the server's authority."""
+        scopes = (self._get("sasl.oauthbearer.scope"), self._option(jaas, "scope"))
+        if scope := next(filter(None, (*scopes, self._option(jaas, "oauth.scope"))), None):
+            yield "oauth_scope", scope
+        pairs = re.findall(r"([^=,\s]+)=([^,]*)", self._get("sasl.oauthbearer.extensions"))
+        extensions = {name: value.strip() for name, value in pairs} | {
+            name.removeprefix("extension_"): self._option(jaas, name)
+            for name in jaas
+            if name.startswith("extension_")
+        }
+        if extensions:
+            yield "oauth_extensions", extensions
+        encodes = self._get("sasl.oauthbearer.header.urlencode").lower() == "true"
+        yield "oauth_urlencode", encodes
+        for option in jaas:
+            if re.fullmatch(
+                r"(oauth\.)?ssl\.(truststore\.certificates|keystore\..*)"
+                r"|oauth\.(audience|refresh\.token|password\..*|client\.assertion.*)", option
+            ):  # fmt: skip
+                raise self._unsupported(
+                    f"{_JAAS} with {option}",
+                    "a client's id and secret alone, and ssl.truststore.location for the token "
+                    "server's authority; remove it, or name a token in security.token_from",
+                )
+        for prefix in ("", "oauth."):
+            if path := self._option(jaas, f"{prefix}ssl.truststore.location"):
+                yield "oauth_cafile", path
+                if (name := f"{prefix}ssl.truststore.password") in jaas:
+                    yield "oauth_cafile_password_from", self._reference(name)
+        if path := self._get("https.ca.location"):
+            yield "oauth_cafile", path
 
-def _unsupported(path: str, found: str, expected: str) -> ConfigError:
-    return ConfigError(
-        f"cluster {KEY} is {path}, which has {found}; expected {expected}; change the file, or "
-        "describe the connection by keys of security instead of client_properties"
-    )
+    # --- TLS --------------------------------------------------------------------
+
+    def _tls(self) -> Iterator[tuple[str, Any]]:
+        if "ssl.endpoint.identification.algorithm" in self._given:
+            value = self._get("ssl.endpoint.identification.algorithm").lower()
+            yield "check_hostname", value not in ("", "none")
+        if not {"cafile", "ca_pem_from"} & set(self._own):
+            yield from self._authorities()
+        if not {"certfile", "keyfile", "certificate_pem_from"} & set(self._own):
+            yield from self._certificate()
+
+    def _authorities(self) -> Iterator[tuple[str, Any]]:
+        if path := self._get("ssl.truststore.location"):
+            self._require_kind("truststore")
+            yield "cafile", path
+            if "ssl.truststore.password" in self._given:
+                yield "cafile_password_from", self._reference("ssl.truststore.password")
+        elif "ssl.truststore.certificates" in self._given:
+            yield "ca_pem_from", self._reference("ssl.truststore.certificates")
+        elif (path := self._get("ssl.ca.location")) and path != "probe":
+            yield "cafile", path
+
+    def _certificate(self) -> Iterator[tuple[str, Any]]:
+        key, chain = "ssl.keystore.key", "ssl.keystore.certificate.chain"
+        if path := self._get("ssl.keystore.location"):
+            self._require_kind("keystore")
+            yield "certfile", path
+            if self._get("ssl.keystore.type").upper() == "PEM":
+                yield "keyfile", path
+            elif "ssl.keystore.password" in self._given:
+                yield "certfile_password_from", self._reference("ssl.keystore.password")
+            else:
+                raise self._unsupported(
+                    "ssl.keystore.location without ssl.keystore.password",
+                    "the password of the store, or ssl.keystore.type=PEM",
+                )
+        elif key in self._given or chain in self._given:
+            for name in (key, chain):
+                if name not in self._given:
+                    other = chain if name == key else key
+                    raise self._unsupported(f"{other} without {name}", f"both of them; add {name}")
+            yield "key_pem_from", self._reference(key)
+            yield "certificate_pem_from", self._reference(chain)
+        elif path := self._get("ssl.certificate.location"):
+            yield "certfile", path
+            yield "keyfile", self._get("ssl.key.location") or path
+        else:
+            return
+        if "ssl.key.password" in self._given:
+            yield "key_password_from", self._reference("ssl.key.password")
+
+    def _require_kind(self, store: str) -> None:
+        name = f"ssl.{store}.type"
+        kind = self._get(name) or "JKS"
+        if kind.upper() not in ("JKS", "PKCS12", "PEM"):
+            raise self._unsupported(
+                f"{name} {kind}",
+                "JKS, PKCS12 or PEM; convert it by keytool -importkeystore -deststoretype PKCS12",
+            )

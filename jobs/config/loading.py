@@ -424,8 +424,10 @@ def _read_client_properties(source: ParsedFile) -> None:
     """Add the keys from the cluster's properties file that the cluster itself does not have."""
     named = source.data.get(CLIENT_PROPERTIES)
     if isinstance(named, str):
-        for key, value in keys_of(named).items():
-            source.data.setdefault(key, value)
+        for key, value in keys_of(named, source.data).items():
+            own = source.data.setdefault(key, value)
+            if isinstance(own, dict) and isinstance(value, dict):
+                source.data[key] = {**value, **own}
 
 
 def require_open_loop(config: Configuration) -> None:

@@ -16,6 +16,7 @@ from jobs.config.base import ConfigModel
 from jobs.config.client_properties import REFERENCE as PROPERTIES
 from jobs.config.client_properties import secret as secret_of_properties
 from jobs.config.files import text_of
+from jobs.config.key_stores import is_store, pem_blocks, read_store
 from jobs.config.tokens import ClientCredentials, MskTokens, ReferencedToken
 from jobs.engine.network.options import ClientOptions, TokenProvider
 from jobs.engine.network.refusals import NO_GSSAPI
@@ -28,6 +29,9 @@ REFERENCE = "env:NAME or file:PATH (a file or an option must not contain the sec
 
 SECRET_BYTES_MAX = 100_000
 """Largest size of a file with a password, a token or a key [B]."""
+
+AUTHORITIES_BYTES_MAX = 10_000_000
+"""Largest size of a file of trusted certificates [B]."""
 
 
 _AWS_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -111,9 +115,43 @@ def token_provider(security: Security) -> TokenProvider:
             read("oauth_client_id_from"),
             read("oauth_client_secret_from"),
             security.oauth_scope,
+            extensions=security.oauth_extensions,
+            is_encoded=security.oauth_urlencode,
+            authority=_token_authority(security),
         )
     provider.token()  # so that a missing token is an error before the first connection
     return provider
+
+
+def _token_authority(security: Security) -> str | None:
+    """The authority of the token server as PEM; None for those of the system."""
+    if security.oauth_cafile is None:
+        return None
+    path = _existing("oauth_cafile", security.oauth_cafile)
+    if is_store(path):
+        password = _optional_secret(security, "oauth_cafile_password_from")
+        return read_store(path, "oauth_cafile", password).authorities
+    try:
+        return text_of(Path(path), AUTHORITIES_BYTES_MAX)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cluster security.oauth_cafile is {path}, which cannot be read ({error}); expected a "
+            "PEM file; correct the path"
+        ) from None
+
+
+def _existing(key: str, given: str) -> str:
+    path = Path(given).expanduser()
+    if not path.is_file():
+        raise ConfigError(
+            f"cluster security.{key} is {path}, which is not a file; expected a PEM file or a "
+            "store of type JKS or PKCS12; correct the path"
+        )
+    return str(path)
+
+
+def _optional_secret(security: Security, key: str) -> str | None:
+    return None if getattr(security, key) is None else _secret_of(security, key)
 
 
 def _require_gssapi() -> None:
@@ -128,7 +166,13 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 _PASSWORD_KEYS = ("username_from", "password_from")
 _OAUTH_KEYS = ("oauth_token_url", "oauth_client_id_from", "oauth_client_secret_from")
-_TOKEN_KEYS = ("token_from", *_OAUTH_KEYS, "oauth_scope")
+_OAUTH_DETAILS = (
+    "oauth_scope",
+    "oauth_extensions",
+    "oauth_cafile",
+    "oauth_cafile_password_from",
+)
+_TOKEN_KEYS = ("token_from", *_OAUTH_KEYS, *_OAUTH_DETAILS)
 _LOGIN_KEYS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_PASSWORD_KEYS, ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
     **dict.fromkeys(_TOKEN_KEYS, ("OAUTHBEARER",)),
@@ -136,7 +180,25 @@ _LOGIN_KEYS: Mapping[str, tuple[str, ...]] = {
     "aws_region": ("AWS_MSK_IAM",),
 }
 """Key → the mechanisms that use it."""
-_TLS_KEYS = ("cafile", "certfile", "keyfile", "key_password_from")
+_PEM_KEYS = {"ca_pem_from": "ssl_ca_pem", "certificate_pem_from": "ssl_certificate_pem",
+             "key_pem_from": "ssl_key_pem"}  # fmt: skip
+"""Key → the connection option with its PEM text."""
+_TLS_KEYS = (
+    "cafile",
+    "cafile_password_from",
+    "certfile",
+    "certfile_password_from",
+    "keyfile",
+    "key_password_from",
+    *_PEM_KEYS,
+)
+_PASSWORDS = {
+    "cafile_password_from": ("cafile",),
+    "certfile_password_from": ("certfile",),
+    "key_password_from": ("certfile", "key_pem_from"),
+    "oauth_cafile_password_from": ("oauth_cafile",),
+}
+"""Key of a password → the keys of which it needs one."""
 
 
 class Security(ConfigModel):
@@ -151,13 +213,23 @@ class Security(ConfigModel):
         oauth_client_id_from, oauth_client_secret_from: places of the client's id and secret for
             that server.
         oauth_scope: scope of the requested token.
+        oauth_extensions: names and values that the login sends with the token.
+        oauth_urlencode: whether the client's id and secret are URL-encoded in the request.
+        oauth_cafile: PEM, JKS or PKCS12 file of the token server's authorities; those of the
+            system when left out.
+        oauth_cafile_password_from: place of the password of that store.
         kerberos_service_name: the first part of the brokers' principals, for GSSAPI; kafka when
             left out. Each host's own user supplies the tickets.
         aws_region: region of the cluster, for AWS_MSK_IAM; AWS's own chain supplies the
             credentials.
-        cafile: PEM file of trusted certificates; those of the system when left out.
-        certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS.
+        cafile: PEM, JKS or PKCS12 file of trusted certificates; those of the system when left out.
+        cafile_password_from: place of the password of that store.
+        certfile, keyfile: PEM files of the client's own certificate and key, for mutual TLS; or
+            certfile alone, a JKS or PKCS12 store with both.
+        certfile_password_from: place of the password of that store.
         key_password_from: place of the key's password.
+        ca_pem_from, certificate_pem_from, key_pem_from: places of the same as PEM texts, in place
+            of files.
         check_hostname: whether the broker's certificate must name its host.
     """
 
@@ -183,6 +255,10 @@ class Security(ConfigModel):
     oauth_client_id_from: SecretReference | None = None
     oauth_client_secret_from: SecretReference | None = None
     oauth_scope: str | None = None
+    oauth_extensions: dict[str, str] | None = None
+    oauth_urlencode: bool = True
+    oauth_cafile: str | None = None
+    oauth_cafile_password_from: SecretReference | None = None
     kerberos_service_name: (
         Annotated[str, Text(r"[^\s@/]+", "the first part of a principal, such as kafka")] | None
     ) = None
@@ -190,8 +266,13 @@ class Security(ConfigModel):
         Annotated[str, Text(r"[a-z]+(-[a-z]+)+-\d+", "a region, such as eu-west-1")] | None
     ) = None
     cafile: str | None = None
+    cafile_password_from: SecretReference | None = None
+    ca_pem_from: SecretReference | None = None
     certfile: str | None = None
+    certfile_password_from: SecretReference | None = None
+    certificate_pem_from: SecretReference | None = None
     keyfile: str | None = None
+    key_pem_from: SecretReference | None = None
     key_password_from: SecretReference | None = None
     check_hostname: bool = True
 
@@ -204,9 +285,25 @@ class Security(ConfigModel):
             self._refuse(keys, f"protocol {self.protocol}", "protocol SASL_PLAINTEXT or SASL_SSL")
         if not self.protocol.endswith("SSL"):
             self._refuse(_TLS_KEYS, f"protocol {self.protocol}", "protocol SSL or SASL_SSL")
-        if (self.certfile is None) != (self.keyfile is None):
-            raise ValueError("certfile and keyfile belong together; add the other one")
+        self._complete_files()
         return self
+
+    def _complete_files(self) -> None:
+        if self.certfile_password_from is None or self.keyfile is not None:
+            self._require_pair("certfile", "keyfile")
+        self._require_pair("certificate_pem_from", "key_pem_from")
+        for one, other in (("cafile", "ca_pem_from"), ("certfile", "certificate_pem_from")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise ValueError(
+                    f"{one} and {other} are both given; expected one; remove the other"
+                )
+        for key, opened in _PASSWORDS.items():
+            if getattr(self, key) is not None and not any(getattr(self, each) for each in opened):
+                raise ValueError(f"{key} is given without {opened[0]}; add it, or remove {key}")
+
+    def _require_pair(self, one: str, other: str) -> None:
+        if (getattr(self, one) is None) != (getattr(self, other) is None):
+            raise ValueError(f"{one} and {other} belong together; add the other one")
 
     def _complete_login(self) -> None:
         if self.sasl_mechanism is None:
@@ -266,18 +363,47 @@ class Security(ConfigModel):
                 options["sasl_plain_password"] = _secret_of(self, "password_from")
         if self.protocol.endswith("SSL"):
             options["ssl_check_hostname"] = self.check_hostname
-            for key in ("cafile", "certfile", "keyfile"):
-                if getattr(self, key) is not None:
-                    options[f"ssl_{key}"] = self._file(key)
-            if self.key_password_from is not None:
-                options["ssl_password"] = _secret_of(self, "key_password_from")
+            options |= self._tls_files()
         return options
 
-    def _file(self, key: str) -> str:
-        path = Path(getattr(self, key)).expanduser()
-        if not path.is_file():
+    @property
+    def shared_files(self) -> tuple[str, ...]:
+        """The files that executors read, too; the driver reads stores and sends their content."""
+        given = (self.cafile, self.certfile, self.keyfile)
+        return tuple(path for path in given if path and not is_store(path))
+
+    def _tls_files(self) -> dict[str, str]:
+        """The certificates and the key: paths of PEM files, or PEM texts of what else there is."""
+        options: dict[str, str] = {}
+        secret = partial(_optional_secret, self)
+        if self.cafile is not None:
+            path = _existing("cafile", self.cafile)
+            if is_store(path):
+                stored = read_store(path, "cafile", secret("cafile_password_from"))
+                options["ssl_ca_pem"] = stored.authorities
+            else:
+                options["ssl_cafile"] = path
+        if self.certfile is not None:
+            path = _existing("certfile", self.certfile)
+            if is_store(path):
+                return options | self._identity_of(path)
+            options["ssl_certfile"] = path
+            options["ssl_keyfile"] = _existing("keyfile", self.keyfile or path)
+        for key, option in _PEM_KEYS.items():
+            if (text := secret(key)) is not None:
+                options[option] = pem_blocks(text)
+        if (password := secret("key_password_from")) is not None:
+            options["ssl_password"] = password
+        return options
+
+    def _identity_of(self, path: str) -> dict[str, str]:
+        """The client's own certificate and key from a store, decrypted."""
+        password = _optional_secret(self, "certfile_password_from")
+        key_password = _optional_secret(self, "key_password_from")
+        stored = read_store(path, "certfile", password, key_password)
+        if not stored.key:
             raise ConfigError(
-                f"cluster security.{key} is {path}, which is not a file; expected a PEM file; "
-                "correct the path"
+                f"cluster security.certfile is {path}, a store without a private key; expected the "
+                "client's own certificate and its key; name the other store"
             )
-        return str(path)
+        return {"ssl_certificate_pem": stored.chain, "ssl_key_pem": stored.key}

@@ -7,13 +7,14 @@ plan is sent, so executors need neither the client's secret nor a connection to 
 from __future__ import annotations
 
 import json
+import ssl
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobs.engine.network.options import OneToken, TokenProvider
@@ -75,7 +76,7 @@ class RenewedToken(TokenProvider):
         return self._token
 
     def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
-        return OneToken, (self.token(),)
+        return OneToken, (self.token(), None, self.remedy, self.extensions())
 
 
 class ClientCredentials(RenewedToken):
@@ -86,6 +87,13 @@ class ClientCredentials(RenewedToken):
         client_id, client_secret: the credentials of the client.
         scope: scope of the token; the server's default when None.
         clock: monotonic time [s].
+        extensions: names and values that a login sends with the token.
+        is_encoded: whether id and secret are URL-encoded in the header, as RFC 6749 demands and
+            some servers do not expect.
+        authority: the server's authority as PEM; those of the system when None.
+
+    Raises:
+        ConfigError: the authority is no certificate.
     """
 
     def __init__(
@@ -95,31 +103,45 @@ class ClientCredentials(RenewedToken):
         client_secret: str,
         scope: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        extensions: Mapping[str, str] | None = None,
+        is_encoded: bool = True,
+        authority: str | None = None,
     ) -> None:
         super().__init__(clock)
         self._url = url
         self._client = (client_id, client_secret)
         self._scope = scope
+        self._extensions = dict(extensions or {})
+        self._is_encoded = is_encoded
+        self._tls = _trusting(authority) if authority is not None else None
+
+    def extensions(self) -> dict[str, str]:
+        """The names and values that a login sends with the token."""
+        return self._extensions
 
     def _fetch(self) -> tuple[str, float]:
         answer = self._answer()
         token, lifetime_s = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str) or not token:
             raise self._problem("its answer has no access_token")
-        return token, lifetime_s if isinstance(lifetime_s, int | float) else 0.0
+        return token, _seconds(lifetime_s)
 
     def _answer(self) -> dict[str, Any]:
         form = {"grant_type": "client_credentials"}
         if self._scope:
             form["scope"] = self._scope
-        quoted = ":".join(map(urllib.parse.quote_plus, self._client))
+        names = map(urllib.parse.quote_plus, self._client) if self._is_encoded else self._client
+        quoted = ":".join(names)
         request = urllib.request.Request(
             self._url,
             urllib.parse.urlencode(form).encode(),
             {"Authorization": f"Basic {b64encode(quoted.encode()).decode()}"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=FETCH_TIMEOUT_S) as answer:
+            with urllib.request.urlopen(
+                request, timeout=FETCH_TIMEOUT_S, context=self._tls
+            ) as answer:
                 parsed = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             error.close()
@@ -134,8 +156,31 @@ class ClientCredentials(RenewedToken):
         return ConfigError(
             f"the token server in cluster security.oauth_token_url, {self._url}, gives no token: "
             f"{found}; expected an access_token for the client; check the address, "
-            "oauth_client_id_from, oauth_client_secret_from and oauth_scope"
+            "oauth_client_id_from, oauth_client_secret_from and oauth_scope, and oauth_cafile for "
+            "a server with an authority of its own"
         )
+
+
+def _trusting(authority: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=authority)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            "cluster security.oauth_cafile has no usable certificate "
+            f"({getattr(error, 'reason', None) or error}); expected the authority of the token "
+            "server; name its file"
+        ) from error
+
+
+def _seconds(given: object) -> float:
+    """A lifetime that is a number, or a text of one as some servers send it; 0 if it is neither."""
+    if isinstance(given, bool) or not isinstance(given, int | float | str):
+        return 0.0
+    try:
+        found = float(given)
+    except (ValueError, OverflowError):
+        return 0.0
+    return found if 0.0 <= found < float("inf") else 0.0
 
 
 MSK_TOKEN_S = 900.0

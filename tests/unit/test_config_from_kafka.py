@@ -61,7 +61,8 @@ def test_its_secrets_are_recorded_nowhere_and_the_record_resumes(tmp_path: Path)
 
 
 def test_keys_of_the_cluster_itself_come_first(tmp_path: Path) -> None:
-    file = cluster_file(tmp_path, SASL, "bootstrap_servers: ['c:9092']\nsecurity: {}")
+    own = "bootstrap_servers: ['c:9092']\nsecurity: {protocol: PLAINTEXT}"
+    file = cluster_file(tmp_path, SASL, own)
     cluster = load_cluster(file)
     assert cluster.bootstrap_servers == ("c:9092",)
     assert cluster.security.protocol == "PLAINTEXT"
@@ -85,9 +86,12 @@ def test_an_oauth_client_is_taken_from_it(tmp_path: Path) -> None:
     ("properties", "words"),
     [
         ("sasl.mechanism=NTLM", 'sasl_mechanism is "NTLM"'),
-        ("ssl.truststore.location=a.jks", "ssl.truststore.type JKS; expected ssl.truststore.type="),
-        ("ssl.keystore.key=-----BEGIN", "which has ssl.keystore.key; expected only"),
-        ("sasl.jaas.config=X required username=a;", "without password; expected password=…"),
+        ("ssl.keystore.key=-----BEGIN", "which has ssl.keystore.key without ssl.keystore.cert"),
+        ("sasl.jaas.config=X required username=a;", "with X and no sasl.mechanism; expected sasl"),
+        (
+            "sasl.mechanism=PLAIN\nsasl.jaas.config=X required username=a;",
+            "without password; expected password=…",
+        ),
     ],
 )
 def test_an_unsupported_property_is_refused(tmp_path: Path, properties: str, words: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,10 +14,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+import trustme
+from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from jobs.config.security import Security
 from jobs.config.tokens import ClientCredentials
+from jobs.engine.clients.librdkafka import connection_options
 from metrics.common.errors import ConfigError
+from tests.support.java_stores import store
 
 SECRET = "s3cret/+"
 
@@ -31,6 +36,7 @@ class TokenServer(HTTPServer):
         self.forms: list[str] = []
         self.status = 200
         self.answer: object = None
+        self.expected = "us:s3cret%2F%2B"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         server = self.server
         server.forms.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        expected = b64encode(b"us:s3cret%2F%2B").decode()
+        expected = b64encode(server.expected.encode()).decode()
         is_known = self.headers["Authorization"] == f"Basic {expected}"
         server.given += 1
         token = {"access_token": f"token-{server.given}", "expires_in": 100}
@@ -138,3 +144,70 @@ def test_options_show_no_secret_and_need_no_pydantic_on_an_executor(
 def test_half_an_oauth_configuration_is_refused(keys: dict[str, str], part: str) -> None:
     with pytest.raises(ValueError, match=part):
         Security.model_validate({"protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", **keys})
+
+
+@pytest.mark.parametrize(
+    ("given", "fetched"), [("100", 2), (100.0, 2), ("soon", 3), (True, 3), ("inf", 3), (-5, 3)]
+)
+def test_a_lifetime_may_be_a_text(server: TokenServer, given: object, fetched: int) -> None:
+    now = [0.0]
+    tokens = ClientCredentials(server.url, "us", SECRET, clock=lambda: now[0])
+    server.answer = {"access_token": "token", "expires_in": given}
+    for at_s in (0.0, 79.0, 81.0):
+        now[0] = at_s
+        assert tokens.token() == "token"
+    assert server.given == fetched
+
+
+def test_a_secret_is_sent_without_url_encoding_where_the_server_expects_that(
+    server: TokenServer,
+) -> None:
+    server.expected = f"us:{SECRET}"
+    assert ClientCredentials(server.url, "us", SECRET, is_encoded=False).token() == "token-1"
+    with pytest.raises(ConfigError, match="401"):
+        ClientCredentials(server.url, "us", SECRET).token()
+
+
+def test_extensions_go_to_executors_and_into_the_login_of_each_client(
+    server: TokenServer,
+) -> None:
+    extensions = {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}
+    tokens = ClientCredentials(server.url, "us", SECRET, extensions=extensions)
+    sent = pickle.loads(pickle.dumps(tokens))
+    login = SaslMechanismOAuth(sasl_oauth_token_provider=sent).auth_bytes()
+    assert login == (
+        b"n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01identityPoolId=pool-1\x01\x01"
+    )
+    callback = connection_options({"sasl_oauth_token_provider": sent})["oauth_cb"]
+    assert callable(callback)
+    token, _, _, given = callback("")
+    assert (token, given) == ("token-1", extensions)
+
+
+def test_a_token_server_may_have_an_authority_of_its_own(
+    server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setenv("TEST_ID", "us")
+    monkeypatch.setenv("TEST_SECRET", SECRET)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    keys = {
+        "protocol": "SASL_SSL",
+        "sasl_mechanism": "OAUTHBEARER",
+        "oauth_token_url": f"https://localhost:{server.server_port}/token",
+        "oauth_client_id_from": "env:TEST_ID",
+        "oauth_client_secret_from": "env:TEST_SECRET",
+    }
+    own = Security.model_validate({**keys, "oauth_cafile": str(tmp_path / "ca.pem")})
+    assert own.client_kwargs()["sasl_oauth_token_provider"].token() == "token-1"
+    with pytest.raises(ConfigError, match=r"certificate verify failed.*oauth_cafile"):
+        Security.model_validate(keys).client_kwargs()
+    other = Security.model_validate({**keys, "oauth_cafile": store(tmp_path, "trust.jks")})
+    with pytest.raises(ConfigError, match="certificate verify failed"):
+        other.client_kwargs()
+    (tmp_path / "ca.pem").write_text("nothing")
+    with pytest.raises(ConfigError, match=r"oauth_cafile has no usable certificate"):
+        own.client_kwargs()

@@ -19,6 +19,7 @@ from jobs.engine.consuming.group_member import (
     resume_join,
     topic_partition,
 )
+from jobs.engine.network.links import library_options
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.producer import ProducerPattern
 
@@ -121,7 +122,7 @@ class KafkaPythonProducer:
                 metrics_enabled=False,
                 **producer_options(plan.pattern.producer),
                 **_transactional(plan, index),
-                **plan.client_options,
+                **library_options(plan.client_options),
             )
             self._throttle = ThrottleTimes(self._producer._sender, "_handle_produce_response")
             self._producer.partitions_for(self._topic)

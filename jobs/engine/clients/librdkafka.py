@@ -55,6 +55,9 @@ _NAMES = {
     "ssl_certfile": "ssl.certificate.location",
     "ssl_keyfile": "ssl.key.location",
     "ssl_password": "ssl.key.password",
+    "ssl_ca_pem": "ssl.ca.pem",
+    "ssl_certificate_pem": "ssl.certificate.pem",
+    "ssl_key_pem": "ssl.key.pem",
 }
 """Connection option of kafka-python → the same option of librdkafka."""
 
@@ -115,10 +118,15 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
     return found
 
 
-def _token(provider: Any, _config: str) -> tuple[str, float]:
-    """A token and its expiry [s since the epoch]; librdkafka calls again some time before it."""
+def _token(provider: Any, _config: str) -> tuple[object, ...]:
+    """A token and its expiry [s since the epoch]; librdkafka calls again some time before it.
+
+    With extensions, the name of a principal, which librdkafka does not use, and they follow.
+    """
     good_until_s = getattr(provider, "good_until_s", None)
-    return provider.token(), good_until_s or time.time() + _TOKEN_S
+    found = provider.token(), good_until_s or time.time() + _TOKEN_S
+    extensions = provider.extensions()
+    return (*found, "", extensions) if extensions else found
 
 
 def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from jobs.engine.network.links import library_options
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import RedlineError
@@ -240,7 +241,7 @@ def number_of(plan: TrialPlan, each: TopicPartition) -> int:
 def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
     """KafkaConsumer's configuration for a member that commits what it has read."""
     return {
-        **plan.client_options,
+        **library_options(plan.client_options),
         "bootstrap_servers": plan.servers,
         "client_id": plan.member_id(group, member),
         "group_id": plan.group_id(group),

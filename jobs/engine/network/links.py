@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from jobs.engine.network.names import Resolved
-from jobs.engine.network.refusals import NotReachedError, UnknownHostError
+from jobs.engine.network.refusals import NoAnswerError, NotReachedError, UnknownHostError
 from metrics.common.errors import ConfigError
 
 
@@ -51,7 +52,8 @@ async def dial(
     """
     if not resolved.found:
         raise UnknownHostError(resolved.why)
-    dialler, failure = KafkaNetSocket(), NotReachedError("no address")
+    dialler = KafkaNetSocket()
+    failure = NotReachedError("no address")
     for family, kind, protocol, _name, address in resolved.found:
         sock = socket.socket(family, kind, protocol)
         try:
@@ -62,7 +64,7 @@ async def dial(
         except (OSError, KafkaConnectionError) as error:
             failure = NotReachedError(str(error))
         except KafkaTimeoutError:
-            failure = NotReachedError("no answer in time")
+            failure = NoAnswerError("no answer in time")
         else:
             return sock
         sock.close()
@@ -78,18 +80,76 @@ def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
     if not str(options.get("security_protocol", "")).endswith("SSL"):
         return None
     config = {key: options.get(key, value) for key, value in _TLS_DEFAULTS.items()}
+    files = [str(config[key]) for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+             if config[key]]  # fmt: skip
+    if any(options.get(name) for name in PEM_OPTIONS):
+        files.append("and what security has as PEM or in stores")
     try:
-        context: ssl.SSLContext = KafkaSSLTransport._build_ssl_context(config)
-    except (ssl.SSLError, OSError) as error:
-        names = [str(config[key]) for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
-                 if config[key]]  # fmt: skip
+        return _context(config, options)
+    except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigError(
-            f"the files of cluster security ({', '.join(names)}) cannot be used: "
+            f"the files of cluster security ({', '.join(files)}) cannot be used: "
             f"{getattr(error, 'reason', None) or error}; expected PEM files: certificates in "
             "security.cafile, and the key in security.keyfile that belongs to the certificate in "
             "security.certfile, with security.key_password_from when it is encrypted"
         ) from error
+
+
+def _context(config: Mapping[str, Any], options: Mapping[str, Any]) -> ssl.SSLContext:
+    """The context of kafka-python for its own options, with PEM texts in place of files."""
+    authorities, certificate, key = (options.get(name) for name in PEM_OPTIONS)
+    if not (authorities or certificate):
+        context: ssl.SSLContext = KafkaSSLTransport._build_ssl_context(config)
+        return context
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = config["ssl_check_hostname"]
+    if authorities:
+        context.load_verify_locations(cadata=authorities)
+        # Java trusts each certificate of a trust store, whether or not another one signed it.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    elif config["ssl_cafile"]:
+        context.load_verify_locations(config["ssl_cafile"])
+    else:
+        context.load_default_certs()
+    if certificate:
+        _load_from_memory(context, f"{certificate}{key or ''}", config["ssl_password"])
+    elif config["ssl_certfile"]:
+        context.load_cert_chain(
+            config["ssl_certfile"], config["ssl_keyfile"], config["ssl_password"]
+        )
     return context
 
+
+def _load_from_memory(context: ssl.SSLContext, pem: str, password: str | None) -> None:
+    """Load a certificate and its key, which Python reads only from a file, from memory.
+
+    The file has no name on any disk, and ends when it is closed.
+    """
+    if not hasattr(os, "memfd_create"):
+        raise ValueError("this system has no files in memory, so keys from stores need Linux")
+    with os.fdopen(os.memfd_create("redline", os.MFD_CLOEXEC), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(pem)
+        file.flush()
+        # Without a password an encrypted key would make OpenSSL ask for one on the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=password or "")
+
+
+def library_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The connection options as kafka-python takes them, with a context in place of PEM texts.
+
+    Raises:
+        ConfigError: there is no usable certificate or key.
+    """
+    if not any(options.get(name) for name in PEM_OPTIONS):
+        return dict(options)
+    files = (*PEM_OPTIONS, "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
+    kept = {name: value for name, value in options.items() if name not in files}
+    return {**kept, "ssl_context": tls_context(options)}
+
+
+PEM_OPTIONS = ("ssl_ca_pem", "ssl_certificate_pem", "ssl_key_pem")
+"""Options of `Security.client_kwargs` that kafka-python does not have."""
 
 _TLS_DEFAULTS: Mapping[str, Any] = KafkaSSLTransport.DEFAULT_CONFIG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -31,6 +32,7 @@ class OneToken(TokenProvider):
         token: the token.
         good_until_s: when it expires [s since the epoch]; None when unknown.
         remedy: see `TokenProvider`.
+        extensions: names and values that the login sends with the token.
     """
 
     def __init__(
@@ -38,11 +40,17 @@ class OneToken(TokenProvider):
         token: str,
         good_until_s: float | None = None,
         remedy: str = TokenProvider.remedy,
+        extensions: Mapping[str, str] | None = None,
     ) -> None:
         self._token = token
+        self._extensions = dict(extensions or {})
         self.good_until_s = good_until_s
         self.remedy = remedy
 
     def token(self) -> str:
         """The token."""
         return self._token
+
+    def extensions(self) -> dict[str, str]:
+        """The names and values that the login sends with the token."""
+        return self._extensions

@@ -6,6 +6,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -35,6 +36,88 @@ class UnknownHostError(Exception):
 
 class NotReachedError(Exception):
     """A broker's host that takes connections at no address."""
+
+
+class NoAnswerError(NotReachedError):
+    """A broker's host that did not answer in time."""
+
+
+_TOO_MANY = re.compile(r"too many|rate exceeded|throttl|quota", re.IGNORECASE)
+"""Texts by which services refuse a login because there are too many; MSK: Too many connects."""
+
+
+def is_timeout(error: BaseException | None) -> bool:
+    """Whether no answer came in time."""
+    kinds = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError, NoAnswerError)
+    return isinstance(error, kinds)
+
+
+def is_closed_early(error: BaseException | None) -> bool:
+    """Whether the broker closed a new connection in a way that a limit may explain."""
+    if error is None:
+        return False
+    cause = _cause(error)
+    if isinstance(cause, kafka_errors.SaslAuthenticationFailedError):
+        return _TOO_MANY.search(_text_of(cause)) is not None
+    kinds = (kafka_errors.KafkaConnectionError, ConnectionError, ssl.SSLEOFError)
+    return isinstance(cause, (*kinds, ssl.SSLZeroReturnError))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Connections that a broker does not take, and what is known of those that it has taken.
+
+    Attributes:
+        took: connections that were opened.
+        left: connections that were not.
+        open_from_here: connections from this host to the broker; None where that is not known.
+        passed_s: time since the first was opened [s].
+    """
+
+    took: int
+    left: int
+    open_from_here: int | None
+    passed_s: float
+
+    def explain(self, error: BaseException) -> str | None:
+        """A clause on the limit that explains the refusal; None where there is no sign of one.
+
+        Args:
+            error: the last refusal.
+        """
+        if not self.took and not self.open_from_here:
+            return None
+        if is_timeout(error):
+            return (
+                f"leaves new connections waiting: {self._open}, and none was taken in time; "
+                f"expected a broker that takes {self.left} more; raise max.connections or "
+                f"max.connection.creation.rate {_OR_SERVICE}{self._protocol_clause}"
+            )
+        if is_closed_early(error):
+            return (
+                f"closes new connections: {self._open}, and {self.left} more are needed "
+                f"({_brief(_cause(error))}); expected a broker that takes them all; raise "
+                f"max.connections.per.ip or max.connections {_OR_SERVICE}{self._protocol_clause}"
+            )
+        return (
+            f"takes new connections slowly: {self.took} of {self.took + self.left} in "
+            f"{self.passed_s:.0f} s, {self.took / max(self.passed_s, 1e-3):.2g} a second; expected "
+            f"all of them by then; raise max.connection.creation.rate {_OR_SERVICE}"
+        )
+
+    @property
+    def _open(self) -> str:
+        if self.open_from_here is None:
+            return f"{self.took} are open from this task"
+        return f"{self.open_from_here} are open from this host"
+
+    @property
+    def _protocol_clause(self) -> str:
+        """What else to check where this broker took no connection from here."""
+        return "" if self.took else "; or check the port and cluster security.protocol"
+
+
+_OR_SERVICE = "on the broker, or the limit of its service, or use fewer producers"
 
 
 def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
@@ -91,7 +174,7 @@ def _explain_tls(error: ssl.SSLError, options: Mapping[str, Any]) -> str:
     if is_plaintext_error(error):
         protocol = options.get("security_protocol")
         return f"its listener does not use TLS, which {protocol} needs; {_CHECK_PROTOCOL}"
-    is_given = options.get("ssl_certfile") is not None
+    is_given = bool(options.get("ssl_certfile") or options.get("ssl_certificate_pem"))
     explanation = _BROKER.explain_client_certificate(error, is_given=is_given)
     return explanation or f"TLS fails ({error_text(error)}); check the files of cluster security"
 

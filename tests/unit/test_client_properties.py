@@ -1,0 +1,377 @@
+"""client.properties: each key of Kafka's clients, and the forms that providers document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.config import load_cluster
+from jobs.config.client_properties import keys_of, secret
+from jobs.config.client_property_names import KNOWN, LIBRDKAFKA, NO_EFFECT, REFUSED, USED
+from jobs.config.key_stores import is_store, read_store
+from jobs.config.security import Security
+from jobs.setup.jars import kafka_jars
+from jobs.setup.kafka_release import DEFAULT_RELEASE
+from metrics.common.errors import ConfigError
+from tests.support.class_constants import text_constants
+from tests.support.java_stores import NAMES, store
+
+FORMS = Path(__file__).parents[1] / "data" / "client-properties"
+PAGE = Path(__file__).parents[2] / "docs" / "client-properties.md"
+CLASSES = (
+    "clients/CommonClientConfigs",
+    "common/config/SslConfigs",
+    "common/config/SaslConfigs",
+    "common/config/SecurityConfig",
+)
+
+
+def write(folder: Path, text: str | bytes) -> str:
+    file = folder / "client.properties"
+    file.write_bytes(text.encode("latin-1") if isinstance(text, str) else text)
+    return str(file)
+
+
+def loaded(folder: Path, text: str, more: str = "") -> Any:
+    """The cluster of a file that names such properties."""
+    cluster = folder / "prod.yaml"
+    named = write(folder, text)
+    cluster.write_text(f"client_properties: {named}\nmetrics: {{client_only: true}}\n{more}")
+    return load_cluster(str(cluster))
+
+
+def kafka_keys(version: str = DEFAULT_RELEASE) -> set[str]:
+    """The keys of a release's clients: constants that are names of properties."""
+    jar = next(each for each in kafka_jars(version) if each.name.startswith("kafka-clients-"))
+    found = {
+        text
+        for each in CLASSES
+        for name, text in text_constants(jar, f"org/apache/kafka/{each}").items()
+        if not name.endswith("_DOC")
+    }
+    return {text for text in found if re.fullmatch(r"[a-z]+\.[a-z.]+|retries", text)}
+
+
+# --- each key of Kafka's clients ------------------------------------------------
+
+OAUTH = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp.example.com/token",
+    "sasl.oauthbearer.client.credentials.client.id": "app",
+    "sasl.oauthbearer.client.credentials.client.secret": "placeholder",
+}
+PASSWORD = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": "x.PlainLoginModule required username=a password=b;",
+}
+KERBEROS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+MUTUAL = {
+    "security.protocol": "SSL",
+    "ssl.truststore.location": "trust.jks",
+    "ssl.keystore.location": "client.jks",
+    "ssl.keystore.password": "placeholder",
+}
+INLINE = {
+    "security.protocol": "SSL",
+    "ssl.keystore.key": "a",
+    "ssl.keystore.certificate.chain": "b",
+}
+
+PROBES: Mapping[str, tuple[Mapping[str, str], str]] = {
+    "bootstrap.servers": ({}, "b:1"),
+    "security.protocol": ({}, "SSL"),
+    "sasl.mechanism": (PASSWORD, "SCRAM-SHA-512"),
+    "sasl.jaas.config": (OAUTH, "x.OAuthBearerLoginModule required scope=s;"),
+    "sasl.client.callback.handler.class": (OAUTH, "com.example.Own"),
+    "sasl.login.callback.handler.class": (OAUTH, "com.example.Own"),
+    "sasl.kerberos.service.name": (KERBEROS, "other"),
+    "sasl.oauthbearer.token.endpoint.url": (OAUTH, "https://other.example.com/token"),
+    "sasl.oauthbearer.scope": (OAUTH, "other"),
+    "sasl.oauthbearer.client.credentials.client.id": (OAUTH, ""),
+    "sasl.oauthbearer.client.credentials.client.secret": (OAUTH, ""),
+    "sasl.oauthbearer.header.urlencode": (OAUTH, "true"),
+    "sasl.oauthbearer.jwt.retriever.class": (OAUTH, "x.JwtBearerJwtRetriever"),
+    "ssl.truststore.location": (MUTUAL, "other.jks"),
+    "ssl.truststore.password": (MUTUAL, "placeholder"),
+    "ssl.truststore.type": (MUTUAL, "BCFKS"),
+    "ssl.truststore.certificates": (INLINE, "c"),
+    "ssl.keystore.location": (MUTUAL, "other.jks"),
+    "ssl.keystore.password": (MUTUAL, ""),
+    "ssl.keystore.type": (MUTUAL, "PEM"),
+    "ssl.keystore.key": (INLINE, ""),
+    "ssl.keystore.certificate.chain": (INLINE, ""),
+    "ssl.key.password": (MUTUAL, "placeholder"),
+    "ssl.endpoint.identification.algorithm": (MUTUAL, "none"),
+}
+"""Used key → a file, and a value that changes its meaning; with an empty value it is removed."""
+
+
+def meaning(folder: Path, given: Mapping[str, str]) -> object:
+    """The keys of a file, or the sentence that refuses it."""
+    text = "".join(f"{name}={value}\n" for name, value in given.items())
+    try:
+        return keys_of(write(folder, text))
+    except ConfigError as error:
+        return str(error)
+
+
+def with_probe(key: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """A file without a key or with its usual value, and the file that differs by the key."""
+    bases = [base for base in (OAUTH, KERBEROS, MUTUAL) if key.startswith("sasl.k") == (
+        base is KERBEROS)]  # fmt: skip
+    is_tls = key.startswith("ssl.")
+    base, value = PROBES.get(key, (MUTUAL if is_tls else bases[0], "7"))
+    changed = {**base, key: value}
+    return base, {name: text for name, text in changed.items() if text}
+
+
+@pytest.mark.parametrize(
+    "version", [DEFAULT_RELEASE, pytest.param("4.3.1", marks=pytest.mark.long)]
+)
+def test_each_key_of_kafka_is_used_without_effect_or_refused(tmp_path: Path, version: str) -> None:
+    keys = kafka_keys(version)
+    assert len(keys) > 90 and set(PROBES) <= keys
+    for key in sorted(keys):
+        check_key(tmp_path, key)
+
+
+def check_key(tmp_path: Path, key: str) -> None:
+    kinds = [kind for kind in (USED, NO_EFFECT, REFUSED) if key in kind]
+    assert len(kinds) == 1, f"{key}: decide what it means here, in client_property_names.py"
+    base, changed = with_probe(key)
+    before, after = meaning(tmp_path, base), meaning(tmp_path, changed)
+    if key in NO_EFFECT:
+        assert after == before, key
+    elif key in USED:
+        assert after != before, key
+    else:
+        assert f"which has {key}; expected" in str(after)
+
+
+def test_the_lists_name_nothing_twice_and_the_page_has_all_of_them() -> None:
+    assert len(USED) + len(NO_EFFECT) + len(REFUSED) + len(LIBRDKAFKA) == len(KNOWN)
+    page = PAGE.read_text(encoding="utf-8")
+    assert [key for key in KNOWN if f"`{key}`" not in page] == []
+    for key in kafka_keys():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{key}` "))
+        kind = "used" if key in USED else "without effect" if key in NO_EFFECT else "refused"
+        assert row.split(" | ")[1] == kind, row
+
+
+# --- the forms that providers document ------------------------------------------
+
+REFUSED_FORMS = {"kerberos-keytab"}
+
+
+@pytest.mark.parametrize("name", sorted(each.stem for each in FORMS.iterdir()))
+def test_forms_of_providers_are_taken_or_refused_with_a_remedy(
+    tmp_path: Path, name: str, snapshot: SnapshotAssertion
+) -> None:
+    (tmp_path / "ca.password").write_text("changeit")
+    (tmp_path / "user.password").write_text("changeit")
+    (tmp_path / "sasl.jaas.config").write_text(
+        'x.ScramLoginModule required username="alice" password="placeholder";'
+    )
+    text = (FORMS / f"{name}.properties").read_text().replace("SECRETS", str(tmp_path))
+    servers = "" if "bootstrap.servers" in text else (
+        "bootstrap_servers: ['b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com:9098']"
+    )  # fmt: skip
+    try:
+        security = loaded(tmp_path, text, servers).security
+    except ConfigError as error:
+        assert name in REFUSED_FORMS
+        sentence = str(error).replace(str(tmp_path), "…")
+        assert sentence == snapshot
+        return
+    assert name not in REFUSED_FORMS
+    keys = {key: value for key, value in security.model_dump().items() if value is not None}
+    assert {key: str(value).replace(str(tmp_path), "…") for key, value in keys.items()} == snapshot
+    assert name in PAGE.read_text(encoding="utf-8")
+
+
+# --- Java's form of properties --------------------------------------------------
+
+
+def test_blanks_escapes_continuations_and_latin_1_are_those_of_java(tmp_path: Path) -> None:
+    text = (
+        b"\xef\xbb\xbf! a comment\n  security.protocol \t sasl_ssl  \n"
+        b"sasl.mechanism:PLAIN\r\nbootstrap.servers = SASL_SSL://a:9092 , \\\r\n    b:9092\n"
+        b'sasl.jaas.config=x.PlainLoginModule required /* first */ username="al\\u00efce" \\\n'
+        b"  password='\xe9\\\\n\\\\101;'; // last\n"
+    )
+    file = write(tmp_path, text)
+    keys = keys_of(file)
+    assert keys["bootstrap_servers"] == ["a:9092", "b:9092"]
+    assert keys["security"]["protocol"] == "SASL_SSL"
+    assert secret(f"{file}#username") == "alïce"
+    assert secret(f"{file}#password") == "é\nA;"
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        ("a=b".encode("utf-16"), "UTF-16"),
+        (b"a=\\u12", "cannot be read"),
+        (b"a" * 1_000_001, "more than 1,000,000 bytes"),
+    ],
+)
+def test_a_file_that_java_cannot_read_is_refused(tmp_path: Path, content: bytes, part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        keys_of(write(tmp_path, content))
+
+
+# --- configuration providers ----------------------------------------------------
+
+
+def provided(folder: Path, value: str, more: str = "") -> str:
+    file = write(folder, f"sasl.password={value}\n{more}")
+    return secret(f"{file}#sasl.password")
+
+
+def test_values_of_providers_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_PASSWORD", "of env")
+    (tmp_path / "other.properties").write_text("key = of file\n")
+    (tmp_path / "name").write_text("of dir\n")
+    assert provided(tmp_path, "${env:TEST_PASSWORD}") == "of env"
+    assert provided(tmp_path, f"${{file:{tmp_path}/other.properties:key}}") == "of file"
+    assert provided(tmp_path, f"${{dir:{tmp_path}:name}}") == "of dir"
+    declared = "config.providers=vars\nconfig.providers.vars.class=x.EnvVarConfigProvider\n"
+    assert provided(tmp_path, "<${vars:TEST_PASSWORD}>", declared) == "<of env>"
+    assert provided(tmp_path, "${no provider} ${vars:X}") == "${no provider} ${vars:X}"
+
+
+FILES_OF_OPT = (
+    "config.providers=file\nconfig.providers.file.class=x.FileConfigProvider\n"
+    "config.providers.file.param.allowed.paths=/opt"
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "part"),
+    [
+        ("${env:TEST_NOWHERE}", "", "TEST_NOWHERE is not set"),
+        ("${file:/nowhere:key}", "", r"cannot be read \(No such file"),
+        ("${dir:key}", "", "has no path"),
+        (
+            "${v:a:b}",
+            "config.providers=v\nconfig.providers.v.class=com.example.Vault",
+            r"the configuration provider v of class com\.example\.Vault; expected",
+        ),
+        (
+            "${file:/etc/passwd:x}",
+            FILES_OF_OPT,
+            "not below config.providers.file.param.allowed.paths",
+        ),
+    ],
+)
+def test_a_value_that_no_provider_has_is_refused_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, more: str, part: str
+) -> None:
+    monkeypatch.delenv("TEST_NOWHERE", raising=False)
+    with pytest.raises(ConfigError, match=rf"sasl\.password with .*{part}"):
+        provided(tmp_path, value, more)
+
+
+# --- the cluster's own keys -----------------------------------------------------
+
+IAM = (
+    "security.protocol=SASL_SSL\nsasl.mechanism=AWS_MSK_IAM\n"
+    "sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;\n"
+)
+
+
+def test_what_the_cluster_says_replaces_what_the_file_would_be_refused_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    own = "bootstrap_servers: ['a:9098']\nsecurity: {aws_region: eu-west-1}"
+    assert loaded(tmp_path, IAM, own).security.aws_region == "eu-west-1"
+    with pytest.raises(ConfigError, match=r"no bootstrap\.servers; expected bootstrap_servers"):
+        loaded(tmp_path, IAM)
+    with pytest.raises(ConfigError, match="without a region in its names"):
+        loaded(tmp_path, IAM, "bootstrap_servers: ['a:9098']")
+    stores = "bootstrap.servers=a:1\nsecurity.protocol=SSL\nssl.truststore.type=BCFKS\n"
+    text = f"{stores}ssl.truststore.location=a"
+    assert loaded(tmp_path, text, "security: {cafile: ca.pem}").security.cafile == "ca.pem"
+    plain = loaded(tmp_path, f"bootstrap.servers=a:1\n{IAM}", "security: {protocol: PLAINTEXT}")
+    assert plain.security == Security()
+
+
+def test_properties_of_another_protocol_have_no_effect_as_with_kafka(tmp_path: Path) -> None:
+    text = "bootstrap.servers=a:1\nsecurity.protocol=SSL\nsasl.mechanism=PLAIN\nsasl.login.class=x"
+    assert loaded(tmp_path, text).security == Security(protocol="SSL")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("ssl.trustore.location=a", "ssl.trustore.location; .* the nearest is ssl.truststore.loc"),
+        ("enable.ssl.certificate.verification=false", "certificates that are verified"),
+        ("ssl.keystore.location=a", "ssl.keystore.location without ssl.keystore.password"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_its_name(tmp_path: Path, text: str, part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        loaded(tmp_path, f"bootstrap.servers=a:1\nsecurity.protocol=SSL\n{text}")
+
+
+def test_a_value_with_which_a_refused_property_changes_nothing_is_taken(tmp_path: Path) -> None:
+    text = "security.protocol=SSL\nenable.ssl.certificate.verification=true\n"
+    assert keys_of(write(tmp_path, text)) == {"security": {"protocol": "SSL"}}
+
+
+# --- stores ---------------------------------------------------------------------
+
+
+def test_stores_of_java_are_read_with_and_without_their_password(tmp_path: Path) -> None:
+    paths = {name: store(tmp_path, name) for name in NAMES}
+    keys = (
+        read_store(paths["client.jks"], "certfile", "changeit", "keypass"),
+        read_store(paths["client.p12"], "certfile", "changeit"),
+    )
+    assert len({each.chain for each in keys}) == 1
+    assert all("BEGIN PRIVATE KEY" in each.key and each.key not in repr(each) for each in keys)
+    trusts = [
+        read_store(paths["trust.jks"], "cafile"),
+        read_store(paths["trust.jks"], "cafile", "changeit"),
+        read_store(paths["trust.p12"], "cafile", "changeit"),
+        read_store(paths["cacerts.p12"], "cafile"),
+    ]
+    assert {each.authorities for each in trusts} == {keys[0].chain}
+    assert all(is_store(path) for path in paths.values())
+    assert not is_store(write(tmp_path, "-----BEGIN CERTIFICATE-----\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "key_password", "part"),
+    [
+        ("trust.jks", "wrong", None, "its password is another one"),
+        ("client.jks", "changeit", "wrong", "the password of its key is another one"),
+        ("client.jks", None, None, "no password is given"),
+        ("trust.p12", "wrong", None, "Invalid password"),
+        ("trust.p12", None, None, "Invalid password"),
+        ("trust.jceks", "changeit", None, "it is JCEKS"),
+    ],
+)
+def test_a_store_that_does_not_open_is_refused_with_the_remedy(
+    tmp_path: Path, name: str, password: str | None, key_password: str | None, part: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"{part}.*keytool -importkeystore") as caught:
+        read_store(store(tmp_path, name), "certfile", password, key_password)
+    assert "changeit" not in str(caught.value)
+
+
+@pytest.mark.parametrize("at", [30, 100, 200])
+def test_half_a_store_is_refused(tmp_path: Path, at: int) -> None:
+    whole = Path(store(tmp_path, "trust.jks"))
+    whole.write_bytes(whole.read_bytes()[:at])
+    with pytest.raises(ConfigError, match="it ends in the middle of an entry"):
+        read_store(str(whole), "cafile")
