@@ -1,4 +1,4 @@
-"""Reading the rule sets of conf/prometheus, which name an exporter's series as ours."""
+"""Reading rule sets of conf/prometheus, which map the series of an exporter to readings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def load_rules(name_or_path: str) -> RuleSet:
     """Read a rule set: a file of conf/prometheus by its name without .yaml, or a path.
 
     Raises:
-        ConfigError: when it cannot be read or is wrong; says where and what to do.
+        ConfigError: the file cannot be read, or is wrong; the message has the place and the remedy.
     """
     file = read_conf("prometheus", name_or_path, "metrics.prometheus.rules")
     data = parse_map(file.text, file.label).data
