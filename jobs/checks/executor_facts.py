@@ -1,8 +1,8 @@
 """Facts that an executor reports of itself; needs the standard library only, shipped as source.
 
 An executor may lack our wheel or any package. What fails in here is returned as data: a raised
-error would make Spark repeat the stage and end in a Java stack trace. Its imports from kafka-redline
-are shipped as source, too (`jobs.checks.survey.shipped_as_source`).
+error would make Spark repeat the stage and end in a Java stack trace. Modules of ours that it
+imports are shipped as source, too (`jobs.checks.survey.shipped_as_source`).
 """
 
 from __future__ import annotations
