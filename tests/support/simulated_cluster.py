@@ -60,6 +60,9 @@ class SimulatedCluster:
         offered: request → the newest version that brokers offer.
         log_dirs: broker id → (error code, path) of each of its log directories, where it does not
             have one without an error.
+        connections_max: connections beyond this number are closed at once, as brokers do.
+        closed: connections that were closed for it.
+        on_refusal: called before the first of them.
     """
 
     def __init__(self, brokers: int, replicas: Mapping[int, tuple[int, ...]]) -> None:
@@ -70,6 +73,9 @@ class SimulatedCluster:
         self.not_leader: set[int] = set()
         self.offered = dict(_OFFERED)
         self.log_dirs: dict[int, list[tuple[int, str]]] = {}
+        self.connections_max = 100_000
+        self.connections = self.closed = 0
+        self.on_refusal: Callable[[], None] = lambda: None
         self.together = 1
         self._held: list[Callable[[], None]] = []
         self._told: dict[tuple[int, int, str], bytes] = {}
@@ -271,6 +277,17 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._is_refused = self._cluster.connections >= self._cluster.connections_max
+        if self._is_refused:
+            self._cluster.closed += 1
+            if self._cluster.closed == 1:
+                self._cluster.on_refusal()
+            transport.close()
+        else:
+            self._cluster.connections += 1
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._cluster.connections -= not self._is_refused
 
     def data_received(self, data: bytes) -> None:
         self._heard += data

@@ -15,7 +15,8 @@ from types import SimpleNamespace
 from unittest import mock
 
 from jobs.engine.network import sockets
-from jobs.engine.network.reopening import Key, Opener, Reopener
+from jobs.engine.network.pacing import Key
+from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing import loop
 from metrics.common.errors import RedlineError

@@ -13,7 +13,8 @@ from jobs.engine.consuming.report import consumer_report
 from jobs.engine.consuming.role import Targets, TaskReading
 from jobs.engine.consuming.waker import Waker
 from jobs.engine.network.connections import SocketBuffers, open_connections
-from jobs.engine.network.reopening import Key, Reopener
+from jobs.engine.network.pacing import Key
+from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport

@@ -8,6 +8,8 @@ must not.
 from __future__ import annotations
 
 import functools
+import math
+import random
 import resource
 import socket
 import ssl
@@ -22,14 +24,26 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
+from jobs.engine.network.established import count_open_to
 from jobs.engine.network.frames import PRODUCE_VERSION
 from jobs.engine.network.links import TcpLink, TlsLink, dial, tls_context
 from jobs.engine.network.names import Address, Resolved, look_up
-from jobs.engine.network.refusals import LoginRequiredError, explain_refusal
+from jobs.engine.network.pacing import Attempt, ConnectPacer, Key
+from jobs.engine.network.refusals import (
+    LoginRequiredError,
+    Refused,
+    explain_refusal,
+    is_closed_early,
+    is_timeout,
+)
 from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
 from metrics.common.errors import ConfigError, RedlineError
 
 _AT_ONCE = 64
+"""Connections to all brokers that are opened at the same time."""
+_PATIENCE = 10
+"""The longest time to open all connections, as a multiple of the time limit without a new one."""
+_POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -61,6 +75,16 @@ class BrokerConnectError(RedlineError):
     """A connection that could not be opened; the text names the broker and the cause."""
 
 
+class TooSlowError(RedlineError):
+    """Connections that were not all taken in the time for all of them."""
+
+
+def broker_words(broker_id: int, address: Address) -> str:
+    """The name of a broker in messages; a negative id is not known yet."""
+    host, port = address
+    return f"broker {broker_id} at {host}:{port}" if broker_id >= 0 else f"{host}:{port}"
+
+
 def ensure_descriptors(sockets: int) -> None:
     """Raise the limit of open files if so many sockets need it.
 
@@ -79,28 +103,34 @@ def ensure_descriptors(sockets: int) -> None:
 
 
 def open_connections(
-    wanted: Sequence[tuple[str, int]],
+    wanted: Sequence[Key],
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
     buffers: SocketBuffers = KERNEL_TUNED,
-) -> dict[tuple[str, int], Transport]:
+    rng: random.Random | None = None,
+) -> dict[Key, Transport]:
     """Open one authenticated transport per (client id, broker id).
+
+    A connection that a broker closes at once is opened again, at a pace that brokers with a limit
+    on new connections can follow.
 
     Args:
         wanted: the connections to open.
         brokers: broker id → (host, port).
         options: connection options of kafka-python, as `Security.client_kwargs` gives them.
-        timeout_s: time limit for all of them together [s].
+        timeout_s: time without a new connection after which a broker counts as silent [s].
         buffers: sizes of the sockets' buffers.
+        rng: the source of the jitter; one that the first of the connections seeds by default.
 
     Raises:
-        BrokerConnectError: a broker refused, or did not answer within `timeout_s`.
+        BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
+            connections.
         ConfigError: a broker does not support the produce version that the engine uses, or a file
             of the security options cannot be used.
     """
     kind = functools.partial(_Opener, buffers=buffers)
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, kind)
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, kind, True, rng)
     if refused:
         for transport in opened.values():
             transport.close()
@@ -122,101 +152,207 @@ def refusals_of(
         ConfigError: a file of the security options cannot be used.
     """
     wanted = [("redline-check", broker) for broker in brokers]
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, _ProbingOpener)
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, _ProbingOpener, False)
     for transport in opened.values():
         transport.close()
     return {broker: str(error) for (_, broker), error in refused.items()}
 
 
-_Opened = dict[tuple[str, int], Transport]
-_Refused = dict[tuple[str, int], RedlineError]
+_Opened = dict[Key, Transport]
+_Refused = dict[Key, RedlineError]
 
 
 def _open_all(
-    wanted: Sequence[tuple[str, int]],
+    wanted: Sequence[Key],
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
-    kind: Callable[[Any, Mapping[Address, Resolved], Mapping[str, Any], float], _Opener],
+    kind: Callable[[Any, Mapping[Address, Resolved], Mapping[str, Any]], _Opener],
+    needs_all: bool,
+    rng: random.Random | None = None,
 ) -> tuple[_Opened, _Refused]:
-    """Open connections in chunks, and stop after a chunk with a refusal."""
+    """Open connections, those to each broker at its own pace; see `_Opening`."""
     ensure_descriptors(len(wanted))
     net = NetworkSelector(slow_task_threshold_secs=0)
-    opened: _Opened = {}
-    refused: _Refused = {}
+    opening: _Opening | None = None
     try:
         deadline_s = time.monotonic() + timeout_s
         # One look-up for each host, whose answer serves all connections to it.
         resolved = look_up({brokers[broker] for _, broker in wanted}, deadline_s)
-        opener = kind(net, resolved, options, deadline_s)
-        for first in range(0, len(wanted), _AT_ONCE):
-            chunk = wanted[first : first + _AT_ONCE]
-            net.run(_open_chunk, net, opener, chunk, brokers, opened, refused)
-            if refused:
-                break
+        opener = kind(net, resolved, options)
+        seed = rng or random.Random(repr(wanted[:1]))
+        opening = _Opening(net, opener, wanted, brokers, timeout_s, needs_all, seed)
+        opening.run()
     except BaseException:
-        for transport in opened.values():
+        for transport in opening.opened.values() if opening is not None else ():
             transport.close()
         raise
     finally:
         net.close()
-    return opened, refused
+    return opening.opened, opening.refused
 
 
-async def _open_chunk(
-    net: Any,
-    opener: _Opener,
-    chunk: Sequence[tuple[str, int]],
-    brokers: Mapping[int, Address],
-    opened: _Opened,
-    refused: _Refused,
-) -> None:
-    futures = [
-        (key, net.call_soon_with_future(opener.open, *key, brokers[key[1]])) for key in chunk
-    ]
-    for key, future in futures:
-        try:
-            opened[key] = await future
-        except RedlineError as error:  # every future is awaited before the first is reported
-            refused[key] = error
+class _Opening:
+    """The opening of many connections, those to each broker at the pace of a `ConnectPacer`.
+
+    Args:
+        timeout_s: time without a new connection after which a broker counts as silent [s].
+        needs_all: whether all are needed. Then a refusal ends the opening, and a broker that takes
+            connections slowly has `_PATIENCE` times the time limit; otherwise `timeout_s` holds
+            for all of them together.
+        rng: the source of the jitter.
+
+    Attributes:
+        opened: the connections that are open.
+        refused: a connection to each broker that refused, with the explanation.
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        opener: _Opener,
+        wanted: Sequence[Key],
+        brokers: Mapping[int, Address],
+        timeout_s: float,
+        needs_all: bool,
+        rng: random.Random,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._net, self._opener, self._brokers = net, opener, brokers
+        self._timeout_s, self._needs_all, self._clock = timeout_s, needs_all, clock
+        self._began_s = clock()
+        self._end_s = self._began_s + timeout_s * (_PATIENCE if needs_all else 1)
+        self._pacers: dict[int, ConnectPacer] = {}
+        for key in wanted:
+            self._pacers.setdefault(key[1], ConnectPacer(rng)).add([key])
+        self._running: dict[Any, Attempt] = {}
+        self._ended: list[Any] = []
+        self.opened: _Opened = {}
+        self.refused: _Refused = {}
+
+    def run(self) -> None:
+        """Open them all, or as many as can be."""
+        while self._running or self._active():
+            next_s = self._start_due()
+            left_s = min(next_s - self._clock(), _POLL_S)
+            self._net.poll(timeout_ms=max(0.0, 1000.0 * left_s))
+            self._settle()
+
+    def _active(self) -> list[tuple[int, ConnectPacer]]:
+        """The brokers to which connections are still to be opened."""
+        if self.refused and self._needs_all:
+            return []
+        over = {broker for _, broker in self.refused}
+        return [(b, pacer) for b, pacer in self._pacers.items() if pacer.left and b not in over]
+
+    def _start_due(self) -> float:
+        """Start what is due, and return when to look again [s]."""
+        now_s, next_s = self._clock(), math.inf
+        for broker, pacer in self._active():
+            if now_s >= self._end_s and broker not in self._running_brokers():
+                self._give_up(broker, pacer, TooSlowError())
+                continue
+            for attempt in pacer.due(now_s, _AT_ONCE - len(self._running)):
+                self._start(attempt, broker, now_s)
+            next_s = min(next_s, pacer.next_s())
+        return next_s
+
+    def _running_brokers(self) -> set[int]:
+        return {attempt.key[1] for attempt in self._running.values()}
+
+    def _start(self, attempt: Attempt, broker: int, now_s: float) -> None:
+        deadline_s = min(now_s + self._timeout_s, self._end_s)
+        future = self._net.call_soon_with_future(
+            self._opener.open, *attempt.key, self._brokers[broker], deadline_s
+        )
+        self._running[future] = attempt
+        future.add_both(lambda _: self._ended.append(future))
+
+    def _settle(self) -> None:
+        """Take note of the attempts that have ended."""
+        ended, self._ended = self._ended, []
+        now_s = self._clock()
+        for future in ended:
+            attempt = self._running.pop(future)
+            pacer = self._pacers[attempt.key[1]]
+            error = future.exception
+            if error is None:
+                self.opened[attempt.key] = future.value
+                pacer.opened(attempt, now_s)
+            elif not isinstance(error, RedlineError):
+                raise error
+            else:
+                self._take_refusal(attempt, pacer, error, now_s)
+
+    def _take_refusal(
+        self, attempt: Attempt, pacer: ConnectPacer, error: RedlineError, now_s: float
+    ) -> None:
+        cause = error.__cause__
+        waited = is_timeout(cause) and pacer.progress_s > attempt.began_s
+        if waited or is_closed_early(cause):
+            pacer.refused(attempt, now_s)
+            if pacer.has_given_up:
+                self._give_up(attempt.key[1], pacer, error)
+        elif is_timeout(cause):
+            pacer.refused(attempt, now_s)
+            self._give_up(attempt.key[1], pacer, error)
+        else:
+            self.refused[attempt.key] = error
+
+    def _give_up(self, broker: int, pacer: ConnectPacer, error: RedlineError) -> None:
+        """Refuse one of the connections that the broker does not take, with what is known of it."""
+        if any(refused == broker for _, refused in self.refused):
+            return
+        place = broker_words(broker, self._brokers[broker])
+        found = Refused(
+            took=pacer.took,
+            left=pacer.left,
+            open_from_here=self._opener.count_open_to(self._brokers[broker]),
+            passed_s=self._clock() - self._began_s,
+        )
+        text = found.explain(error.__cause__ or error)
+        self.refused["", broker] = error if text is None else BrokerConnectError(f"{place} {text}")
 
 
 class _Opener:
-    """An opener of connections with the same options, until a time on the monotonic clock [s]."""
+    """An opener of connections with the same options."""
 
     def __init__(
         self,
         net: Any,
         resolved: Mapping[Address, Resolved],
         options: Mapping[str, Any],
-        deadline_s: float,
         buffers: SocketBuffers = KERNEL_TUNED,
     ) -> None:
         self._net = net
         self._resolved = resolved
         self._socket_options = [*_SOCKET_OPTIONS, *buffers.options]
         self._options = options
-        self._deadline_s = deadline_s
         # One context for all, as reading the system's certificates takes long.
         self._tls = tls_context(options)
 
-    async def open(self, client_id: str, broker_id: int, address: Address) -> Transport:
-        host, port = address
-        where = f"broker {broker_id} at {host}:{port}" if broker_id >= 0 else f"{host}:{port}"
+    def count_open_to(self, address: Address) -> int | None:
+        """Connections that are open from this host to a broker; None where that is not known."""
+        places = {found[4][:2] for found in self._resolved[address].found}
+        return count_open_to(places)
+
+    async def open(
+        self, client_id: str, broker_id: int, address: Address, deadline_s: float
+    ) -> Transport:
+        """Open a connection until a time on the monotonic clock [s]."""
+        where = broker_words(broker_id, address)
         sock: socket.socket | None = None
         try:
-            sock = await dial(
-                self._net, self._resolved[address], self._socket_options, self._deadline_s
-            )
-            transport = self._transport(sock, host)
+            sock = await dial(self._net, self._resolved[address], self._socket_options, deadline_s)
+            transport = self._transport(sock, address[0])
             sock = transport._sock
             if isinstance(sock, ssl.SSLSocket):
-                await self._shake_hands(sock)
+                await self._shake_hands(sock, deadline_s)
             connection = KafkaConnection(
                 self._net, node_id=broker_id, client_id=client_id, **self._options
             )
             connection.connection_made(transport)
-            await connection.initialize(timeout_at=self._deadline_s)
+            await connection.initialize(timeout_at=deadline_s)
             await connection
             await self._probe(connection)
         except Exception as error:
@@ -240,18 +376,18 @@ class _Opener:
     async def _probe(self, connection: Any) -> None:
         """Do nothing, as a producer's schedule decides when its first request is sent."""
 
-    async def _shake_hands(self, sock: ssl.SSLSocket) -> None:
+    async def _shake_hands(self, sock: ssl.SSLSocket, deadline_s: float) -> None:
         """Do the TLS handshake as kafka-python does, but with a deadline for a silent peer."""
         while True:
             try:
                 sock.do_handshake()
             except ssl.SSLWantReadError:
-                await self._net.wait_read(sock, timeout_at=self._deadline_s)
+                await self._net.wait_read(sock, timeout_at=deadline_s)
             except ssl.SSLWantWriteError:
-                await self._net.wait_write(sock, timeout_at=self._deadline_s)
+                await self._net.wait_write(sock, timeout_at=deadline_s)
             else:
                 return
-            if time.monotonic() >= self._deadline_s:
+            if time.monotonic() >= deadline_s:
                 raise kafka_errors.KafkaTimeoutError("no end of the TLS handshake")
 
 

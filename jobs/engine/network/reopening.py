@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.engine.network.connections import SocketBuffers, open_connections
+from jobs.engine.network.pacing import Key
 from jobs.engine.network.transport import Transport
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import RedlineError
-
-Key = tuple[str, int]
-"""(client id, broker id)."""
 
 Opener = Callable[[Sequence[Key]], Mapping[Key, Transport]]
 """A function that opens all of these connections, or raises a `RedlineError`."""
@@ -29,15 +28,17 @@ class Reopener:
     """A thread that opens connections until it is closed.
 
     While a broker is down, the thread tries one connection at a time, with Kafka's reconnect
-    back-off (50 ms, doubled up to 1 s); when one succeeds, the waiting ones follow. The thread
-    starts with the first lost connection, and ends with its owner.
+    back-off (50 ms, doubled up to 1 s, with a fifth of jitter); when one succeeds, the waiting
+    ones follow. The thread starts with the first lost connection, and ends with its owner.
 
     Args:
         opener: opens connections, and may block.
+        rng: the source of the jitter.
     """
 
-    def __init__(self, opener: Opener) -> None:
+    def __init__(self, opener: Opener, rng: random.Random | None = None) -> None:
         self._opener = opener
+        self._rng = rng or random.Random()
         self._wanted: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
         self._opened: queue.SimpleQueue[tuple[Key, Transport]] = queue.SimpleQueue()
         self._requested: set[Key] = set()
@@ -101,7 +102,8 @@ class Reopener:
                     backoff_s[broker] = min(
                         2 * backoff_s.get(broker, _BACKOFF_MIN_S / 2), _BACKOFF_MAX_S
                     )
-                    next_s[broker] = time.monotonic() + backoff_s[broker]
+                    jitter = self._rng.uniform(0.8, 1.2)
+                    next_s[broker] = time.monotonic() + backoff_s[broker] * jitter
 
     def _collect(self, waiting: dict[int, list[Key]], next_s: Mapping[int, float]) -> None:
         """Collect new requests, and wait for one while nothing can be tried."""

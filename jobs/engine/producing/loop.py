@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from jobs.engine.batches.pool import BatchPool
-from jobs.engine.network.reopening import Key, Opener, Reopener, opener_of
+from jobs.engine.network.pacing import Key
+from jobs.engine.network.reopening import Opener, Reopener, opener_of
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.control_requests import Registered

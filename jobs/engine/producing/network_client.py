@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.frames import Buffer, FrameReader, correlation_id_of
-from jobs.engine.network.reopening import Key, Reopener
+from jobs.engine.network.pacing import Key
+from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport
