@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from jobs.config.base import ConfigModel, HostPort, Name
 from jobs.config.metrics_jmx import Jmx
 from jobs.config.metrics_registry import Metrics, configured_sources, require_one_broker_source
 from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
-from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
+from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases
 from metrics.common.bounds import Number, Properties, Text, Whole
 from metrics.planning.planted import environment_of_handlers
 
@@ -37,18 +37,26 @@ class TestbedOptions(ConfigModel):
     Attributes:
         profile: a file of conf/testbed/, by its name without .yaml, or a path.
         brokers: number of brokers; the controller is a process of its own.
-        kafka_version: any release from 3.9.0 on.
+        kafka_version: any release from 2.8.0 on.
+        kafka_versions: broker id → its release, where it differs from kafka_version, as in the
+            middle of a rolling upgrade.
+        metadata: zookeeper; kraft, with a controller of its own; or combined, where each broker
+            is a controller, too. ZooKeeper before 3.9 and kraft from 3.9 on when left out.
         properties: broker properties by Kafka's names that replace the profile's.
         security: protocol of the clients' listener; the profile's when left out.
         jmx_secured: whether JMX needs a password and speaks TLS; as the profile says when
             left out.
     """
 
-    __test__ = False  # not a test class, whatever pytest thinks of its name
+    __test__ = False  # its name makes pytest collect it otherwise
 
     profile: Annotated[str, Text(r"\S.*", "the name of a testbed profile, such as disk-bound")]
     brokers: Annotated[int, Whole(1, 5, "brokers")] = 3
     kafka_version: Annotated[str, RELEASE] = DEFAULT_RELEASE
+    kafka_versions: Annotated[Mapping[int, str], BeforeValidator(as_broker_releases)] = Field(
+        default_factory=dict
+    )
+    metadata: Metadata | None = None
     properties: Properties = Field(default_factory=dict)
     security: Protocol | None = None
     jmx_secured: bool | None = None
@@ -56,7 +64,12 @@ class TestbedOptions(ConfigModel):
     @property
     def overrides(self) -> dict[str, object]:
         """Values that replace the profile's keys and properties, as `jobs.testbed` takes them."""
-        keys = {"security": self.security, "jmx_secured": self.jmx_secured}
+        keys = {
+            "security": self.security,
+            "jmx_secured": self.jmx_secured,
+            "metadata": self.metadata,
+            "kafka_versions": self.kafka_versions or None,
+        }
         return {
             **self.properties,
             **{key: value for key, value in keys.items() if value is not None},

@@ -62,7 +62,7 @@ def kafka_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
     """The jars of a Kafka broker of this version, with a log4j 2 binding for SLF4J.
 
     Raises:
-        ConfigError: the version does not exist, is older than 3.9, or is not in the cache and
+        ConfigError: the version does not exist, is older than 2.8, or is not in the cache and
             could not be downloaded.
     """
     wanted = [Coordinate("org.apache.kafka", f"kafka_{SCALA}", _require_release(version))]
@@ -168,7 +168,7 @@ def pins() -> dict[str, dict[str, str]]:
 def _require_release(version: str) -> str:
     if not RELEASE.accepts(version):
         raise ConfigError(
-            f"Kafka version {version!r} is not supported; expected one from 3.9.0 on, such as "
+            f"Kafka version {version!r} is not supported; expected one from 2.8.0 on, such as "
             f"{DEFAULT_RELEASE}; choose another"
         )
     return version

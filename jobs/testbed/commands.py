@@ -48,7 +48,7 @@ def testbed() -> None:
     type=click.IntRange(1, BROKERS_MAX),
     help="Number of brokers, besides one controller; default: the profile's.",
 )
-@click.option("--kafka-version", help="Any release from 3.9.0 on; default: the profile's.")
+@click.option("--kafka-version", help="Any release from 2.8.0 on; default: the profile's.")
 @click.option(
     "--set",
     "settings",

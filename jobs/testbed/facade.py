@@ -16,7 +16,7 @@ from jobs.setup.jars import kafka_jars
 from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.handle import Testbed
-from jobs.testbed.known_properties import require_known
+from jobs.testbed.known_properties import require_known, without_newer
 from jobs.testbed.launcher import start
 from jobs.testbed.link.devices import DEVICE, require_link
 from jobs.testbed.model import HOST
@@ -55,7 +55,7 @@ def check_kafka(options: TestbedOptions) -> str:
         RedlineError: the jars are missing and cannot be downloaded.
     """
     profile = profile_of(options)
-    require_known({**profile.broker, **profile.controller}, options.kafka_version)
+    without_newer({**profile.broker, **profile.controller}, options.kafka_version)
     jars = kafka_jars(options.kafka_version)
     return f"{options.kafka_version}, {len(jars)} files in {jars[0].parent}"
 

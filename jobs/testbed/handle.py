@@ -18,7 +18,7 @@ from jobs.testbed.errors import TestbedStartError, TestbedStateError, error_of_k
 from jobs.testbed.keys import USER, SecurityFiles
 from jobs.testbed.listeners import client_security
 from jobs.testbed.logs import tail_text
-from jobs.testbed.model import CONTROLLER_ID, Node, State
+from jobs.testbed.model import Node, NodeRole, State
 from jobs.testbed.page_cache import forget
 from jobs.testbed.places import SUPERVISOR_LOG, node_files, node_pids, read_state
 from metrics.common.errors import RedlineError
@@ -92,8 +92,18 @@ class Testbed:
 
     @property
     def controller(self) -> Node:
-        """The controller, which is a node of its own."""
-        return next(node for node in self._state.nodes if node.node_id == CONTROLLER_ID)
+        """The KRaft controller that is a node of its own.
+
+        Raises:
+            TestbedStateError: the testbed has none.
+        """
+        for node in self._state.nodes:
+            if node.role is NodeRole.CONTROLLER:
+                return node
+        raise TestbedStateError(
+            f"{self._state.spec.title} has no controller of its own; expected metadata kraft; "
+            "start another testbed"
+        )
 
     @property
     def jmx_endpoints(self) -> dict[int, str]:
@@ -102,8 +112,9 @@ class Testbed:
 
     @property
     def all_jmx_endpoints(self) -> dict[int, str]:
-        """Node id → JMX as host:port, of the brokers and the controller."""
-        return {**self.jmx_endpoints, self.controller.node_id: self.controller.jmx_endpoint}
+        """Node id → JMX as host:port, of the brokers and the KRaft controller, if it is a node."""
+        kafka = (each for each in self._state.nodes if each.role is not NodeRole.ZOOKEEPER)
+        return {node.node_id: node.jmx_endpoint for node in kafka}
 
     @property
     def link_facts(self) -> dict[str, str]:
@@ -189,7 +200,7 @@ class Testbed:
 
         It returns when every broker that should run is registered with it.
         """
-        self._send_order({"order": "restart", "node": CONTROLLER_ID})
+        self._send_order({"order": "restart", "node": self.controller.node_id})
 
     def forget_page_cache(self) -> int:
         """Drop the brokers' log segments from the page cache; their size [B].

@@ -15,6 +15,7 @@ MARKER = "-Dredline.testbed="
 """The argument that marks a process as the testbed's, with the testbed's id behind it."""
 
 SERVER_CLASS = "kafka.Kafka"
+ZOOKEEPER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 FORMAT_CLASS = "kafka.tools.StorageTool"
 
 # KAFKA_JVM_PERFORMANCE_OPTS of kafka-run-class.sh, so that garbage collection and compilation
@@ -46,30 +47,32 @@ def server_command(spec: Spec, node: Node, *, write_archive_to: Path | None = No
         *PERFORMANCE_OPTIONS,
         *spec.jvm_options,
         "-XX:+ExitOnOutOfMemoryError",
-        *_class_archive_options(spec, write_archive_to),
+        *_class_archive_options(spec, node, write_archive_to),
         f"{MARKER}{spec.id}",
         *_common(paths.log),
         *jmx_options(node, SecurityFiles(paths.folder.parent) if spec.jmx_secured else None),
         *spec.node_jvm_options.get(str(node.node_id), ()),
         "-cp",
-        ":".join(spec.jars),
-        SERVER_CLASS,
+        ":".join(_jars_of(spec, node)),
+        ZOOKEEPER_CLASS if node.role is NodeRole.ZOOKEEPER else SERVER_CLASS,
         str(paths.properties),
     ]
 
 
 def format_command(spec: Spec, node: Node, cluster_id: str) -> list[str]:
-    """The command that prepares the controller's log dir.
+    """The command that prepares the log dir of a controller.
 
     The JVM runs for half a second, so it uses the quick compiler and one collector thread.
     """
     paths = node_files(node)
     arguments = ["-t", cluster_id, "-c", str(paths.properties)]
+    if len(spec.releases) > 1:  # as in a rolling upgrade, until all nodes have the new release
+        arguments += ["--release-version", ".".join(spec.releases[0].split(".")[:2])]
     return [
         spec.java,
         "-XX:TieredStopAtLevel=1",
         "-XX:+UseSerialGC",
-        *_class_archive_options(spec, None),
+        *_class_archive_options(spec, node, None),
         f"{MARKER}{spec.id}",
         *_common(paths.format_log),
         "-cp",
@@ -137,7 +140,15 @@ def _common(log: Path) -> list[str]:
     ]
 
 
-def _class_archive_options(spec: Spec, write_to: Path | None) -> list[str]:
+def _jars_of(spec: Spec, node: Node) -> tuple[str, ...]:
+    return spec.broker_jars.get(str(node.node_id), spec.jars)
+
+
+def _class_archive_options(spec: Spec, node: Node, write_to: Path | None) -> list[str]:
     if write_to is not None:
         return write_options(write_to)
-    return read_options(Path(spec.class_archive)) if spec.class_archive is not None else []
+    # The archive is that of Kafka's classes on one class path.
+    is_usable = node.role is not NodeRole.ZOOKEEPER and str(node.node_id) not in spec.broker_jars
+    if spec.class_archive is None or not is_usable:
+        return []
+    return read_options(Path(spec.class_archive))

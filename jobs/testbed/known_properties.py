@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from jobs.config.fields import nearest
 from jobs.setup.jars import kafka_jars
 from jobs.setup.java_jar import java_jar
+from jobs.setup.kafka_release import DEFAULT_RELEASE
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
 from metrics.common.errors import ConfigError
@@ -29,10 +30,17 @@ import org.apache.kafka.common.config.ConfigDef;
 public class RedlinePropertyNames {
     public static void main(String[] arguments) throws Exception {
         Class config = Class.forName("kafka.server.KafkaConfig");
-        Method definition = config.getMethod("configDef", new Class[0]);
-        ConfigDef known = (ConfigDef) definition.invoke(null, new Object[0]);
-        for (Iterator i = known.names().iterator(); i.hasNext();) {
-            System.out.println(i.next());
+        try {
+            Method definition = config.getMethod("configDef", new Class[0]);
+            ConfigDef known = (ConfigDef) definition.invoke(null, new Object[0]);
+            for (Iterator i = known.names().iterator(); i.hasNext();) {
+                System.out.println(i.next());
+            }
+        } catch (NoSuchMethodException beforeKafka3) {
+            Object names = config.getMethod("configNames", new Class[0])
+                .invoke(null, new Object[0]);
+            System.out.println(names.getClass().getMethod("mkString", new Class[] {String.class})
+                .invoke(names, new Object[] {"\n"}));
         }
     }
 }
@@ -75,6 +83,22 @@ def require_known(names: Collection[str], version: str) -> None:
                 "names of broker properties from its documentation, as brokers silently ignore "
                 "others; correct or remove them"
             )
+
+
+def without_newer(properties: Mapping[str, str], version: str) -> dict[str, str]:
+    """A profile's properties without those that only later releases than `version` know.
+
+    A profile serves all releases: what an old one does not know, it cannot do either.
+
+    Raises:
+        ConfigError: no release knows one of the names.
+    """
+    if not properties:
+        return {}
+    unknown = {name for name in properties if unknown_names([name], property_names(version))}
+    if unknown:
+        require_known(unknown, DEFAULT_RELEASE)
+    return {name: value for name, value in properties.items() if name not in unknown}
 
 
 def unknown_names(given: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jobs
+from jobs.setup.jars import kafka_jars
 from jobs.setup.java_jar import java_jar
 from jobs.setup.preflight import java_command
 from jobs.testbed.authorizer_java import NAME, SOURCE
@@ -22,7 +23,7 @@ from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
-from jobs.testbed.known_properties import require_known
+from jobs.testbed.known_properties import require_known, without_newer
 from jobs.testbed.link.devices import require_link
 from jobs.testbed.model import Spec, State, Status
 from jobs.testbed.places import (
@@ -80,11 +81,16 @@ def start(  # noqa: PLR0913 - all but the first by name
     if not isinstance(profile, Profile):
         profile = load_profile(profile)
     profile = adapt(profile, brokers=brokers, kafka_version=kafka_version, overrides=overrides)
+    version = profile.kafka_version
     if jars is None:
-        from jobs.setup.jars import kafka_jars
-
         jars = kafka_jars(profile.kafka_version)
-        require_known({**profile.broker, **profile.controller}, profile.kafka_version)
+        require_known([each for each in overrides or () if each in profile.broker], version)
+        profile = profile.model_copy(
+            update={
+                "broker": without_newer(profile.broker, version),
+                "controller": without_newer(profile.controller, version),
+            }
+        )
     spec = make_spec(profile, name, jars, owned=owned, spark_workers=spark_workers)
     return launch(spec, root or default_root(), meanwhile)
 
@@ -141,7 +147,7 @@ def make_spec(
     require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
     require_link(profile.link)
     java = java_command()
-    paths = tuple(str(jar) for jar in [*jars, *_own_jars(profile, jars)])
+    paths = _class_path(profile, jars)
     return Spec(
         id=f"{name}-{secrets.token_hex(4)}",
         name=name,
@@ -170,12 +176,19 @@ def make_spec(
         spark_workers=spark_workers,
         spark_home=spark_home() if spark_workers else "",
         link=profile.link,
+        metadata=profile.keeps_metadata_in,
+        broker_releases={str(node): each for node, each in profile.kafka_versions.items()},
+        broker_jars={
+            str(node): _class_path(profile, kafka_jars(release))
+            for node, release in profile.kafka_versions.items()
+        },
     )
 
 
-def _own_jars(profile: Profile, jars: Sequence[Path]) -> list[Path]:
-    """The project's own jars on the brokers' class path."""
-    return [java_jar(NAME, SOURCE, jars)] if profile.handler_ms else []
+def _class_path(profile: Profile, jars: Sequence[Path]) -> tuple[str, ...]:
+    """Kafka's jars and the project's own."""
+    own = [java_jar(NAME, SOURCE, jars)] if profile.handler_ms else []
+    return tuple(str(jar) for jar in [*jars, *own])
 
 
 def _spawn(spec: Spec, root: Path) -> Testbed:

@@ -21,8 +21,14 @@ MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
 def listener_properties(node: Node) -> dict[str, str]:
     """The properties of all listeners of a broker, passwords included."""
     places = {"PLAINTEXT": node.port, **node.secured_ports}
-    listeners = ",".join(f"{name}://{node.host}:{port}" for name, port in places.items())
-    properties = {"listeners": listeners, "advertised.listeners": listeners}
+    listeners = [f"{name}://{node.host}:{port}" for name, port in places.items()]
+    own = (
+        [] if node.controller_port is None else [f"CONTROLLER://{node.host}:{node.controller_port}"]
+    )
+    properties = {
+        "listeners": ",".join([*listeners, *own]),
+        "advertised.listeners": ",".join(listeners),
+    }
     files = SecurityFiles(Path(node.directory).parent)
     if node.secured_ports:
         # With a secured listener, Kafka needs the protocol of each listener.

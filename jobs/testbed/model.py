@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from jobs.config.link import Link
+from jobs.setup.kafka_release import Metadata
 from jobs.testbed.link.devices import LinkAddresses
 
 HOST = "127.0.0.1"
@@ -31,6 +32,7 @@ class NodeRole(str, Enum):
 
     BROKER = "broker"
     CONTROLLER = "controller"
+    ZOOKEEPER = "zookeeper"
     SPARK_MASTER = "spark-master"
     SPARK_WORKER = "spark-worker"
     DELAY_LINE = "delay-line"
@@ -90,6 +92,9 @@ class Spec:
         spark_workers: number of Spark workers; 0 without Spark.
         spark_home: folder of the installed Spark; empty without Spark.
         link: link between the brokers and their clients; None for the loopback interface.
+        metadata: where the brokers keep the cluster's metadata.
+        broker_releases: broker id → its release, where it differs from kafka_version.
+        broker_jars: broker id → its class path, where its release differs.
     """
 
     id: str
@@ -117,11 +122,24 @@ class Spec:
     spark_workers: int = 0
     spark_home: str = ""
     link: Link | None = None
+    metadata: Metadata = "kraft"
+    broker_releases: Mapping[str, str] = field(default_factory=dict)
+    broker_jars: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """All releases that run, oldest first."""
+        found = {self.kafka_version, *self.broker_releases.values()}
+        return tuple(sorted(found, key=lambda each: tuple(map(int, each.split(".")))))
 
     @property
     def title(self) -> str:
         """The title for people: `testbed default (3 brokers, Kafka 4.1.2)`."""
-        parts = [_counted(self.brokers, "broker"), f"Kafka {self.kafka_version}"]
+        parts = [_counted(self.brokers, "broker"), f"Kafka {' and '.join(self.releases)}"]
+        if self.metadata == "zookeeper":
+            parts.append("ZooKeeper")
+        elif self.metadata == "combined":
+            parts.append("brokers are controllers, too")
         if self.spark_workers:
             parts.append(_counted(self.spark_workers, "Spark worker"))
         if self.link is not None:
@@ -141,6 +159,7 @@ class Node:
         directory: folder of its properties, data and logs.
         secured_ports: protocol → port of its secured listeners for clients.
         host: address of all its listeners and of its JMX.
+        controller_port: port of its controller's listener, where it is broker and controller.
     """
 
     node_id: int
@@ -150,6 +169,7 @@ class Node:
     directory: str
     secured_ports: Mapping[str, int] = field(default_factory=dict)
     host: str = HOST
+    controller_port: int | None = None
 
     @property
     def address(self) -> str:
@@ -168,8 +188,9 @@ class Node:
 
     @property
     def title(self) -> str:
-        """The title for people: `broker 2` or `the controller`."""
-        return "the controller" if self.role is NodeRole.CONTROLLER else f"broker {self.node_id}"
+        """The title for people: `broker 2`, `the controller` or `ZooKeeper`."""
+        titles = {NodeRole.CONTROLLER: "the controller", NodeRole.ZOOKEEPER: "ZooKeeper"}
+        return titles.get(self.role, f"broker {self.node_id}")
 
 
 @dataclass(frozen=True)
@@ -301,6 +322,8 @@ class State:
             spec[key] = tuple(spec.get(key, ()))
         options = spec.get("node_jvm_options", {})
         spec["node_jvm_options"] = {node: tuple(given) for node, given in options.items()}
+        jars = spec.get("broker_jars", {})
+        spec["broker_jars"] = {node: tuple(given) for node, given in jars.items()}
         link, line = spec.get("link"), data.get("line")
         spec["link"] = None if link is None else Link(**link)
         return cls(

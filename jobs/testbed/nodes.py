@@ -46,6 +46,8 @@ from jobs.testbed.strays import end_processes, inheriting_processes
 _EXIT_BY_SIGTERM = 143
 _PROBE_TIMEOUT_S = 1.0
 _ARCHIVE_DRAFT = "classes.jsa"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+"""The file of a controller's log dir with the first records of a new cluster's metadata."""
 
 Accepts = Callable[[int, float, str], bool]
 """Whether a process accepts connections at a port within a time [s] at a host."""
@@ -126,9 +128,12 @@ class Nodes:
 
     def lay_out(self, allocate: PortAllocator) -> None:
         """Choose ports and write all files of all nodes; earlier files are replaced."""
-        ids = [CONTROLLER_ID, *range(1, self._spec.brokers + 1)]
+        is_combined = self._spec.metadata == "combined"
+        brokers = range(1, self._spec.brokers + 1)
+        ids = [*brokers] if is_combined else [CONTROLLER_ID, *brokers]
         secured = self._spec.brokers * len(self._spec.security)
-        ports = iter(allocate(2 * len(ids) + secured + spark_ports(self._spec)))
+        own = (3 if is_combined else 2) * len(ids)
+        ports = iter(allocate(own + secured + spark_ports(self._spec)))
         for each in self.members:
             if each is not self.line:  # the delay line keeps running
                 shutil.rmtree(each.directory)
@@ -140,22 +145,40 @@ class Nodes:
             folders = log_dirs(files.data, self._spec.log_dirs if is_broker else 1)
             for folder in folders:
                 folder.mkdir(parents=True)
-                if is_broker:
+                if is_broker and self._spec.metadata != "zookeeper" and node is not self.formatted:
                     meta = meta_properties(self.cluster_id, node.node_id, random_id())
                     (folder / "meta.properties").write_text(render(meta))
-            properties = node_properties(
-                self._spec, node, self.nodes[0].port, ",".join(map(str, folders))
-            )
+            properties = node_properties(self._spec, node, self.nodes, ",".join(map(str, folders)))
             write_secret(files.properties, render(properties))
         self.spark = spark_nodes(self._spec, self._folder, ports)
         for folder in written_dirs(self.spark):
             folder.mkdir(parents=True)
 
-    def start_format(self) -> NodeProcess:
-        """Start to format the controller's log dir; the process ends with 0 on success."""
-        controller = self.nodes[0]
-        command = format_command(self._spec, controller, self.cluster_id)
-        return NodeProcess(controller, command, node_files(controller).console)
+    @property
+    def formatted(self) -> Node | None:
+        """The node whose log dir Kafka's own tool formats: the first KRaft controller."""
+        return None if self._spec.metadata == "zookeeper" else self.nodes[0]
+
+    def start_format(self) -> NodeProcess | None:
+        """Start to format a controller's log dir; the process ends with 0 on success.
+
+        None where brokers format their log dirs at their start, as with ZooKeeper.
+        """
+        if self.formatted is None:
+            return None
+        command = format_command(self._spec, self.formatted, self.cluster_id)
+        return NodeProcess(self.formatted, command, node_files(self.formatted).console)
+
+    def share_bootstrap_metadata(self) -> None:
+        """Give further controllers the first records that the formatting left at one of them."""
+        if self._spec.metadata != "combined":
+            return
+        first, *others = (self._first_log_dir(node) for node in self.nodes)
+        for folder in others:
+            shutil.copyfile(first / BOOTSTRAP_CHECKPOINT, folder / BOOTSTRAP_CHECKPOINT)
+
+    def _first_log_dir(self, node: Node) -> Path:
+        return log_dirs(node_files(node).data, self._spec.log_dirs)[0]
 
     def start(self, node: Member) -> NodeProcess:
         """Start the process of a node; it is not ready yet."""
@@ -224,6 +247,8 @@ class Nodes:
             listeners = [
                 (port, "its listener") for port in (node.port, *node.secured_ports.values())
             ]
+            if node.controller_port is not None:
+                listeners.append((node.controller_port, "its controller's listener"))
             for port, what in ((node.jmx_port, "JMX"), *listeners):
                 if not accepts(port, _PROBE_TIMEOUT_S, node.host):
                     return f"{node.title} does not accept connections to {what} at port {port}"
@@ -291,12 +316,16 @@ class Nodes:
         beside.replace(target)
 
     def _node(self, node_id: int, ports: Iterator[int]) -> Node:
-        role = NodeRole.CONTROLLER if node_id == CONTROLLER_ID else NodeRole.BROKER
+        role = NodeRole.BROKER
+        if node_id == CONTROLLER_ID:
+            is_zookeeper = self._spec.metadata == "zookeeper"
+            role = NodeRole.ZOOKEEPER if is_zookeeper else NodeRole.CONTROLLER
         directory = self._folder / f"{role.value}-{node_id}"
         port, jmx_port = next(ports), next(ports)
         protocols = self._spec.security if role is NodeRole.BROKER else ()
         secured = {protocol: next(ports) for protocol in protocols}
-        return Node(node_id, role, port, jmx_port, str(directory), secured, self.host)
+        own = next(ports) if self._spec.metadata == "combined" else None
+        return Node(node_id, role, port, jmx_port, str(directory), secured, self.host, own)
 
 
 def random_id() -> str:

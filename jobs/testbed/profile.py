@@ -16,7 +16,13 @@ from jobs.config.files import names_in, read_conf
 from jobs.config.link import Link
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
-from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
+from jobs.setup.kafka_release import (
+    DEFAULT_RELEASE,
+    RELEASE,
+    Metadata,
+    as_broker_releases,
+    metadata_of,
+)
 from jobs.testbed.handler_time import AUTHORIZER_PROPERTY
 from metrics.common.bounds import Number, Properties, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
@@ -104,6 +110,9 @@ class Profile(ConfigModel):
         description: a noun phrase for people.
         brokers: number of brokers; the controller is a process of its own.
         kafka_version: release of Kafka.
+        kafka_versions: broker id → its release, where it differs from kafka_version.
+        metadata: zookeeper, kraft or combined; None for the release's default, see
+            `jobs.setup.kafka_release.metadata_of`.
         heap_mb: Java heap of each process [MiB].
         jvm_options: options of each process's JVM, -X and -XX, after Kafka's own.
         disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].
@@ -124,6 +133,10 @@ class Profile(ConfigModel):
     description: str = ""
     brokers: Annotated[int, Whole(1, BROKERS_MAX, "brokers")] = 3
     kafka_version: Annotated[str, RELEASE] = DEFAULT_RELEASE
+    kafka_versions: Annotated[Mapping[int, str], BeforeValidator(as_broker_releases)] = Field(
+        default_factory=dict
+    )
+    metadata: Metadata | None = None
     heap_mb: Annotated[int, Whole(128, 65_536, "MiB")] = 512
     jvm_options: Annotated[tuple[str, ...], BeforeValidator(_as_jvm_options)] = ()
     disk_limit_bytes: Annotated[int, Whole(100_000_000, 10**15, "bytes")] = 8_000_000_000
@@ -157,6 +170,29 @@ class Profile(ConfigModel):
                 f"produce_handler_ms names {_brokers(named)}, and there "
                 f"{'is' if self.brokers == 1 else 'are'} {_brokers(known)}; expected a time for "
                 "each broker, 0 for no wait; name all brokers, or give one time for all"
+            )
+        return self
+
+    @property
+    def keeps_metadata_in(self) -> Metadata:
+        """Where the brokers keep the cluster's metadata."""
+        return metadata_of(self.kafka_version, self.metadata)
+
+    @model_validator(mode="after")
+    def _releases_fit(self) -> Profile:
+        unknown = sorted(set(self.kafka_versions) - set(range(1, self.brokers + 1)))
+        if unknown:
+            raise ValueError(
+                f"kafka_versions names broker {unknown[0]}; expected ids from 1 to {self.brokers}; "
+                "correct it"
+            )
+        kept_in = self.keeps_metadata_in
+        for release in self.kafka_versions.values():
+            metadata_of(release, kept_in)
+        if kept_in == "zookeeper" and any(each.startswith("SASL_") for each in self.security):
+            raise ValueError(
+                "security has a login and metadata is zookeeper; expected kraft, as the testbed "
+                "creates users for SCRAM in KRaft only; choose SSL, or kraft"
             )
         return self
 
@@ -205,6 +241,8 @@ _ADAPTABLE = (
     "disk_limit_bytes",
     "brokers",
     "kafka_version",
+    "kafka_versions",
+    "metadata",
     "security",
     "jmx_secured",
     "log_dirs",
@@ -260,7 +298,7 @@ def adapt(
     Args:
         profile: the profile to change.
         brokers: number of brokers, 1 to 5.
-        kafka_version: any release from 3.9.0 on.
+        kafka_version: any release from 2.8.0 on.
         overrides: a key of the profile (`heap_mb`, `security`, …), of its link (`link.delay`),
             or a broker property by Kafka's name, with its value; YAML's rules apply to text.
 

@@ -132,6 +132,8 @@ class Supervisor:
 
     def _format(self, deadline_s: float) -> None:
         process = self._nodes.start_format()
+        if process is None:
+            return
         try:
             while process.exit_code() is None:
                 self._check_deadline(deadline_s, "the controller's log dir is not formatted")
@@ -145,6 +147,7 @@ class Supervisor:
                     process, self._state.spec.profile, "the formatting of its log dir"
                 ),
             )
+        self._nodes.share_bootstrap_metadata()
 
     def _await_ready(self, deadline_s: float) -> None:
         while True:

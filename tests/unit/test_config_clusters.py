@@ -47,9 +47,9 @@ def test_a_testbed_brings_its_own_metrics() -> None:
         load_cluster("testbed", ["cluster.jmx.port=9999"])
 
 
-@pytest.mark.parametrize("version", ["3.8.1", '"4.1"', "4.1", "latest"])
-def test_a_testbed_needs_a_whole_version_from_3_9_on(version: str) -> None:
-    with pytest.raises(ConfigError, match=r"a Kafka version from 3\.9\.0 on"):
+@pytest.mark.parametrize("version", ["2.7.2", '"4.1"', "4.1", "latest"])
+def test_a_testbed_needs_a_whole_version_from_2_8_on(version: str) -> None:
+    with pytest.raises(ConfigError, match=r"a Kafka version from 2\.8\.0 on"):
         load_cluster("testbed", [f"cluster.testbed.kafka_version={version}"])
 
 

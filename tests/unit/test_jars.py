@@ -164,14 +164,14 @@ def test_no_second_binding() -> None:
 
 @pytest.mark.parametrize("version", ["latest", "4.1", "4.1.2-rc1", "", "4.1.2/../x"])
 def test_a_kafka_version_is_three_numbers(version: str) -> None:
-    said = rf"{re.escape(repr(version))} .* from 3\.9\.0 on, such as 4\.1\.2"
+    said = rf"{re.escape(repr(version))} .* from 2\.8\.0 on, such as 4\.1\.2"
     with pytest.raises(ConfigError, match=said):
         jars.kafka_jars(version)
 
 
-def test_a_kafka_older_than_kraft_as_we_start_it_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'3\.8\.1' .* one from 3\.9\.0 on"):
-        jars.kafka_jars("3.8.1")
+def test_a_release_that_is_too_old_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'2\.7\.2' .* one from 2\.8\.0 on"):
+        jars.kafka_jars("2.7.2")
 
 
 def test_offline_is_distinguished_from_missing(snapshot: SnapshotAssertion) -> None:

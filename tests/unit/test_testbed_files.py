@@ -41,7 +41,7 @@ def controller(folder: Path) -> Node:
 
 
 def test_a_broker_listens_on_loopback_and_finds_the_controller(tmp_path: Path) -> None:
-    properties = node_properties(SPEC, broker(tmp_path), 20000, "/data")
+    properties = node_properties(SPEC, broker(tmp_path), (controller(tmp_path),), "/data")
     assert properties["process.roles"] == "broker"
     assert properties["node.id"] == "2"
     assert (
@@ -55,13 +55,13 @@ def test_a_broker_listens_on_loopback_and_finds_the_controller(tmp_path: Path) -
 
 
 def test_internal_topics_fit_the_cluster_unless_the_profile_says_otherwise(tmp_path: Path) -> None:
-    properties = node_properties(SPEC, broker(tmp_path), 20000, "/data")
+    properties = node_properties(SPEC, broker(tmp_path), (controller(tmp_path),), "/data")
     assert properties["transaction.state.log.replication.factor"] == "2"
     assert properties["offsets.topic.replication.factor"] == "1"
 
 
 def test_the_controller_reads_the_brokers_properties_and_then_its_own(tmp_path: Path) -> None:
-    properties = node_properties(SPEC, controller(tmp_path), 20000, "/data")
+    properties = node_properties(SPEC, controller(tmp_path), (controller(tmp_path),), "/data")
     assert properties["process.roles"] == "controller"
     assert properties["listeners"] == "CONTROLLER://127.0.0.1:20000"
     assert properties["num.io.threads"] == "1"
@@ -69,20 +69,65 @@ def test_the_controller_reads_the_brokers_properties_and_then_its_own(tmp_path: 
     assert "advertised.listeners" not in properties
 
 
+def test_with_zookeeper_a_broker_finds_it_and_knows_no_kraft(tmp_path: Path) -> None:
+    zookeeper = Node(CONTROLLER_ID, NodeRole.ZOOKEEPER, 20000, 20010, str(tmp_path / "zookeeper"))
+    spec = replace(SPEC, metadata="zookeeper", kafka_version="3.6.2")
+    properties = node_properties(spec, broker(tmp_path), (zookeeper,), "/data")
+    assert (properties["broker.id"], properties["zookeeper.connect"]) == ("2", "127.0.0.1:20000")
+    assert not [name for name in properties if name.startswith(("process.", "controller."))]
+    assert "inter.broker.protocol.version" not in properties
+    upgrading = replace(spec, broker_releases={"1": "3.9.2"})
+    properties = node_properties(upgrading, broker(tmp_path), (zookeeper,), "/data")
+    assert properties["inter.broker.protocol.version"] == "3.6"
+    own = node_properties(spec, zookeeper, (zookeeper,), "/zk")
+    assert (own["dataDir"], own["clientPort"]) == ("/zk", "20000")
+    assert own["clientPortAddress"] == HOST
+
+
+def test_combined_brokers_are_voters_with_a_listener_of_their_own(tmp_path: Path) -> None:
+    nodes = [replace(broker(tmp_path), node_id=i, controller_port=20040 + i) for i in (1, 2)]
+    properties = node_properties(replace(SPEC, metadata="combined"), nodes[1], nodes, "/data")
+    assert properties["process.roles"] == "broker,controller"
+    assert properties["controller.quorum.voters"] == "1@127.0.0.1:20041,2@127.0.0.1:20042"
+    assert properties["listeners"].endswith(",CONTROLLER://127.0.0.1:20042")
+    assert "CONTROLLER" not in properties["advertised.listeners"]
+
+
+def test_a_broker_of_another_release_has_its_own_class_path_and_no_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "classes.jsa"
+    archive.touch()
+    spec = replace(
+        SPEC, class_archive=str(archive), broker_jars={"2": ("/new.jar",)}, jars=("/old.jar",)
+    )
+    command = server_command(spec, broker(tmp_path))
+    assert command[command.index("-cp") + 1] == "/new.jar"
+    assert not [each for each in command if str(archive) in each]
+    other = server_command(spec, replace(broker(tmp_path), node_id=1))
+    assert other[other.index("-cp") + 1] == "/old.jar"
+    assert [each for each in other if str(archive) in each]
+
+
+def test_the_log_dir_is_formatted_for_the_oldest_release(tmp_path: Path) -> None:
+    assert "--release-version" not in format_command(SPEC, controller(tmp_path), "id")
+    mixed = replace(SPEC, kafka_version="4.1.2", broker_releases={"2": "3.9.2"})
+    command = format_command(mixed, controller(tmp_path), "id")
+    assert command[command.index("--release-version") + 1] == "3.9"
+
+
 def test_no_property_undoes_what_the_launcher_decides(tmp_path: Path) -> None:
     spec = replace(SPEC, broker_properties={"listeners": "PLAINTEXT://0.0.0.0:9092"})
-    properties = node_properties(spec, broker(tmp_path), 20000, "/data")
+    properties = node_properties(spec, broker(tmp_path), (controller(tmp_path),), "/data")
     assert properties["listeners"] == "PLAINTEXT://127.0.0.1:20002"
 
 
 def test_each_broker_has_its_stated_handler_time_and_the_controller_none(tmp_path: Path) -> None:
     spec = replace(SPEC, produce_handler_ms={"1": 5.0, "2": 7.25})
-    properties = node_properties(spec, broker(tmp_path), 20000, "/data")
+    properties = node_properties(spec, broker(tmp_path), (controller(tmp_path),), "/data")
     assert properties["authorizer.class.name"] == authorizer_java.NAME
     assert properties[authorizer_java.HANDLER_TIME_PROPERTY] == "7250000"
     others = [
-        node_properties(spec, controller(tmp_path), 20000, "/data"),
-        node_properties(SPEC, broker(tmp_path), 20000, "/data"),
+        node_properties(spec, controller(tmp_path), (controller(tmp_path),), "/data"),
+        node_properties(SPEC, broker(tmp_path), (controller(tmp_path),), "/data"),
     ]
     for each in others:
         assert not {"authorizer.class.name", authorizer_java.HANDLER_TIME_PROPERTY} & set(each)

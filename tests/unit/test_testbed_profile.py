@@ -123,8 +123,23 @@ def test_sizes_and_versions_that_cannot_be() -> None:
     profile = load_profile("disk-bound")
     with pytest.raises(ConfigError, match="brokers is 6; expected a whole number of brokers"):
         adapt(profile, brokers=6)
-    with pytest.raises(ConfigError, match=r'kafka_version is "3\.8\.1"'):
-        adapt(profile, kafka_version="3.8.1")
+    with pytest.raises(ConfigError, match=r'kafka_version is "2\.7\.2"'):
+        adapt(profile, kafka_version="2.7.2")
+
+
+def test_releases_of_single_brokers_are_of_brokers_that_exist() -> None:
+    profile = adapt(load_profile("disk-bound"), overrides={"kafka_versions": "1: 3.9.2, 3: 4.3.1"})
+    assert profile.kafka_versions == {1: "3.9.2", 3: "4.3.1"}
+    with pytest.raises(ConfigError, match="kafka_versions names broker 4; expected ids from 1 to"):
+        adapt(profile, overrides={"kafka_versions": {4: "3.9.2"}})
+    with pytest.raises(ConfigError, match="which has no ZooKeeper mode"):
+        adapt(profile, kafka_version="3.6.2", overrides={"kafka_versions": {1: "4.1.2"}})
+
+
+def test_a_login_needs_kraft() -> None:
+    with pytest.raises(ConfigError, match="metadata is zookeeper; expected kraft"):
+        adapt(load_profile("secured"), kafka_version="3.6.2")
+    assert adapt(load_profile("secured"), kafka_version="3.6.2", overrides={"metadata": "kraft"})
 
 
 @pytest.mark.parametrize(

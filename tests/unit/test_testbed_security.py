@@ -28,6 +28,9 @@ def controller(folder: Path) -> Node:
     return Node(CONTROLLER_ID, NodeRole.CONTROLLER, 20000, 20010, str(folder / "controller"))
 
 
+CONTROLLER = Node(CONTROLLER_ID, NodeRole.CONTROLLER, 20000, 20010, "/controller")
+
+
 def secured_broker(folder: Path) -> Node:
     ports = {"SASL_SSL": 20022, "SSL": 20032}
     return Node(2, NodeRole.BROKER, 20002, 20012, str(folder / "broker-2"), ports)
@@ -44,7 +47,7 @@ def secrets_in(folder: Path) -> SecurityFiles:
 def test_a_secured_broker_keeps_a_plain_listener_for_the_testbed(tmp_path: Path) -> None:
     secrets_in(tmp_path)
     node = secured_broker(tmp_path)
-    properties = node_properties(SPEC, node, 20000, "/data")
+    properties = node_properties(SPEC, node, (CONTROLLER,), "/data")
     assert properties["listeners"] == properties["advertised.listeners"]
     assert properties["listeners"].split(",") == [
         "PLAINTEXT://127.0.0.1:20002",
