@@ -69,7 +69,7 @@ class Topics:
         self._run_id = run_id
         self._clock = clock
         self._pause = pause
-        self._made: list[str] = []
+        self._made: dict[str, None] = {}
         self._queried = 0
         self.offline: frozenset[int] = frozenset()
 
@@ -118,12 +118,12 @@ class Topics:
         return planned
 
     def _create(self, name: str, replicas: Assignment, wanted: TopicOptions) -> None:
-        self._made.append(name)  # first, as a request without an answer may have succeeded
+        self._made[name] = None  # first, as a request without an answer may have succeeded
         try:
             self._request(name, replicas, wanted)
         except AdminError as error:
             if error.cause == "TopicAlreadyExistsError":
-                self._made.remove(name)
+                del self._made[name]
             raise
 
     def check(self, topics: TopicSet, deadline_s: float = 60.0) -> TopicReport:
@@ -187,7 +187,7 @@ class Topics:
                 "expected no broker to know them; delete them by hand"
             )
         for name in names:
-            self._made.remove(name)
+            del self._made[name]
 
     def _request_deletion(self, name: str) -> None:
         try:

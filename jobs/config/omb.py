@@ -1,7 +1,8 @@
 """The translation of workload files of the OpenMessaging Benchmark. Pure.
 
-The keys are those of its class Workload (openmessaging/benchmark, benchmark-framework). The values
-of its driver file (acks, linger.ms, batch.size, replicas) are those of its
+The keys are those of its class Workload, and they mean what its WorkloadGenerator and LocalWorker
+make of them (openmessaging/benchmark at 8559989, benchmark-framework); docs/omb.md has them in a
+table. The values of its driver file (acks, linger.ms, batch.size, replicas) are those of its
 driver-kafka/kafka-throughput.yaml.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 from jobs.config.fields import nearest
 from metrics.common.errors import ConfigError
+from metrics.traffic.pattern import RETENTION_BYTES
 
 PREFIX = "omb:"
 RATE_EACH = 1_000.0
@@ -21,6 +23,12 @@ RATE_EACH = 1_000.0
 RECORD_BYTES_DEFAULT = 1024
 NUMBER_MAX = 1e12
 """Largest number that a file may have."""
+GB = 1024**3
+"""Size of a gigabyte of `consumerBacklogSizeGB` [B]."""
+BROKERS = 3
+"""Number of brokers for which `partitionsPerTopic` is divided: the replicas of its driver file."""
+MEASURE_MIN = 5.0
+"""Length of the window of a file whose test has no end [min]."""
 
 _KNOWN = (
     "name", "topics", "partitionsPerTopic", "keyDistributor", "messageSize",
@@ -29,6 +37,9 @@ _KNOWN = (
     "consumerBacklogSizeGB", "backlogDrainRatio", "testDurationMinutes", "warmupDurationMinutes",
     "logIntervalMillis",
 )  # fmt: skip
+
+
+_DRIVER_KEYS = ("driverClass", "replicationFactor", "producerConfig", "commonConfig", "topicConfig")
 
 
 def translated(
@@ -43,12 +54,18 @@ def translated(
         find: finds a payload file; returns None if it does not exist.
 
     Raises:
-        ConfigError: a value is not a number, or the payload file does not exist.
+        ConfigError: it is no workload file, a value is not a number or contradicts another one, or
+            the payload file does not exist.
     """
+    _require_workload(data, label)
     read = _Reader(data, label)
     size = read.whole("messageSize", RECORD_BYTES_DEFAULT)
-    producers = read.whole("topics", 1) * read.whole("producersPerTopic", 1)
+    topics = read.whole("topics", 1)
+    producers = topics * read.whole("producersPerTopic", 1)
     rate = read.number("producerRate", 0.0)
+    partitions = read.whole("partitionsPerTopic", 1)
+    minutes = read.number("testDurationMinutes", 0.0)
+    consumers = _consumers(read, size, topics, partitions)
     each = rate / producers if rate else RATE_EACH
     made: dict[str, Any] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", str(data.get("name") or stem)).strip("-")[:80],
@@ -61,18 +78,68 @@ def translated(
             "batch_size": 1_048_576,
             "max_request_size": 2_097_152,
         },
-        "payload": _payload(read, data, label, find),
-        "topic": {"count": read.whole("topics", 1), "replication_factor": 3,
-                  "config": {"min.insync.replicas": 2}},
+        "payload": _payload(read, data, size, label, find),
+        "topic": {"count": topics, "partitions_per_broker": _per_broker(partitions),
+                  "replication_factor": 3, "config": {"min.insync.replicas": 2}},
         "trial": {"warmup_s": 60.0 * read.number("warmupDurationMinutes", 1.0),
-                  "measure_s": 60.0 * read.number("testDurationMinutes", 5.0)},
-        "consumers": {"groups": read.whole("subscriptionsPerTopic", 0, 0),
-                      "members": read.whole("consumerPerSubscription", 1)},
+                  "measure_s": 60.0 * (minutes or MEASURE_MIN)},
+        "consumers": consumers,
         "notes": _notes(read, data, producers, rate),
     }  # fmt: skip
-    backlog = read.number("consumerBacklogSizeGB", 0.0)
+    backlog = consumers.get("backlog_records", 0)
     if backlog:
-        made["consumers"] |= {"start": "backlog", "backlog_records": round(backlog * 1e9 / size)}
+        if not rate:
+            raise read.problem(
+                f"consumerBacklogSizeGB is {data['consumerBacklogSizeGB']} and producerRate 0",
+                "a rate, as the OpenMessaging Benchmark builds a backlog at a stated rate; set "
+                "producerRate, or remove consumerBacklogSizeGB",
+            )
+        kept = backlog * size // (topics * made["topic"]["partitions_per_broker"])
+        made["topic"]["config"]["retention.bytes"] = RETENTION_BYTES + 2 * kept
+    return made
+
+
+def _per_broker(partitions: int) -> int:
+    return max(1, round(partitions / BROKERS))
+
+
+def _require_workload(data: Mapping[str, Any], label: str) -> None:
+    """Refuse a driver file of the benchmark, and a file with none of a workload's keys."""
+    drivers = [key for key in _DRIVER_KEYS if key in data]
+    if drivers:
+        raise ConfigError(
+            f"{label}: it is a driver file of the OpenMessaging Benchmark (it has {drivers[0]}); "
+            "expected a workload file, such as those of its folder workloads; name one, and set "
+            "what the driver file has with --set workload.producer.linger_ms=1 and the like"
+        )
+    if not any(key in data for key in _KNOWN if key != "name"):
+        raise ConfigError(
+            f"{label}: it has no key of a workload file of the OpenMessaging Benchmark; expected "
+            "keys such as topics, messageSize and producerRate; name another file"
+        )
+
+
+def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[str, Any]:
+    """The consumer groups: one for each subscription, with the consumers of all topics.
+
+    The benchmark has a group for each topic and subscription. A group here reads all topics with
+    as many members, each with as many partitions, so consumers and bytes are the same.
+    """
+    subscriptions = read.whole("subscriptionsPerTopic", 0, 0)
+    each = min(read.whole("consumerPerSubscription", 0, 0), partitions)
+    backlog_bytes = read.whole("consumerBacklogSizeGB", 0, 0) * GB
+    if not (subscriptions and each):
+        if backlog_bytes:
+            raise read.problem(
+                "consumerBacklogSizeGB is above 0, and there are no consumers "
+                f"(subscriptionsPerTopic {subscriptions}, consumerPerSubscription {each})",
+                "consumers that read it; set both above 0, or remove consumerBacklogSizeGB",
+            )
+        return {"groups": 0}
+    made: dict[str, Any] = {"groups": subscriptions, "members": topics * each}
+    if backlog_bytes:  # the benchmark counts what all subscriptions have not read
+        records = -(-backlog_bytes // (size * subscriptions))
+        made |= {"start": "backlog", "backlog_records": records}
     return made
 
 
@@ -80,13 +147,18 @@ class _Reader:
     def __init__(self, data: Mapping[str, Any], label: str) -> None:
         self._data, self._label = data, label
 
-    def number(self, key: str, default: float, least: float = 0.0) -> float:
+    def problem(self, found: str, expected: str) -> ConfigError:
+        return ConfigError(f"{self._label}: {found}; expected {expected}")
+
+    def number(
+        self, key: str, default: float, least: float = 0.0, most: float = NUMBER_MAX
+    ) -> float:
         value = self._data.get(key, default)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least <= value <= NUMBER_MAX:
+        if not is_number or not least <= value <= most:
             raise ConfigError(
                 f"{self._label}: {key} is {f'{value!r}'[:80]}; expected a number from {least:g} to "
-                f"{NUMBER_MAX:g}, as in the OpenMessaging Benchmark; correct it"
+                f"{most:g}, as in the OpenMessaging Benchmark; correct it"
             )
         return float(value)
 
@@ -100,10 +172,15 @@ class _Reader:
 
 
 def _payload(
-    read: _Reader, data: Mapping[str, Any], label: str, find: Callable[[str], Path | None]
+    read: _Reader,
+    data: Mapping[str, Any],
+    size: int,
+    label: str,
+    find: Callable[[str], Path | None],
 ) -> dict[str, Any]:
     if data.get("useRandomizedPayloads"):
-        random = min(1.0, read.number("randomBytesRatio", 1.0))
+        # The rest of the bytes is zero, and so are all of them without a ratio.
+        random = read.number("randomBytesRatio", 0.0, most=1.0)
         return {"kind": "mixed", "compressibility": 1.0 - random} if random < 1.0 else {}
     given = data.get("payloadFile")
     if not given:
@@ -115,6 +192,12 @@ def _payload(
             "folder above, as in the OpenMessaging Benchmark; copy it there, or remove the key "
             "for random payload"
         )
+    held = found.stat().st_size
+    if held != size:
+        raise ConfigError(
+            f"{label}: payloadFile {given} has {held} B and messageSize is {size}; expected the "
+            "same, as the file is one message; correct messageSize, or name another file"
+        )
     return {"kind": "messages", "messages_file": str(found)}
 
 
@@ -124,9 +207,10 @@ def _notes(read: _Reader, data: Mapping[str, Any], producers: int, rate: float) 
         "acks=all, linger 1 ms, batches up to 1 MiB and 3 replicas come from the OpenMessaging "
         "Benchmark's driver file kafka-throughput.yaml"
     )
+    each = _per_broker(partitions)
     topic = (
-        f"partitionsPerTopic {partitions} is left out, as partitions here are counted for each "
-        "broker; set workload.topic.partitions_per_broker"
+        f"partitionsPerTopic {partitions} becomes {each} for each broker, as on {BROKERS} brokers; "
+        "with another number of them set workload.topic.partitions_per_broker"
     )
     load = (
         f"{producers} producers as in the file: redline traffic --load {producers}"
@@ -139,6 +223,22 @@ def _notes(read: _Reader, data: Mapping[str, Any], producers: int, rate: float) 
         for key in ("keyDistributor", "backlogDrainRatio")
         if data.get(key) not in (None, "NO_KEY")
     ]
+    if not data.get("testDurationMinutes"):
+        left_out.append(
+            "testDurationMinutes 0, a test without an end, has no counterpart: a trial measures "
+            f"{MEASURE_MIN:g} minutes"
+        )
+    if not (data.get("useRandomizedPayloads") or data.get("payloadFile")):
+        left_out.append(
+            "payloadFile is left out, which the OpenMessaging Benchmark does not take: the "
+            "payload is random"
+        )
+    wanted = read.whole("consumerPerSubscription", 0, 0)
+    if wanted > partitions:
+        left_out.append(
+            f"consumerPerSubscription {wanted} is cut to partitionsPerTopic {partitions}, as the "
+            "others would read nothing"
+        )
     unknown = [_unknown(str(key)) for key in data if key not in _KNOWN]
     return [driver, topic, load, *left_out, *unknown]
 

@@ -129,7 +129,8 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
         trial_s=one_s,
         trials_estimated=round(lines * expected.trials.median),
         duration_s=lines * expected.seconds.median,
-        write_bytes_max=lines * expected.bytes.high * with_replicas,
+        write_bytes_max=lines * expected.bytes.high * with_replicas
+        + sum(backlog_bytes(workload, size) for size in workload.message_bytes),
         out=out,
         notes=_notes(cluster, workload),
         starting_s=starting_s(cluster),
@@ -137,10 +138,18 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
         disk_bytes_max=on_disk(
             workload.topic,
             brokers,
-            expected.point_bytes.high * with_replicas,
+            expected.point_bytes.high * with_replicas
+            + backlog_bytes(workload, max(workload.message_bytes)),
             expected.peak_bytes_per_s.high * workload.topic.replication_factor,
         ),
     )
+
+
+def backlog_bytes(workload: Workload, message_bytes: int) -> float:
+    """Payload of the backlog that is built for a message size, with all replicas [B]."""
+    consumers = workload.consumers
+    records = consumers.backlog_records if consumers.groups else 0
+    return float(records * message_bytes * workload.topic.replication_factor)
 
 
 def on_disk(

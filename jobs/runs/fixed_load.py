@@ -14,7 +14,7 @@ from jobs.config import Configuration
 from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table
 from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
-from jobs.runs.estimate import describe_producer, on_disk, starting_s, trial_s
+from jobs.runs.estimate import backlog_bytes, describe_producer, on_disk, starting_s, trial_s
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import REPORT, summary_of_run, write_report
@@ -87,6 +87,7 @@ class FixedLoadRun(Body):
             phases = replace(trial, measure_s=length_s)
             whole = replace(pattern, phases=phases, profile=self.load.profile)
             one_s, duration_s, written = trial.measure_s, length_s + beside_s, whole.planned_bytes
+        written += backlog_bytes(config.workload, self.load.message_bytes)
         brokers, topic = config.cluster.brokers_known, config.workload.topic
         peak = pattern.mb_per_s * (1.0 if self.load.profile is None else self.load.profile.peak)
         replicated = 1e6 * peak * topic.replication_factor

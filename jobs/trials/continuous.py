@@ -90,6 +90,7 @@ class ContinuousMeasurer(TrialMeasurer):
         refusals = self._gates.pass_all(topics)
         context.tables.settle()
         running = _LoadInProgress(one, topics, windows, context.history.numbering.take())
+        refusals = refusals or self._with_backlog(topics, one, running.number)
         self._announce(running.number, one)
         if refusals:
             into.append(self._keep(running, self._refused(*refusals), Samples(), time.time()))

@@ -68,7 +68,8 @@ def require_room(pattern: TrafficPattern, slots: int) -> None:
         ConfigError: the groups have no slot, or a group has more members than partitions.
     """
     groups, members = pattern.consumers.groups, pattern.consumers.members
-    partitions = pattern.brokers * pattern.topic.partitions_per_broker
+    topic = pattern.topic
+    partitions = pattern.brokers * topic.partitions_per_broker * topic.count
     if groups and slots < 2:
         raise ConfigError(
             f"workload consumers.groups is {groups} and Spark has {slots} slot; expected 2 slots "
@@ -76,7 +77,7 @@ def require_room(pattern: TrafficPattern, slots: int) -> None:
         )
     if groups and members > partitions:
         raise ConfigError(
-            f"workload consumers.members is {members} and a topic has {partitions} partitions; "
+            f"workload consumers.members is {members} and the topics have {partitions} partitions; "
             "expected no more members than partitions, as the others would read nothing; lower it"
         )
 

@@ -12,6 +12,7 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import TrialFinished, TrialStarted
 from jobs.engine.task.plan import TrialPlan
+from jobs.trials.backlog import build_backlog
 from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
@@ -117,7 +118,9 @@ class TrialMeasurer:
             self._gates.pass_between_windows(topics) if follows else self._gates.pass_all(topics)
         )
         context.tables.settle()  # the previous trial, which was appended while this one prepared
-        number, started_s = context.history.numbering.take(), time.time()
+        number = context.history.numbering.take()
+        refusals = refusals or self._with_backlog(topics, pattern, number)
+        started_s = time.time()
         self._announce(number, pattern)
         samples = Samples()
         if refusals:
@@ -150,6 +153,15 @@ class TrialMeasurer:
         context.guards.require_untripped()
         context.cluster.check()
         return trial
+
+    def _with_backlog(
+        self, topics: TopicSet, pattern: TrafficPattern, number: int
+    ) -> tuple[Reason, ...]:
+        """Build the backlog that the pattern's groups begin with; the reasons why it is refused."""
+        is_loaded, problem = build_backlog(self._context, topics, pattern, number)
+        if problem is not None:
+            return (problem,)
+        return self._gates.pass_all(topics) if is_loaded else ()
 
     def _with_recovery(self, trial: Trial) -> Trial:
         """After an overload: the trial with the time that the brokers took to come to rest.

@@ -17,7 +17,8 @@ class ConsumerOptions:
 
     Attributes:
         groups: number of groups; 0 for none.
-        members: members of each group, spread over the tasks.
+        members: members of each group, spread over the tasks; with more of them than partitions
+            of a topic, each reads partitions of some of the topics.
         client: "wire" reads batch headers; "kafka-python" and "librdkafka" decode records.
         start: the position where groups begin: "latest", the end offsets before the load;
             "earliest"; or "backlog", `backlog_records` before the end.
@@ -32,7 +33,7 @@ class ConsumerOptions:
     """
 
     groups: Annotated[int, Whole(0, GROUPS_MAX, "groups"), OURS] = 0
-    members: Annotated[int, Whole(1, 1_000, "members"), OURS] = 1
+    members: Annotated[int, Whole(1, 1_000_000, "members"), OURS] = 1
     client: Annotated[ClientName, OURS] = "wire"
     start: Annotated[Literal["latest", "earliest", "backlog"], OURS] = "latest"
     backlog_records: Annotated[int, Whole(0, 1_000_000_000_000, "messages"), OURS] = 0

@@ -13,8 +13,12 @@ from metrics.traffic.producer import ProducerPattern
 from metrics.traffic.profile import RateProfile
 from search.early_stop import StopRule
 
-PARTITIONS_MAX = 1_000
+PARTITIONS_MAX = 10_000
 """Highest number of partitions of a topic that one broker leads."""
+
+LEADERS_MAX = 1_000_000
+"""Highest number of partitions of all topics that one broker leads. It stops slips of the pen only,
+as brokers themselves refuse more than they bear."""
 
 RETENTION_BYTES = 1_073_741_824
 """Retention of a partition unless the workload sets another; brokers would keep all bytes [B]."""
@@ -35,7 +39,7 @@ class TopicOptions:
         config: topic properties by Kafka's names; `retention.bytes` is 1 GiB unless it is set.
     """
 
-    count: Annotated[int, Whole(1, 1_000, "topics"), Column("topics")] = 1
+    count: Annotated[int, Whole(1, LEADERS_MAX, "topics"), Column("topics")] = 1
     partitions_per_broker: Annotated[
         int, Whole(1, PARTITIONS_MAX, "partitions"), Column("partitions_per_broker")
     ] = 10
@@ -48,11 +52,18 @@ class TopicOptions:
         return {"retention.bytes": f"{RETENTION_BYTES}", **self.config}
 
     def require_consistent(self) -> None:
-        """Refuse more in-sync replicas than replicas.
+        """Refuse more in-sync replicas than replicas, and more partitions than a broker leads.
 
         Raises:
             ValueError: the message names them, the expected values and the remedy.
         """
+        leaders = self.count * self.partitions_per_broker
+        if leaders > LEADERS_MAX:
+            raise ValueError(
+                f"count is {self.count} and partitions_per_broker {self.partitions_per_broker}, so "
+                f"each broker leads {leaders:,} partitions; expected at most {LEADERS_MAX:,} in "
+                "all topics together; lower one of them"
+            )
         wanted = self.config.get("min.insync.replicas", "1")
         if wanted.isdigit() and int(wanted) > self.replication_factor:
             raise ValueError(

@@ -36,8 +36,13 @@ def test_groups_without_room_are_refused_in_words() -> None:
     crowded = load_workload(
         "demo", ["workload.consumers.groups=2", "workload.consumers.members=31"]
     )
-    with pytest.raises(ConfigError, match="31 and a topic has 30 partitions"):
+    with pytest.raises(ConfigError, match="31 and the topics have 30 partitions"):
         require_room(crowded.pattern(1_000, brokers=3), 2)
+    several = load_workload(
+        "demo",
+        ["workload.consumers.groups=2", "workload.consumers.members=31", "workload.topic.count=2"],
+    )
+    require_room(several.pattern(1_000, brokers=3), 2)
     require_room(load_workload("demo").pattern(1_000, brokers=3), 1)
 
 

@@ -39,6 +39,12 @@ def test_a_range_assignor_gives_the_first_members_more_of_each_topic() -> None:
     assert [count for count in range(13) if is_fair_share(count, THREE, 2)] == [6]
 
 
+def test_members_that_share_the_topics_own_parts_of_some_of_them() -> None:
+    owned = [count for count in range(13) if is_fair_share(count, THREE, 5)]
+    assert owned == [2, 3], "12 partitions of three topics, four of each"
+    assert [count for count in range(13) if is_fair_share(count, THREE, 12)] == [1]
+
+
 def test_a_request_names_the_partition_within_its_topic() -> None:
     batch = (b"h" * 61, memoryview(b"abc"))
     alone = ProduceEncoder("b", "me", 1, 1_000).encode(7, [(1, *batch)])

@@ -184,7 +184,7 @@ def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, obje
         "bootstrap.servers": ",".join(plan.servers),
         "client.id": plan.member_id(group, member),
         "group.id": plan.group_id(group),
-        "partition.assignment.strategy": "range",
+        "partition.assignment.strategy": "roundrobin" if plan.shares_topics else "range",
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "session.timeout.ms": SESSION_MS,
         "enable.auto.commit": True,

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 
 from jobs.engine.network.links import library_options
@@ -245,6 +247,9 @@ def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]
         "bootstrap_servers": plan.servers,
         "client_id": plan.member_id(group, member),
         "group_id": plan.group_id(group),
+        "partition_assignment_strategy": (
+            RoundRobinPartitionAssignor if plan.shares_topics else RangePartitionAssignor,
+        ),
         "enable_auto_commit": True,
         "auto_commit_interval_ms": plan.pattern.consumers.auto_commit_interval_ms,
         "heartbeat_interval_ms": HEARTBEAT_MS,
@@ -277,8 +282,12 @@ def start_offsets(
 def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
     """True when a member owns as many partitions as it does once its whole group has joined.
 
-    Kafka's range assignor distributes each topic's partitions evenly, up to one.
+    Kafka's range assignor distributes each topic's partitions evenly, up to one; its round robin,
+    for groups with more members than partitions of a topic, those of all topics together.
     """
+    if members > partitions.per_topic:
+        least, rest = divmod(len(partitions), members)
+        return least <= owned <= least + (1 if rest else 0)
     least, rest = divmod(partitions.per_topic, members)
     topics = len(partitions.topics)
     return topics * least <= owned <= topics * (least + (1 if rest else 0))

@@ -57,6 +57,11 @@ class TrialPlan:
         """The partitions of all topics, with their numbers."""
         return Partitions(self.topics, len(self.leaders) // len(self.topics))
 
+    @property
+    def shares_topics(self) -> bool:
+        """Whether the members of a group share the topics, as one topic has too few partitions."""
+        return self.pattern.consumers.members > self.partitions.per_topic
+
     def producers_of(self, task: int) -> range:
         """The producers that this task hosts."""
         return range(task, self.pattern.producers, self.tasks)

@@ -1,0 +1,102 @@
+"""The backlog of consumer groups is built before a trial reads it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from jobs.cluster.topic_set import TopicSet
+from jobs.config.loading import load
+from jobs.console.events import PhaseStarted, RecordingReporter
+from jobs.trials import backlog as module
+from jobs.trials.backlog import LOADS_MAX, build_backlog
+from jobs.trials.load import GeneratorError
+from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.judgement import Reason
+from tests.support.contexts import run_context
+
+TOPIC = cast(TopicSet, SimpleNamespace(names=("t",)))
+RECORDS = 100_000
+CONFIG = load(
+    "testbed",
+    "demo",
+    "default",
+    [
+        "workload.consumers.groups=2",
+        "workload.consumers.start=backlog",
+        f"workload.consumers.backlog_records={RECORDS}",
+    ],
+)
+PATTERN = CONFIG.pattern(1_000, 4, 3)
+
+
+class Brokers:
+    """Topics that grow by a share of what is offered, or a load that fails."""
+
+    def __init__(self, held: int = 0, share: float = 1.0, error: Exception | None = None) -> None:
+        self.held, self.share, self.error = held, share, error
+        self.loads: list[tuple[str, TrafficPattern]] = []
+
+    def end_offsets(self, _topics: TopicSet) -> dict[int, int]:
+        return {0: self.held // 2, 1: self.held - self.held // 2}
+
+    def offer(self, _context: Any, _topics: Any, pattern: TrafficPattern, name: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.loads.append((name, pattern))
+        self.held += int(pattern.planned_records * self.share)
+
+
+def built(
+    monkeypatch: pytest.MonkeyPatch, brokers: Brokers, pattern: TrafficPattern = PATTERN
+) -> tuple[bool, Reason | None, list[str]]:
+    monkeypatch.setattr(module, "offer_unscored", brokers.offer)
+    reporter = RecordingReporter()
+    context = run_context(topics=brokers, reporter=reporter)
+    found = build_backlog(context, TOPIC, pattern, 7)
+    return *found, [each.text for each in reporter.events if isinstance(each, PhaseStarted)]
+
+
+def test_what_is_missing_is_written_at_the_rate_without_consumers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = Brokers(held=40_000)
+    is_loaded, problem, said = built(monkeypatch, brokers)
+    assert (is_loaded, problem) == (True, None)
+    ((name, pattern),) = brokers.loads
+    assert name == "backlog-7-0"
+    assert (pattern.consumers.groups, pattern.phases.warmup_s) == (0, 0.0)
+    assert 60_000 <= pattern.planned_records <= 60_000 + 3 * pattern.records_per_s
+    assert "60,000 messages" in said[0]
+
+
+def test_a_backlog_that_is_there_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert built(monkeypatch, Brokers(held=RECORDS)) == (False, None, [])
+    without = load("testbed", "demo", "default").pattern(1_000, 4, 3)
+    assert built(monkeypatch, Brokers(), without) == (False, None, [])
+
+
+def test_brokers_that_take_less_get_several_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers(share=0.4)
+    assert built(monkeypatch, brokers)[:2] == (True, None)
+    assert 2 < len(brokers.loads) <= LOADS_MAX
+    assert brokers.held >= RECORDS
+
+
+@pytest.mark.parametrize(
+    ("brokers", "part", "loads"),
+    [
+        (Brokers(share=0.0), "0 of 100,000 messages are in the topics", 1),
+        (Brokers(share=0.01), "of 100,000 messages are in the topics", LOADS_MAX),
+        (Brokers(error=GeneratorError("no broker 2")), "was not built: no broker 2", 0),
+    ],
+)
+def test_a_backlog_that_is_not_built_makes_the_trial_invalid(
+    monkeypatch: pytest.MonkeyPatch, brokers: Brokers, part: str, loads: int
+) -> None:
+    is_loaded, problem, _ = built(monkeypatch, brokers)
+    assert is_loaded and problem is not None
+    assert (problem.indicator, len(brokers.loads)) == ("task_failed", loads)
+    assert part in problem.text
