@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from math import prod
 
-from jobs.cluster.admin import ClusterInfo, KafkaAdmin, query_all_brokers
+from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin, query_all_brokers
 from jobs.cluster.broker_control import BrokerControl
 from jobs.cluster.broker_outage import AnnouncedOutage, BrokerOutage, ControlledOutage
 from jobs.cluster.connect import connect
@@ -16,6 +18,10 @@ from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
+
+QUOTA_WINDOW = {"quota.window.num": 11.0, "quota.window.size.seconds": 1.0}
+"""The properties of brokers whose product is the time over which quotas apply, with Kafka's
+defaults."""
 
 LAG_CHECKS = 1.5
 """Brokers look for lagging followers every half of replica.lag.time.max.ms, so a change of
@@ -180,6 +186,32 @@ def require_fitting(opened: OpenCluster, workload: Workload, goal: Goal) -> None
             f"{needed_s:g} s, and goal {goal.name} judges by it; measure for {needed_s:g} s or "
             f"longer (--set workload.trial.measure_s={needed_s:g}), or lower that setting"
         )
+    burst_s = quota_window_s(opened, goal)
+    if burst_s is not None and workload.trial.measure_s < burst_s:
+        raise ConfigError(
+            f"workload trial.measure_s is {workload.trial.measure_s:g}, and a quota of these "
+            f"brokers throttles a load only after a burst of up to {burst_s:g} s "
+            f"(quota.window.num times quota.window.size.seconds), while goal {goal.name} judges by "
+            f"throttling; measure for {burst_s:g} s or longer "
+            f"(--set workload.trial.measure_s={burst_s:g})"
+        )
+
+
+def quota_window_s(opened: OpenCluster, goal: Goal) -> float | None:
+    """The time over which brokers average a load for their quotas [s]; None if not judged by them.
+
+    A load beyond a quota is not throttled before its mean over this time exceeds the quota. It has
+    Kafka's defaults where brokers do not report it.
+    """
+    if not goal.indicators.throttled_is_overload:
+        return None
+    try:
+        found = [_property_of_brokers(opened, name) for name in QUOTA_WINDOW]
+    except AdminError:
+        found = []
+    values = [max((float(each or 0) for each in known.values()), default=0.0) for known in found]
+    counts = [value or default for value, default in zip_longest(values, QUOTA_WINDOW.values())]
+    return prod(counts)
 
 
 def queue_limits(opened: OpenCluster, goal: Goal) -> dict[int, float]:

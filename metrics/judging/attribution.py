@@ -25,6 +25,7 @@ from metrics.judging.nearness import (
     nearness,
 )
 from metrics.judging.thresholds import Thresholds
+from metrics.judging.throttling import throttle_reasons
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
@@ -179,7 +180,12 @@ def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     The first rule that holds on any broker names the resource. Where it holds on several brokers,
     the evidence is that of the broker with the least idle handlers.
     """
+    throttled = (
+        throttle_reasons(evidence, 0.0) if thresholds.indicators.throttled_is_overload else []
+    )
     if evidence.cluster.is_blind:
+        if throttled:
+            return Attribution(Resource.QUOTA, f"{Resource.QUOTA.value}: {throttled[0].text}")
         return Attribution(Resource.UNKNOWN, "unknown: the cluster shows no broker metrics")
     cluster = _ClusterEvidence(evidence)
     brokers = [
@@ -191,6 +197,8 @@ def attribute(evidence: Evidence, thresholds: Thresholds) -> Attribution:
     if not brokers:
         return Attribution(Resource.UNKNOWN, "no broker was sampled")
     found = next(_found(brokers), None)
+    if throttled and (found is None or found[0] is not Resource.QUOTA):
+        return Attribution(Resource.QUOTA, f"{Resource.QUOTA.value}: {throttled[0].text}")
     if found is None:
         return _unknown(brokers)
     resource, broker, text = found

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from metrics.judging.slices import EarlyEvidence, Slices
 from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
+from metrics.judging.throttling import NAME as THROTTLED
+from metrics.judging.throttling import throttle_reasons
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts, Evidence
@@ -494,12 +496,32 @@ class Achieved(Indicator):
         return EarlyEvidence(stocks={self.name: waiting})
 
 
+class Throttling(Indicator):
+    """Quotas that throttle the load, where the goal searches for them.
+
+    A quota allows a burst, so throttling shows only late in a window, and the rule gives no early
+    evidence.
+    """
+
+    name = THROTTLED
+    needs_metrics = False
+
+    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
+        """True where the goal searches for quotas."""
+        return limits.throttled_is_overload
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """See `throttle_reasons`; any throttling is an overload."""
+        return throttle_reasons(evidence, 0.0)
+
+
 ACHIEVED = Achieved()
 CONSUMER_LAG = ConsumerLag()
 LATENCIES = tuple(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES)
 CLIENT_INDICATORS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
 """The indicators that a generator in trouble can trigger as well as overloaded brokers."""
 INDICATORS: Sequence[Indicator] = (
+    Throttling(),
     RequestHandlerIdle(),
     Isr(),
     NetworkIdle(),

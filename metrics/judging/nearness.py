@@ -58,7 +58,8 @@ def nearness(row: ResourceUse, thresholds: Thresholds) -> float | None:
     limits = thresholds.indicators
     used = row.utilization
     if row.resource is Resource.QUOTA:
-        return _over(row.saturation, thresholds.validity.throttle_ms_max)
+        most_ms = 0.0 if limits.throttled_is_overload else thresholds.validity.throttle_ms_max
+        return _over(row.saturation, most_ms)
     if row.resource is Resource.REPLICATION:
         # A limit of 1 can never be exceeded, but a share of 1 is too much nevertheless.
         return 1.0 if used == 1.0 else _over(used, limits.isr_changed_share_max)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from metrics.judging.handlers_in_doubt import reasons_of_doubt
 from metrics.judging.indicators import (
     ACHIEVED,
     CLIENT_INDICATORS,
@@ -22,6 +23,7 @@ from metrics.judging.indicators import (
 )
 from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
 from metrics.judging.thresholds import Thresholds
+from metrics.judging.throttling import throttle_reasons
 from metrics.trial.clock import OFFSET_MAX_S
 from metrics.trial.consumption import GroupWindow, ReadRange
 from metrics.trial.counts import BrokerAccount, Counts
@@ -29,8 +31,6 @@ from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.host import HostWindow
-from metrics.windows.resource import Resource
-from metrics.windows.use import produce_throttle_ms
 
 EDGE_GAP_INTERVALS = 2.0
 """Longest distance between the samples and the window's edges [sampling intervals]."""
@@ -312,6 +312,14 @@ class MetricsContradictory(ValidityRule):
         ]
 
 
+class HandlersInDoubt(ValidityRule):
+    """Brokers whose handlers share their metric with a controller's, where its part decides."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """See `reasons_of_doubt`."""
+        return reasons_of_doubt(evidence, thresholds)
+
+
 class ErrorsUnexplained(ValidityRule):
     """Errors that a load cannot cause: leaders that moved, lost connections, refusals.
 
@@ -413,53 +421,10 @@ class Throttled(ValidityRule):
     """Quotas that throttled the load, so that the limit would be that of the quota."""
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One reason for each broker that throttled producers, or else one for the producers; and
-        one for each throttled consumer group.
-        """
-        limit_ms = thresholds.validity.throttle_ms_max
-        by_brokers = [
-            _throttled(
-                f"broker {window.broker_id}: produce requests were throttled for "
-                f"{throttle_ms:.1f} ms on average by a quota",
-                throttle_ms,
-                limit_ms,
-                window.broker_id,
-            )
-            for window in evidence.brokers
-            if (throttle_ms := produce_throttle_ms(window)) is not None and throttle_ms > limit_ms
-        ]
-        by_clients = by_brokers or self._producers_throttled(evidence, limit_ms)
-        return by_clients + self._groups_throttled(evidence, limit_ms)
-
-    def _producers_throttled(self, evidence: Evidence, limit_ms: float) -> list[Reason]:
-        """The throttle time in the producers' responses; any, where their number is unknown."""
-        counts = evidence.client.counts
-        requests = counts.produce_requests
-        if not counts.throttle_ms or (requests and counts.throttle_ms / requests <= limit_ms):
+        """See `throttle_reasons`; none where throttling is an overload."""
+        if thresholds.indicators.throttled_is_overload:
             return []
-        text = f"producers were throttled for {counts.throttle_ms} ms in total by a quota"
-        return [_throttled(text, float(counts.throttle_ms), limit_ms)]
-
-    def _groups_throttled(self, evidence: Evidence, limit_ms: float) -> list[Reason]:
-        """The throttled groups, unless the brokers' mean throttle time is within the limit."""
-        known = [each.fetch_consumer.throttle_ms for each in evidence.brokers]
-        means = [each for each in known if each is not None]
-        if means and max(means) <= limit_ms and limit_ms > 0:
-            return []
-        return [
-            _throttled(
-                f"consumer group {group.counts.group} was throttled for "
-                f"{group.counts.throttle_ms} ms in total by a quota",
-                float(group.counts.throttle_ms),
-                limit_ms,
-            )
-            for group in evidence.client.groups
-            if group.counts.throttle_ms
-        ]
-
-
-def _throttled(text: str, value: float, limit: float, broker_id: int | None = None) -> Reason:
-    return Reason("throttled", text, value, limit, broker_id, Resource.QUOTA)
+        return throttle_reasons(evidence, thresholds.validity.throttle_ms_max)
 
 
 class ConsumersLimited(ValidityRule):
@@ -637,6 +602,7 @@ RULES: Sequence[ValidityRule] = (
     Unreachable(),
     MetricsIncomplete(),
     MetricsContradictory(),
+    HandlersInDoubt(),
     ErrorsUnexplained(),
     ClusterChanged(),
     ControllerChanged(),

@@ -181,9 +181,15 @@ class LoadedBrokers:
 
 @contextmanager
 def quota(
-    admin: KafkaAdmin, key: str, bytes_per_s: float, client_id: str | None = None
+    admin: KafkaAdmin,
+    key: str,
+    bytes_per_s: float,
+    client_id: str | None = None,
+    kind: str = "client-id",
 ) -> Iterator[None]:
     """A quota by Kafka's key for a client id, or for every one without its own [B/s].
+
+    With `kind` "user" it is for a user, whose clients share it.
 
     Brokers hear of it from the controller, each at its own time, so each of them is waited for, at
     the end as well.
@@ -191,7 +197,7 @@ def quota(
     request = AlterClientQuotasRequest
 
     def alter(value: float | None) -> None:
-        entity = request.EntryData.EntityData(entity_type="client-id", entity_name=client_id)
+        entity = request.EntryData.EntityData(entity_type=kind, entity_name=client_id)
         change = request.EntryData.OpData(key=key, value=value or 0.0, remove=value is None)
         entry = request.EntryData(entity=[entity], ops=[change])
         manager = admin.client._manager

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs.cluster.opening import OpenCluster, queue_limits, require_fitting, window_needed_s
+from jobs.cluster.admin import AdminError
+from jobs.cluster.opening import (
+    OpenCluster,
+    queue_limits,
+    quota_window_s,
+    require_fitting,
+    window_needed_s,
+)
 from jobs.config import Goal, Workload, load_goal, load_workload
 from metrics.common.errors import ConfigError
 from tests.support.scripted_admin import ScriptedAdmin
@@ -73,3 +80,31 @@ def test_the_size_of_the_request_queue_is_read_where_the_goal_asks_for_a_share()
     assert queue_limits(opened({}), goal()) == {}
     with pytest.raises(ConfigError, match=r"broker 1 .* queued\.max\.requests.* request_queue_max"):
         queue_limits(opened({}), share)
+
+
+def test_a_window_shorter_than_the_burst_of_a_quota_is_refused() -> None:
+    cluster = opened(
+        {"quota.window.num": "21", "quota.window.size.seconds": "2"},
+        {"quota.window.num": "11", "quota.window.size.seconds": "1"},
+    )
+    searches = goal("goal.indicators.throttled_is_overload=true")
+    assert quota_window_s(cluster, searches) == 42.0
+    with pytest.raises(ConfigError) as refused:
+        require_fitting(cluster, workload(41.9, replicas=1), searches)
+    assert "a burst of up to 42 s" in str(refused.value)
+    assert "--set workload.trial.measure_s=42" in str(refused.value)
+    require_fitting(cluster, workload(42, replicas=1), searches)
+    assert quota_window_s(cluster, goal()) is None
+    require_fitting(cluster, workload(5, replicas=1), goal())
+
+
+def test_brokers_that_do_not_report_their_quotas_window_have_kafkas() -> None:
+    searches = load_goal("within-quota")
+    assert quota_window_s(opened({}), searches) == 11.0
+    cluster = opened({})
+
+    def refuse(*_: object) -> dict[str, str | None]:
+        raise AdminError("not permitted", "ClusterAuthorizationFailedError")
+
+    cluster.admin.broker_config = refuse  # type: ignore[method-assign, assignment]
+    assert quota_window_s(cluster, searches) == 11.0

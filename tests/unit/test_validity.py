@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from metrics.judging.indicators import INDICATORS, Indicator
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
@@ -324,6 +325,44 @@ def test_what_rounding_leaves_of_an_earlier_quota_is_no_throttling(
 ) -> None:
     produce = RequestWindow(per_s=100.0, throttle_ms=throttle_ms)  # of 1,000 requests
     assert judged(brokers=with_one(produce=produce)).verdict is verdict
+
+
+QUOTAS = goal(throttled_is_overload=True, throttle_ms_max=5.0)
+"""A goal that searches for quotas; the other limit has no effect then."""
+
+
+def test_throttling_is_an_overload_where_the_goal_searches_for_the_quota() -> None:
+    throttled = with_one(produce=RequestWindow(per_s=100.0, throttle_ms=4.0))
+    judgement = judged(brokers=throttled, thresholds=QUOTAS)
+    assert judgement.verdict is Verdict.OVERLOADED
+    assert rules(judgement) == {"throttled"}
+    assert judgement.limited_by is Resource.QUOTA
+    assert "4.0 ms on average" in judgement.attribution
+    assert "utilization of the others" in judgement.attribution
+    assert judged(thresholds=QUOTAS).verdict is Verdict.SUSTAINED
+
+
+@pytest.mark.parametrize("blind", [True, False])
+def test_throttling_that_only_clients_see_names_the_quota(blind: bool) -> None:
+    seen = client(throttle_ms=70)
+    judgement = judged(seen, cluster=ClusterFacts(is_blind=blind), thresholds=QUOTAS)
+    assert judgement.verdict is Verdict.OVERLOADED
+    assert judgement.limited_by is Resource.QUOTA
+    assert "producers were throttled for 70 ms" in judgement.attribution
+
+
+def test_an_invalid_trial_stays_invalid_where_throttling_is_an_overload() -> None:
+    throttled = with_one(produce=RequestWindow(per_s=100.0, throttle_ms=4.0))
+    facts = ClusterFacts(isr_window_s=10.1)
+    judgement = judged(brokers=throttled, cluster=facts, thresholds=QUOTAS)
+    assert rules(judgement) == {"window_too_short"}
+
+
+def test_a_load_that_may_yet_be_throttled_does_not_end_early() -> None:
+    rule = next(each for each in INDICATORS if each.name == "throttled")
+    assert not rule.is_on(goal().indicators, ClusterFacts())
+    assert rule.is_on(QUOTAS.indicators, ClusterFacts(is_blind=True))
+    assert Indicator.early is type(rule).early, "unknown until the end"
 
 
 def test_a_window_too_short_for_the_isr_is_no_verdict() -> None:
