@@ -6,7 +6,8 @@ and mean, which give the exact mean of a window; `Max`, percentiles and `*Rate` 
 belong to a window and are never read. A bean whose name contains `*` stands for several beans:
 their readings are `name:values of the *`, for example `network_wait_ns:PLAINTEXT/0`.
 
-Source: Kafka's monitoring documentation, 3.9 to 4.4; KIP-1207 for the handlers' beans.
+Source: Kafka's monitoring documentation, 2.8 to 4.4; KIP-1207 for the handlers' beans, KIP-773 for
+the names of the selectors' attributes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from metrics.common.errors import ConfigError
 
 UPTIME_MS = "uptime_ms"
 HANDLER_IDLE_NS = "handler_idle_ns"
+SHARED_HANDLER_IDLE_NS = "shared_handler_idle_ns"
+"""Idle time of the broker's and the controller's handlers together, where they share one meter."""
+CONTROLLER_HANDLER_NS = "controller_handler_ns"
+"""Longest time for which the controller's handlers were busy, where they share the broker's meter.
+It has no bean; `metrics.sources.shared_handlers` derives it."""
 NETWORK_WAIT_NS = "network_wait_ns"
+NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
 NETWORK_OUT_BYTES = "network_out_bytes"
 GC_MS = "gc_ms"
@@ -47,10 +54,26 @@ PHASES = {
 }
 """Middle part of the readings → phase of a request, in the order of time."""
 
+CONTROLLER_REQUESTS = (
+    "BrokerHeartbeat",
+    "BrokerRegistration",
+    "ControllerRegistration",
+    "AlterPartition",
+    "AllocateProducerIds",
+    "Envelope",
+    "FetchSnapshot",
+    "Vote",
+    "BeginQuorumEpoch",
+    "EndQuorumEpoch",
+)
+"""Kinds of requests that only a controller answers; `Envelope` holds a request that a broker
+forwards."""
+
 BROKER_HANDLERS_SINCE = (4, 2)
 """First Kafka version with a bean for the broker's request handlers alone (KIP-1207)."""
 
 _HANDLER_POOL = "kafka.server:type=KafkaRequestHandlerPool,name="
+_PROCESSORS = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
 
 
 class Kind(str, Enum):
@@ -62,7 +85,11 @@ class Kind(str, Enum):
 
 
 class Role(str, Enum):
-    """A KRaft process role."""
+    """A role of a process: broker, or controller of a KRaft quorum.
+
+    A broker of a cluster with ZooKeeper has the role of a broker only, also while it is the
+    cluster's controller.
+    """
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -87,22 +114,30 @@ class Reading:
 
 @dataclass(frozen=True)
 class Bean:
-    """One bean of the catalogue; `attribute` holds the number of a counter or gauge."""
+    """One bean of the catalogue; `attribute` holds the number of a counter or gauge.
+
+    `earlier` is the attribute's name in earlier releases; it is read where `attribute` is absent.
+    """
 
     name: str
     object_name: str
     kind: Kind
     attribute: str = "Value"
     key: str | None = None
+    earlier: str = ""
 
     def readings(self) -> tuple[Reading, ...]:
-        """The numbers to read: two for a histogram, else one."""
+        """The numbers to read: two for a histogram, else one.
+
+        A reading whose attribute has an earlier name is given under both, the preferred one last.
+        """
         if self.kind is Kind.HISTOGRAM:
             return (
                 Reading(f"{self.name}_count", self.object_name, "Count"),
                 Reading(f"{self.name}_mean", self.object_name, "Mean"),
             )
-        return (Reading(self.name, self.object_name, self.attribute, self.key),)
+        names = filter(None, (self.earlier, self.attribute))
+        return tuple(Reading(self.name, self.object_name, each, self.key) for each in names)
 
 
 def _meter(name: str, object_name: str) -> Bean:
@@ -120,7 +155,7 @@ def _jvm() -> list[Bean]:
         _gauge(UPTIME_MS, "java.lang:type=Runtime", "Uptime"),
         Bean("process_cpu_ns", system, Kind.COUNTER, "ProcessCpuTime"),
         _gauge("processors", system, "AvailableProcessors"),
-        _gauge("machine_cpu_share", system, "CpuLoad"),
+        Bean("machine_cpu_share", system, Kind.GAUGE, "CpuLoad", earlier="SystemCpuLoad"),
         Bean(GC_MS, "java.lang:type=GarbageCollector,name=*", Kind.COUNTER, "CollectionTime"),
         _gauge("heap_used_bytes", memory, "HeapMemoryUsage", "used"),
         _gauge("heap_max_bytes", memory, "HeapMemoryUsage", "max"),
@@ -128,7 +163,9 @@ def _jvm() -> list[Bean]:
 
 
 def _quorum() -> list[Bean]:
-    """The epoch of the active controller, which every node reports; each election raises it."""
+    """The epoch of the active controller, which every node with KRaft reports; each election raises
+    it.
+    """
     return [_gauge(CONTROLLER_EPOCH, "kafka.server:type=raft-metrics", "current-epoch")]
 
 
@@ -144,16 +181,41 @@ def _request_times() -> list[Bean]:
     ]
 
 
-def _broker(handler_bean: str) -> list[Bean]:
+def _shared_handlers() -> list[Bean]:
+    """Requests from which the controller's part of a shared meter of the handlers follows."""
+    return [
+        *(
+            Bean(
+                controller_request(each),
+                f"kafka.network:type=RequestMetrics,name=LocalTimeMs,request={each}",
+                Kind.HISTOGRAM,
+            )
+            for each in CONTROLLER_REQUESTS
+        ),
+        Bean(NETWORK_REQUESTS, _PROCESSORS, Kind.COUNTER, "response-total"),
+    ]
+
+
+def controller_request(kind: str) -> str:
+    """The name of the readings of requests of this kind at a controller."""
+    return f"controller_{re.sub('(?<!^)(?=[A-Z])', '_', kind).lower()}_ms"
+
+
+def _broker(handler_idle: Bean) -> list[Bean]:
     replicas = "kafka.server:type=ReplicaManager,name="
     topics = "kafka.server:type=BrokerTopicMetrics,name="
     server = "kafka.server:type=KafkaServer,name="
-    processors = "kafka.server:type=socket-server-metrics,listener=*,networkProcessor=*"
     return [
-        _meter(HANDLER_IDLE_NS, _HANDLER_POOL + handler_bean),
-        Bean(NETWORK_WAIT_NS, processors, Kind.COUNTER, "io-wait-time-ns-total"),
-        Bean(NETWORK_IN_BYTES, processors, Kind.COUNTER, "incoming-byte-total"),
-        Bean(NETWORK_OUT_BYTES, processors, Kind.COUNTER, "outgoing-byte-total"),
+        handler_idle,
+        Bean(
+            NETWORK_WAIT_NS,
+            _PROCESSORS,
+            Kind.COUNTER,
+            "io-wait-time-ns-total",
+            earlier="io-waittime-total",
+        ),
+        Bean(NETWORK_IN_BYTES, _PROCESSORS, Kind.COUNTER, "incoming-byte-total"),
+        Bean(NETWORK_OUT_BYTES, _PROCESSORS, Kind.COUNTER, "outgoing-byte-total"),
         _gauge("request_queue_size", "kafka.network:type=RequestChannel,name=RequestQueueSize"),
         *_request_times(),
         _gauge(
@@ -191,14 +253,20 @@ def _controller() -> list[Bean]:
     return [_gauge("fenced_brokers", controller + "FencedBrokerCount")]
 
 
+QUORUM = "quorum"
 PROBE = (
     Reading("version", "kafka.server:type=app-info,id=*", "Version"),
+    Reading(QUORUM, "kafka.server:type=raft-metrics", "current-epoch"),
     Reading(
-        "controller", "kafka.controller:type=KafkaController,name=ActiveControllerCount", "Value"
+        "controller", "kafka.controller:type=KafkaController,name=LastAppliedRecordOffset", "Value"
     ),
     Reading("broker", "kafka.server:type=ReplicaManager,name=LeaderCount", "Value"),
 )
-"""Readings that show a process's version, node id (the `*`) and roles; read once, at the start."""
+"""Readings that show a process's version, node id (the `*`) and roles; read once, at the start.
+
+Each role has a bean that no other process has. `ActiveControllerCount` and `FencedBrokerCount` show
+no role, as each broker of a cluster with ZooKeeper has them, too.
+"""
 
 ARGUMENTS = "jvm.arguments"
 _RUNTIME, _SYSTEM = "java.lang:type=Runtime", "java.lang:type=OperatingSystem"
@@ -209,6 +277,7 @@ FACTS = (
     Reading(ARGUMENTS, _RUNTIME, "InputArguments"),
     Reading("jvm.heap_max_bytes", "java.lang:type=Memory", "HeapMemoryUsage", "max"),
     Reading("cores", _SYSTEM, "AvailableProcessors"),
+    Reading("memory_bytes", _SYSTEM, "TotalPhysicalMemorySize"),  # its name before Java 14
     Reading("memory_bytes", _SYSTEM, "TotalMemorySize"),
 )
 """Facts by which the brokers of two runs are compared; read once, at the start."""
@@ -231,36 +300,35 @@ def parse_version(text: str) -> tuple[int, int]:
     return (major - 4 if re.search(r"-(ccs|ce)\b", text) else major, minor)
 
 
-def _handler_bean(node_id: int, version: str, roles: frozenset[Role]) -> str:
+def shares_handlers(version: str, roles: Iterable[Role]) -> bool:
+    """Whether the request handlers of a broker and a controller in one process share one meter."""
+    is_combined = {Role.BROKER, Role.CONTROLLER} <= set(roles)
+    return is_combined and parse_version(version) < BROKER_HANDLERS_SINCE
+
+
+def _handler_idle(version: str, roles: Iterable[Role]) -> Bean:
     if parse_version(version) >= BROKER_HANDLERS_SINCE:
-        return "BrokerRequestHandlerAvgIdlePercent"
-    if Role.CONTROLLER in roles:
-        raise ConfigError(
-            f"broker {node_id} runs Kafka {version} as broker and controller in one process, "
-            f"whose request handlers share one metric before Kafka 4.2, so that an overload does "
-            f"not show; run the controller in a process of its own (process.roles=controller) or "
-            f"use Kafka 4.2 or later"
-        )
-    return "RequestHandlerAvgIdlePercent"
+        return _meter(HANDLER_IDLE_NS, f"{_HANDLER_POOL}BrokerRequestHandlerAvgIdlePercent")
+    name = SHARED_HANDLER_IDLE_NS if shares_handlers(version, roles) else HANDLER_IDLE_NS
+    return _meter(name, f"{_HANDLER_POOL}RequestHandlerAvgIdlePercent")
 
 
-def beans_for(node_id: int, version: str, roles: Iterable[Role]) -> tuple[Bean, ...]:
+def beans_for(version: str, roles: Iterable[Role], *, has_quorum: bool = True) -> tuple[Bean, ...]:
     """The beans of one process to sample.
 
     Args:
-        node_id: the process's node id, for messages.
         version: the process's Kafka version, from its `app-info` bean.
-        roles: its KRaft roles.
-
-    Raises:
-        ConfigError: broker and controller share one metric of the request handlers.
+        roles: its roles.
+        has_quorum: whether it keeps its metadata in KRaft's quorum; False with ZooKeeper.
     """
     has = frozenset(roles)
-    beans = [*_jvm(), *_quorum()]
+    beans = [*_jvm(), *(_quorum() if has_quorum else ())]
     if Role.BROKER in has:
-        beans += _broker(_handler_bean(node_id, version, has))
+        beans += _broker(_handler_idle(version, has))
     if Role.CONTROLLER in has:
         beans += _controller()
+    if shares_handlers(version, has):
+        beans += _shared_handlers()
     return tuple(beans)
 
 

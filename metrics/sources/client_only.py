@@ -18,7 +18,7 @@ from metrics.sources.source import NodeInfo
 SHOWN = ("under_replicated_partitions", "leader_partitions", "offline_replicas")
 _LACKS = tuple(
     reading.name
-    for reading in readings_of(beans_for(0, "4.2", (Role.BROKER,)))
+    for reading in readings_of(beans_for("4.2", (Role.BROKER,)))
     if reading.name not in SHOWN
 )
 

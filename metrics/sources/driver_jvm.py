@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from metrics.sources import guard_java, poller_java
 from metrics.sources.access import ANSWERS, JmxAccess
-from metrics.sources.beans import FACTS, PROBE, Reading, beans_for, readings_of
+from metrics.sources.beans import FACTS, PROBE, Reading
 from metrics.sources.java_class import bytecodes, compiled, named_apart
-from metrics.sources.probe import node_info, unreachable
+from metrics.sources.probe import node_info, readings_for, unreachable, with_lacks
 from metrics.sources.sample import BrokerSample
+from metrics.sources.shared_handlers import with_own_idle
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
 OPEN_DEADLINE_S = 15.0
@@ -101,8 +102,8 @@ class DriverJvmSource:
                 self._unlock(self._access, guard)
             self.nodes = self._probe()
             for node in self.nodes.values():
-                beans = beans_for(node.node_id, node.version, node.roles)
-                self._poller.plan(node.node_id, plan_text(readings_of(beans)))
+                self._poller.plan(node.node_id, plan_text(readings_for(node)))
+            self.nodes = self._with_lacks(self.nodes)
         except BaseException:
             self.close()
             raise
@@ -119,14 +120,28 @@ class DriverJvmSource:
         for endpoint in self._endpoints:
             self._poller.add(endpoint.node_id, endpoint.url)
             self._poller.plan(endpoint.node_id, plan_text((*PROBE, *FACTS)))
+        return {
+            endpoint.node_id: self._node(endpoint, answer.values)
+            for endpoint, answer in self._first_answers()
+        }
+
+    def _first_answers(self) -> Iterator[tuple[JmxEndpoint, NodeAnswer]]:
+        """The answer of each node to its plan, within the deadline of the opening."""
         deadline_s = max(OPEN_DEADLINE_S, OPEN_EACH_S * len(self._endpoints))
         answers = parse_answers(self._poller.sample(round(deadline_s * 1000)))
-        nodes = {}
         for endpoint, answer in zip(self._endpoints, answers, strict=True):
             if answer.error is not None:
                 raise unreachable(endpoint, answer.error)
-            nodes[endpoint.node_id] = self._node(endpoint, answer.values)
-        return nodes
+            yield endpoint, answer
+
+    def _with_lacks(self, nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
+        """The nodes with the readings that their releases lack."""
+        return {
+            endpoint.node_id: with_lacks(
+                nodes[endpoint.node_id], with_own_idle(numbers(answer.values))
+            )
+            for endpoint, answer in self._first_answers()
+        }
 
     def _node(self, endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
         return node_info(endpoint, values)
@@ -134,7 +149,9 @@ class DriverJvmSource:
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
         return [
-            BrokerSample(answer.node_id, answer.at_s, numbers(answer.values), answer.error)
+            BrokerSample(
+                answer.node_id, answer.at_s, with_own_idle(numbers(answer.values)), answer.error
+            )
             for answer in parse_answers(self._poller.sample(self._deadline_ms))
         ]
 

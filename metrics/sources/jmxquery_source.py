@@ -18,11 +18,12 @@ import jmxquery
 
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
-from metrics.sources.beans import FACTS, PROBE, Reading, beans_for, readings_of
+from metrics.sources.beans import FACTS, PROBE, Reading
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
 from metrics.sources.jmxquery_program import ask
-from metrics.sources.probe import brief, node_info, unreachable
+from metrics.sources.probe import brief, node_info, readings_for, unreachable, with_lacks
 from metrics.sources.sample import BrokerSample
+from metrics.sources.shared_handlers import with_own_idle
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
 # Its errors are in exceptions and samples; its log would repeat them on the console.
@@ -59,16 +60,19 @@ def match_values(readings: Iterable[Reading], results: Iterable[Any]) -> dict[st
 
     The results have the names of beans and attributes, and all items of a composite attribute.
     """
+    readings = tuple(readings)
     by_attribute: dict[tuple[str, str | None], list[Reading]] = {}
     for reading in readings:
         by_attribute.setdefault((reading.attribute, reading.key), []).append(reading)
-    values = {}
+    given = {}
     for result in results:
         for reading in by_attribute.get((result.attribute, result.attributeKey), ()):
             name = _matches(reading, result.mBeanName)
             if name is not None and result.value is not None:
-                values[name] = result.value
-    return values
+                given[reading, name] = result.value
+    # Of two names of an attribute the last in the plan is preferred.
+    rank = {reading: place for place, reading in enumerate(readings)}
+    return {name: given[reading, name] for reading, name in sorted(given, key=lambda k: rank[k[0]])}
 
 
 class JmxQuerySource:
@@ -115,9 +119,8 @@ class JmxQuerySource:
         self._threads = ThreadPoolExecutor(len(self._endpoints), "redline-jmxquery")
         try:
             self.nodes = dict(self._threads.map(self._probe, self._endpoints))
-            for node in self.nodes.values():
-                beans = beans_for(node.node_id, node.version, node.roles)
-                self._readings[node.node_id] = readings_of(beans)
+            self._readings = {node.node_id: readings_for(node) for node in self.nodes.values()}
+            self.nodes = dict(self._threads.map(self._with_lacks, self._endpoints))
         except BaseException:
             self.close()
             raise
@@ -129,23 +132,29 @@ class JmxQuerySource:
             raise unreachable(endpoint, str(error)) from error
         return endpoint.node_id, node_info(endpoint, {k: str(v) for k, v in values.items()})
 
+    def _with_lacks(self, endpoint: JmxEndpoint) -> tuple[int, NodeInfo]:
+        sample = self._sample(endpoint, OPEN_DEADLINE_S)
+        if sample.error is not None:
+            raise unreachable(endpoint, sample.error)
+        return endpoint.node_id, with_lacks(self.nodes[endpoint.node_id], sample.values)
+
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
         if self._threads is None:
             raise RuntimeError("the source is not open")
-        return list(self._threads.map(self._sample, self._endpoints))
+        deadlines = [self._deadline_s] * len(self._endpoints)
+        return list(self._threads.map(self._sample, self._endpoints, deadlines))
 
-    def _sample(self, endpoint: JmxEndpoint) -> BrokerSample:
+    def _sample(self, endpoint: JmxEndpoint, deadline_s: float) -> BrokerSample:
         try:
-            values = self._query(endpoint, self._readings[endpoint.node_id], self._deadline_s)
+            values = self._query(endpoint, self._readings[endpoint.node_id], deadline_s)
         except PollError as error:
             return BrokerSample(endpoint.node_id, self._clock(), error=brief(str(error)))
         # The call is mostly the start of the JVM, which reads the values in its last milliseconds.
         at_s = self._clock()
         parsed = {name: float(value) for name, value in values.items()}
-        return BrokerSample(
-            endpoint.node_id, at_s, {n: v for n, v in parsed.items() if math.isfinite(v)}
-        )
+        finite = {name: value for name, value in parsed.items() if math.isfinite(value)}
+        return BrokerSample(endpoint.node_id, at_s, with_own_idle(finite))
 
     def _query(
         self, endpoint: JmxEndpoint, readings: Sequence[Reading], timeout_s: float

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from metrics.common.errors import ConfigError
 from metrics.sources.access import remedy_of_lock
-from metrics.sources.beans import ARGUMENTS, FACTS, Role
+from metrics.sources.beans import (
+    ARGUMENTS,
+    FACTS,
+    HANDLER_IDLE_NS,
+    QUORUM,
+    Reading,
+    Role,
+    beans_for,
+    readings_of,
+)
+from metrics.sources.shared_handlers import controller_share
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
 _HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
@@ -58,11 +69,42 @@ def node_info(endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
             f"JMX at {endpoint.address} answers as node {found}, expected node "
             f"{endpoint.node_id}; correct jmx.endpoints of the cluster's file in conf/clusters"
         )
-    roles = frozenset(role for role in Role if role.value in values)
+    has_quorum = QUORUM in values
+    roles = frozenset(
+        role
+        for role in Role
+        if role.value in values and (has_quorum or role is not Role.CONTROLLER)
+    )
     facts = {fact.name: values[fact.name] for fact in FACTS if fact.name in values}
     if ARGUMENTS in facts:
         facts[ARGUMENTS] = harmless_arguments(facts[ARGUMENTS])
-    return NodeInfo(endpoint.node_id, versions[str(endpoint.node_id)], roles, facts)
+    version = versions[str(endpoint.node_id)]
+    return NodeInfo(endpoint.node_id, version, roles, facts, has_quorum=has_quorum)
+
+
+def readings_for(node: NodeInfo) -> tuple[Reading, ...]:
+    """The numbers to read from a node."""
+    return readings_of(beans_for(node.version, node.roles, has_quorum=node.has_quorum))
+
+
+def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
+    """The node with the readings that its release lacks, from its first sample.
+
+    Args:
+        values: the readings of that sample, with the derived ones.
+
+    Raises:
+        ConfigError: a broker does not show the idle time of its request handlers.
+    """
+    if Role.BROKER in node.roles and HANDLER_IDLE_NS not in values:
+        raise ConfigError(
+            f"broker {node.node_id}, Kafka {node.version}, does not show the idle time of its "
+            f"request handlers over JMX (Count of RequestHandlerAvgIdlePercent), which is required "
+            f"to recognize an overload; check its log, or set metrics.client_only: true"
+        )
+    have = {name.partition(":")[0] for name in values}
+    lacks = tuple(dict.fromkeys(r.name for r in readings_for(node) if r.name not in have))
+    return replace(node, lacks=lacks, controller_share=controller_share(values))
 
 
 def harmless_arguments(text: str) -> str:

@@ -6,22 +6,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import HANDLER_IDLE_NS, Role
+from metrics.sources.beans import CONTROLLER_EPOCH, HANDLER_IDLE_NS, Role
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import (
-    ACTIVE_CONTROLLER,
     BROKER_HANDLER_IDLE_NS,
     JAVA,
     NODE_ID,
-    NODE_SERIES,
     RuleSet,
     missing_readings,
+    roles_of,
+    with_handlers,
 )
 from metrics.sources.sample import BrokerSample
 from metrics.sources.scraper import ClosedError, Scrape, ScrapeError, Scraper, names_with
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
+from metrics.sources.shared_handlers import controller_share
 from metrics.sources.source import Endpoint, NodeInfo
 
+_COMBINED = frozenset({Role.BROKER, Role.CONTROLLER})
 _OPEN = HttpAccess("metrics.prometheus")
 
 JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
@@ -90,59 +92,44 @@ class PrometheusSource:
                 f"expected node {endpoint.node_id}; correct metrics.prometheus.endpoints"
             )
         java = names_with(values, JAVA)
-        roles = {Role.CONTROLLER} if ACTIVE_CONTROLLER in values else set()
-        if Role.CONTROLLER not in roles or "leader_partitions" in values:
-            roles.add(Role.BROKER)
+        roles = roles_of(values)
         if Role.BROKER in roles:
-            self._require_handlers(scraper, values, Role.CONTROLLER in roles)
+            self._require_handlers(scraper, values)
+        has_quorum = CONTROLLER_EPOCH in values
+        sampled = with_handlers(values, is_shared=roles >= _COMBINED)
         return NodeInfo(
             endpoint.node_id,
             self._version,
-            frozenset(roles),
+            roles,
             dict(zip(JAVA_FACTS, java[0].split("/"), strict=False)) if java else {},
-            missing_readings(_sampled(values), roles),
+            missing_readings(sampled, roles, has_quorum=has_quorum),
             scrape.took_s,
+            has_quorum,
+            controller_share(sampled),
         )
 
-    def _require_handlers(
-        self, scraper: Scraper, values: Mapping[str, float], is_combined: bool
-    ) -> None:
-        who = f"broker {scraper.endpoint.node_id} at {scraper.url}"
-        if BROKER_HANDLER_IDLE_NS in values:
+    def _require_handlers(self, scraper: Scraper, values: Mapping[str, float]) -> None:
+        if BROKER_HANDLER_IDLE_NS in values or HANDLER_IDLE_NS in values:
             return
-        if HANDLER_IDLE_NS not in values:
-            raise ConfigError(
-                f"{who} does not show the count of RequestHandlerAvgIdlePercent under a name "
-                f"that {self._rules.name} maps to {HANDLER_IDLE_NS}, which is required to "
-                f"recognize an overload; have the exporter's rules export that bean's Count, name "
-                f"the rules that fit in metrics.prometheus.rules, or set metrics.client_only: true"
-            )
-        if is_combined:
-            raise ConfigError(
-                f"{who} is broker and controller in one process, whose request handlers share one "
-                f"metric before Kafka 4.2, so that an overload does not show; run the controller "
-                f"in a process of its own, use Kafka 4.2 or later, or export the Count of "
-                f"BrokerRequestHandlerAvgIdlePercent"
-            )
+        raise ConfigError(
+            f"broker {scraper.endpoint.node_id} at {scraper.url} does not show the count of "
+            f"RequestHandlerAvgIdlePercent under a name that {self._rules.name} maps to "
+            f"{HANDLER_IDLE_NS}, which is required to recognize an overload; have the exporter's "
+            f"rules export that bean's Count, name the rules that fit in metrics.prometheus.rules, "
+            f"or set metrics.client_only: true"
+        )
 
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
         return [
-            BrokerSample(node_id, scrape.at_s, _sampled(scrape.values), scrape.error)
+            BrokerSample(node_id, scrape.at_s, self._sampled(node_id, scrape), scrape.error)
             for node_id, scrape in zip(self._ids, self._scrapers.scrape_all(), strict=True)
         ]
+
+    def _sampled(self, node_id: int, scrape: Scrape) -> dict[str, float]:
+        is_shared = node_id in self.nodes and self.nodes[node_id].roles >= _COMBINED
+        return with_handlers(scrape.values, is_shared=is_shared)
 
     def close(self) -> None:
         """See `MetricsSource.close`."""
         self._scrapers.close()
-
-
-def _sampled(values: Mapping[str, float]) -> dict[str, float]:
-    """The readings of a sample, with one name for the idle time of the broker's handlers."""
-    found = {
-        name: value for name, value in values.items() if name.partition(":")[0] not in NODE_SERIES
-    }
-    own = found.pop(BROKER_HANDLER_IDLE_NS, None)
-    if own is not None:
-        found[HANDLER_IDLE_NS] = own
-    return found

@@ -16,13 +16,21 @@ from functools import cached_property
 from typing import Any, cast
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import Role, beans_for, readings_of
+from metrics.sources.beans import (
+    CONTROLLER_EPOCH,
+    HANDLER_IDLE_NS,
+    SHARED_HANDLER_IDLE_NS,
+    Role,
+    beans_for,
+    readings_of,
+)
 from metrics.sources.exposition import Labels, parse_series
+from metrics.sources.shared_handlers import with_own_idle
 
 BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
 """Idle time of the broker's request handlers alone; Kafka 4.2 and later show it (KIP-1207)."""
 ACTIVE_CONTROLLER = "active_controller"
-"""A gauge that only controllers show."""
+"""A gauge that controllers show, and brokers of a cluster with ZooKeeper."""
 NODE_ID = "node_id"
 """Any series with the node id as a label: `node_id:3`."""
 JAVA = "java"
@@ -31,10 +39,15 @@ NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
 """Readings that identify the node; they are read once."""
 
 _ANY = "__any"  # replaces `*`, which is not allowed in the name of a series
-_EVERY_BEAN = beans_for(0, "4.2", (Role.BROKER, Role.CONTROLLER))
+_EVERY_BEAN = (
+    *beans_for("4.2", (Role.BROKER, Role.CONTROLLER)),
+    *beans_for("4.1", (Role.BROKER, Role.CONTROLLER)),
+)
+_OF_REPLICAS = ("leader_partitions", "under_replicated_partitions", "isr_shrinks", "isr_expands")
 _SERIES_MAX = 200_000
 """Series to cache; each new topic brings some."""
-READINGS = (*(reading.name for reading in readings_of(_EVERY_BEAN)), BROKER_HANDLER_IDLE_NS)
+_NAMES = dict.fromkeys(reading.name for reading in readings_of(_EVERY_BEAN))
+READINGS = (*(name for name in _NAMES if name != SHARED_HANDLER_IDLE_NS), BROKER_HANDLER_IDLE_NS)
 """The readings of a sample that a rule set may map."""
 
 
@@ -214,11 +227,40 @@ def _selector(where: str, given: Any) -> Selector:
     return Selector(name, labels, float(factor), is_start_time)
 
 
-def missing_readings(found: Iterable[str], roles: Iterable[Role]) -> tuple[str, ...]:
+def missing_readings(
+    found: Iterable[str], roles: Iterable[Role], *, has_quorum: bool = True
+) -> tuple[str, ...]:
     """The readings of these roles that are not among `found`."""
     have = {name.partition(":")[0] for name in found}
-    return tuple(
-        reading.name
-        for reading in readings_of(beans_for(0, "4.2", roles))
-        if reading.name not in have
-    )
+    names = (each.name for each in readings_of(beans_for("4.2", roles, has_quorum=has_quorum)))
+    return tuple(dict.fromkeys(name for name in names if name not in have))
+
+
+def roles_of(values: Mapping[str, float]) -> frozenset[Role]:
+    """The roles of a process by its series.
+
+    Only brokers show their replicas. `active_controller` is a sign of a controller where the
+    process is not a broker, or where it also shows the epoch of KRaft's quorum.
+    """
+    is_broker = any(each in values for each in _OF_REPLICAS) or ACTIVE_CONTROLLER not in values
+    is_controller = ACTIVE_CONTROLLER in values and (not is_broker or CONTROLLER_EPOCH in values)
+    roles = ((Role.BROKER, is_broker), (Role.CONTROLLER, is_controller))
+    return frozenset(role for role, has in roles if has)
+
+
+def with_handlers(values: Mapping[str, float], *, is_shared: bool) -> dict[str, float]:
+    """The readings of a sample, with one name for the idle time of the broker's handlers.
+
+    Args:
+        values: the readings of the series.
+        is_shared: whether the process is broker and controller.
+    """
+    found = {
+        name: value for name, value in values.items() if name.partition(":")[0] not in NODE_SERIES
+    }
+    own = found.pop(BROKER_HANDLER_IDLE_NS, None)
+    if own is not None:
+        found[HANDLER_IDLE_NS] = own
+    elif is_shared and HANDLER_IDLE_NS in found:
+        found[SHARED_HANDLER_IDLE_NS] = found.pop(HANDLER_IDLE_NS)
+    return with_own_idle(found)

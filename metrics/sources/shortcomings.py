@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from metrics.sources.beans import GC_MS, HANDLER_IDLE_NS, NETWORK_WAIT_NS, PHASES, REQUESTS, Role
+from metrics.sources.beans import (
+    GC_MS,
+    HANDLER_IDLE_NS,
+    NETWORK_WAIT_NS,
+    PHASES,
+    REQUESTS,
+    Role,
+)
 from metrics.sources.source import NodeInfo
 
 _REQUEST_TIMES = tuple(f"{request}_{phase}_ms_mean" for request in REQUESTS for phase in PHASES)
@@ -28,6 +35,11 @@ _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     ("led partitions", "leaders that move do not show", ("leader_partitions",)),
     ("garbage collection", "its share of the time is unknown", (GC_MS,)),
+    (
+        "fenced brokers",
+        "a broker that the controller excludes shows only by its leaders and replicas",
+        ("fenced_brokers",),
+    ),
 )
 POLL_SHARE_MAX = 0.1
 """Largest share of a broker's time for its samples without a warning [ratio]."""
@@ -53,7 +65,11 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
     """
     if is_blind(nodes):
         return (CLIENT_ONLY,)
-    missing = _missing_metrics({name for node in nodes.values() for name in node.lacks})
+    missing = (
+        *_missing_metrics({name for node in nodes.values() for name in node.lacks}),
+        *_zookeeper(nodes.values()),
+        *_shared_handlers(nodes.values()),
+    )
     longest_s = max((node.poll_s for node in nodes.values()), default=0.0)
     if longest_s <= POLL_SHARE_MAX * interval_s:
         return missing
@@ -63,6 +79,30 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
         f"workload.trial.sample_interval_s"
     )
     return (*missing, expensive)
+
+
+def _zookeeper(nodes: Iterable[NodeInfo]) -> Iterator[str]:
+    """The meaning of ZooKeeper, where a broker keeps its metadata there."""
+    if any(not node.has_quorum for node in nodes):
+        yield (
+            "the brokers' metrics do not show the epoch of a KRaft quorum, as with ZooKeeper: "
+            "elections of a controller do not show"
+        )
+
+
+def _shared_handlers(nodes: Iterable[NodeInfo]) -> Iterator[str]:
+    """The error of the idle time of brokers that share the meter of their handlers."""
+    shared = [node for node in nodes if node.controller_share is not None]
+    if not shared:
+        return
+    share = max(node.controller_share or 0.0 for node in shared)
+    ids = ", ".join(str(node.node_id) for node in sorted(shared, key=lambda each: each.node_id))
+    yield (
+        f"the handlers' idle time of each broker that is a controller, too (node {ids}), is known "
+        f"to ±{share / 2:.3f}, as before Kafka 4.2 both share one metric: the controller's part "
+        f"was at most {share:.1%} of the time since its start; a trial in which this part decides "
+        f"is INVALID"
+    )
 
 
 def _missing_metrics(lacks: Iterable[str]) -> tuple[str, ...]:

@@ -59,10 +59,13 @@ class NodeInfo:
     Attributes:
         node_id: Kafka's node id.
         version: Kafka's version, as far as it is known.
-        roles: KRaft roles of the process.
+        roles: roles of the process.
+        has_quorum: whether it keeps its metadata in KRaft's quorum; False with ZooKeeper.
         facts: further facts by which two runs are compared, such as `jvm.version`.
         lacks: readings of its roles that the source cannot read.
         poll_s: time for which the process was busy with one poll [s]; 0 where it is negligible.
+        controller_share: largest share of its time for which a controller's handlers were busy
+            since the start, where they share the broker's meter; None elsewhere [ratio].
     """
 
     node_id: int
@@ -71,6 +74,8 @@ class NodeInfo:
     facts: Mapping[str, str] = field(default_factory=dict)
     lacks: tuple[str, ...] = ()
     poll_s: float = 0.0
+    has_quorum: bool = True
+    controller_share: float | None = None
 
 
 class MetricsSource(Protocol):

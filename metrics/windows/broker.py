@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from metrics.columns import NO_COLUMN
 from metrics.sources.beans import (
     CONTROLLER_EPOCH,
+    CONTROLLER_HANDLER_NS,
     GC_MS,
     HANDLER_IDLE_NS,
     NETWORK_IN_BYTES,
@@ -73,6 +76,8 @@ class BrokerWindow:
         contradiction: the reason why the samples cannot all be from one running broker, or None.
         handler_idle: idle fraction of the request handlers, exact up to 0.3 s over the
             window; slightly above 1 is normal [ratio].
+        handler_idle_error: largest error of `handler_idle` where the handlers share their metric
+            with a controller's, from the busy time of these; None elsewhere [ratio].
         network_idle: idle fraction of the busiest network thread [ratio].
         request_queue_max: highest number of waiting requests in a sample [requests].
         produce, fetch_consumer, fetch_follower: requests of this kind.
@@ -123,6 +128,7 @@ class BrokerWindow:
     edge_gap_s: float | None = None
     contradiction: str | None = None
     handler_idle: float | None = None
+    handler_idle_error: Annotated[float | None, NO_COLUMN] = None
     network_idle: float | None = None
     request_queue_max: float | None = None
     produce: RequestWindow = RequestWindow()
@@ -252,6 +258,7 @@ def _measured(
         edge_gap_s=edge_gap_s,
         contradiction=impossible_idle(broker_id, idle, span.duration_s),
         handler_idle=idle,
+        handler_idle_error=_scaled(span.per_s(CONTROLLER_HANDLER_NS), 0.5e-9),
         network_idle=over(min(network_wait_s, default=None), span.duration_s),
         request_queue_max=span.gauge_max("request_queue_size"),
         produce=_request_window(span, "produce"),

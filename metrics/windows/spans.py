@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from metrics.sources.beans import GC_MS, HANDLER_IDLE_NS, SILENT_MS, UPTIME_MS
+from metrics.sources.beans import (
+    CONTROLLER_HANDLER_NS,
+    GC_MS,
+    HANDLER_IDLE_NS,
+    SHARED_HANDLER_IDLE_NS,
+    SILENT_MS,
+    UPTIME_MS,
+)
 from metrics.sources.sample import BrokerSample
 
 HANDLER_POLL_S = 0.3
@@ -14,6 +21,7 @@ HANDLER_POLL_S = 0.3
 
 _COUNTERS = (
     HANDLER_IDLE_NS,
+    SHARED_HANDLER_IDLE_NS,
     "produce_total_ms_count",
     "messages_in",
     "bytes_in",
@@ -221,6 +229,8 @@ def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
             up_s = after.values[UPTIME_MS] / 1000.0
             return f"broker {after.broker_id} restarted: its uptime fell to {up_s:.1f} s"
         for name in _COUNTERS:
+            if name == HANDLER_IDLE_NS and CONTROLLER_HANDLER_NS in after.values:
+                continue  # derived from the shared meter, which is checked in its place
             old, new = before.values.get(name), after.values.get(name)
             if old is not None and new is not None and new < old:
                 return f"broker {after.broker_id}: counter {name} fell from {old:.0f} to {new:.0f}"

@@ -113,7 +113,7 @@ def measure(
     with closing(Crowd(jvm, brokers, names)) as source:
         source.open()
         node = next(iter(source.nodes.values()))
-        beans = beans_for(node.node_id, node.version, node.roles)
+        beans = beans_for(node.version, node.roles)
         _sample_for(source, settle_s)
         pids = {jvm_pid, os.getpid()}
         before_s, began_s = sum(map(cpu_s, pids)), time.monotonic()

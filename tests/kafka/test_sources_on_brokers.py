@@ -69,7 +69,7 @@ def test_a_sample_has_every_reading_of_the_catalogue(
         assert sample.error is None
         assert sample.at_s == pytest.approx(time.time(), abs=10)
         node = source.nodes[sample.broker_id]
-        asked = {r.name for r in readings_of(beans_for(node.node_id, node.version, node.roles))}
+        asked = {r.name for r in readings_of(beans_for(node.version, node.roles))}
         given = {name.partition(":")[0] for name in sample.values}
         assert (SILENT_MS in given) is (source.name == "driver-jvm")
         assert given - {SILENT_MS} == asked
@@ -240,7 +240,7 @@ def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
     of_kafka = {name for name, *_ in beans_of_a_broker() if name.startswith("kafka.")}
     read = {name for name in of_kafka if "app-info" not in name}
     assert asked == 2 * count * len(read), "one call for each bean"
-    beans = readings_of(beans_for(1, VERSION, (Role.BROKER,)))
+    beans = readings_of(beans_for(VERSION, (Role.BROKER,)))
     for samples in rounds:
         assert [(each.broker_id, each.error) for each in samples] == [
             (i, None) for i in range(1, count + 1)

@@ -194,7 +194,7 @@ _STANDS_FOR = {
 
 def beans_of_a_broker() -> Iterator[tuple[str, str, str, str]]:
     """Object name, attribute, `grows` or `is`, and value."""
-    for bean in beans_for(1, VERSION, (Role.BROKER,)):
+    for bean in beans_for(VERSION, (Role.BROKER,)):
         for name in _names(bean.object_name):
             if bean.kind is Kind.HISTOGRAM:
                 yield name, "Count", "grows", "1000"

@@ -11,7 +11,7 @@ from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts, ToBroker
+from metrics.trial.counts import BrokerAccount, Counts
 from metrics.trial.evidence import Evidence
 from metrics.trial.histogram import Quantiles
 from metrics.windows.broker import broker_windows
@@ -117,7 +117,7 @@ class SimulatedTrial:
             acked_bytes=1_000 * records * partitions,
             acked_by_partition=dict.fromkeys(range(partitions), records),
             sent_by_partition=dict.fromkeys(range(partitions), records),
-            by_broker={each: ToBroker(1_000) for each in self.broker_ids},
+            by_broker={each: BrokerAccount(1_000) for each in self.broker_ids},
             loop_busy=0.2,
         )
         latency = Quantiles(2.0, 4.0, 8.0, 20.0)
@@ -154,7 +154,7 @@ def _broker_readings(handler_idle: float) -> tuple[dict[str, float], dict[str, f
     """What grows and by how much a second, and what stands still, by the readings' names."""
     per_s: dict[str, float] = {}
     now: dict[str, float] = {"silent_ms": 1.0}
-    for bean in beans_for(1, VERSION, (Role.BROKER,)):
+    for bean in beans_for(VERSION, (Role.BROKER,)):
         stands_for = _STARS.get(bean.name.partition("_")[0]) if "*" in bean.object_name else None
         names = [f"{bean.name}:{each}" for each in stands_for] if stands_for else [bean.name]
         for name in names:

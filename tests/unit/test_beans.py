@@ -29,23 +29,35 @@ BROKER = [Role.BROKER]
     ],
 )
 def test_the_handlers_bean_follows_the_version(version: str, roles: list[Role], bean: str) -> None:
-    (found,) = (b for b in beans_for(1, version, roles) if b.name == "handler_idle_ns")
+    (found,) = (b for b in beans_for(version, roles) if b.name == "handler_idle_ns")
     assert found.object_name == f"kafka.server:type=KafkaRequestHandlerPool,name={bean}"
 
 
-@pytest.mark.parametrize("version", ["3.9.2", "4.0.0", "4.1.2"])
-def test_combined_mode_before_4_2_is_refused_with_the_remedy(version: str) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"broker 7 runs Kafka {version} as broker and contr.*4\.2"
-    ):
-        beans_for(7, version, [Role.BROKER, Role.CONTROLLER])
+@pytest.mark.parametrize("version", ["3.3.2", "3.9.2", "4.0.0", "4.1.2"])
+def test_combined_roles_before_4_2_have_a_shared_meter_and_the_controllers_requests(
+    version: str,
+) -> None:
+    names = {bean.name for bean in beans_for(version, [Role.BROKER, Role.CONTROLLER])}
+    assert "handler_idle_ns" not in names
+    assert {"shared_handler_idle_ns", "controller_broker_heartbeat_ms", "fenced_brokers"} <= names
+
+
+def test_the_epoch_of_a_quorum_is_not_asked_with_zookeeper() -> None:
+    names = [{b.name for b in beans_for("3.8.1", BROKER, has_quorum=q)} for q in (True, False)]
+    assert names[0] - names[1] == {"controller_epoch"}
+
+
+def test_an_attribute_is_read_under_its_earlier_name_too_and_preferred_under_its_new_one() -> None:
+    readings = readings_of(beans_for("2.8.2", BROKER))
+    waits = [each.attribute for each in readings if each.name == "network_wait_ns"]
+    assert waits == ["io-waittime-total", "io-wait-time-ns-total"]
 
 
 def test_a_controller_alone_has_no_broker_beans() -> None:
-    names = {bean.name for bean in beans_for(100, "3.9.2", [Role.CONTROLLER])}
+    names = {bean.name for bean in beans_for("3.9.2", [Role.CONTROLLER])}
     assert "fenced_brokers" in names
     assert "handler_idle_ns" not in names
-    assert "fenced_brokers" not in {bean.name for bean in beans_for(1, "3.9.2", BROKER)}
+    assert "fenced_brokers" not in {bean.name for bean in beans_for("3.9.2", BROKER)}
 
 
 @pytest.mark.parametrize(
@@ -62,14 +74,14 @@ def test_an_unreadable_version_is_an_error() -> None:
 
 
 def test_reading_names_are_unique_and_histograms_have_two() -> None:
-    beans = beans_for(1, "4.3.1", [Role.BROKER, Role.CONTROLLER])
-    names = [reading.name for reading in readings_of(beans)]
-    assert len(names) == len(set(names))
+    beans = beans_for("4.3.1", [Role.BROKER, Role.CONTROLLER])
+    names = {reading.name for reading in readings_of(beans)}
+    assert len({bean.name for bean in beans}) == len(beans)
     histograms = sum(bean.kind is Kind.HISTOGRAM for bean in beans)
     assert histograms == len(REQUESTS) * len(PHASES) + 1
     assert len(names) == len(beans) + histograms
 
 
 def test_what_does_not_belong_to_a_window_is_never_read() -> None:
-    attributes = {reading.attribute for reading in readings_of(beans_for(1, "3.9.2", BROKER))}
+    attributes = {reading.attribute for reading in readings_of(beans_for("3.9.2", BROKER))}
     assert not [a for a in attributes if re.search(r"Rate|Max|Min|Percentile|StdDev", a)]

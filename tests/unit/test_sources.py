@@ -19,7 +19,8 @@ from metrics.sources.source import JmxEndpoint
 from tests.support.processes import PATIENCE_S
 
 ENDPOINT = JmxEndpoint(3, "broker-3", 9999)
-READINGS = readings_of(beans_for(3, "3.9.2", [Role.BROKER]))
+COMBINED = {"quorum": "3.0", "controller": "48", "broker": "10"}
+READINGS = readings_of(beans_for("3.9.2", [Role.BROKER]))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_the_innermost_cause_of_a_java_error_is_what_a_user_reads() -> None:
 
 
 def test_a_node_has_its_version_and_roles() -> None:
-    node = node_info(ENDPOINT, {"version:3": "4.3.1", "broker": "10", "controller": "0"})
+    node = node_info(ENDPOINT, {"version:3": "4.3.1", **COMBINED})
     assert (node.version, node.roles) == ("4.3.1", frozenset({Role.BROKER, Role.CONTROLLER}))
 
 
@@ -147,10 +148,16 @@ ROWS = json.dumps(
             "value": "3.9.2",
         },
         {
-            "mBeanName": PROBE[2].object_name,
+            "mBeanName": PROBE[-1].object_name,
             "attribute": "Value",
             "attributeType": "Integer",
             "value": 10,
+        },
+        {
+            "mBeanName": next(r.object_name for r in READINGS if r.name == "handler_idle_ns"),
+            "attribute": "Count",
+            "attributeType": "Long",
+            "value": 7,
         },
     ]
 )
@@ -162,7 +169,10 @@ def test_jmxquery_polls_fail_one_by_one(tmp_path: Path) -> None:
     source.open()
     assert source.nodes[3].version == "3.9.2"
     (good,) = source.sample_all()
-    assert (good.at_s, good.error, dict(good.values)) == (42.0, None, {"leader_partitions": 10.0})
+    values = {"leader_partitions": 10.0, "handler_idle_ns": 7.0}
+    assert (good.at_s, good.error, dict(good.values)) == (42.0, None, values)
+    assert "fenced_brokers" not in source.nodes[3].lacks
+    assert {"network_wait_ns", "bytes_in"} <= set(source.nodes[3].lacks)
     fake_java(tmp_path, 'echo \'{"error": "connection-error", "message":"refused"}\'; exit 2')
     (bad,) = source.sample_all()
     assert bad.values == {}
