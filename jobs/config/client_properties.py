@@ -146,16 +146,15 @@ class _Properties:
         return [re.sub(r"^[A-Za-z_]+://", "", each) for each in found if each]
 
     def security(self) -> Iterator[tuple[str, Any]]:
-        """The keys of `security` that the cluster's own file leaves to this one."""
+        """The keys of `security`, without those that contradict the cluster's own."""
         self._require_known()
-        found = {"protocol": self._protocol} if self._get("security.protocol") else {}
+        if self._get("security.protocol"):
+            yield "protocol", self._protocol
         if self._mechanism:
-            found |= {"sasl_mechanism": self._mechanism, **dict(self._login())}
+            yield "sasl_mechanism", self._mechanism
+            yield from self._login()
         if self._protocol.endswith("SSL"):
-            found |= dict(self._tls())
-        for key, value in found.items():
-            if key not in self._own:
-                yield key, value
+            yield from self._tls()
 
     # --- properties that are refused --------------------------------------------
 
