@@ -14,7 +14,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec, start
 from jobs.testbed.places import default_root
 from jobs.testbed.ports import free_ports
-from jobs.testbed.profile import adapted, load_profile
+from jobs.testbed.profile import adapt, load_profile
 from tests.support.exporters import RULES, Exporter
 from tests.support.loaded_brokers import LoadedBrokers, loaded
 
@@ -43,7 +43,7 @@ def kafka_for_all(
     profile = load_profile("disk-bound")
     rules = tmp_path_factory.mktemp("exporters")
     spec = make_spec(
-        adapted(profile, brokers=len(exporters), overrides=QUIET),
+        adapt(profile, brokers=len(exporters), overrides=QUIET),
         "tests",
         kafka_jars(profile.kafka_version),
         node_jvm_options={i: [each.java_option(rules)] for i, each in exporters.items()},

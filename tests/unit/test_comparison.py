@@ -8,7 +8,7 @@ import pytest
 
 from metrics.comparing.effects import Conclusion, Effect, conclude, paired_effect
 from metrics.comparing.pairs import CAPACITY, STEADY, Side, TrialPair, compared
-from metrics.trial.counts import ToBroker
+from metrics.trial.counts import BrokerAccount
 from metrics.windows.host import HostWindow, InterfaceWindow
 from tests.support.evidence import broker, client
 from tests.support.rows import trial
@@ -19,7 +19,7 @@ def effect(ratio: float, p_value: float) -> Effect:
 
 
 def test_the_values_of_a_trial() -> None:
-    asked = {1: ToBroker(requests=30), 2: ToBroker(requests=20)}
+    asked = {1: BrokerAccount(requests=30), 2: BrokerAccount(requests=20)}
     window = client(acked_bytes=60_000_000, latency_p99_ms=12.5, by_broker=asked)
     brokers = (
         broker(1, handler_idle=0.4, cpu_cores=0.5),

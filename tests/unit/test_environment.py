@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.cluster.admin import Property
 from jobs.cluster.queries import configured_properties, count_replicas
 from jobs.runs.environment import commit_of
 from metrics.sources.client_only import Replicas
@@ -43,19 +44,20 @@ def test_a_difference_names_what_changed_came_and_went() -> None:
     assert difference(before, after, but=()) != difference(before, after)
 
 
-def entry(value: str | None, source: str, *, secret: bool = False) -> dict[str, object]:
-    return {"value": value, "config_source": source, "is_sensitive": secret}
+def entry(value: str | None, is_default: bool | None = False, secret: bool = False) -> Property:
+    return Property(value, is_default, secret)
 
 
 def test_only_configured_properties_are_kept_and_no_secret() -> None:
     properties = {
-        "num.io.threads": entry("16", "STATIC_BROKER_CONFIG"),
-        "log.dirs": entry("/a,/b", "STATIC_BROKER_CONFIG"),
-        "min.insync.replicas": entry("2", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
-        "num.network.threads": entry("3", "DEFAULT_CONFIG"),
-        "ssl.keystore.password": entry("hunter2", "STATIC_BROKER_CONFIG", secret=True),
-        "sasl.jaas.config": entry(None, "STATIC_BROKER_CONFIG"),
-        "listeners": entry("PLAINTEXT://10.0.0.1:9092", "STATIC_BROKER_CONFIG"),
+        "num.io.threads": entry("16"),
+        "log.dirs": entry("/a,/b"),
+        "min.insync.replicas": entry("2"),
+        "num.network.threads": entry("3", is_default=True),
+        "ssl.keystore.password": entry("hunter2", secret=True),
+        "sasl.jaas.config": entry(None),
+        "listeners": entry("PLAINTEXT://10.0.0.1:9092"),
+        "queued.max.requests": entry("500", is_default=None),
     }
     assert configured_properties(properties) == {
         "num.io.threads": "16",
