@@ -17,7 +17,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known
 from jobs.testbed.launcher import launch, make_spec
 from jobs.testbed.places import default_root
-from jobs.testbed.profile import adapted, load_profile
+from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
 from tests.support.engine_bench import Bench
 from tests.support.kerberos import SERVICE, kdc, lacking
@@ -46,7 +46,7 @@ def broker(realm: Any) -> Iterator[Testbed]:
         f"{LISTENER}.gssapi.sasl.jaas.config": login,
         "sasl.kerberos.service.name": "kafka",
     }
-    profile = adapted(load_profile("secured"), brokers=1, overrides=overrides)
+    profile = adapt(load_profile("secured"), brokers=1, overrides=overrides)
     require_known(profile.broker, profile.kafka_version)
     java = {BROKER: [f"-Djava.security.krb5.conf={realm.env['KRB5_CONFIG']}"]}
     spec = make_spec(profile, "kerberos", kafka_jars(profile.kafka_version), node_jvm_options=java)
