@@ -81,5 +81,5 @@ def test_another_package_with_our_name_is_refused_in_one_sentence(tmp_path: Path
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert f"is imported in its place: metrics ({tmp_path / 'metrics'})" in line
+    assert f"metrics ({tmp_path / 'metrics'})" in line
     assert "run from another folder" in line
