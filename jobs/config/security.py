@@ -143,9 +143,10 @@ def _token_authority(security: Security) -> str | None:
 def _existing(key: str, given: str) -> str:
     path = Path(given).expanduser()
     if not path.is_file():
+        trust = " or leave it out for the authorities of the system" if "ca" in key else ""
         raise ConfigError(
             f"cluster security.{key} is {path}, which is not a file; expected a PEM file or a "
-            "store of type JKS or PKCS12; correct the path"
+            f"store of type JKS or PKCS12; correct the path{trust and f',{trust}'}"
         )
     return str(path)
 

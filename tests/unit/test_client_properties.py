@@ -310,6 +310,40 @@ def test_properties_of_another_protocol_have_no_effect_as_with_kafka(tmp_path: P
     assert loaded(tmp_path, text).security == Security(protocol="SSL")
 
 
+LOGIN = "bootstrap.servers=a:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("sasl.oauthbearer.token.endpoint.url=file:///run/token", "file:/run/token"),
+        ("sasl.oauthbearer.token.endpoint.url=file:/run/token", "file:/run/token"),
+        ("sasl.jaas.config=x.Y required oauth.access.token=abc;", "#oauth.access.token"),
+    ],
+)
+def test_a_token_that_is_made_elsewhere_is_taken(tmp_path: Path, text: str, place: str) -> None:
+    reference = loaded(tmp_path, LOGIN + text).security.token_from
+    assert reference.endswith(place)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("sasl.login.callback.handler.class=com.google.x.GcpLoginCallbackHandler", "token_from"),
+        ("sasl.jaas.config=x.Y required unsecuredLoginStringClaim_sub=a;", "token server"),
+        ("sasl.oauthbearer.assertion.file=/a", "sasl.oauthbearer.assertion.file; expected client"),
+        ("sasl.oauthbearer.token.endpoint.url=https://a/t", "no sasl.jaas.config; expected client"),
+    ],
+)
+def test_a_login_that_needs_java_is_refused_unless_the_cluster_has_a_token(
+    tmp_path: Path, text: str, part: str
+) -> None:
+    with pytest.raises(ConfigError, match=part):
+        loaded(tmp_path, LOGIN + text)
+    own = "security: {token_from: 'env:TEST_TOKEN'}"
+    assert loaded(tmp_path, LOGIN + text, own).security.token_from == "env:TEST_TOKEN"
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [
