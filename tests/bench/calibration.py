@@ -101,12 +101,12 @@ def points_of(summary: dict[str, Any], stated_ms: float, repeat: int) -> list[Po
     ]
 
 
-def measure(stated_ms: float, repeat: int) -> list[Point]:
-    """One run, in a folder that is gone afterwards."""
+def measure(stated_ms: float, repeat: int, *more: str) -> list[Point]:
+    """One run with `more` options, in a folder that is gone afterwards."""
     planted = f"--set=cluster.testbed.properties.produce_handler_ms={stated_ms:g}"
     with (
         tempfile.TemporaryDirectory(prefix="redline-calibration-") as name,
-        RunningCommand(*OPTIONS, planted, folder=Path(name)) as command,
+        RunningCommand(*OPTIONS, planted, *more, folder=Path(name)) as command,
     ):
         command.wait(deadline_s=RUN_S)
         found = list(Path(name).glob("out/*/summary.json"))
