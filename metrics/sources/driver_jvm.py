@@ -61,6 +61,10 @@ def numbers(values: Mapping[str, str]) -> dict[str, float]:
     return {name: value for name, value in parsed.items() if math.isfinite(value)}
 
 
+def _readings_in(answer: NodeAnswer) -> dict[str, float]:
+    return with_own_idle(numbers(answer.values), answer.at_s)
+
+
 class DriverJvmSource:
     """JMX through the JVM of the driver.
 
@@ -137,9 +141,7 @@ class DriverJvmSource:
     def _with_lacks(self, nodes: Mapping[int, NodeInfo]) -> dict[int, NodeInfo]:
         """The nodes with the readings that their releases lack."""
         return {
-            endpoint.node_id: with_lacks(
-                nodes[endpoint.node_id], with_own_idle(numbers(answer.values))
-            )
+            endpoint.node_id: with_lacks(nodes[endpoint.node_id], _readings_in(answer))
             for endpoint, answer in self._first_answers()
         }
 
@@ -149,9 +151,7 @@ class DriverJvmSource:
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
         return [
-            BrokerSample(
-                answer.node_id, answer.at_s, with_own_idle(numbers(answer.values)), answer.error
-            )
+            BrokerSample(answer.node_id, answer.at_s, _readings_in(answer), answer.error)
             for answer in parse_answers(self._poller.sample(self._deadline_ms))
         ]
 

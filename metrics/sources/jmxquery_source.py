@@ -154,7 +154,7 @@ class JmxQuerySource:
         at_s = self._clock()
         parsed = {name: float(value) for name, value in values.items()}
         finite = {name: value for name, value in parsed.items() if math.isfinite(value)}
-        return BrokerSample(endpoint.node_id, at_s, with_own_idle(finite))
+        return BrokerSample(endpoint.node_id, at_s, with_own_idle(finite, at_s))
 
     def _query(
         self, endpoint: JmxEndpoint, readings: Sequence[Reading], timeout_s: float

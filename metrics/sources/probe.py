@@ -69,17 +69,12 @@ def node_info(endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
             f"JMX at {endpoint.address} answers as node {found}, expected node "
             f"{endpoint.node_id}; correct jmx.endpoints of the cluster's file in conf/clusters"
         )
-    has_quorum = QUORUM in values
-    roles = frozenset(
-        role
-        for role in Role
-        if role.value in values and (has_quorum or role is not Role.CONTROLLER)
-    )
+    roles = frozenset(role for role in Role if role.value in values)
     facts = {fact.name: values[fact.name] for fact in FACTS if fact.name in values}
     if ARGUMENTS in facts:
         facts[ARGUMENTS] = harmless_arguments(facts[ARGUMENTS])
     version = versions[str(endpoint.node_id)]
-    return NodeInfo(endpoint.node_id, version, roles, facts, has_quorum=has_quorum)
+    return NodeInfo(endpoint.node_id, version, roles, facts, has_quorum=QUORUM in values)
 
 
 def readings_for(node: NodeInfo) -> tuple[Reading, ...]:

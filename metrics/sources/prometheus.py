@@ -96,7 +96,7 @@ class PrometheusSource:
         if Role.BROKER in roles:
             self._require_handlers(scraper, values)
         has_quorum = CONTROLLER_EPOCH in values
-        sampled = with_handlers(values, is_shared=roles >= _COMBINED)
+        sampled = with_handlers(values, scrape.at_s, is_shared=roles >= _COMBINED)
         return NodeInfo(
             endpoint.node_id,
             self._version,
@@ -128,7 +128,7 @@ class PrometheusSource:
 
     def _sampled(self, node_id: int, scrape: Scrape) -> dict[str, float]:
         is_shared = node_id in self.nodes and self.nodes[node_id].roles >= _COMBINED
-        return with_handlers(scrape.values, is_shared=is_shared)
+        return with_handlers(scrape.values, scrape.at_s, is_shared=is_shared)
 
     def close(self) -> None:
         """See `MetricsSource.close`."""

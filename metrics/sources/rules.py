@@ -248,11 +248,12 @@ def roles_of(values: Mapping[str, float]) -> frozenset[Role]:
     return frozenset(role for role, has in roles if has)
 
 
-def with_handlers(values: Mapping[str, float], *, is_shared: bool) -> dict[str, float]:
+def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) -> dict[str, float]:
     """The readings of a sample, with one name for the idle time of the broker's handlers.
 
     Args:
         values: the readings of the series.
+        at_s: time of the sample [s].
         is_shared: whether the process is broker and controller.
     """
     found = {
@@ -263,4 +264,4 @@ def with_handlers(values: Mapping[str, float], *, is_shared: bool) -> dict[str, 
         found[HANDLER_IDLE_NS] = own
     elif is_shared and HANDLER_IDLE_NS in found:
         found[SHARED_HANDLER_IDLE_NS] = found.pop(HANDLER_IDLE_NS)
-    return with_own_idle(found)
+    return with_own_idle(found, at_s)

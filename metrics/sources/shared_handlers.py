@@ -37,14 +37,18 @@ UNKNOWN_SHARE = 0.1
 _CONTROLLERS_LISTENER = "control"
 
 
-def with_own_idle(values: Mapping[str, float]) -> dict[str, float]:
+def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
     """The readings of a sample, with the idle time of the broker's own handlers.
 
     Readings without a shared meter are returned unchanged.
+
+    Args:
+        values: the readings.
+        at_s: time of the sample, which stands in for the uptime where that is not shown [s].
     """
     found = dict(values)
-    shared, uptime_ms = found.get(SHARED_HANDLER_IDLE_NS), found.get(UPTIME_MS)
-    if shared is None or uptime_ms is None:
+    shared, uptime_ms = found.get(SHARED_HANDLER_IDLE_NS), found.get(UPTIME_MS, at_s * 1e3)
+    if shared is None:
         return found
     busy_ns = controller_bound_ns(found, uptime_ms)
     found[CONTROLLER_HANDLER_NS] = busy_ns
@@ -58,7 +62,9 @@ def controller_share(values: Mapping[str, float]) -> float | None:
     None without a shared meter.
     """
     busy_ns, uptime_ms = values.get(CONTROLLER_HANDLER_NS), values.get(UPTIME_MS)
-    return None if busy_ns is None or not uptime_ms else busy_ns / (uptime_ms * 1e6)
+    if busy_ns is None:
+        return None
+    return busy_ns / (uptime_ms * 1e6) if uptime_ms else UNKNOWN_SHARE
 
 
 def controller_bound_ns(values: Mapping[str, float], uptime_ms: float) -> float:

@@ -1,0 +1,240 @@
+"""Roles, and the broker's part of a shared meter, by recorded answers of real releases."""
+
+from __future__ import annotations
+
+import pytest
+
+from metrics.common.errors import ConfigError
+from metrics.sources.beans import CONTROLLER_REQUESTS, Role, controller_request
+from metrics.sources.probe import with_lacks
+from metrics.sources.rules import roles_of, with_handlers
+from metrics.sources.shared_handlers import (
+    UNKNOWN_SHARE,
+    controller_bound_ns,
+    controller_share,
+    with_own_idle,
+)
+from metrics.sources.shortcomings import shortcomings
+from metrics.windows.broker import BrokerWindow, broker_window
+from metrics.windows.spans import find_contradiction
+from search.model import Verdict
+from tests.support.bean_answers import (
+    answers,
+    node_of,
+    readings_in,
+    recorded_samples,
+)
+from tests.support.evidence import broker, judged, sample
+
+BROKER = frozenset({Role.BROKER})
+COMBINED = frozenset(Role)
+ZOOKEEPER = ["2.8.2-zookeeper-1", "3.9.2-zookeeper-1"]
+SHARED = ["3.9.2-combined-1", "4.1.2-combined-1"]
+ACTIVE = "kafka.controller:type=KafkaController,name=ActiveControllerCount"
+
+
+def window_of(name: str) -> BrokerWindow:
+    samples = recorded_samples(name)
+    start_s, end_s = (each.at_s for each in samples)
+    return broker_window(samples, 1, start_s, end_s, end_s - start_s)
+
+
+@pytest.mark.parametrize("name", ZOOKEEPER)
+def test_a_broker_with_zookeeper_is_a_broker_only_also_as_the_active_controller(name: str) -> None:
+    answer, _ = answers(name)
+    assert ACTIVE in answer
+    answer[ACTIVE]["Value"] = 1
+    node = node_of(answer)
+    assert (node.roles, node.has_quorum) == (BROKER, False)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_combined_process_has_both_roles(name: str) -> None:
+    node = node_of(answers(name)[0])
+    assert (node.roles, node.has_quorum) == (COMBINED, True)
+
+
+@pytest.mark.parametrize("name", ZOOKEEPER)
+def test_with_zookeeper_the_meter_is_the_brokers_own(name: str) -> None:
+    window = window_of(name)
+    assert window.handler_idle == pytest.approx(1.0, abs=0.05)
+    assert window.handler_idle_error is None
+    assert window.contradiction is None
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_at_rest_the_broker_of_a_combined_process_is_idle_once_not_twice(name: str) -> None:
+    first, last = recorded_samples(name)
+    grown = last.values["shared_handler_idle_ns"] - first.values["shared_handler_idle_ns"]
+    assert grown / 1e9 / (last.at_s - first.at_s) == pytest.approx(2.0, abs=0.1)
+    window = window_of(name)
+    assert window.handler_idle == pytest.approx(1.0, abs=0.05)
+    assert window.handler_idle_error is not None
+    assert 0.0 < window.handler_idle_error < 0.03
+    assert window.contradiction is None
+
+
+def test_release_2_8_shows_the_network_threads_under_the_earlier_name() -> None:
+    first, _ = answers(ZOOKEEPER[0])
+    assert not any("io-wait-time-ns-total" in attributes for attributes in first.values())
+    assert window_of(ZOOKEEPER[0]).network_idle == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_reading_with_two_names_is_read_under_the_newer_one() -> None:
+    first, _ = answers(ZOOKEEPER[1])
+    for attributes in first.values():
+        if "io-waittime-total" in attributes:
+            attributes["io-waittime-total"] = -1.0
+    waits = [v for name, v in readings_in(first).items() if name.startswith("network_wait_ns")]
+    assert waits
+    assert min(waits) > 0
+
+
+def test_a_bean_that_a_release_lacks_is_a_caveat() -> None:
+    answer, _ = answers(SHARED[0])
+    node = node_of(answer)
+    whole = readings_in(answer)
+    less = {name: value for name, value in whole.items() if name != "fenced_brokers"}
+    assert "fenced_brokers" not in with_lacks(node, whole).lacks
+    found = with_lacks(node, less)
+    assert "fenced_brokers" in found.lacks
+    assert any("fenced brokers" in each for each in shortcomings({1: found}, 1.0))
+
+
+def test_a_broker_without_the_handlers_idle_time_is_refused() -> None:
+    answer, _ = answers(ZOOKEEPER[0])
+    values = {n: v for n, v in readings_in(answer).items() if n != "handler_idle_ns"}
+    with pytest.raises(ConfigError, match=r"broker 1, Kafka 2\.8\.2.*client_only: true"):
+        with_lacks(node_of(answer), values)
+
+
+def test_the_size_of_the_controllers_part_is_a_caveat() -> None:
+    answer, _ = answers(SHARED[1])
+    node = with_lacks(node_of(answer), readings_in(answer))
+    assert node.controller_share is not None
+    (sentence,) = (each for each in shortcomings({1: node}, 1.0) if "share one metric" in each)
+    assert f"at most {node.controller_share:.1%}" in sentence
+    assert f"±{node.controller_share / 2:.3f}" in sentence
+    assert "node 1" in sentence
+
+
+def test_zookeeper_is_a_caveat_without_an_error() -> None:
+    answer, _ = answers(ZOOKEEPER[1])
+    node = with_lacks(node_of(answer), readings_in(answer))
+    assert {"fenced_brokers", "controller_epoch"}.isdisjoint(node.lacks)
+    assert any("as with ZooKeeper" in each for each in shortcomings({1: node}, 1.0))
+
+
+def busy_controller(listener: str = "CONTROLLER") -> dict[str, float]:
+    heartbeat = controller_request("BrokerHeartbeat")
+    others = {f"{controller_request(each)}_count": 0.0 for each in CONTROLLER_REQUESTS}
+    return {
+        **others,
+        f"{heartbeat}_count": 100.0,
+        f"{heartbeat}_mean": 2.0,
+        f"network_requests:{listener}/0": 90.0,
+        f"network_requests:{listener}/1": 60.0,
+        "network_requests:PLAINTEXT/0": 9e9,
+        "fetch_follower_total_ms_count": 1_000.0,
+        "uptime_ms": 100_000.0,
+    }
+
+
+def test_the_controllers_bound_has_its_requests_their_rounding_and_the_fetches() -> None:
+    # 100 heartbeats of 2 ms and of 0.5 ms of rounding, and 50 other requests of 1 ms.
+    assert controller_bound_ns(busy_controller(), 1e5) == 300e6
+    assert controller_bound_ns(busy_controller("CONTROLPLANE-9090"), 1e5) == 300e6
+
+
+def test_without_a_known_listener_all_fetches_of_followers_count() -> None:
+    assert controller_bound_ns(busy_controller("INTERNAL"), 1e5) == 1_250e6
+
+
+def test_without_the_controllers_requests_a_share_is_assumed() -> None:
+    assert controller_bound_ns({}, 1e5) == UNKNOWN_SHARE * 1e11
+
+
+def test_the_brokers_idle_time_is_the_middle_of_its_range() -> None:
+    values = {**busy_controller(), "shared_handler_idle_ns": 150e9}
+    found = with_own_idle(values, 0.0)
+    assert found["handler_idle_ns"] == 50e9 + 150e6
+    assert found["controller_handler_ns"] == 300e6
+    assert with_own_idle({"handler_idle_ns": 1.0}, 0.0) == {"handler_idle_ns": 1.0}
+
+
+def test_without_the_uptime_the_time_of_the_sample_stands_in_and_the_part_is_assumed() -> None:
+    values = {**busy_controller(), "shared_handler_idle_ns": 150e9}
+    del values["uptime_ms"]
+    found = with_own_idle(values, 100.0)
+    assert found["handler_idle_ns"] == 50e9 + 150e6
+    assert controller_share(found) == UNKNOWN_SHARE
+
+
+def test_a_derived_idle_time_that_falls_is_no_contradiction_but_a_falling_meter_is() -> None:
+    def taken(at: float, shared: float, own: float) -> dict[str, float]:
+        return {
+            "uptime_ms": 1e6 + at * 1e3,
+            "shared_handler_idle_ns": shared,
+            "handler_idle_ns": own,
+            "controller_handler_ns": 1.0,
+        }
+
+    falls = [sample(at, taken(at, 5e9 + at, 9.0 - at)) for at in (0, 1)]
+    assert find_contradiction(falls) is None
+    broken = [sample(at, taken(at, 5e9 - at, 9.0)) for at in (0, 1)]
+    assert "shared_handler_idle_ns fell" in (find_contradiction(broken) or "")
+
+
+@pytest.mark.parametrize(
+    ("shown", "roles"),
+    [
+        ({"leader_partitions"}, BROKER),
+        ({"leader_partitions", "active_controller"}, BROKER),  # ZooKeeper
+        ({"isr_shrinks", "active_controller"}, BROKER),
+        ({"leader_partitions", "active_controller", "controller_epoch"}, COMBINED),
+        ({"active_controller", "controller_epoch"}, frozenset({Role.CONTROLLER})),
+        ({"active_controller"}, frozenset({Role.CONTROLLER})),
+        (set(), BROKER),
+    ],
+)
+def test_exporters_show_roles_by_the_same_signs(shown: set[str], roles: frozenset[Role]) -> None:
+    assert roles_of(dict.fromkeys(shown, 1.0)) == roles
+
+
+def test_exporters_of_combined_processes_show_the_shared_meter() -> None:
+    values = {**busy_controller(), "handler_idle_ns": 150e9, "active_controller": 1.0}
+    shared = with_handlers(values, 100.0, is_shared=True)
+    assert (shared["handler_idle_ns"], shared["shared_handler_idle_ns"]) == (50.15e9, 150e9)
+    own = with_handlers({**values, "broker_handler_idle_ns": 7.0}, 100.0, is_shared=True)
+    assert own["handler_idle_ns"] == 7.0
+    assert "shared_handler_idle_ns" not in own
+    assert with_handlers(values, 100.0, is_shared=False)["handler_idle_ns"] == 150e9
+
+
+@pytest.mark.parametrize(
+    ("idle", "error", "verdict"),
+    [
+        (0.21, 0.02, Verdict.INVALID),
+        (0.19, 0.02, Verdict.INVALID),
+        (0.23, 0.02, Verdict.SUSTAINED),
+        (0.17, 0.02, Verdict.OVERLOADED),
+        (0.21, None, Verdict.SUSTAINED),
+    ],
+)
+def test_a_trial_that_the_controllers_part_decides_is_invalid(
+    idle: float, error: float | None, verdict: Verdict
+) -> None:
+    doubtful = broker(1, handler_idle=idle, handler_idle_error=error)
+    judgement = judged(brokers=(doubtful, broker(2)))
+    assert judgement.verdict is verdict
+    if verdict is Verdict.INVALID:
+        (reason,) = judgement.reasons
+        assert (reason.indicator, reason.broker_id) == ("controller_in_doubt", 1)
+        assert f"{idle - 0.02:.3f} to {idle + 0.02:.3f}" in reason.text
+        assert "process of its own" in reason.text
+
+
+def test_another_broker_that_is_certainly_overloaded_decides_the_trial() -> None:
+    doubtful = broker(1, handler_idle=0.21, handler_idle_error=0.02)
+    judgement = judged(brokers=(doubtful, broker(2, handler_idle=0.1)))
+    assert judgement.verdict is Verdict.OVERLOADED
