@@ -387,13 +387,15 @@ class Security(ConfigModel):
         if self.certfile is not None:
             path = _existing("certfile", self.certfile)
             if is_store(path):
-                return options | self._identity_of(path)
-            options["ssl_certfile"] = path
-            options["ssl_keyfile"] = _existing("keyfile", self.keyfile or path)
+                options |= self._identity_of(path)
+            else:
+                options["ssl_certfile"] = path
+                options["ssl_keyfile"] = _existing("keyfile", self.keyfile or path)
         for key, option in _PEM_KEYS.items():
             if (text := secret(key)) is not None:
                 options[option] = pem_blocks(text)
-        if (password := secret("key_password_from")) is not None:
+        is_sealed = "ssl_certfile" in options or self.key_pem_from is not None
+        if is_sealed and (password := secret("key_password_from")) is not None:
             options["ssl_password"] = password
         return options
 

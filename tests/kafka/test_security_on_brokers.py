@@ -16,10 +16,17 @@ from typing import Any
 import psutil
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509 import load_pem_x509_certificates
 from pyspark.sql import SparkSession
 
 from jobs.cluster.connect import connect
 from jobs.config import load
+from jobs.config.security import Security
 from jobs.config.source import parse_map, yaml_text
 from jobs.console.events import RecordingReporter, TrialStarted
 from jobs.engine.network.options import OneToken
@@ -94,6 +101,42 @@ def test_each_way_in_carries_a_load_that_is_acknowledged_as_it_grows(
 def test_libraries_log_in_by_a_token(secured: Testbed, client: str) -> None:
     options = secured.client_security("SASL_SSL", "OAUTHBEARER").client_kwargs()
     with connect([address(secured, "SASL_SSL")], options) as admin:
+        bench = Bench(secured, admin, replicas=1, options=pickle.loads(pickle.dumps(options)))
+        window = bench.run(measure_s=0.5, acks="all", client=client)
+        assert window.counts.failed_total == 0
+        assert window.counts.acked_total == sum(bench.end_offsets().values()) > 0
+        admin.delete_topic(bench.topic)
+
+
+def as_store(pem: Path, folder: Path) -> str:
+    """A PKCS12 store with the key and the certificates of a PEM file."""
+    own, *others = load_pem_x509_certificates(pem.read_bytes())
+    key = load_pem_private_key(pem.read_bytes(), None)
+    sealed = BestAvailableEncryption(PASSWORD.encode())
+    path = folder / "client.p12"
+    path.write_bytes(serialize_key_and_certificates(b"app", key, own, others, sealed))  # type: ignore[arg-type]
+    return str(path)
+
+
+@pytest.mark.parametrize("client", ["wire", "kafka-python", "librdkafka"])
+def test_each_client_logs_in_by_a_store_that_only_the_driver_reads(
+    secured: Testbed, tmp_path: Path, client: str
+) -> None:
+    plain = secured.client_security("SSL")
+    assert plain.certfile is not None and plain.cafile is not None
+    (tmp_path / "password").write_text(PASSWORD)
+    store = as_store(Path(plain.certfile), tmp_path)
+    security = Security.model_validate(
+        {
+            "protocol": "SSL",
+            "ca_pem_from": f"file:{plain.cafile}",
+            "certfile": store,
+            "certfile_password_from": f"file:{tmp_path}/password",
+        }
+    )
+    options = security.client_kwargs()
+    Path(store).unlink()
+    with connect([address(secured, "SSL")], options) as admin:
         bench = Bench(secured, admin, replicas=1, options=pickle.loads(pickle.dumps(options)))
         window = bench.run(measure_s=0.5, acks="all", client=client)
         assert window.counts.failed_total == 0

@@ -79,12 +79,16 @@ def by_topic(topics: TopicSet, records: dict[int, int]) -> list[int]:
 
 
 @pytest.mark.parametrize("client", ["wire", *LIBRARIES])
+@pytest.mark.parametrize("members", [2, 7])
 def test_producers_write_to_the_topics_in_turns_and_every_group_reads_all(
-    admin: KafkaAdmin, keeper: Topics, client: ClientName
+    admin: KafkaAdmin, keeper: Topics, client: ClientName, members: int
 ) -> None:
     topics = keeper.create(PATTERN)
     assert len(topics.leaders) == 18
-    consumers = ConsumerOptions(groups=1, members=2, client=client, check_crcs=client == "wire")
+    # A topic has 6 partitions, so that 7 members share the topics.
+    consumers = ConsumerOptions(
+        groups=1, members=members, client=client, check_crcs=client == "wire"
+    )
     seen = run(admin, keeper, topics, 5, client=client, consumers=consumers, consumer_tasks=1)
     ends = keeper.end_offsets(topics)
     acked = seen.counts.acked_by_partition

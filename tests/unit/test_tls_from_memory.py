@@ -143,6 +143,27 @@ def test_a_trusted_certificate_need_not_be_an_authority_as_with_java(
     assert shaken(below, context) == "app.example.com"
 
 
+def test_a_store_goes_with_each_form_of_authorities(authority: trustme.CA, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    own = {
+        "protocol": "SSL",
+        "certfile": store(tmp_path, "client.p12"),
+        "certfile_password_from": f"file:{tmp_path}/password",
+    }
+    pem, trust = f"{tmp_path}/ca.pem", store(tmp_path, "trust.jks")
+    identity = {"ssl_certificate_pem", "ssl_key_pem"}
+    for keys, name in (
+        ({"cafile": pem}, "ssl_cafile"),
+        ({"cafile": trust}, "ssl_ca_pem"),
+        ({"ca_pem_from": f"file:{pem}"}, "ssl_ca_pem"),
+    ):
+        options = sent(Security.model_validate({**own, **keys}))
+        assert set(options) - {"security_protocol", "ssl_check_hostname"} == {*identity, name}
+        context = tls_context(options)
+        assert context is not None and context.cert_store_stats()["x509"] == 1
+
+
 @pytest.mark.parametrize(
     ("keys", "part"),
     [
