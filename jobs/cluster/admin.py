@@ -1,29 +1,48 @@
-"""A typed admin client of a cluster, on top of kafka-python's.
+"""A typed admin client of a cluster, on top of kafka-python's protocol classes.
 
-Requests to one certain broker go through kafka-python's connection manager, because its public
-methods choose the broker themselves; they are in this module and in `jobs.cluster.permissions`.
+Requests go through kafka-python's connection manager. Its own admin methods choose the broker
+themselves, and fail on answers that the protocol allows: older versions that lack a field, and
+numbers that their enumerations do not know. This module reads names, numbers and values only.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.protocol.admin import DescribeLogDirsRequest, ElectionType
-from kafka.protocol.metadata import MetadataRequest
+from kafka.admin import ConfigResourceType, OffsetSpec
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+    ElectionType,
+    ElectLeadersRequest,
+    ListGroupsRequest,
+)
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from metrics.common.errors import RedlineError
 
 Answer = TypeVar("Answer")
 
 NO_LEADER = -1
+
+NOT_SUPPORTED = ("IncompatibleBrokerVersion", "UnsupportedVersionError")
+"""Causes by which a broker will never answer a request, as it does not know it."""
+
+UNREADABLE = "UnreadableAnswer"
+"""The cause of an `AdminError` about an answer that lacks a part that the protocol promises."""
 
 QUERY_TIMEOUT_MS = 5_000
 """A broker that does not answer a query for metadata within this time counts as silent [ms]."""
@@ -88,6 +107,29 @@ class ClusterInfo:
 
 
 @dataclass(frozen=True)
+class Property:
+    """A property of a broker or a topic.
+
+    Attributes:
+        value: its value; None for a secret, or where the broker does not report it.
+        is_default: whether it has Kafka's default; None where the broker does not report the
+            source of the value, or a source that is unknown here.
+    """
+
+    value: str | None
+    is_default: bool | None = None
+    is_sensitive: bool = False
+
+
+@dataclass(frozen=True)
+class TopicSize:
+    """The size of a topic whose replicas the cluster places itself."""
+
+    partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True)
 class Partition:
     """A partition as one broker knows it; `leader` is `NO_LEADER` while there is none."""
 
@@ -128,21 +170,34 @@ class KafkaAdmin:
         self.client.close()
 
     def describe_cluster(self) -> ClusterInfo:
-        """The brokers that serve, and the ids of those that are fenced."""
-        answer = self.ask("describe the cluster", self.client.describe_cluster)
-        brokers = sorted(answer["brokers"], key=lambda broker: int(broker["broker_id"]))
+        """The brokers that serve, and the ids of those that are fenced.
+
+        Brokers without the request (before Kafka 2.8) report the serving ones in their metadata.
+        """
+        answer = self.ask("describe the cluster", self._described_cluster)
+        brokers = sorted(answer.brokers, key=_id_of)
+        fenced = {_id_of(each) for each in brokers if getattr(each, "is_fenced", False)}
         return ClusterInfo(
-            cluster_id=str(answer["cluster_id"]),
+            cluster_id=str(answer.cluster_id or ""),
             brokers=tuple(
-                Broker(
-                    int(each["broker_id"]), str(each["host"]), int(each["port"]), each.get("rack")
-                )
+                Broker(_id_of(each), str(each.host), int(each.port), each.rack or None)
                 for each in brokers
-                if not each.get("is_fenced")
+                if _id_of(each) not in fenced
             ),
-            fenced=tuple(int(each["broker_id"]) for each in brokers if each.get("is_fenced")),
+            fenced=tuple(sorted(fenced)),
             api_version=tuple(self.client._manager.broker_version),
         )
+
+    def _described_cluster(self) -> Any:
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False, include_fenced_brokers=True
+        )
+        try:
+            answer = self._send(request)
+            _require(answer.error_code, answer.error_message)
+        except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):
+            return self._send(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return answer
 
     def broker_config(
         self, broker_id: int, names: Sequence[str] | None = None
@@ -152,20 +207,69 @@ class KafkaAdmin:
         Args:
             names: the properties to read; None for all.
         """
-        return self._config(ConfigResourceType.BROKER, str(broker_id), names)
+        found = self.broker_properties(broker_id, names)
+        return {name: each.value for name, each in found.items()}
+
+    def broker_properties(
+        self, broker_id: int, names: Sequence[str] | None = None
+    ) -> dict[str, Property]:
+        """Properties of a broker with what it reports of them.
+
+        Args:
+            names: the properties to read; None for all.
+        """
+        return self._properties(ConfigResourceType.BROKER, str(broker_id), names, broker_id)
 
     def topic_config(self, topic: str) -> dict[str, str | None]:
         """All properties of a topic, defaults included."""
-        return self._config(ConfigResourceType.TOPIC, topic)
+        found = self._properties(ConfigResourceType.TOPIC, topic)
+        return {name: each.value for name, each in found.items()}
 
     def topic_names(self) -> frozenset[str]:
         """Names of all topics that this user may describe."""
-        return frozenset(self.ask("list topics", self.client.list_topics))
+        return frozenset(str(each["name"]) for each in self.describe_topics("list topics"))
+
+    def describe_topics(
+        self, what: str = "look at all topics", names: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The metadata of topics, by the names of Kafka's protocol.
+
+        A topic that does not exist, or no longer, has no partitions.
+
+        Args:
+            what: a verb phrase for messages.
+            names: the topics; None for all that this user may describe.
+        """
+        if names is not None and not names:  # an empty list requests all topics of old brokers
+            return []
+        answer = self.ask(what, lambda: self._send(_metadata_request(names)))
+        return [
+            {**each.to_dict(), "partitions": [part.to_dict() for part in each.partitions or ()]}
+            for each in answer.topics
+            if each.name
+        ]
+
+    def features(self) -> dict[str, int]:
+        """Feature, such as `metadata.version`, → its finalized level; empty without features."""
+
+        def read() -> Any:
+            answer = self._send(
+                ApiVersionsRequest(
+                    client_software_name="kafka-redline",
+                    client_software_version="1",
+                    min_version=3,
+                )
+            )
+            _require(answer.error_code)
+            return answer.finalized_features or ()
+
+        answer = self.ask("read the features", read)
+        return {str(each.name): int(each.max_version_level) for each in answer}
 
     def create_topic(
         self,
         topic: str,
-        replicas: Mapping[int, Sequence[int]],
+        placement: Mapping[int, Sequence[int]] | TopicSize,
         config: Mapping[str, str],
         validate_only: bool = False,
     ) -> dict[str, str | None]:
@@ -173,7 +277,8 @@ class KafkaAdmin:
 
         Args:
             topic: name of the topic.
-            replicas: partition → broker ids, the preferred leader first.
+            placement: partition → broker ids, the preferred leader first; or the size of a
+                topic whose replicas the cluster places.
             config: topic properties by Kafka's names.
             validate_only: have the cluster check the request and create nothing.
 
@@ -181,43 +286,108 @@ class KafkaAdmin:
             The properties that the topic has or would have, defaults included; empty when
             this user may not read them.
         """
-        what = f"create the topic {topic}"
-        spec = {"assignments": {p: list(ids) for p, ids in replicas.items()}, "configs": config}
-        answer = self.ask(
-            what,
-            lambda: self.client.create_topics(
-                {topic: spec},
-                timeout_ms=self._timeout_ms,
-                validate_only=validate_only,
-                raise_errors=False,
+        kind = CreateTopicsRequest.CreatableTopic
+        properties = [
+            kind.CreatableTopicConfig(name=name, value=value) for name, value in config.items()
+        ]
+        if isinstance(placement, TopicSize):
+            wanted = kind(
+                name=topic,
+                num_partitions=placement.partitions,
+                replication_factor=placement.replication_factor,
+                assignments=[],
+                configs=properties,
+            )
+        else:
+            replicas = [
+                kind.CreatableReplicaAssignment(partition_index=number, broker_ids=list(ids))
+                for number, ids in placement.items()
+            ]
+            wanted = kind(
+                name=topic,
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=replicas,
+                configs=properties,
+            )
+        result = self._change(
+            f"create the topic {topic}",
+            lambda: CreateTopicsRequest(
+                topics=[wanted], timeout_ms=self._timeout_ms, validate_only=validate_only
             ),
+            lambda answer: answer.topics,
         )
-        result = answer["topics"][0]
-        self._require_no_error(what, result)
-        return {key: each["value"] for key, each in (result.get("configs") or {}).items()}
+        return {str(each.name): each.value for each in getattr(result, "configs", None) or ()}
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        """Request that a topic has `count` partitions; the cluster places the new ones."""
+        kind = CreatePartitionsRequest.CreatePartitionsTopic
+        self._change(
+            f"add partitions to the topic {topic}",
+            lambda: CreatePartitionsRequest(
+                topics=[kind(name=topic, count=count, assignments=None)],
+                timeout_ms=self._timeout_ms,
+                validate_only=False,
+            ),
+            lambda answer: answer.results,
+        )
 
     def delete_topic(self, topic: str) -> None:
         """Request a topic's deletion, which is complete once no broker's metadata include it."""
-        what = f"delete the topic {topic}"
-        answer = self.ask(
-            what,
-            lambda: self.client.delete_topics(
-                [topic], timeout_ms=self._timeout_ms, raise_errors=False
-            ),
+        kind = DeleteTopicsRequest.DeleteTopicState
+        self._change(
+            f"delete the topic {topic}",
+            lambda: DeleteTopicsRequest(topics=[kind(name=topic)], timeout_ms=self._timeout_ms),
+            lambda answer: answer.responses,
         )
-        self._require_no_error(what, answer["topics"][0])
 
     def empty_groups(self) -> frozenset[str]:
-        """Ids of all consumer groups without members that this user may describe."""
-        groups = self.ask("list consumer groups", self.client.list_groups)
-        return frozenset(g["group_id"] for g in groups if g.get("group_state") in _MEMBERLESS)
+        """Ids of all consumer groups without members that this user may describe.
+
+        Brokers before Kafka 2.6 do not report which groups are empty; there are none then.
+        """
+
+        def read() -> list[Any]:
+            found: list[Any] = []
+            for broker in self.client._manager.cluster.brokers():
+                answer = self._send(ListGroupsRequest(), broker.node_id)
+                _require(answer.error_code)
+                found += answer.groups or ()
+            return found
+
+        groups = self.ask("list consumer groups", read)
+        return frozenset(
+            str(each.group_id) for each in groups if getattr(each, "group_state", "") in _MEMBERLESS
+        )
 
     def delete_group(self, group_id: str) -> None:
         """Delete a consumer group, which must have no members."""
-        what = f"delete the consumer group {group_id}"
-        answer = self.ask(what, lambda: self.client.delete_groups([group_id]))
-        if answer[group_id] != "OK":
-            raise self._error(what, getattr(kafka_errors, answer[group_id])())
+
+        def delete() -> None:
+            client = self.client
+            coordinator = client._manager.run(client._find_coordinator_id, group_id)
+            answer = self._send(DeleteGroupsRequest(groups_names=[group_id]), coordinator)
+            (result,) = answer.results
+            _require(result.error_code)
+
+        self.ask(f"delete the consumer group {group_id}", delete)
+
+    def log_dirs_of(
+        self, broker_id: int, held: Mapping[str, Sequence[int]]
+    ) -> list[dict[str, Any]]:
+        """The log directories of a broker, by the names of Kafka's protocol.
+
+        Args:
+            held: topic → its partitions whose replicas are listed in each directory.
+        """
+        kind = DescribeLogDirsRequest.DescribableLogDirTopic
+        request = DescribeLogDirsRequest(
+            topics=[kind(topic=topic, partitions=list(each)) for topic, each in held.items()]
+        )
+        answer = self.ask(
+            f"look at the disks of broker {broker_id}", lambda: self._send(request, broker_id)
+        )
+        return [each.to_dict() for each in answer.results or ()]
 
     def topics_held_by(self, broker_id: int) -> frozenset[str] | None:
         """All topics with a replica on this broker, whether this user may describe them or not.
@@ -228,16 +398,14 @@ class KafkaAdmin:
         Raises:
             AdminError: the broker does not answer.
         """
-        manager = self.client._manager
+        request = DescribeLogDirsRequest(topics=None)
         answer = self.ask(
             f"ask broker {broker_id} which topics it holds",
-            lambda: manager.run(
-                manager.send, DescribeLogDirsRequest(topics=None), broker_id, QUERY_TIMEOUT_MS
-            ),
+            lambda: self._send(request, broker_id, QUERY_TIMEOUT_MS),
         )
         if not answer.results:
             return None
-        return frozenset(str(topic.name) for each in answer.results for topic in each.topics)
+        return frozenset(str(topic.name) for each in answer.results for topic in each.topics or ())
 
     def forbidden_among(self, broker_id: int, topics: Iterable[str]) -> frozenset[str]:
         """The topics among these that this user may not describe.
@@ -245,14 +413,12 @@ class KafkaAdmin:
         Raises:
             AdminError: the broker does not answer.
         """
-        named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        if not named:  # an empty list requests all topics
+        names = list(topics)
+        if not names:  # an empty list requests all topics
             return frozenset()
-        request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
-        manager = self.client._manager
         answer = self.ask(
             f"ask broker {broker_id} which topics it shows",
-            lambda: manager.run(manager.send, request, broker_id, QUERY_TIMEOUT_MS),
+            lambda: self._send(_metadata_request(names), broker_id, QUERY_TIMEOUT_MS),
         )
         refused = kafka_errors.TopicAuthorizationFailedError.errno
         return frozenset(str(each.name) for each in answer.topics if each.error_code == refused)
@@ -264,14 +430,9 @@ class KafkaAdmin:
 
         It never creates a topic, even with auto.create.topics.enable on the brokers.
         """
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
-            allow_auto_topic_creation=False,
-        )
-        manager = self.client._manager
         what = f"ask broker {broker_id} about {_named(topics)}"
         answer = self.ask(
-            what, lambda: manager.run(manager.send, request, broker_id, QUERY_TIMEOUT_MS)
+            what, lambda: self._send(_metadata_request(topics), broker_id, QUERY_TIMEOUT_MS)
         )
         return {found.name: self._partitions_in(what, found) for found in answer.topics}
 
@@ -283,9 +444,9 @@ class KafkaAdmin:
             raise self._error(what, error())
         return {
             int(each.partition_index): Partition(
-                int(each.leader_id), tuple(each.replica_nodes), tuple(each.isr_nodes)
+                int(each.leader_id), tuple(each.replica_nodes or ()), tuple(each.isr_nodes or ())
             )
-            for each in found.partitions
+            for each in found.partitions or ()
         }
 
     def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -293,51 +454,165 @@ class KafkaAdmin:
         wanted: dict[str, list[int]] = {}
         for topic, partition in partitions:
             wanted.setdefault(topic, []).append(partition)
-        self.ask(
-            f"elect the preferred leaders of {_named(sorted(wanted))}",
-            lambda: self.client.elect_leaders(
-                ElectionType.PREFERRED, wanted, timeout_ms=self._timeout_ms
-            ),
-        )
+        kind = ElectLeadersRequest.TopicPartitions
+        needless = kafka_errors.ElectionNotNeededError.errno
+
+        def elect() -> None:
+            answer = self._send_to_controller(
+                lambda: ElectLeadersRequest(
+                    election_type=ElectionType.PREFERRED,
+                    topic_partitions=[
+                        kind(topic=topic, partitions=numbers) for topic, numbers in wanted.items()
+                    ],
+                    timeout_ms=self._timeout_ms,
+                ),
+                lambda answer: [int(getattr(answer, "error_code", 0) or 0)],
+            )
+            _require(getattr(answer, "error_code", 0) or 0)
+            for topic in answer.replica_election_results or ():
+                for each in topic.partition_result:
+                    if each.error_code != needless:
+                        _require(each.error_code, each.error_message)
+
+        self.ask(f"elect the preferred leaders of {_named(sorted(wanted))}", elect)
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """(Topic, partition) → the offset that its next record will get."""
-        wanted = {TopicPartition(*each) for each in partitions}
-        topics = sorted({each.topic for each in wanted})
-        answer = self.ask(
-            f"read the end offsets of {_named(topics)}",
-            lambda: self.client._manager.run(self._ends_of, wanted),
-        )
-        return {(each.topic, each.partition): int(found.offset) for each, found in answer.items()}
+        wanted = frozenset(partitions)
+        topics = sorted({topic for topic, _ in wanted})
+        return self.ask(f"read the end offsets of {_named(topics)}", lambda: self._ends_of(wanted))
 
-    async def _ends_of(self, wanted: set[TopicPartition]) -> dict[TopicPartition, Any]:
-        """End offsets, from all leaders at once; kafka-python's own method queries them in turn."""
-        client = self.client
-        found: dict[TopicPartition, Any] = {}
-        led = await client._async_get_leader_for_partitions(wanted)
-        asked = [
-            client._manager.send(client._list_partition_offsets_request(own, _UNCOMMITTED), leader)
-            for leader, own in (
-                (leader, dict.fromkeys(own, OffsetSpec.LATEST)) for leader, own in led.items()
+    def _ends_of(self, wanted: frozenset[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """End offsets, with further requests while leaders move."""
+        deadline_s = time.monotonic() + self._timeout_ms / 1000
+        found: dict[tuple[str, int], int] = {}
+        while True:
+            found |= self.client._manager.run(self._known_ends_of, wanted - set(found))
+            if wanted <= set(found):
+                return found
+            if time.monotonic() > deadline_s:
+                raise kafka_errors.NotLeaderForPartitionError
+            time.sleep(_LOADING_PAUSE_S)
+
+    async def _known_ends_of(self, wanted: Set[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """End offsets as far as the brokers found lead; all leaders are queried at once."""
+        manager, kind = self.client._manager, ListOffsetsRequest.ListOffsetsTopic
+        described = await manager.send(_metadata_request(sorted({topic for topic, _ in wanted})))
+        led: dict[int, dict[str, list[int]]] = {}
+        left = set(wanted)
+        for topic in described.topics:
+            for each in topic.partitions or ():
+                if (name := (topic.name, each.partition_index)) in left:
+                    left.remove(name)
+                    led.setdefault(int(each.leader_id), {}).setdefault(topic.name, []).append(
+                        each.partition_index
+                    )
+        if left:
+            raise kafka_errors.UnknownTopicOrPartitionError
+        sent = [
+            manager.send(
+                ListOffsetsRequest(
+                    isolation_level=_UNCOMMITTED,
+                    topics=[
+                        kind(
+                            name=name,
+                            partitions=[
+                                kind.ListOffsetsPartition(
+                                    partition_index=number, timestamp=OffsetSpec.LATEST
+                                )
+                                for number in numbers
+                            ],
+                        )
+                        for name, numbers in topics.items()
+                    ],
+                    min_version=_OFFSETS_VERSION,
+                ),
+                leader,
             )
+            for leader, topics in led.items()
         ]
-        try:
-            for answer in asked:
-                found |= client._list_partition_offsets_process_response(await answer)
-        except kafka_errors.NotLeaderForPartitionError:  # the library's method waits for leaders
-            left = dict.fromkeys(wanted - set(found), OffsetSpec.LATEST)
-            found |= await client._async_list_partition_offsets(left, timeout_ms=self._timeout_ms)
+        found = {}
+        for answer in [await each for each in sent]:
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    if each.error_code == kafka_errors.NotLeaderForPartitionError.errno:
+                        continue
+                    _require(each.error_code)
+                    found[topic.name, int(each.partition_index)] = int(each.offset)
         return found
 
-    def _config(
-        self, kind: ConfigResourceType, name: str, keys: Sequence[str] | None = None
-    ) -> dict[str, str | None]:
-        what, asked = kind.name.lower(), ConfigResource(kind, name, keys)
-        answer = self.ask(
-            f"read the configuration of {what} {name}",
-            lambda: self.client.describe_configs([asked], config_filter="all"),
+    def _properties(
+        self,
+        kind: ConfigResourceType,
+        name: str,
+        keys: Sequence[str] | None = None,
+        broker_id: int | None = None,
+    ) -> dict[str, Property]:
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=kind.value,
+            resource_name=name,
+            configuration_keys=None if keys is None else list(keys),
         )
-        return {key: each["value"] for key, each in answer[what][name].items()}
+
+        def read() -> Any:
+            request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+            answer = self._send(request, broker_id)
+            (result,) = answer.results
+            _require(result.error_code, result.error_message)
+            return answer, result
+
+        answer, result = self.ask(f"read the configuration of {kind.name.lower()} {name}", read)
+        has_source = answer.API_VERSION >= 1
+        return {
+            str(each.name): Property(
+                each.value,
+                _is_default(each.config_source) if has_source else bool(each.is_default),
+                bool(each.is_sensitive),
+            )
+            for each in result.configs or ()
+        }
+
+    def _send(
+        self, request: Any, broker_id: int | None = None, timeout_ms: int | None = None
+    ) -> Any:
+        """The answer of a broker; of any without `broker_id`, of the client's default timeout."""
+        manager = self.client._manager
+        return manager.run(manager.send, request, broker_id, timeout_ms)
+
+    def _send_to_controller(
+        self, request: Callable[[], Any], codes_of: Callable[[Any], Sequence[int]]
+    ) -> Any:
+        """The controller's answer; a broker that no longer is the controller is asked once.
+
+        Args:
+            request: makes the request.
+            codes_of: the error codes in an answer.
+        """
+        client, moved = self.client, kafka_errors.NotControllerError
+        for _ in range(2):
+            answer = client._manager.run(client._send_request_to_controller, request())
+            if moved.errno not in codes_of(answer):
+                return answer
+            client._controller_id = None
+        raise moved()
+
+    def _change(
+        self, what: str, request: Callable[[], Any], results_of: Callable[[Any], Sequence[Any]]
+    ) -> Any:
+        """Have the controller change one topic; returns the result in its answer."""
+
+        def change() -> Any:
+            answer = self._send_to_controller(
+                request, lambda answer: [each.error_code for each in results_of(answer)]
+            )
+            (result,) = results_of(answer)
+            return result
+
+        result = self.ask(what, change)
+        error = kafka_errors.for_code(result.error_code)
+        if error is not kafka_errors.NoError:
+            raise self._error(what, error(), getattr(result, "error_message", None))
+        return result
 
     def ask(self, what: str, request: Callable[[], Answer]) -> Answer:
         """Make a request and return its answer.
@@ -360,6 +635,12 @@ class KafkaAdmin:
                 return request()
         except kafka_errors.KafkaError as error:
             raise self._error(what, error) from error
+        except _MISREAD as error:
+            raise AdminError(
+                f"could not {what}: the answer cannot be read ({type(error).__name__}: {error}); "
+                "expected an answer of Kafka's protocol; check the release of the brokers",
+                UNREADABLE,
+            ) from error
 
     def _retry_while_loading(self, request: Callable[[], Answer]) -> Answer:
         """Repeat a request while a new coordinator still loads its groups."""
@@ -372,14 +653,13 @@ class KafkaAdmin:
                     raise
                 time.sleep(_LOADING_PAUSE_S)
 
-    def _require_no_error(self, what: str, result: Mapping[str, Any]) -> None:
-        error = kafka_errors.for_code(result["error_code"])
-        if error is not kafka_errors.NoError:
-            raise self._error(what, error(), result.get("error_message"))
-
     @staticmethod
     def _error(what: str, error: Exception, details: str | None = None) -> AdminError:
         cause = type(error).__name__
+        if cause == _UNKNOWN_CODE:
+            details = f"error code {getattr(error, 'errno', '?')}" + (
+                f", {details}" if details else ""
+            )
         advice = ADVICE.get(cause, "check that the brokers run and can be reached, and run again")
         why = f"{cause}: {details.rstrip('.')}" if details else cause
         return AdminError(f"could not {what} ({why}); {advice}", cause)
@@ -393,6 +673,40 @@ def _was_never_sent(error: kafka_errors.KafkaError) -> bool:
     is_connection = isinstance(error, kafka_errors.KafkaConnectionError)
     return is_connection and any(name in str(error) for name in _NOT_REACHED)
 
+
+def _require(error_code: int, message: str | None = None) -> None:
+    """Raise the error of an answer's code."""
+    error = kafka_errors.for_code(error_code)
+    if error is not kafka_errors.NoError:
+        raise error(message or "")
+
+
+def _id_of(broker: Any) -> int:
+    """A broker's id in an answer about the cluster, or in metadata."""
+    return int(broker.node_id if hasattr(broker, "node_id") else broker.broker_id)
+
+
+def _is_default(source: int) -> bool | None:
+    """Whether a source of Kafka's protocol is the default; None for an unknown source."""
+    return source == _DEFAULT_SOURCE if source in _SOURCES else None
+
+
+def _metadata_request(names: Sequence[str] | None) -> Any:
+    """A request for the metadata of topics, of all without names; it never creates a topic."""
+    kind = MetadataRequest.MetadataRequestTopic
+    topics = None if names is None else [kind(name=name) for name in names]
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+_MISREAD = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""Errors of Python for an answer without a part that is read."""
+_UNKNOWN_CODE = "UnrecognizedBrokerError"
+"""kafka-python's name of the error for a code that it does not know."""
+_DEFAULT_SOURCE = 5
+_SOURCES = range(1, 9)
+"""Sources of a property's value: ConfigSource of Kafka's protocol, without its UNKNOWN (0)."""
+_OFFSETS_VERSION = 1
+"""The first version of the request for offsets whose answer has one offset."""
 
 _LOADING_PAUSE_S = 0.05
 """Pause before a coordinator that loads its groups is queried again [s]."""

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from kafka.errors import KafkaStorageError
 
-from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
+from jobs.cluster.admin import NOT_SUPPORTED, AdminError, KafkaAdmin, query_all_brokers
 from metrics.units import format_size
 
 UNKNOWN_BYTES = -1
 """Size and room of a volume that a broker does not report; Kafka 3.3 and later report them."""
 
-NOT_SERVED = (
-    "ClusterAuthorizationFailedError",
-    "IncompatibleBrokerVersion",
-    "UnsupportedVersionError",
-)
+NOT_SERVED = ("ClusterAuthorizationFailedError", *NOT_SUPPORTED)
 """Causes by which a broker will never answer a request for its log directories."""
 
 BROKERS_QUERIED = 3
@@ -106,7 +102,7 @@ class ClusterHealth:
         Raises:
             AdminError: the cluster does not answer.
         """
-        topics = self._admin.ask("look at all topics", self._admin.client.describe_topics)
+        topics = self._admin.describe_topics()
         return frozenset(
             (str(topic["name"]), int(each["partition_index"]))
             for topic in topics
@@ -135,14 +131,7 @@ class ClusterHealth:
 
     def _held(self, topics: Sequence[str]) -> dict[int, dict[str, list[int]]]:
         """Broker id → topic → the topic's partitions that have a replica on the broker."""
-        described = (
-            self._admin.ask(
-                f"look at {len(topics)} topics",
-                lambda: self._admin.client.describe_topics(list(topics)),
-            )
-            if topics
-            else ()
-        )
+        described = self._admin.describe_topics(f"look at {len(topics)} topics", topics)
         held: dict[int, dict[str, list[int]]] = {}
         for topic in described:
             for each in topic["partitions"]:
@@ -156,15 +145,11 @@ class ClusterHealth:
     ) -> Sequence[Mapping[str, Any]]:
         """A broker's log directories as it reports them; none where it never will."""
         try:
-            (answer,) = self._admin.ask(
-                f"look at the disks of broker {broker}",
-                lambda: self._admin.client.describe_log_dirs(held.get(broker, {}), [broker]),
-            )
+            return self._admin.log_dirs_of(broker, held.get(broker, {}))
         except AdminError as error:
             if error.cause not in NOT_SERVED:
                 raise
             return ()
-        return cast("Sequence[Mapping[str, Any]]", answer["log_dirs"])
 
     def hidden_topics(self) -> frozenset[str] | None:
         """Topics that brokers hold and this user may not describe.

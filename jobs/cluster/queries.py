@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka.admin import ConfigResource, ConfigResourceType
-
-from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.admin import KafkaAdmin, Property
 from metrics.sources.client_only import Replicas
 
 BROKER_SPECIFIC = frozenset(
@@ -25,7 +23,6 @@ BROKER_SPECIFIC = frozenset(
 )
 """Properties that identify a broker and do not change how it works."""
 LOG_DIRS = "log.dirs"
-_DEFAULT = "DEFAULT_CONFIG"
 
 
 def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
@@ -34,7 +31,7 @@ def replicas_by_broker(admin: KafkaAdmin) -> dict[int, Replicas]:
     Raises:
         AdminError: the cluster did not answer.
     """
-    return count_replicas(admin.ask("look at the replicas", admin.client.describe_topics))
+    return count_replicas(admin.describe_topics("look at the replicas"))
 
 
 def count_replicas(topics: Iterable[Mapping[str, Any]]) -> dict[int, Replicas]:
@@ -64,22 +61,20 @@ def changed_properties(admin: KafkaAdmin, broker_id: int) -> dict[str, str]:
     Raises:
         AdminError: this user may not read them, or the broker did not answer.
     """
-    resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
-    answer = admin.ask(
-        f"read the configuration of broker {broker_id}",
-        lambda: admin.client.describe_configs([resource], config_filter="all"),
-    )
-    return configured_properties(answer["broker"][str(broker_id)])
+    return configured_properties(admin.broker_properties(broker_id))
 
 
-def configured_properties(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Name → value of the properties that are configured, without secrets."""
+def configured_properties(properties: Mapping[str, Property]) -> dict[str, str]:
+    """Name → value of the properties that are configured, without secrets.
+
+    Properties whose source is unknown are left out, as most are defaults.
+    """
     found = {
-        name: str(each["value"])
+        name: str(each.value)
         for name, each in sorted(properties.items())
-        if each["config_source"] != _DEFAULT
-        and not each["is_sensitive"]
-        and each["value"] is not None
+        if each.is_default is False
+        and not each.is_sensitive
+        and each.value is not None
         and name not in BROKER_SPECIFIC
     }
     if LOG_DIRS in found:
@@ -93,9 +88,4 @@ def features(admin: KafkaAdmin) -> dict[str, str]:
     Raises:
         AdminError: the cluster did not answer.
     """
-    described = admin.ask("read the features", admin.client.describe_features)
-    return {
-        name: str(feature["finalized"][1])
-        for name, feature in sorted(described.items())
-        if "finalized" in feature
-    }
+    return {name: str(level) for name, level in sorted(admin.features().items())}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -21,7 +22,10 @@ Assignment = dict[int, tuple[int, ...]]
 
 
 def assignment(
-    broker_ids: Sequence[int], partitions_per_broker: int, replication_factor: int
+    broker_ids: Sequence[int],
+    partitions_per_broker: int,
+    replication_factor: int,
+    racks: Mapping[int, str | None] | None = None,
 ) -> Assignment:
     """An assignment of replicas that gives every broker the same work.
 
@@ -30,23 +34,110 @@ def assignment(
     spread over all others, no broker more than one partition ahead of another: each broker leads
     in turn, and from round to round the followers are one stride further.
 
+    Where each broker states its rack, the replicas of a partition are on different racks as long
+    as there are enough of them, and else no rack holds two more than another that has room. All
+    counts stay as even as without racks where racks have equal sizes. With unequal sizes leaders
+    are even, and a broker of a small rack follows more.
+
+    Args:
+        racks: broker → its rack.
+
     Raises:
         ConfigError: there are fewer brokers than replicas.
     """
     brokers = sorted(set(broker_ids))
-    count, followers = len(brokers), replication_factor - 1
-    if replication_factor > count:
+    if replication_factor > len(brokers):
         raise ConfigError(
             f"workload topic.replication_factor is {replication_factor}, and the cluster has "
-            f"{count} brokers that serve ({', '.join(map(str, brokers)) or 'none'}); expected at "
-            "most as many replicas as brokers; lower it or start more brokers"
+            f"{len(brokers)} brokers that serve ({', '.join(map(str, brokers)) or 'none'}); "
+            "expected at most as many replicas as brokers; lower it or start more brokers"
         )
+    by_rack = _by_rack(brokers, racks or {})
+    sizes = {len(each) for each in by_rack}
+    make = _strided if len(sizes) < 2 else _balanced
+    return make(by_rack, partitions_per_broker, replication_factor)
+
+
+def _by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[list[int]]:
+    """The brokers of each rack; one rack for all unless each broker states its own."""
+    named = {broker: racks.get(broker) for broker in brokers}
+    if not all(named.values()):
+        return [list(brokers)]
+    found: dict[str, list[int]] = {}
+    for broker, rack in named.items():
+        found.setdefault(str(rack), []).append(broker)
+    return [found[rack] for rack in sorted(found)]
+
+
+def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: int) -> Assignment:
+    """An assignment over racks of equal size.
+
+    Brokers stand in a ring in which racks alternate, so that the rack of a follower depends only
+    on the stride from its leader. All leaders of a turn use the same strides; each broker then
+    follows once for each stride.
+    """
+    ring = [broker for row in zip(*by_rack, strict=True) for broker in row]
+    count, racks = len(ring), len(by_rack)
+    strides_of = [[s for s in range(1, count) if s % racks == rack] for rack in range(racks)]
+    used = [0] * racks
+    extra_turn = 0
     result: Assignment = {}
-    for turn in range(partitions_per_broker):
-        strides = [1 + (turn * followers + i) % (count - 1) for i in range(followers)]
-        for position, leader in enumerate(brokers):
-            others = (brokers[(position + stride) % count] for stride in strides)
+    for turn in range(turns):
+        strides: list[int] = []
+        wanted, extra_turn = _followers_by_rack(racks, replication_factor, extra_turn)
+        for rack, followers in enumerate(wanted):
+            own = strides_of[rack]
+            strides += [own[(used[rack] + i) % len(own)] for i in range(followers)]
+            used[rack] += followers
+        for position, leader in enumerate(ring):
+            others = (ring[(position + stride) % count] for stride in strides)
             result[turn * count + position] = (leader, *others)
+    return result
+
+
+def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list[int], int]:
+    """Number of followers in the leader's rack (0) and in the racks after it, for one turn.
+
+    Args:
+        extra_turn: where the racks that get one replica more begin; returned for the next turn.
+    """
+    whole, rest = divmod(replicas, racks)
+    wanted = [max(0, whole - 1), *[whole] * (racks - 1)]
+    first, choices = (0, racks) if whole else (1, racks - 1)
+    if not whole:
+        rest -= 1  # the leader
+    for extra in range(rest):
+        wanted[first + (extra_turn + extra) % choices] += 1
+    return wanted, extra_turn + rest
+
+
+def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: int) -> Assignment:
+    """An assignment over racks of unequal sizes: each follower is the least loaded that fits."""
+    rack_of = {broker: rack for rack, own in enumerate(by_rack) for broker in own}
+    brokers = sorted(rack_of)
+    follows = dict.fromkeys(brokers, 0)
+    pairs: Counter[tuple[int, int]] = Counter()
+    result: Assignment = {}
+    for number in range(turns * len(brokers)):
+        leader = brokers[number % len(brokers)]
+        chosen, in_rack = [leader], Counter([rack_of[leader]])
+        while len(chosen) < replication_factor:
+            _, _, _, _, follower = min(
+                (
+                    in_rack[rack_of[broker]],
+                    follows[broker],
+                    pairs[leader, broker],
+                    (place - number) % len(brokers),
+                    broker,
+                )
+                for place, broker in enumerate(brokers)
+                if broker not in chosen
+            )
+            chosen.append(follower)
+            in_rack[rack_of[follower]] += 1
+            follows[follower] += 1
+            pairs[leader, follower] += 1
+        result[number] = tuple(chosen)
     return result
 
 
@@ -124,7 +215,8 @@ class TopicState:
 
     Attributes:
         missing: partitions that a broker does not know.
-        reassigned: partitions with other replicas than the assigned ones, or in another order.
+        reassigned: partitions with other replicas than the assigned ones, or in another order;
+            where the cluster places them, their order means nothing.
         leaderless: partitions without a leader.
         moved: partitions led by another replica than the preferred one.
         lagging: partitions with a replica outside of the ISR.
@@ -142,6 +234,11 @@ class TopicState:
     def healthy(self) -> bool:
         """Whether all partitions are as planned."""
         return not self.sentences()
+
+    @property
+    def is_placed_otherwise(self) -> bool:
+        """Whether the topic is complete, with replicas on other brokers than assigned."""
+        return bool(self.reassigned) and not (self.missing or self.leaderless or self.silent)
 
     def sentences(self) -> tuple[str, ...]:
         """A sentence for each kind of difference."""
@@ -175,11 +272,13 @@ def state_of(
     seen: Mapping[int, Partition] | None,
     first: int = 0,
     offline: Set[int] = frozenset(),
+    is_own_placement: bool = False,
 ) -> TopicState:
     """The differences between the partitions that a broker knows and the planned ones.
 
     Args:
         seen: the broker's partitions; None where it does not know the topic.
+        is_own_placement: whether the cluster placed the replicas, in an order that is unknown.
         first: the number of the topic's partition 0 among all topics.
         offline: brokers that are offline on purpose; they may be in sync or not.
     """
@@ -189,7 +288,13 @@ def state_of(
     led = {number: each for number, each in known.items() if each.leader != NO_LEADER}
     return TopicState(
         missing=tuple(sorted(set(wanted) - set(known))),
-        reassigned=tuple(n for n, each in known.items() if each.replicas != wanted[n]),
+        reassigned=tuple(
+            n
+            for n, each in known.items()
+            if (
+                {*each.replicas} != {*wanted[n]} if is_own_placement else each.replicas != wanted[n]
+            )
+        ),
         leaderless=tuple(sorted(set(known) - set(led))),
         moved=tuple(n for n, each in led.items() if each.leader != leader_of(wanted[n], offline)),
         lagging=tuple(n for n, each in known.items() if {*each.replicas} - {*each.isr} - offline),

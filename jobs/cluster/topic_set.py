@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from jobs.cluster.placement import LeaderCounts, leader_counts
 from jobs.cluster.topic_plan import Assignment, TopicState, leader_of
 from jobs.engine.task.partitions import Partitions
+from metrics.traffic.pattern import TrafficPattern
 
 
 @dataclass(frozen=True)
@@ -15,14 +17,19 @@ class TopicSet:
     Attributes:
         names: names of the topics.
         message_bytes: size of the messages that are written to them [B].
-        replicas: the assignment of the partitions of each topic, which must stay as it is.
+        replicas: the assignment of the partitions of each topic, which must stay as it is; where
+            the cluster placed them, of the partitions of all topics, numbered through.
         offline: brokers that are offline on purpose; the next replica leads in their place.
+        is_own_placement: whether the cluster placed the replicas, instead of the run.
+        brokers: ids of all brokers that serve, where the cluster placed the replicas.
     """
 
     names: tuple[str, ...]
     message_bytes: int
     replicas: Assignment
     offline: frozenset[int] = frozenset()
+    is_own_placement: bool = False
+    brokers: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         more = len(self.names) - 1
@@ -31,7 +38,20 @@ class TopicSet:
     @property
     def partitions(self) -> Partitions:
         """All partitions, numbered through all topics."""
-        return Partitions(self.names, len(self.replicas))
+        return Partitions(self.names, self.per_topic)
+
+    @property
+    def per_topic(self) -> int:
+        """Number of partitions of each topic."""
+        count = len(self.replicas)
+        return count // len(self.names) if self.is_own_placement else count
+
+    def replicas_of(self, position: int) -> Assignment:
+        """The assignment of the partitions of one topic, by its position among the names."""
+        if not self.is_own_placement:
+            return self.replicas
+        first = position * self.per_topic
+        return {number: self.replicas[first + number] for number in range(self.per_topic)}
 
     @property
     def leaders(self) -> tuple[int, ...]:
@@ -39,7 +59,27 @@ class TopicSet:
         each = tuple(
             leader_of(self.replicas[number], self.offline) for number in sorted(self.replicas)
         )
-        return each * len(self.names)
+        return each if self.is_own_placement else each * len(self.names)
+
+    @property
+    def leader_counts(self) -> LeaderCounts:
+        """How many of the partitions each broker leads."""
+        return leader_counts(self.leaders, self.brokers)
+
+    @property
+    def caveat(self) -> str:
+        """A clause for figures measured with these topics; empty where leaders are even."""
+        return self.leader_counts.caveat if self.is_own_placement else ""
+
+    def fit(self, pattern: TrafficPattern) -> TrafficPattern:
+        """The pattern with the number of partitions that the topics have.
+
+        The cluster that placed them may have more than the workload asks for.
+        """
+        if not self.is_own_placement or not self.brokers:
+            return pattern
+        per_broker = max(1, round(self.per_topic / len(self.brokers)))
+        return replace(pattern, topic=replace(pattern.topic, partitions_per_broker=per_broker))
 
 
 @dataclass(frozen=True)

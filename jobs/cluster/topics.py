@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from jobs.cluster.admin import AdminError, KafkaAdmin, query_brokers
+from jobs.cluster.admin import AdminError, KafkaAdmin, TopicSize, query_brokers
+from jobs.cluster.placement import REFUSED_ASSIGNMENTS, grown_partitions, placed
 from jobs.cluster.topic_plan import (
     Assignment,
     TopicState,
@@ -35,8 +36,8 @@ WRONG_REQUESTS = frozenset(
         "InvalidConfigurationError",
         "InvalidReplicationFactorError",
         "InvalidTopicError",
-        "PolicyViolationError",
         "TopicAuthorizationFailedError",
+        *REFUSED_ASSIGNMENTS,
     }
 )
 """Errors of a creation that a change of the configuration avoids."""
@@ -71,7 +72,14 @@ class Topics:
         self._pause = pause
         self._made: dict[str, None] = {}
         self._queried = 0
+        self._racks: dict[int, str | None] = {}
+        self._caveats: dict[str, None] = {}
         self.offline: frozenset[int] = frozenset()
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the topics made until now mean for the figures; empty where all leaders are even."""
+        return tuple(self._caveats)
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -84,13 +92,14 @@ class Topics:
         Raises:
             ConfigError: the cluster would refuse the topic, or each batch written to it.
         """
-        planned = self._planned(pattern)
-        longest = planned.names[-1]  # the topics differ in their names only
-        properties = self._request(longest, planned.replicas, pattern.topic, validate_only=True)
+        _, properties = self._accepted(pattern)
         require_writable(pattern, properties)
 
     def create(self, pattern: TrafficPattern, deadline_s: float = 60.0) -> TopicSet:
         """Create the topics of a pattern and wait until all replicas are in place and in sync.
+
+        Where the cluster ignores or refuses the assignment of replicas, the placement that it
+        chooses is taken, with more partitions while leaders are uneven.
 
         Raises:
             ConfigError: the cluster refuses the topic, or each batch written to it.
@@ -98,33 +107,138 @@ class Topics:
             TopicError: this run has such a topic already, or a topic is not healthy within
                 `deadline_s` [s].
         """
-        planned = self._planned(pattern)
-        for name in planned.names:
+        names = self._names(pattern)
+        for name in names:
             if name in self._made:
                 raise TopicError(
                     f"run {self._run_id} already has the topic {name}; expected to create it once; "
                     "delete it first"
                 )
-        self.validate(pattern)
-        for name in planned.names:
-            self._create(name, planned.replicas, pattern.topic)
-        state = self._wait(lambda: self._state(planned), deadline_s)
-        if not state.healthy:
-            raise TopicError(
-                f"the new topic {planned} is not ready after {deadline_s:g} s: "
-                f"{'; '.join(state.sentences())}; expected every replica in sync and every "
-                "leader in place; look at the brokers' logs"
+        placement, properties = self._accepted(pattern)
+        require_writable(pattern, properties)
+        for name in names:
+            placement = self._create(name, placement, pattern.topic)
+        if not isinstance(placement, TopicSize):
+            planned = TopicSet(names, pattern.message_bytes, placement, self.offline)
+            state = self._wait(
+                lambda: self._state(planned), deadline_s, lambda each: each.is_placed_otherwise
             )
-        return planned
+            if state.healthy:
+                return planned
+            if not state.is_placed_otherwise:
+                raise self._not_ready(names, state, deadline_s)
+        brokers = len({*self._brokers(), *self.offline})
+        return self._taken(pattern, names, brokers, deadline_s)
 
-    def _create(self, name: str, replicas: Assignment, wanted: TopicOptions) -> None:
+    def refresh(self, topics: TopicSet) -> TopicSet:
+        """The topics with their present leaders, where the cluster placed the replicas.
+
+        Such a cluster may move them at any time. Topics that the run placed stay as they are.
+        """
+        if not topics.is_own_placement:
+            return topics
+        found, state = self._look(topics.names, topics.message_bytes, topics.per_topic)
+        return found if found is not None and not state.missing else topics
+
+    def _create(
+        self, name: str, placement: Assignment | TopicSize, wanted: TopicOptions
+    ) -> Assignment | TopicSize:
+        """Create a topic; return the placement that the cluster accepted."""
         self._made[name] = None  # first, as a request without an answer may have succeeded
         try:
-            self._request(name, replicas, wanted)
+            try:
+                self._request(name, placement, wanted)
+            except ConfigError as error:
+                cause = error.__cause__
+                is_refused = isinstance(cause, AdminError) and cause.cause in REFUSED_ASSIGNMENTS
+                if isinstance(placement, TopicSize) or not is_refused:
+                    raise
+                placement = TopicSize(len(placement), wanted.replication_factor)
+                self._request(name, placement, wanted)
         except AdminError as error:
             if error.cause == "TopicAlreadyExistsError":
                 del self._made[name]
             raise
+        return placement
+
+    def _not_ready(self, names: Sequence[str], state: TopicState, deadline_s: float) -> TopicError:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return TopicError(
+            f"the new topic {names[0]}{more} is not ready after {deadline_s:g} s: "
+            f"{'; '.join(state.sentences())}; expected every replica in sync and every "
+            "leader in place; look at the brokers' logs"
+        )
+
+    # --- replicas that the cluster places itself ------------------------------
+
+    def _taken(
+        self, pattern: TrafficPattern, names: tuple[str, ...], brokers: int, deadline_s: float
+    ) -> TopicSet:
+        """Take the placement of the cluster, with more partitions until leaders are even."""
+        planned = per_topic = brokers * pattern.topic.partitions_per_broker
+        while True:
+            topics = self._await_placement(names, pattern.message_bytes, per_topic, deadline_s)
+            wanted = grown_partitions(topics.leader_counts, per_topic, planned, len(names))
+            if wanted == per_topic or not self._grow(names, wanted):
+                break
+            per_topic = wanted
+        if topics.caveat:
+            self._caveats[topics.caveat] = None
+        return topics
+
+    def _grow(self, names: Sequence[str], partitions: int) -> bool:
+        """Request partitions; returns False where the cluster refuses them."""
+        try:
+            for name in names:
+                self._admin.create_partitions(name, partitions)
+        except AdminError:  # the topics that have more keep them, and none of them is used
+            return False
+        return True
+
+    def _await_placement(
+        self, names: tuple[str, ...], message_bytes: int, per_topic: int, deadline_s: float
+    ) -> TopicSet:
+        """Wait until brokers agree on the placement and all replicas are in sync."""
+        found: TopicSet | None = None
+
+        def look() -> TopicState:
+            nonlocal found
+            found, state = self._look(names, message_bytes, per_topic)
+            return state
+
+        state = self._wait(look, deadline_s)
+        if found is None or not state.healthy:
+            raise self._not_ready(names, state, deadline_s)
+        return found
+
+    def _look(
+        self, names: tuple[str, ...], message_bytes: int, per_topic: int
+    ) -> tuple[TopicSet | None, TopicState]:
+        """The placement that a broker reports, and how other brokers' reports differ from it.
+
+        Args:
+            per_topic: partitions of each topic that matter; there may be more.
+        """
+        brokers, missing = self._brokers(), TopicState(missing=tuple(range(per_topic)))
+        try:
+            seen = self._admin.partitions_seen_by(brokers[0], names)
+        except AdminError as error:
+            return None, TopicState(silent=(str(error),))
+        replicas: Assignment = {}
+        for position, name in enumerate(names):
+            known = placed(seen.get(name))
+            if known is None or len(known) < per_topic:
+                return None, missing
+            for number in range(per_topic):
+                replicas[position * per_topic + number] = known[number]
+        topics = TopicSet(names, message_bytes, replicas, self.offline, True, brokers)
+        return topics, self._state(topics)
+
+    def _brokers(self) -> tuple[int, ...]:
+        """Ids of the brokers that serve; it remembers their racks."""
+        info = self._admin.describe_cluster()
+        self._racks |= {broker.id: broker.rack for broker in info.brokers}
+        return info.broker_ids
 
     def check(self, topics: TopicSet, deadline_s: float = 60.0) -> TopicReport:
         """Restore the planned leaders, and wait until all replicas are in sync.
@@ -196,32 +310,62 @@ class Topics:
             if error.cause != "UnknownTopicOrPartitionError":
                 raise
 
-    def _planned(self, pattern: TrafficPattern) -> TopicSet:
-        wanted = pattern.topic
-        name = topic_name(self._run_id, pattern.message_bytes, wanted.partitions_per_broker)
-        return TopicSet(
-            topic_names(name, wanted.count),
-            pattern.message_bytes,
-            assignment(
-                sorted({*self._admin.describe_cluster().broker_ids, *self.offline}),
-                wanted.partitions_per_broker,
-                wanted.replication_factor,
-            ),
-            self.offline,
-        )
+    def _names(self, pattern: TrafficPattern) -> tuple[str, ...]:
+        per_broker = pattern.topic.partitions_per_broker
+        name = topic_name(self._run_id, pattern.message_bytes, per_broker)
+        return topic_names(name, pattern.topic.count)
+
+    def _accepted(
+        self, pattern: TrafficPattern
+    ) -> tuple[Assignment | TopicSize, dict[str, str | None]]:
+        """A placement that the cluster would accept, and the properties of such a topic.
+
+        It is the run's assignment, or the size of the topic where the cluster refuses assignments
+        or advertises fewer brokers than it keeps replicas.
+
+        Raises:
+            ConfigError: the cluster would refuse the topic.
+        """
+        wanted, name = pattern.topic, self._names(pattern)[-1]  # topics differ in their names only
+        brokers = sorted({*self._brokers(), *self.offline})
+        per_broker, factor = wanted.partitions_per_broker, wanted.replication_factor
+        size = TopicSize(len(brokers) * per_broker, factor)
+        try:
+            replicas = assignment(brokers, per_broker, factor, self._racks)
+        except ConfigError as error:
+            if not brokers:
+                raise
+            try:
+                return size, self._request(name, size, wanted, validate_only=True)
+            except ConfigError:
+                raise error from None
+        try:
+            return replicas, self._request(name, replicas, wanted, validate_only=True)
+        except ConfigError as error:
+            cause = error.__cause__
+            if not isinstance(cause, AdminError) or cause.cause not in REFUSED_ASSIGNMENTS:
+                raise
+        return size, self._request(name, size, wanted, validate_only=True)
 
     def _request(
-        self, name: str, replicas: Assignment, wanted: TopicOptions, validate_only: bool = False
+        self,
+        name: str,
+        placement: Assignment | TopicSize,
+        wanted: TopicOptions,
+        validate_only: bool = False,
     ) -> dict[str, str | None]:
         try:
-            return self._admin.create_topic(name, replicas, wanted.properties, validate_only)
+            return self._admin.create_topic(name, placement, wanted.properties, validate_only)
         except AdminError as error:
             if error.cause not in WRONG_REQUESTS:
                 raise
             text = str(error)
-            if len(replicas) > PARTITIONS_AT_ONCE and error.cause == "PolicyViolationError":
+            partitions = (
+                placement.partitions if isinstance(placement, TopicSize) else len(placement)
+            )
+            if partitions > PARTITIONS_AT_ONCE and error.cause == "PolicyViolationError":
                 text += (
-                    f"; it has {len(replicas):,} partitions, and Kafka creates about 10,000 at "
+                    f"; it has {partitions:,} partitions, and Kafka creates about 10,000 at "
                     "once: spread them over several topics, by workload.topic.count and fewer "
                     "workload.topic.partitions_per_broker"
                 )
@@ -242,8 +386,11 @@ class Topics:
                 state |= TopicState(silent=(str(seen),))
                 continue
             for position, name in enumerate(topics.names):
-                first = position * len(topics.replicas)
-                state |= state_of(topics.replicas, seen.get(name), first, topics.offline)
+                first = position * topics.per_topic
+                own = topics.replicas_of(position)
+                state |= state_of(
+                    own, seen.get(name), first, topics.offline, topics.is_own_placement
+                )
         return state
 
     def _next_of(self, topics: TopicSet) -> list[int]:
@@ -263,10 +410,16 @@ class Topics:
             return str(error)
         return ""
 
-    def _wait(self, look: Callable[[], TopicState], deadline_s: float) -> TopicState:
+    def _wait(
+        self,
+        look: Callable[[], TopicState],
+        deadline_s: float,
+        is_final: Callable[[TopicState], bool] = lambda _: False,
+    ) -> TopicState:
+        """Wait until a state is healthy or final."""
         began = self._clock()
         state = look()
-        while not state.healthy and self._clock() - began < deadline_s:
+        while not (state.healthy or is_final(state)) and self._clock() - began < deadline_s:
             self._pause(POLL_S)
             state = look()
         return state

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin
+from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin, TopicSize
+from jobs.cluster.placement import REFUSED_ASSIGNMENTS
 from jobs.cluster.queries import changed_properties, features
+from jobs.cluster.topic_plan import Assignment
 from jobs.setup.child_environment import child_environment
 from jobs.setup.version import __version__
 from metrics.sources.beans import Role
@@ -128,8 +130,16 @@ def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions) -> di
         }
         return merge_facts("broker", prefixed)
 
+    def probe_topic(placement: Assignment | TopicSize) -> dict[str, str | None]:
+        return admin.create_topic(PROBE_TOPIC, placement, topic.properties, validate_only=True)
+
     def of_topic() -> dict[str, str]:
-        would_have = admin.create_topic(PROBE_TOPIC, replicas, topic.properties, validate_only=True)
+        try:
+            would_have = probe_topic(replicas)
+        except AdminError as error:
+            if error.cause not in REFUSED_ASSIGNMENTS:
+                raise
+            would_have = probe_topic(TopicSize(len(ids), topic.replication_factor))
         return {f"topic.config.{name}": str(value) for name, value in would_have.items()}
 
     def of_features() -> dict[str, str]:

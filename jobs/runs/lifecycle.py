@@ -108,7 +108,7 @@ class RunState:
 
     def caveat(self, config: Configuration) -> str:
         """The caveat of the figures: limits of the cluster and of its metrics."""
-        return caveat_of(config, self.context.caveats if self.contexts else ())
+        return caveat_of(config, self.context.all_caveats if self.contexts else ())
 
     @property
     def driver(self) -> str:
@@ -355,7 +355,7 @@ def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | No
                 error=outcome.error if outcome else None,
                 config=config_text(config),
                 environment=context.environment,
-                caveat=caveat_of(config, context.caveats),
+                caveat=caveat_of(config, context.all_caveats),
                 sweep_case=context.sweep_case,
             ),
             is_new=outcome is None and not run.order.resumes,

@@ -92,6 +92,11 @@ class RunContext:
     history: TrialHistory = field(default_factory=TrialHistory)
 
     @property
+    def all_caveats(self) -> tuple[str, ...]:
+        """What the metrics cannot show, and what the leaders of the topics mean for the figures."""
+        return (*self.caveats, *self.topics.caveats)
+
+    @property
     def workload(self) -> Workload:
         """The workload of the configuration."""
         return self.config.workload

@@ -86,6 +86,7 @@ class ContinuousMeasurer(TrialMeasurer):
         whole = replace(one, phases=replace(one.phases, measure_s=length_s))
         context.guards.admit(whole)
         topics = self._topics.open(one)
+        one, whole = topics.fit(one), topics.fit(whole)
         context.guards.require_room(whole, topics.names)
         refusals = self._gates.pass_all(topics)
         context.tables.settle()

@@ -111,6 +111,7 @@ class TrialMeasurer:
             pattern = replace(pattern, phases=pattern.phases.in_full)
         context.guards.admit(pattern)
         topics = self._topics.open(pattern)
+        pattern = topics.fit(pattern)
         context.guards.require_room(pattern, topics.names)
         follows = is_held and self._held == load
         self._held = load if is_held else None

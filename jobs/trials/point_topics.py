@@ -30,9 +30,12 @@ class PointTopics:
         """Return topics for this pattern: the open ones if they fit, otherwise new ones."""
         wanted = (pattern.message_bytes, pattern.topic)
         if self._topics is not None and self._made_for == wanted:
+            self._topics = self._context.topics.refresh(self._topics)
             return self._topics
         self.close()
         self._topics = self._context.topics.create(pattern)
+        if self._topics.caveat:
+            warn(self._context.reporter, f"topic {self._topics}: {self._topics.caveat}")
         self._made_for = wanted
         return self._topics
 

@@ -25,6 +25,7 @@ from jobs.trials.history import TrialHistory
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.store import TableStore
+from metrics.tables.sweep_case import SweepCase
 from metrics.tables.views import newest_cases
 from tests.support.nights import ENVIRONMENT, case_row
 from tests.support.rows import BOUNDARY
@@ -59,9 +60,10 @@ class Cluster:
             tables=self.tables,
             environment=ENVIRONMENT,
             brokers=3,
-            caveats=(),
+            all_caveats=(),
             history=TrialHistory(),
             session=SimpleNamespace(spark=self.spark),
+            sweep_case=SweepCase(),
         )
         return SimpleNamespace(open=lambda stack: bench)
 

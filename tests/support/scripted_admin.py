@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from jobs.cluster.admin import AdminError, Broker, ClusterInfo, KafkaAdmin, Partition
+from jobs.cluster.admin import AdminError, Broker, ClusterInfo, KafkaAdmin, Partition, TopicSize
 
 
 class ScriptedAdmin(KafkaAdmin):
@@ -42,7 +42,7 @@ class ScriptedAdmin(KafkaAdmin):
     def create_topic(
         self,
         topic: str,
-        replicas: Mapping[int, Sequence[int]],
+        placement: Mapping[int, Sequence[int]] | TopicSize,
         config: Mapping[str, str],
         validate_only: bool = False,
     ) -> dict[str, str | None]:
@@ -52,9 +52,11 @@ class ScriptedAdmin(KafkaAdmin):
                 cause = "TopicAlreadyExistsError"
                 raise AdminError(f"could not do it ({cause})", cause)
             self.requests.append(f"create {topic}")
+            if isinstance(placement, TopicSize):
+                raise AssertionError("this cluster follows assignments; see fake_cluster")
             self.topics[topic] = {
                 number: Partition(each[0], tuple(each), tuple(each))
-                for number, each in replicas.items()
+                for number, each in placement.items()
             }
         return {**self.properties, **config}
 

@@ -99,7 +99,7 @@ class Case:
             stack.callback(self.tidies)
             session = SimpleNamespace(spark=None)
             return SimpleNamespace(run_id="r", session=session, tables=self.tables, brokers=1,
-                                   environment={}, caveats=(),
+                                   environment={}, all_caveats=(),
                                    sweep_case=SweepCase())  # fmt: skip
 
         monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", opened)

@@ -122,7 +122,7 @@ def test_a_topic_is_made_once(topics: Topics, topic: TopicSet, pattern: TrafficP
 def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, cause: str
 ) -> None:
-    admin.fail["validate"] = [failure(cause)]
+    admin.fail["validate"] = [failure(cause)] * 2
     with pytest.raises(ConfigError, match=cause):
         topics.create(pattern)
     assert admin.requests == []
@@ -132,7 +132,7 @@ def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
 def test_a_topic_too_large_for_one_request_says_how_to_make_as_many_partitions(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
 ) -> None:
-    admin.fail["validate"] = [failure("PolicyViolationError")]
+    admin.fail["validate"] = [failure("PolicyViolationError")] * 2
     large = replace(pattern, topic=replace(pattern.topic, partitions_per_broker=4_000))
     several = r"12,000 partitions, .* by workload\.topic\.count and fewer"
     with pytest.raises(ConfigError, match=several):
