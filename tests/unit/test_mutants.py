@@ -27,6 +27,8 @@ from tests.bench.mutants import (
 from tests.bench.mutations import Mutation, difference, mutated, mutations_of, sample_of
 from tests.support.commands import ROOT
 
+pytestmark = pytest.mark.long  # of a tool that only developers run
+
 SOURCE = '''"""Text."""
 
 from __future__ import annotations
