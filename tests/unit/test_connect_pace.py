@@ -177,6 +177,12 @@ def test_a_probe_that_is_closed_blames_no_protocol_alone(snapshot: SnapshotAsser
     assert without_chance(found[1], cluster.ports[1]) == snapshot
 
 
+def test_brokers_whose_turn_does_not_come_in_time_are_named() -> None:
+    with limited(3) as cluster:
+        found = refusals_of({1: address_of(cluster)}, {}, -1.0)
+    assert "no connection was opened within" in found[1] or "no answer" in found[1]
+
+
 # --- what is a limit ------------------------------------------------------------------
 
 

@@ -250,7 +250,10 @@ class _Opening:
         now_s, next_s = self._clock(), math.inf
         for broker, pacer in self._active():
             if now_s >= self._end_s and broker not in self._running_brokers():
-                self._give_up(broker, pacer, TooSlowError())
+                place = broker_words(broker, self._brokers[broker])
+                passed_s = now_s - self._began_s
+                text = f"{place}: no connection was opened within {passed_s:.0f} s"
+                self._give_up(broker, pacer, TooSlowError(text))
                 continue
             for attempt in pacer.due(now_s, _AT_ONCE - len(self._running)):
                 self._start(attempt, broker, now_s)
@@ -311,7 +314,9 @@ class _Opening:
             passed_s=self._clock() - self._began_s,
         )
         text = found.explain(error.__cause__ or error)
-        self.refused["", broker] = error if text is None else BrokerConnectError(f"{place} {text}")
+        self.refused["", broker] = BrokerConnectError(
+            f"{error}{found.hint}" if text is None else f"{place} {text}"
+        )
 
 
 class _Opener:

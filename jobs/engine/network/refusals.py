@@ -80,24 +80,24 @@ class Refused:
     passed_s: float
 
     def explain(self, error: BaseException) -> str | None:
-        """A clause on the limit that explains the refusal; None where there is no sign of one.
+        """A clause on the limit that explains the refusal; None where none was opened.
 
         Args:
             error: the last refusal.
         """
-        if not self.took and not self.open_from_here:
+        if not self.took:
             return None
         if is_timeout(error):
             return (
                 f"leaves new connections waiting: {self._open}, and none was taken in time; "
                 f"expected a broker that takes {self.left} more; raise max.connections or "
-                f"max.connection.creation.rate {_OR_SERVICE}{self._protocol_clause}"
+                f"max.connection.creation.rate {_OR_SERVICE}"
             )
         if is_closed_early(error):
             return (
                 f"closes new connections: {self._open}, and {self.left} more are needed "
                 f"({_brief(_cause(error))}); expected a broker that takes them all; raise "
-                f"max.connections.per.ip or max.connections {_OR_SERVICE}{self._protocol_clause}"
+                f"max.connections.per.ip or max.connections {_OR_SERVICE}"
             )
         return (
             f"takes new connections slowly: {self.took} of {self.took + self.left} in "
@@ -112,9 +112,11 @@ class Refused:
         return f"{self.open_from_here} are open from this host"
 
     @property
-    def _protocol_clause(self) -> str:
-        """What else to check where this broker took no connection from here."""
-        return "" if self.took else "; or check the port and cluster security.protocol"
+    def hint(self) -> str:
+        """What else to check where the broker took no connection, and other processes have some."""
+        if self.took or not self.open_from_here:
+            return ""
+        return f"; {self._open}, so check max.connections.per.ip and max.connections, too"
 
 
 _OR_SERVICE = "on the broker, or the limit of its service, or use fewer producers"
