@@ -139,7 +139,8 @@ def test_releases_of_single_brokers_are_of_brokers_that_exist() -> None:
 def test_a_login_needs_kraft() -> None:
     with pytest.raises(ConfigError, match="metadata is zookeeper; expected kraft"):
         adapt(load_profile("secured"), kafka_version="3.6.2")
-    assert adapt(load_profile("secured"), kafka_version="3.6.2", overrides={"metadata": "kraft"})
+    kraft = adapt(load_profile("secured"), kafka_version="3.6.2", overrides={"metadata": "kraft"})
+    assert kraft.keeps_metadata_in == "kraft"
 
 
 @pytest.mark.parametrize(
