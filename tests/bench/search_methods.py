@@ -96,7 +96,9 @@ def scenarios(scale: float = 1.0) -> tuple[Scenario, ...]:
         ),
         Scenario("5 % noise", replace(_USUAL, noise=0.05), lines=few),
         Scenario(
-            "CPU is the limit, idle stays at 0.52", replace(_USUAL, utilization_at_limit=0.6), lines=few
+            "CPU is the limit, idle stays at 0.52",
+            replace(_USUAL, utilization_at_limit=0.6),
+            lines=few,
         ),
         Scenario("half of the alarms show in idle", replace(_USUAL, disguised=0.5), lines=few),
         Scenario("2 % false calms", replace(_USUAL, false_calm=0.02), lines=few),

@@ -44,7 +44,7 @@ def test_a_broker_is_cold_until_it_was_loaded(
 
 
 class Cluster(ScriptedSource):
-    """Two brokers that have run for an hour, with an idle fraction and a disk that a test changes."""
+    """Two brokers, up for an hour, whose idle fraction and disk a test changes."""
 
     def __init__(self, idle: float = 1.0, up_s: float = 3_600.0) -> None:
         super().__init__((1, 2), now_s=10_000.0)
