@@ -128,7 +128,7 @@ def _lock(opened: OpenCluster) -> list[Finding]:
 
 
 def permission_rules(found: Sequence[Permission]) -> list[Finding]:
-    """A problem for each permission that is not granted."""
+    """A problem for each permission that is not granted, a warning for each that is unknown."""
     check = "permissions"
     lacking = [
         problem(
@@ -139,6 +139,16 @@ def permission_rules(found: Sequence[Permission]) -> list[Finding]:
         )
         for each in found
         if not each.is_granted
+    ]
+    lacking += [
+        warning(
+            check,
+            f"the brokers do not show the permission to {each.action}, as they do not answer "
+            "the request for it",
+            f"the ACL {each.acl} with the prefix {PREFIX}",
+        )
+        for each in found
+        if not each.is_known
     ]
     return lacking or [ok(check, ", ".join(each.action for each in found))]
 

@@ -85,12 +85,13 @@ def holder_of(admin: KafkaAdmin, broker_ids: Sequence[int]) -> str | None:
     """
     request = DescribeGroupsRequest(groups=[GROUP], max_version=_DESCRIBE)
     manager = admin.client._manager
+
+    def ask(broker: int) -> str | None:
+        return _members_in(manager.run(manager.send, request, broker, QUERY_TIMEOUT_MS))
+
     for broker in broker_ids:
-        answer = admin.ask(
-            f"query broker {broker} for the holder of the cluster's lock",
-            partial(manager.run, manager.send, request, broker, QUERY_TIMEOUT_MS),
-        )
-        if (holder := _members_in(answer)) is not None:
+        what = f"query broker {broker} for the holder of the cluster's lock"
+        if (holder := admin.ask(what, partial(ask, broker))) is not None:
             return holder
     return None
 

@@ -16,7 +16,7 @@ from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import FetchRequest, HeartbeatRequest
 from kafka.protocol.producer import EndTxnRequest, ProduceRequest
 
-from jobs.cluster.admin import QUERY_TIMEOUT_MS, KafkaAdmin
+from jobs.cluster.admin import NOT_SUPPORTED, QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAdmin
 from jobs.cluster.lock import GROUP
 
 _BY_NAME = {"produce": 12, "fetch": 12}
@@ -40,12 +40,15 @@ class Permission:
         acl: the ACL that grants it, for example `Write on topics`.
         is_granted: False when the brokers refuse it.
         remedy: what to do when it is refused.
+        is_known: False where the brokers do not answer such a request, so that a run may find it
+            granted or refused.
     """
 
     action: str
     acl: str
     is_granted: bool
     remedy: str = "grant it"
+    is_known: bool = True
 
 
 def permissions(
@@ -71,8 +74,13 @@ def permissions(
     """
 
     def ask(action: str, acl: str, request: Any, code_of: Callable[[Any], int]) -> Permission:
-        answer = _answer(admin, broker_id, action, request)
-        is_refused = isinstance(kafka_errors.for_code(code_of(answer))(), _REFUSALS)
+        try:
+            code = _code(admin, broker_id, action, request, code_of)
+        except AdminError as error:
+            if error.cause not in (*NOT_SUPPORTED, UNREADABLE):
+                raise
+            return Permission(action, acl, True, is_known=False)
+        is_refused = isinstance(kafka_errors.for_code(code)(), _REFUSALS)
         return Permission(action, acl, not is_refused)
 
     found = [
@@ -92,11 +100,14 @@ def permissions(
     return tuple(found)
 
 
-def _answer(admin: KafkaAdmin, broker_id: int, action: str, request: Any) -> Any:
+def _code(
+    admin: KafkaAdmin, broker_id: int, action: str, request: Any, code_of: Callable[[Any], int]
+) -> int:
+    """The error code in a broker's answer."""
     manager = admin.client._manager
     return admin.ask(
         f"ask broker {broker_id} for the permission to {action}",
-        lambda: manager.run(manager.send, request, broker_id, QUERY_TIMEOUT_MS),
+        lambda: code_of(manager.run(manager.send, request, broker_id, QUERY_TIMEOUT_MS)),
     )
 
 

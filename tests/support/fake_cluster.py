@@ -49,7 +49,7 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 UNKNOWN_TOPIC = 3
 NOT_CONTROLLER = 41
@@ -73,10 +73,11 @@ PAIRS: dict[int, tuple[Any, Any]] = {
         (DeleteTopicsRequest, DeleteTopicsResponse),
         (DeleteRecordsRequest, DeleteRecordsResponse),
         (ElectLeadersRequest, ElectLeadersResponse),
+        (ProduceRequest, ProduceResponse),
     )
 }
 
-UNANSWERED = (ProduceRequest, FetchRequest, HeartbeatRequest)
+UNANSWERED = (FetchRequest, HeartbeatRequest)
 """Requests by which clients recognize the release of brokers; the fake hangs up on them."""
 
 Replicas = list[tuple[int, ...]]
@@ -439,6 +440,9 @@ class FakeCluster:
 
     def _delete_records(self, broker: int, request: Any, kind: Any, version: int) -> Any:
         return kind(throttle_time_ms=0, topics=[], version=version)
+
+    def _produce(self, broker: int, request: Any, kind: Any, version: int) -> Any:
+        return kind(throttle_time_ms=0, responses=[], version=version)
 
     def _elect_leaders(self, broker: int, request: Any, kind: Any, version: int) -> Any:
         row = kind.ReplicaElectionResult

@@ -11,6 +11,7 @@ import pytest
 from kafka.protocol.admin import (
     CreateTopicsResponse,
     DeleteGroupsResponse,
+    DeleteRecordsRequest,
     DeleteTopicsResponse,
     DescribeClusterRequest,
     DescribeConfigsRequest,
@@ -19,11 +20,15 @@ from kafka.protocol.admin import (
     ElectLeadersRequest,
     ListGroupsRequest,
 )
+from kafka.protocol.consumer import HeartbeatRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
+from jobs.checks.cluster import permission_rules
 from jobs.cluster.admin import UNREADABLE, AdminError, KafkaAdmin, Property, TopicSize
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
+from jobs.cluster.lock import holder_of
+from jobs.cluster.permissions import permissions
 from jobs.cluster.queries import changed_properties, features, replicas_by_broker
 from metrics.sources.client_only import Replicas
 from tests.support.fake_cluster import FakeCluster, Habits
@@ -198,3 +203,18 @@ def test_brokers_that_cannot_report_features_are_an_error_with_its_cause() -> No
         pytest.raises(AdminError, match="IncompatibleBrokerVersion"),
     ):
         features(admin)
+
+
+def test_permissions_that_the_brokers_do_not_show_are_unknown_and_named() -> None:
+    lacking = {DeleteRecordsRequest: None, HeartbeatRequest: None}
+    with connected(versions=lacking) as (admin, _):
+        found = permissions(admin, 1001, "redline-none")
+        shown = {each.action: each.is_known for each in found}
+    assert shown["delete"] is shown["write"] is shown["lock the cluster"] is False
+    texts = [finding.found for finding in permission_rules(found)]
+    assert any("permission to delete" in text for text in texts)
+
+
+def test_the_lock_cannot_be_read_from_an_answer_without_groups() -> None:
+    with connected() as (admin, _), pytest.raises(AdminError, match="broker 0"):
+        holder_of(admin, [0])
