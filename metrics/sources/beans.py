@@ -283,6 +283,10 @@ FACTS = (
 """Facts by which the brokers of two runs are compared; read once, at the start."""
 
 
+FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean")
+"""Readings of beans that Kafka registers at their first use; their absence means nothing."""
+
+
 def parse_version(text: str) -> tuple[int, int]:
     """Major and minor Kafka version of a version text such as `3.9.2` or `7.9.0-ccs`.
 

@@ -286,6 +286,7 @@ public class RedlineJmxPoller {
         Beat beat = null;
         List plan = new ArrayList();
         List resolved = null;
+        List absent = null;
         int most = 0;
         JMXConnector connector = null;
         Future running = null;
@@ -387,8 +388,11 @@ public class RedlineJmxPoller {
             }
             MBeanServerConnection server = connector.getMBeanServerConnection();
             if (resolved == null) {
-                resolved = resolve(server);
+                absent = plan;
+                resolved = new ArrayList();
             }
+            // Kafka registers some beans at their first use, such as that of the log's flushes.
+            resolved.addAll(resolve(server));
             StringBuilder values = new StringBuilder();
             long start = nowMicros();
             boolean gone = false;
@@ -405,16 +409,22 @@ public class RedlineJmxPoller {
             return "#\t" + nodeId + "\t" + start + "\t" + end + "\t\n" + values;
         }
 
+        /** Returns the groups of those beans that were absent and are there now. */
         List resolve(MBeanServerConnection server) throws Exception {
             List groups = new ArrayList();
-            for (Iterator i = plan.iterator(); i.hasNext();) {
+            List still = new ArrayList();
+            for (Iterator i = absent.iterator(); i.hasNext();) {
                 Group group = (Group) i.next();
                 Set beans = server.queryNames(group.name, null);
+                if (beans.isEmpty()) {
+                    still.add(group);
+                }
                 for (Iterator j = beans.iterator(); j.hasNext();) {
                     ObjectName bean = (ObjectName) j.next();
                     groups.add(group.name.isPattern() ? group.of(bean) : group);
                 }
             }
+            absent = still;
             return groups;
         }
 

@@ -11,6 +11,7 @@ from metrics.sources.access import remedy_of_lock
 from metrics.sources.beans import (
     ARGUMENTS,
     FACTS,
+    FROM_FIRST_USE,
     HANDLER_IDLE_NS,
     QUORUM,
     Reading,
@@ -97,7 +98,7 @@ def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
             f"request handlers over JMX (Count of RequestHandlerAvgIdlePercent), which is required "
             f"to recognize an overload; check its log, or set metrics.client_only: true"
         )
-    have = {name.partition(":")[0] for name in values}
+    have = {*FROM_FIRST_USE, *(name.partition(":")[0] for name in values)}
     lacks = tuple(dict.fromkeys(r.name for r in readings_for(node) if r.name not in have))
     return replace(node, lacks=lacks, controller_share=controller_share(values))
 

@@ -226,6 +226,20 @@ def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) ->
 
 
 @pytest.mark.together
+def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on() -> None:
+    with (
+        JmxNode(1, free_port()) as node,
+        bare_jvm() as (jvm, _),
+        closing(open_jmx({1: node.address}, jvm, 10.0)) as source,
+    ):
+        assert "log_flush_ms_count" not in source.sample_all()[0].values
+        node.add_meter("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs")
+        (sample,) = source.sample_all()
+    assert sample.values["log_flush_ms_count"] > 0
+    assert sample.values["leader_partitions"] == 10
+
+
+@pytest.mark.together
 def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
     count = 70  # more than AT_A_TIME of the poller
     with (

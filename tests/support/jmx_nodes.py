@@ -28,6 +28,14 @@ public class Beans {
         public Leaders(Object value) { this.value = value; }
         public Object getValue() { return value; }
     }
+    public interface MeterMBean { long getCount(); }
+    public static class Meter implements MeterMBean {
+        public long getCount() { return System.nanoTime(); }
+    }
+    public static void add(String meter) throws Exception {
+        ManagementFactory.getPlatformMBeanServer().registerMBean(
+            new StandardMBean(new Meter(), MeterMBean.class), new ObjectName(meter));
+    }
     public static void register(int nodeId, Object leaders) throws Exception {
         MBeanServer server = ManagementFactory.getPlatformMBeanServer();
         server.registerMBean(
@@ -36,6 +44,7 @@ public class Beans {
         server.registerMBean(
             new StandardMBean(new Leaders(leaders), LeadersMBean.class),
             new ObjectName("kafka.server:type=ReplicaManager,name=LeaderCount"));
+        add("kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent");
     }
 }
 """
@@ -86,9 +95,14 @@ class JmxNode:
         loaded = compiler.getClassLoader().loadClass("Beans").newInstance()
         value = leaders(self._gateway.jvm) if callable(leaders) else leaders
         loaded.register(node_id, value)
+        self._beans = loaded
         # py4j's objects are in cycles; collected after the kill, they would look for the JVM.
         del compiler, loaded, value
         gc.collect()
+
+    def add_meter(self, object_name: str) -> None:
+        """Register a further meter, as Kafka does at its first use."""
+        self._beans.add(object_name)
 
     def hang(self) -> None:
         """Stop it in its tracks, connections open; its threads stop one after the other."""
@@ -101,6 +115,8 @@ class JmxNode:
 
     def kill(self) -> None:
         """End it without a farewell."""
+        self._beans = None
+        gc.collect()
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):

@@ -93,6 +93,27 @@ def test_the_brokers_own_handlers_are_preferred() -> None:
         assert source.sample_all()[0].values["handler_idle_ns"] == 7.0
 
 
+def test_a_meter_that_a_controller_shares_is_separated_instead_of_refused() -> None:
+    combined = BROKER + f"{CONTROLLER} 0\n{EPOCH} 3\n"
+    with serving(Exporter(combined)) as exporter, closing(source_of(exporter)) as source:
+        source.open()
+        (sample,) = source.sample_all()
+    assert sample.values["shared_handler_idle_ns"] == 5e8
+    # 100 s of uptime are the controller's, of which a tenth may be its handlers' work.
+    assert sample.values["handler_idle_ns"] == 5e8 - 100e9 + 5e9
+    assert source.nodes[1].controller_share == pytest.approx(0.1)
+    assert any("known to ±0.050" in each for each in shortcomings(source.nodes, 60.0))
+
+
+def test_a_broker_with_zookeeper_has_a_meter_of_its_own() -> None:
+    broker = BROKER + f"{CONTROLLER} 1\n"
+    with serving(Exporter(broker)) as exporter, closing(source_of(exporter)) as source:
+        source.open()
+        assert source.sample_all()[0].values["handler_idle_ns"] == 5e8
+    assert source.nodes[1].roles == frozenset({Role.BROKER})
+    assert "fenced_brokers" not in source.nodes[1].lacks
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
