@@ -137,6 +137,8 @@ def test_a_topic_that_vanishes_between_two_requests_is_an_error_with_its_name() 
         cluster.vanishing.add("t")
         with pytest.raises(AdminError, match=r"topic t .*UnknownTopicOrPartition"):
             admin.end_offsets([("t", 0)])
+        with pytest.raises(AdminError, match=r"topic t .*UnknownTopicOrPartition"):
+            admin.end_offsets([("t", 0)])
         assert ClusterHealth(admin).under_replicated() == frozenset()
         assert len(ClusterHealth(admin).log_dirs(["t"])) == 2
 
