@@ -6,7 +6,8 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,9 @@ from jobs.cluster.placement import (
 )
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
+from jobs.console.events import Notice, RecordingReporter
+from jobs.trials.context import RunContext
+from jobs.trials.point_topics import PointTopics
 from metrics.traffic.pattern import TrafficPattern
 from tests.support.fake_cluster import FakeCluster, Habits, Replicas
 
@@ -226,3 +230,19 @@ def test_racks_of_brokers_are_used() -> None:
         topics.create(traffic("topic.replication_factor=2"))
         (replicas,) = cluster.topics.values()
     assert all({0, 1} & {*each} and {2, 3} & {*each} for each in replicas)
+
+
+def test_a_run_warns_of_uneven_leaders_once_and_states_them_as_a_caveat() -> None:
+    reporter = RecordingReporter()
+    with topics_on(place=on_the_first, refuses_partitions=37) as (topics, _):
+        context = SimpleNamespace(topics=topics, reporter=reporter, caveats=("no metrics",))
+        keeper = PointTopics(cast(RunContext, context))
+        made = keeper.open(traffic())
+        assert keeper.open(traffic()) == made
+        warnings = [event.text for event in reporter.events if isinstance(event, Notice)]
+        caveats = RunContext.all_caveats.fget(cast(RunContext, context))  # type: ignore[attr-defined]
+        keeper.close()
+        assert topics.made == ()
+    uneven = "leaders uneven: 30 at most, 10 on average"
+    assert warnings == [f"topic {made}: {uneven}"]
+    assert caveats == ("no metrics", uneven)
