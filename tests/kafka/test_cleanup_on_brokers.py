@@ -64,7 +64,7 @@ def test_what_runs_left_is_listed_and_then_deleted(kafka_testbed: Testbed) -> No
         said = cleaned(kafka_testbed, "--run", RUN_ID)
         assert ours in said and group in said and theirs not in said
         assert "2020-01-01T00:00:00Z" in said
-        assert "2 of" in said and "--yes deletes it" in said
+        assert "2 of" in said and "--yes deletes them" in said
         assert ours in admin.topic_names()
 
         assert "deleted 2 of 2" in cleaned(kafka_testbed, "--run", RUN_ID, "--yes")

@@ -70,7 +70,7 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     assert document["differences"] == []
     assert case["notes"] == ["the budget ended after 0 of 3 pairs"]
     page = (order.folder / "compare.html").read_text(encoding="utf-8")
-    assert "It ended as: no conclusion." in page
+    assert "The run ended with the status: no conclusion." in page
     assert page.count("The budget ended after 0 of 3 pairs.") == 1
 
     finished = [event for event in reporter.events if isinstance(event, TrialFinished)]

@@ -153,7 +153,7 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
         superuser.create_topic("orders", {0: [1]}, {})
         hidden = examined(file, *everything)["guards"]
         assert hidden.severity is Severity.WARNING
-        assert "sees 1 of them not, orders among them" in hidden.found
+        assert "cannot see 1 of them, orders among them" in hidden.found
         commits_with_these_rights(testbed)
 
 

@@ -60,4 +60,4 @@ def test_what_others_write_is_told_from_ours(
     assert somebody.bytes_per_s / somebody.messages_per_s == pytest.approx(LARGE_BYTES, rel=0.02)
     assert beside.judgement.verdict is Verdict.INVALID
     (reason,) = [r for r in beside.judgement.reasons if r.indicator == "others_loaded"]
-    assert "see who else uses the cluster" in reason.text
+    assert "find the other producers of this cluster" in reason.text

@@ -177,6 +177,6 @@ def test_a_plain_broker_refuses_another_protocol_within_seconds(kafka_testbed: T
         "sasl_plain_username": "alice",
         "sasl_plain_password": "hunter2",
     }
-    with pytest.raises(ConfigError, match="its listener wants no login") as caught:
+    with pytest.raises(ConfigError, match="its listener takes no login") as caught:
         connect(kafka_testbed.bootstrap_servers[:1], options, timeout_s=3.0)
     assert "hunter2" not in str(caught.value)
