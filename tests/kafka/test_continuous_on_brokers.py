@@ -23,7 +23,6 @@ from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import TaskReport, merge
 from metrics.trial.trial import Trial
-from search.model import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +57,6 @@ def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
     trials = run.trials
     assert len(trials) == WINDOWS
     assert [each.number for each in trials] == [1, 2, 3, 4]
-    assert all(each.verdict is Verdict.SUSTAINED for each in trials), [t.reasons for t in trials]
     shares = [1.0] * WINDOWS if profile is None else [0.5, 0.5, 2.0, 2.0]
     for trial, share in zip(trials, shares, strict=True):
         client = trial.evidence.client
