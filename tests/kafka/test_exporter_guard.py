@@ -96,7 +96,7 @@ def test_it_is_read_by_who_has_the_password_and_its_authority(way: dict[str, obj
         ({"password_from": "env:SCRAPER_OTHER"}, "it refuses the login, HTTP 401"),
         ({"username_from": None, "password_from": None}, "it requires a login (Basic), HTTP 401"),
         ({"cafile": None}, "its certificate is not trusted"),
-        ({"tls": False, "cafile": None}, "set metrics.prometheus.tls: true where it speaks HTTPS"),
+        ({"tls": False, "cafile": None}, "set metrics.prometheus.tls: true if it speaks HTTPS"),
     ],
 )
 def test_each_refusal_is_explained(

@@ -132,10 +132,8 @@ def test_a_broker_that_cannot_start_says_why_and_keeps_its_logs(tmp_path: Path) 
     text = str(caught.value)
     assert "Invalid value many for configuration num.io.threads" in text
     (kept,) = (tmp_path / "failed").iterdir()
-    assert text.endswith(
-        "If it names a property, correct that in profile disk-bound or where you override it. "
-        f"Its logs are in {kept}"
-    )
+    assert "profile disk-bound" in text and "override" in text
+    assert text.endswith(f"Its logs are in {kept}")
     assert processes_with(kept.name) == []
     assert not list(kept.glob("*/data"))
     assert any("num.io.threads" in log.read_text() for log in kept.glob("*/*.log"))
