@@ -34,7 +34,7 @@ test: $(DEV_READY) ## Run all tests: those that bear company, then those that ju
 	$(BIN)/python -m pytest -m "together and not computes and not long" -n $(WORKERS) --no-loadscope-reorder --ignore tests/spark
 	$(BIN)/python -m tests.bench.beside
 
-test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, at most 90 s on two cores
+test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, about two minutes on two cores
 	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n 2 -q
 
 test-long: $(DEV_READY) ## Run the validations that take minutes each
