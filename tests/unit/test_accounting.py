@@ -52,11 +52,11 @@ def test_the_ends_of_transactions_are_in_the_logs_too(
 
 
 def unexplained(**retry_errors: int) -> list[Reason]:
-    """What is said of records that were sent again because of these errors."""
+    """The reasons for records that were sent again because of these errors."""
     return ErrorsUnexplained().reasons(evidence(client(retry_errors=retry_errors)), GOAL)
 
 
-def test_records_that_had_to_be_sent_again_say_what_happened() -> None:
+def test_errors_of_records_that_were_sent_again_are_reasons() -> None:
     reasons = unexplained(NotLeaderForPartitionError=5, ConnectionClosed=7)
     assert [reason.indicator for reason in reasons] == ["unexpected_errors", "leaders_moved"]
     assert "7 records were sent again because of ConnectionClosed" in reasons[0].text
@@ -76,7 +76,7 @@ def test_shares_of_producers_merge_over_tasks() -> None:
 
 
 def report(task: int, counts: Counts, shares: ProducerShares | None = None) -> TaskReport:
-    """Of a task with producers."""
+    """The report of a task with producers."""
     produced = ProducerReport(counts, shares=shares or ProducerShares())
     return TaskReport(task, "host", 10.0, 20.0, produced)
 

@@ -1,4 +1,4 @@
-"""How what tasks counted adds up."""
+"""Sums of what tasks counted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_numbers_are_summed_and_maps_key_by_key_at_any_depth() -> None:
     assert found.errors == {1: {"A": 1, "B": 5}, 2: {"A": 4}}
 
 
-def test_what_is_added_up_stays_as_it_was() -> None:
+def test_adding_up_changes_no_part() -> None:
     one, other = Part(errors={1: Counter(A=1)}), Part(errors={1: Counter(A=2)})
     found = total([one, other])
     found.errors[1]["A"] += 10
@@ -66,7 +66,7 @@ def test_histograms_are_added() -> None:
     assert times == Histogram([1.0, 5.0, 9.0])
 
 
-def test_parts_that_are_none_are_left_out() -> None:
+def test_fields_that_are_none_are_left_out() -> None:
     assert total([Part(), Part(inner=Inner(2)), Part(inner=Inner(3))]).inner == Inner(5)
     assert total([Part(), Part()]).inner is None
 
@@ -76,7 +76,7 @@ def test_one_part_is_its_own_total() -> None:
     assert total([part]) == part
 
 
-def test_a_part_that_knows_how_it_adds_up_is_asked() -> None:
+def test_a_part_with_a_sum_of_its_own_uses_it() -> None:
     """The lowest share of all is no sum of the lowest ones."""
     shares = [ProducerShares.of([(0, 9, 10), (1, 8, 10)]), ProducerShares.of([(2, 11, 10)])]
     found = total(shares)

@@ -16,7 +16,7 @@ from jobs.cluster.admin import AdminError, KafkaAdmin
 
 
 class Client:
-    """Of kafka-python, as far as a request that fails needs it."""
+    """The part of kafka-python's client that a failed request uses."""
 
     def __init__(self) -> None:
         self._controller_id: int | None = 2
@@ -57,7 +57,7 @@ def refused() -> Exception:
 @pytest.mark.parametrize(
     "error", [refused(), kafka_errors.NodeNotReadyError(2), kafka_errors.UnknownBrokerIdError(2)]
 )
-def test_a_broker_that_went_away_is_not_asked_again(error: Exception) -> None:
+def test_a_request_that_a_lost_broker_did_not_get_goes_to_another_one(error: Exception) -> None:
     client = Client()
     admin = KafkaAdmin(client, 1.0)
     assert admin.ask("create it", answering(error, "made")) == "made"
@@ -67,19 +67,19 @@ def test_a_broker_that_went_away_is_not_asked_again(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error", [kafka_errors.KafkaConnectionError("socket disconnected"), kafka_errors.KafkaError()]
 )
-def test_what_a_broker_may_have_done_is_not_asked_for_twice(error: Exception) -> None:
+def test_a_request_that_a_broker_may_have_executed_is_not_repeated(error: Exception) -> None:
     client = Client()
     with pytest.raises(AdminError, match="could not create it"):
         KafkaAdmin(client, 1.0).ask("create it", answering(error, "made"))
     assert client.looked == 0
 
 
-def test_a_broker_that_stays_offline_is_an_error_with_a_sentence() -> None:
+def test_a_broker_that_stays_offline_is_an_error_with_the_remedy() -> None:
     with pytest.raises(AdminError, match="check that the brokers run and can be reached"):
         KafkaAdmin(Client(), 1.0).ask("create it", answering(refused(), refused()))
 
 
-def test_a_coordinator_that_loads_its_groups_is_asked_again() -> None:
+def test_a_request_to_a_coordinator_that_loads_its_groups_is_repeated() -> None:
     loading = kafka_errors.CoordinatorLoadInProgressError()
     client = Client()
     admin = KafkaAdmin(client, 30.0)

@@ -19,7 +19,7 @@ EMPTY = BrokerWindow(7, None, None, 1.0, 10, 10)
 
 
 def bound(brokers: list[BrokerWindow]) -> Attribution:
-    """What bound these brokers."""
+    """The limiting resource of these brokers."""
     return attribute(evidence(brokers=brokers), Thresholds())
 
 
@@ -38,7 +38,7 @@ def test_every_resource_has_a_row_and_nothing_is_made_up() -> None:
     assert {r.broker_id for r in rows} == {7}
 
 
-def test_what_waits_is_counted_by_littles_law() -> None:
+def test_waiting_requests_are_counted_by_littles_law() -> None:
     window = broker(
         produce=RequestWindow(
             per_s=100.0, request_queue_ms=30.0, response_queue_ms=5.0, response_send_ms=2.0
@@ -122,7 +122,7 @@ def test_a_full_heap_explains_busy_handlers_before_the_cpu_does() -> None:
     assert bound([broker(gc_share=0.2)]).resource is Resource.UNKNOWN
 
 
-def test_a_quota_comes_before_whatever_it_causes() -> None:
+def test_a_quota_comes_before_its_effects() -> None:
     throttled = broker(produce=RequestWindow(throttle_ms=12.5), handler_idle=0.01)
     found = bound([throttled])
     assert found.resource is Resource.QUOTA
@@ -130,7 +130,7 @@ def test_a_quota_comes_before_whatever_it_causes() -> None:
     assert row(throttled, Resource.QUOTA).saturation == 12.5
 
 
-def test_what_rounding_leaves_of_a_throttle_time_is_no_quota() -> None:
+def test_a_throttle_time_within_rounding_is_no_quota() -> None:
     rounded = broker(produce=RequestWindow(per_s=100.0, throttle_ms=1e-9), handler_idle=0.01)
     assert row(rounded, Resource.QUOTA).saturation == 0.0
     assert bound([rounded]).resource is not Resource.QUOTA

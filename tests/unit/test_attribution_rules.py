@@ -216,7 +216,7 @@ def test_unknown_says_which_evidence_is_missing() -> None:
     assert "link_mbit_per_s" not in stated.attribution
 
 
-def test_what_else_is_at_its_limit_is_said_whichever_broker_it_is_on() -> None:
+def test_other_resources_at_their_limit_are_named_with_their_broker() -> None:
     brokers = [
         broker(1, handler_idle=0.02, produce=BUSY, flush_threads=1.6),
         broker(2, network_idle=0.05),
@@ -330,4 +330,4 @@ def test_the_named_resource_never_contradicts_the_table_beside_it(
         assert near(named) >= fullest - 1e-6
     others = {each.resource for each in rows if near(each) == 1.0} - {found.resource}
     for each in others - {Resource.REQUEST_HANDLERS}:
-        assert f"{each.value} (broker " in found.text, "what else is at its limit is said"
+        assert f"{each.value} (broker " in found.text, "each resource at its limit is named"

@@ -29,7 +29,7 @@ def _goal(axis: str, *more: str) -> list[str]:
 # --- a load on an axis ------------------------------------------------------------
 
 
-def test_along_np_the_load_is_the_producers() -> None:
+def test_along_producers_the_load_is_their_number() -> None:
     traffic = NP.apply(load_workload("demo").pattern(1_000), 40)  # of 125 kB/s each
     assert (traffic.producers, traffic.message_bytes, traffic.producer.rate_records_per_s) == (
         40,
@@ -39,7 +39,7 @@ def test_along_np_the_load_is_the_producers() -> None:
     assert traffic.mb_per_s == pytest.approx(5.0)
 
 
-def test_along_rate_each_of_np_producers_offers_the_load() -> None:
+def test_along_rate_each_producer_offers_the_load() -> None:
     traffic = AXES["rate"].apply(load_workload("demo", [FIXED]).pattern(1_000), 700)
     assert (traffic.producers, traffic.producer.rate_records_per_s) == (16, 700.0)
     assert isinstance(traffic.producer.rate_records_per_s, float)
@@ -160,7 +160,7 @@ def test_batches_wait_longer_or_grow_larger_along_their_axes() -> None:
     assert loaded.heaviest(1_000).producer.options.batch_size == loaded.goal.search.load_cap
 
 
-def test_what_makes_handlers_idler_is_not_guided_by_them() -> None:
+def test_axes_that_make_handlers_idler_are_searched_by_bisection() -> None:
     """Larger batches cost brokers less: their readings point the wrong way."""
     workload = load_workload("demo", [FIXED])
     methods = {
@@ -177,7 +177,7 @@ def test_a_payload_that_no_load_changes_is_shared_out_over_the_first_load(axis: 
     assert payload_rate(workload, goal).bytes(1_000) * 50 == pytest.approx(16 * 125_000)
 
 
-def test_only_a_producer_more_has_batches_of_its_own() -> None:
+def test_only_an_added_producer_has_batches_of_its_own() -> None:
     producer = load_workload("demo").producer
     along_producers = payload_rate(load_workload("demo"), load_goal("default"))
     assert along_producers.linger_s == producer.linger_ms / 1_000

@@ -59,17 +59,17 @@ def built(
     return *found, [each.text for each in reporter.events if isinstance(each, PhaseStarted)]
 
 
-def test_what_is_missing_is_written_at_the_rate_without_consumers(
+def test_missing_records_are_written_at_the_rate_without_consumers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     brokers = Brokers(held=40_000)
-    is_loaded, problem, said = built(monkeypatch, brokers)
+    is_loaded, problem, phases = built(monkeypatch, brokers)
     assert (is_loaded, problem) == (True, None)
     ((name, pattern),) = brokers.loads
     assert name == "backlog-7-0"
     assert (pattern.consumers.groups, pattern.phases.warmup_s) == (0, 0.0)
     assert 60_000 <= pattern.planned_records <= 60_000 + 3 * pattern.records_per_s
-    assert "60,000 messages" in said[0]
+    assert "60,000 messages" in phases[0]
 
 
 def test_a_backlog_that_is_there_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def test_combined_roles_before_4_2_have_a_shared_meter_and_the_controllers_reque
     assert {"shared_handler_idle_ns", "controller_broker_heartbeat_ms", "fenced_brokers"} <= names
 
 
-def test_the_epoch_of_a_quorum_is_not_asked_with_zookeeper() -> None:
+def test_the_epoch_of_a_quorum_is_not_read_with_zookeeper() -> None:
     names = [{b.name for b in beans_for("3.8.1", BROKER, has_quorum=q)} for q in (True, False)]
     assert names[0] - names[1] == {"controller_epoch"}
 
@@ -82,6 +82,6 @@ def test_reading_names_are_unique_and_histograms_have_two() -> None:
     assert len(names) == len(beans) + histograms
 
 
-def test_what_does_not_belong_to_a_window_is_never_read() -> None:
+def test_attributes_that_no_window_can_use_are_never_read() -> None:
     attributes = {reading.attribute for reading in readings_of(beans_for("3.9.2", BROKER))}
     assert not [a for a in attributes if re.search(r"Rate|Max|Min|Percentile|StdDev", a)]

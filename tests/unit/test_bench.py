@@ -1,4 +1,4 @@
-"""The clients' benchmark: what is measured, compared and said."""
+"""The clients' benchmark: what it measures, compares and prints."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_row_holds_the_median_its_spread_and_the_ratio_to_java() -> None:
     assert table.rows[0][6].startswith("22.4 (")
 
 
-def test_the_aims_are_said_with_what_was_measured() -> None:
+def test_the_aims_are_printed_with_the_measured_ratios() -> None:
     found = {
         ("producer", "wire", "", 1_000): _repeats(2_000, 2_000, 2_000, 2_000),
         ("producer", JAVA, "", 1_000): _repeats(80, 80, 80),
@@ -129,14 +129,14 @@ def test_lines_after_the_warm_up_are_measured() -> None:
     assert repeat.mb_per_cpu_s == pytest.approx(0.1)
 
 
-def test_a_client_that_is_half_done_before_it_is_warm_is_measured_from_there() -> None:
+def test_a_client_that_is_half_done_before_it_is_warm_is_measured_from_that_point() -> None:
     lines = "".join(f'{{"bytes": {n * 100}, "cpu_s": {n * 0.01}}}\n' for n in range(11))
     with started(_speaker(f"print({lines!r}, end='', flush=True)"), "") as (process, _):
         repeat = by_lines(process, own_line, Window(60.0, 60.0, warm_bytes=500))
     assert repeat.payload_bytes == 500
 
 
-def test_a_client_that_says_nothing_is_an_error_with_its_words() -> None:
+def test_a_client_without_output_is_an_error_and_its_error_text_is_kept() -> None:
     with started(_speaker("sys.exit('no broker')"), "") as (process, errors):
         with pytest.raises(BenchError, match="did not say twice"):
             by_lines(process, own_line, Window(0.0, 0.2))
@@ -189,7 +189,7 @@ def test_a_child_that_cannot_connect_says_why() -> None:
         contest.run(Entry("producer", "wire", "TLS", is_tls=True), Task("t", 1_000))
 
 
-def test_what_a_child_is_told_comes_back_whole_and_not_on_its_command_line() -> None:
+def test_a_child_gets_its_task_whole_and_not_on_its_command_line() -> None:
     task = Task(
         "t", 7, "consumer", "wire", ("a:1", "b:2"), options={"acks": "all"}, connection={"p": "s"}
     )
@@ -206,18 +206,18 @@ def test_every_client_has_a_child_in_both_roles() -> None:
     )
 
 
-def test_a_library_that_is_not_installed_is_skipped_with_a_word(
+def test_a_library_that_is_not_installed_is_skipped_with_a_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert installed(CLIENTS) == (list(CLIENTS), [])
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    rest, said = installed(CLIENTS)
+    rest, messages = installed(CLIENTS)
     assert "librdkafka" not in rest
     assert len(rest) == len(CLIENTS) - 1
-    assert "confluent-kafka is missing" in said[0]
+    assert "confluent-kafka is missing" in messages[0]
 
 
-def test_java_is_told_the_same_options() -> None:
+def test_java_gets_the_same_options() -> None:
     options = {"enable_idempotence": True, "acks": "all"}
     connection = {
         "security_protocol": "SSL", "ssl_cafile": "/ca.pem", "ssl_certfile": "/c.pem",
@@ -264,13 +264,13 @@ def test_a_client_ends_with_its_parent_even_when_that_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         client = psutil.Process(int(process.stdout.readline()))
-        # It has asked the kernel once its modules are there and it sleeps.
+        # Once its modules are loaded and it sleeps, it has made its request to the kernel.
         assert becomes(lambda: client.num_threads() >= 1 and _sleeps(client))
         process.kill()
     assert becomes(lambda: not client.is_running())
 
 
 def _sleeps(process: psutil.Process) -> bool:
-    """True when it has loaded the child's module and waits."""
+    """Whether the process has loaded the child's module and waits."""
     maps = {Path(each.path).name for each in process.memory_maps()}
     return any("ctypes" in name for name in maps) and process.status() == psutil.STATUS_SLEEPING

@@ -31,7 +31,7 @@ def a_test(folder: Path, name: str, holds: str = "True") -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("alone", "beside", "code"), [("True", "True", 0), ("False", "True", 1), ("True", "False", 1)]
 )
-def test_a_failure_of_either_is_one_of_both(
+def test_a_failure_of_either_run_is_the_exit_code_of_both(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], alone: str, beside: str, code: int
 ) -> None:
     first, second = a_test(tmp_path, "first", alone), a_test(tmp_path, "second", beside)
@@ -44,7 +44,7 @@ def test_a_failure_of_either_is_one_of_both(
     assert f"as {usual}\n" in shown
 
 
-def test_what_runs_beside_ends_with_an_interrupt(
+def test_an_interrupt_ends_the_tests_that_run_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(pid: int) -> None:

@@ -80,13 +80,13 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
             step(root)
 
 
-def test_developers_packages_are_for_what_is_set_up(tmp_path: Path) -> None:
+def test_developers_packages_need_an_environment_that_is_set_up(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\.venv is not set up; run make setup first\.$"):
         bootstrap.add_developers(tmp_path)
     assert not (tmp_path / ".venv").exists()
 
 
-def test_jars_are_fetched_by_what_is_installed_before_the_rest() -> None:
+def test_fetching_jars_needs_only_the_packages_that_are_installed_first() -> None:
     found = subprocess.run(
         [sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -175,19 +175,17 @@ def test_make_without_java(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["setup", "demo", "dist"])
-def test_what_users_make_is_set_up_without_what_only_developers_need(
-    checkout: Path, target: str
-) -> None:
+def test_targets_for_users_install_no_packages_of_developers(checkout: Path, target: str) -> None:
     assert _set_up_for(checkout, target) == [""]
 
 
 @pytest.mark.parametrize("target", ["test", "lint", "bench"])
-def test_what_developers_make_is_set_up_with_it(checkout: Path, target: str) -> None:
+def test_targets_for_developers_install_their_packages(checkout: Path, target: str) -> None:
     assert _set_up_for(checkout, target) == ["", "--dev"]
 
 
 def _set_up_for(checkout: Path, target: str) -> list[str]:
-    """What make would run set-up with, in a fresh checkout."""
+    """The options of set-up that make would use, in a fresh checkout."""
     lines = _make(checkout, "--dry-run", target).stdout.splitlines()
     module = "jobs.setup.bootstrap"
     return [line.partition(module)[2].strip() for line in lines if module in line]

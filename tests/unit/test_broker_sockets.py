@@ -106,7 +106,7 @@ def test_windows_in_a_row_have_counts_of_their_own() -> None:
     assert look(1_006.1, 5_100) == 1.0, "the first look of the second window"
     assert looking.window_counts(0)[1].received_bytes == 4_000
     look(1_009.9, 9_100)
-    # It is asked for before there was a look behind its end.
+    # These counts are requested before a look after the end of the window.
     assert looking.window_counts(1)[1].received_bytes == 4_000
     look(1_010.1, 9_200)
     look(1_013.8, 10_200)

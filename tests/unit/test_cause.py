@@ -66,13 +66,13 @@ def test_a_change_for_the_better_is_no_cause(snapshot: SnapshotAssertion) -> Non
     assert cause.text == snapshot
 
 
-def test_what_governs_another_resource_is_no_cause() -> None:
+def test_a_property_that_governs_another_resource_is_no_cause() -> None:
     a = side("A", {"broker.config.num.replica.fetchers": "4"})
     b = side("B", {"broker.config.num.replica.fetchers": "1"})
     assert likely_cause(b, a).names == ()
 
 
-def test_what_was_named_comes_before_what_was_used_up_as_well() -> None:
+def test_a_named_resource_comes_before_others_that_were_used_up() -> None:
     flush, handlers = "broker.config.log.flush.interval.messages", "broker.config.num.io.threads"
     a = side("A", {flush: "1000", handlers: "2"})
     b = side("B", {flush: "1", handlers: "1"})
@@ -81,7 +81,7 @@ def test_what_was_named_comes_before_what_was_used_up_as_well() -> None:
     assert cause.names == ("log.flush.interval.messages",)
 
 
-def test_handlers_come_before_what_else_is_used_up() -> None:
+def test_handlers_come_before_other_resources_that_were_used_up() -> None:
     names = ("broker.cores", "broker.config.num.io.threads")
     full = {"handler_idle": 0.1, "cpu_machine_share": 0.99, "network_idle": 0.1}
     a = side("A", dict.fromkeys(names, "4"), full=full)
@@ -101,7 +101,7 @@ def test_a_version_is_the_cause_when_no_property_is(snapshot: SnapshotAssertion)
     assert cause.text == snapshot
 
 
-def test_what_only_one_release_reports_does_not_hide_that_the_release_differs() -> None:
+def test_properties_that_only_one_release_reports_do_not_hide_the_release() -> None:
     a = side("A", {"broker.version": "3.9.2"}, Resource.REPLICATION)
     newer = {"broker.version": "4.3.1", "broker.config.min.insync.replicas": "1"}
     assert likely_cause(side("B", newer, Resource.REPLICATION), a).names == ("version",)
@@ -117,14 +117,14 @@ def test_sides_that_are_alike_show_no_cause(snapshot: SnapshotAssertion) -> None
     assert cause.text == snapshot
 
 
-def test_nothing_is_made_up_where_nothing_was_seen() -> None:
+def test_without_differences_no_cause_is_named() -> None:
     empty = SideEvidence("B", [], [], {})
     cause = likely_cause(empty, SideEvidence("A", [], [], {}))
     assert cause.resource is Resource.UNKNOWN
     assert cause.names == ()
 
 
-def test_what_only_we_run_on_is_no_difference_between_brokers() -> None:
+def test_a_difference_of_the_driver_is_no_difference_between_brokers() -> None:
     found = broker_differences(
         {"driver.cores": "2", "broker.1.config.num.io.threads": "1"}, {"driver.cores": "4"}
     )
@@ -187,13 +187,13 @@ def test_a_longer_way_is_the_cause_where_the_connections_bind() -> None:
         ("broker.config.quota.window.num", Resource.QUOTA),
     ],
 )
-def test_what_governs_what(name: str, resource: Resource) -> None:
+def test_each_property_governs_its_resource(name: str, resource: Resource) -> None:
     governor = governor_of(name)
     assert governor is not None
     assert resource in governor.resources
 
 
-def test_what_is_not_known_governs_nothing() -> None:
+def test_an_unknown_property_governs_nothing() -> None:
     assert governor_of("broker.config.group.initial.rebalance.delay.ms") is None
     assert short_name("broker.3.config.num.io.threads") == "num.io.threads"
     assert short_name("broker.version") == "version"

@@ -115,7 +115,7 @@ class Loads(HTMLParser):
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_draws_both_files(case: RunSummary, tmp_path: Path) -> None:
+def test_a_chart_is_drawn_as_two_files(case: RunSummary, tmp_path: Path) -> None:
     html, png = tmp_path / "boundary.html", tmp_path / "boundary.png"
     assert write_chart(case, html, png) == (html, png)
     picture = png.read_bytes()
@@ -126,7 +126,7 @@ def test_draws_both_files(case: RunSummary, tmp_path: Path) -> None:
     assert "vegaEmbed(" in html.read_text(encoding="utf-8")
 
 
-def test_draws_nothing_without_a_boundary(tmp_path: Path) -> None:
+def test_nothing_is_drawn_without_a_boundary(tmp_path: Path) -> None:
     assert write_chart(summary(), tmp_path / "a.html", tmp_path / "a.png") == ()
     assert list(tmp_path.iterdir()) == []
 
@@ -216,7 +216,7 @@ def test_a_doubtful_limit_is_a_hollow_mark() -> None:
         assert [len(re.findall(marks, svg)) for svg in drawn] == [2, 0]  # one in each panel
 
 
-def test_a_missing_upper_bound_is_said_and_not_drawn() -> None:
+def test_a_missing_upper_bound_is_stated_and_not_drawn() -> None:
     row = rows(boundary_spec(CASES["two, one open"]))[1]
     assert row["mb_upper"] is None
     assert row["bound"] == "no overload seen"
@@ -246,7 +246,7 @@ def test_all_points_lie_inside_their_axes(case: RunSummary) -> None:
                 assert row[f"{name}_{end}"] is None or low <= row[f"{name}_{end}"] < high
 
 
-def test_the_title_says_what_when_and_the_caveat() -> None:
+def test_the_title_has_the_subject_the_date_and_the_caveat() -> None:
     title = boundary_spec(CASES["one"])["title"]
     assert title["text"] == "Throughput limit of testbed-3 with 100B-to-10kB"
     assert title["subtitle"][0] == "3 brokers, goal default, 2026-11-21"

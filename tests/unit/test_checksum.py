@@ -14,7 +14,7 @@ _CRC_END = 21
 
 
 @given(st.binary(max_size=60), st.binary(max_size=5_000))
-def test_it_is_the_checksum_of_head_and_body(head: bytes, body: bytes) -> None:
+def test_the_checksum_of_a_batch_is_that_of_head_and_body(head: bytes, body: bytes) -> None:
     assert Tail(memoryview(body)).after(head) == crc32c(head + body)
 
 

@@ -75,7 +75,7 @@ def test_an_archive_of_a_jvm_that_was_ended_is_not_kept(
     assert list(archive.parent.iterdir()) == []
 
 
-def test_without_an_archive_set_up_says_why_and_goes_on(
+def test_set_up_without_an_archive_reports_the_reason_and_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")

@@ -1,4 +1,4 @@
-"""The command `redline`: its jobs are all there, and imported only when they are asked for."""
+"""The command `redline`: all jobs are there, and each is imported only when it runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.commands import ROOT, job
 
 @pytest.mark.parametrize("name", JOBS)
 def test_each_job_begins_its_help_with_the_sentence_that_stands_in_the_list(name: str) -> None:
-    told = " ".join((job(name).help or "").split("\n\n")[0].split())
-    assert told == JOBS[name]
+    sentence = " ".join((job(name).help or "").split("\n\n")[0].split())
+    assert sentence == JOBS[name]
 
 
 def test_the_list_has_each_job_with_its_whole_sentence() -> None:

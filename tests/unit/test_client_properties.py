@@ -287,7 +287,7 @@ IAM = (
 )
 
 
-def test_what_the_cluster_says_replaces_what_the_file_would_be_refused_for(
+def test_keys_of_the_cluster_replace_properties_that_would_be_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
@@ -352,12 +352,14 @@ def test_a_login_that_needs_java_is_refused_unless_the_cluster_has_a_token(
         ("ssl.keystore.location=a", "ssl.keystore.location without ssl.keystore.password"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_its_name(tmp_path: Path, text: str, part: str) -> None:
+def test_an_unsupported_property_is_refused_by_its_name(
+    tmp_path: Path, text: str, part: str
+) -> None:
     with pytest.raises(ConfigError, match=part):
         loaded(tmp_path, f"bootstrap.servers=a:1\nsecurity.protocol=SSL\n{text}")
 
 
-def test_a_value_with_which_a_refused_property_changes_nothing_is_taken(tmp_path: Path) -> None:
+def test_a_refused_property_with_a_value_without_effect_is_taken(tmp_path: Path) -> None:
     text = "security.protocol=SSL\nenable.ssl.certificate.verification=true\n"
     assert keys_of(write(tmp_path, text)) == {"security": {"protocol": "SSL"}}
 

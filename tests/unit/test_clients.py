@@ -16,7 +16,7 @@ from jobs.engine.clients.library_producers import LibraryLoop, LibraryProducers,
 from jobs.engine.clients.librdkafka import RdKafkaProducer, connection_options, producer_options
 from jobs.engine.clients.registry import client_of
 from jobs.engine.producing.batch import UNACKNOWLEDGED
-from jobs.engine.producing.wire import WireProducers
+from jobs.engine.producing.wire_producers import WireProducers
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import ConfigError, RedlineError
 from tests.support.patterns import plan, producer_pattern
@@ -105,7 +105,7 @@ def test_partitions_are_those_that_the_wire_client_would_take() -> None:
     assert len(set(expected)) > 1
 
 
-def test_what_the_library_has_no_room_for_stays_due() -> None:
+def test_records_that_the_library_has_no_room_for_stay_due() -> None:
     loop = _run(_plan(), Shelf(room=3, is_silent=True))
     counts = loop.account.counts
     assert counts.sent_records == 0, "three went in the warm-up, then there was no room"
@@ -113,13 +113,13 @@ def test_what_the_library_has_no_room_for_stays_due() -> None:
     assert counts.errors == {UNACKNOWLEDGED: 3}
 
 
-def test_buffer_memory_bounds_what_is_on_the_way() -> None:
+def test_buffer_memory_bounds_the_records_on_the_way() -> None:
     shelf = Shelf(is_silent=True)
     _run(_plan(buffer_memory=1_000), shelf)
     assert len(shelf.partitions) == 10
 
 
-def test_failures_are_counted_by_name_and_what_was_never_sent_is_none() -> None:
+def test_failures_are_counted_by_name_without_records_never_sent() -> None:
     shelf = Shelf(fate="NotLeaderForPartitionError")
     loop = _run(_plan(), shelf)
     counts = loop.account.counts
@@ -158,7 +158,7 @@ def test_a_missing_library_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatc
 # kafka-python leaves the socket of a refused connection to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 @pytest.mark.parametrize("name", ["librdkafka", "kafka-python"])
-def test_a_broker_that_is_not_there_is_said_before_any_load(name: str) -> None:
+def test_an_unreachable_broker_is_an_error_before_any_load(name: str) -> None:
     trial = _plan(client=name, brokers={7: ("127.0.0.1", 1)}, connect_timeout_s=0.5)
     client = client_of(trial, 0)
     with pytest.raises(RedlineError, match=r"broker 7 at 127\.0\.0\.1:1"):

@@ -1,4 +1,4 @@
-"""A closed loop: producers that send as fast as they are let, and what is said of it."""
+"""A closed loop: producers send as soon as brokers answer; its rules and messages."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def configured(*more: str) -> Configuration:
     return load("testbed", "1kB", "default", [*UNLIMITED, *more])
 
 
-# --- what it sends ------------------------------------------------------------------------
+# --- records and batches ------------------------------------------------------------------------
 
 
-def test_every_batch_is_full_and_as_many_requests_wait_as_may() -> None:
+def test_every_batch_is_full_and_the_requests_in_flight_reach_their_maximum() -> None:
     loop, seen = run_loop(
         lambda _: Answer(delay_s=0.01), math.inf, max_in_flight=2, buffer_memory=64_000
     )
@@ -69,7 +69,7 @@ def test_every_batch_is_full_and_as_many_requests_wait_as_may() -> None:
     assert loop.producers[0].blocked or loop.producers[0].opened == seen.records
 
 
-def test_it_waits_for_answers_and_for_nothing_else() -> None:
+def test_a_closed_loop_waits_for_answers_only() -> None:
     loop, seen = run_loop(lambda _: Answer(delay_s=0.04), math.inf, max_in_flight=1)
     assert seen.requests == 0.6 / 0.04, "one request at a time, from the first to the last moment"
     assert seen.records / seen.requests > 2 * loop.producers[0].section.full_records
@@ -123,10 +123,10 @@ def _section() -> Any:
     return PlainSection(b"x" * 1_600, ends, ends)
 
 
-# --- what it is in configuration and tables ------------------------------------------------
+# --- configuration and tables ------------------------------------------------
 
 
-def test_it_is_one_of_three_ways_to_give_a_rate() -> None:
+def test_a_closed_loop_is_one_of_three_ways_to_give_a_rate() -> None:
     workload = load_workload("1kB", UNLIMITED)
     assert workload.pattern(1_000).producer.closed_loop
     assert not load_workload("1kB").pattern(1_000).producer.closed_loop
@@ -141,30 +141,30 @@ def test_it_is_one_of_three_ways_to_give_a_rate() -> None:
 @pytest.mark.parametrize(
     "override", ["workload.producer.arrivals=bursts", "workload.trial.ramp_up_s=1"]
 )
-def test_times_of_records_contradict_it(override: str) -> None:
+def test_options_for_the_times_of_records_contradict_a_closed_loop(override: str) -> None:
     more = ["workload.trial.early_end_error_rate=0", override]
     with pytest.raises(ConfigError, match="expected arrivals fixed and no ramp"):
         load_workload("1kB", [*UNLIMITED, *more])
 
 
-def test_a_row_marks_it_and_has_no_rate() -> None:
-    told = row_of(unlimited().producer)
-    assert (told["closed_loop"], told["rate_records_per_s"]) == (True, None)
-    assert restored(ProducerPattern, told) == unlimited().producer
+def test_a_row_marks_a_closed_loop_and_has_no_rate() -> None:
+    row = row_of(unlimited().producer)
+    assert (row["closed_loop"], row["rate_records_per_s"]) == (True, None)
+    assert restored(ProducerPattern, row) == unlimited().producer
     open_loop = row_of(pattern().producer)
     assert (open_loop["closed_loop"], open_loop["rate_records_per_s"]) == (False, 1_000.0)
 
 
-def test_a_batch_is_as_large_as_it_may_be() -> None:
+def test_a_batch_has_its_largest_size() -> None:
     producer = unlimited(linger_ms=0.0, batch_size=16_384).producer
     assert producer.records_per_batch == producer.records_per_full_batch > 100
     assert (producer.record_interval_s, producer.batch_interval_s) == (0.0, 0.0)
 
 
-# --- who takes it ---------------------------------------------------------------------------
+# --- commands that take it -----------------------------------------------------------------
 
 
-def test_a_search_refuses_it_with_a_way_out(snapshot: SnapshotAssertion) -> None:
+def test_a_search_refuses_a_closed_loop_with_the_remedy(snapshot: SnapshotAssertion) -> None:
     with pytest.raises(ConfigError, match=r"use redline traffic") as refused:
         LimitRun(configured())
     assert str(refused.value) == snapshot
@@ -172,12 +172,12 @@ def test_a_search_refuses_it_with_a_way_out(snapshot: SnapshotAssertion) -> None
     require_open_loop(load("testbed", "1kB", "default", []))
 
 
-def test_an_axis_of_rates_refuses_it() -> None:
+def test_an_axis_of_rates_refuses_a_closed_loop() -> None:
     with pytest.raises(ConfigError, match=r"goal.search.axis is rate .* producer.rate unlimited"):
         configured("goal.search.axis=rate", "workload.np=4")
 
 
-def test_a_fixed_load_takes_it_and_promises_no_bytes(tmp_path: Any) -> None:
+def test_a_fixed_load_takes_a_closed_loop_and_promises_no_bytes(tmp_path: Any) -> None:
     planned = FixedLoadRun(configured(), FixedLoad(1_000, 4)).plan(tmp_path)
     assert planned.write_bytes_max is None
     whole = configured("workload.trial.volume_bytes=2000000")
@@ -214,7 +214,7 @@ def guarding(**limits: Any) -> Guards:
     return made
 
 
-def test_guards_let_it_begin_and_end_it_once_enough_is_written() -> None:
+def test_guards_end_a_closed_loop_once_enough_is_written() -> None:
     guards, traffic = guarding(write_bytes_max=1_000_000), unlimited()
     guards.admit(traffic)
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(2) as channel:
@@ -230,7 +230,7 @@ def test_guards_let_it_begin_and_end_it_once_enough_is_written() -> None:
         guards.require_untripped()
 
 
-def test_what_an_unfinished_one_wrote_counts_as_far_as_it_was_heard_of() -> None:
+def test_an_unfinished_load_counts_with_the_bytes_that_its_tasks_reported() -> None:
     guards, traffic = guarding(write_bytes_max=1_000_000), unlimited()
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
         channel.receive(0, {"written": 7_000})
@@ -264,7 +264,7 @@ def test_nothing_is_missing_and_the_pace_has_a_reason(snapshot: SnapshotAssertio
     assert "0.100 MB/s" in judged.reasons[0].text
     assert "20%" in judged.reasons[0].text
     assert judged.reasons[0].text == snapshot
-    assert judged.limited_by is Resource.UNKNOWN, "nothing was at its limit, and that is said"
+    assert judged.limited_by is Resource.UNKNOWN, "no resource was at its limit"
     seen = held().client
     assert (seen.offered_mb_per_s, seen.achieved_share) == (None, None)
     assert seen.achieved_mb_per_s == pytest.approx(0.1)
@@ -279,7 +279,7 @@ def test_groups_that_fall_behind_are_no_overload_where_nothing_was_offered() -> 
     assert "consumer_lag" not in {each.indicator for each in judged.reasons}
 
 
-def test_brokers_that_it_fills_are_overloaded_as_ever() -> None:
+def test_brokers_that_a_closed_loop_fills_are_overloaded() -> None:
     full = replace(held(), brokers=(broker(1, handler_idle=0.02, cpu_machine_share=0.97),))
     judged = judge(full, Thresholds())
     assert judged.verdict is Verdict.OVERLOADED

@@ -1,4 +1,4 @@
-"""What is compared, and what one may call it."""
+"""The compared figures, and the conditions of a conclusion."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.support.commands import ROOT
 
 
 def completed(*words: str) -> list[str]:
-    """What a shell is offered for the last of some words."""
+    """The completions that a shell gets for the last of some words."""
     *before, incomplete = words
     shell = ShellComplete(redline, {}, "redline", "_REDLINE_COMPLETE")
     return [item.value for item in shell.get_completions(before, incomplete)]
