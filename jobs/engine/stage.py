@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Protocol, cast
 import pyarrow as pa
 
 from jobs.engine.clients.registry import client_of
-from jobs.engine.consuming.report import AcknowledgedOffsets, Gather, consumer_report
-from jobs.engine.consuming.role import ConsumerClient
+from jobs.engine.consuming.consumer_client import ConsumerClient
+from jobs.engine.consuming.consumer_report import AcknowledgedOffsets, Gather, consumer_report
 from jobs.engine.network.namespaces import inside
-from jobs.engine.producing.report import producer_report
-from jobs.engine.producing.role import ProducerClient
+from jobs.engine.producing.producer_client import ProducerClient
+from jobs.engine.producing.producer_report import producer_report
 from jobs.engine.task.control_channel import DriverChannel, OrphanedError
 from jobs.engine.task.host_watch import HostWatch
 from jobs.engine.task.plan import TrialPlan

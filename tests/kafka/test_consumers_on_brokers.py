@@ -20,8 +20,8 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.engine.consuming import group_member
-from jobs.engine.consuming.role import TaskReading
-from jobs.engine.consuming.wire import WireConsumers
+from jobs.engine.consuming.consumer_client import TaskReading
+from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.network.transport import PlainTransport
 from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed

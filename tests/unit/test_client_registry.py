@@ -13,8 +13,8 @@ from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.librdkafka import RdKafkaConsumer, RdKafkaProducer
 from jobs.engine.clients.registry import CLIENTS, client_of
-from jobs.engine.consuming.wire import WireConsumers
-from jobs.engine.producing.wire import WireProducers
+from jobs.engine.consuming.wire_consumers import WireConsumers
+from jobs.engine.producing.wire_producers import WireProducers
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.clients import ClientName
 from metrics.traffic.consumers import ConsumerOptions

@@ -10,9 +10,9 @@ import pytest
 from jobs.config import load_workload
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.registry import client_of
+from jobs.engine.consuming.consumer_report import AcknowledgedOffsets
 from jobs.engine.consuming.group_member import is_fair_share
-from jobs.engine.consuming.report import AcknowledgedOffsets
-from jobs.engine.consuming.wire import WireConsumers
+from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.task.control_channel import OrphanedError
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.plan import TrialPlan

@@ -23,10 +23,10 @@ from jobs.engine.network.connections import open_connections
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.role import TaskLoad
+from jobs.engine.producing.producer_client import TaskLoad
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.producing.transactions import LOG_RECORDS_OF_AN_END
-from jobs.engine.producing.wire import await_markers
+from jobs.engine.producing.wire_producers import await_markers
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window

@@ -24,8 +24,8 @@ from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.network_client import NetworkClient
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.producer_id import ProducerIdState
+from jobs.engine.producing.producer_report import producer_report
 from jobs.engine.producing.protocol import ProduceEncoder
-from jobs.engine.producing.report import producer_report
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.producing.transactions import Transactions
 from jobs.engine.task.control_channel import DriverChannel

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from jobs.engine.consuming.role import TaskReading
+from jobs.engine.consuming.consumer_client import TaskReading
 from jobs.engine.network.tcp_info import kernel_buffers
 from jobs.engine.task.plan import TrialPlan
 from metrics.trial.task import ConsumerReport, TaskReport

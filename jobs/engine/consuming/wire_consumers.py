@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from jobs.engine.consuming.consumer_client import Targets, TaskReading
+from jobs.engine.consuming.consumer_report import consumer_report
 from jobs.engine.consuming.fetching import FetchEncoder
 from jobs.engine.consuming.group_member import GroupError, Member, await_settled
 from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.consuming.reading import FetchChannel, Reader
-from jobs.engine.consuming.report import consumer_report
-from jobs.engine.consuming.role import Targets, TaskReading
 from jobs.engine.consuming.waker import Waker
 from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key

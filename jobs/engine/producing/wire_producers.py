@@ -14,7 +14,7 @@ from jobs.engine.producing.control_requests import (
     request_producer_ids,
 )
 from jobs.engine.producing.loop import WireLoop
-from jobs.engine.producing.role import TaskLoad
+from jobs.engine.producing.producer_client import TaskLoad
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 
