@@ -1,15 +1,15 @@
-# What people run. `make` lists it; what a target needs is set up on the first use.
+# The commands of the project. `make` lists them; each sets up what it needs on the first use.
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Runs need the first; tests and all else that only developers do need the second, too.
+# Runs need READY; tests, lint and benchmarks also need DEV_READY.
 READY := .venv/.ready
 DEV_READY := .venv/.ready-dev
-# Of tests that bear company: one has the brokers, and all of them wait at times.
+# Processes for the tests that are safe to run in parallel: one has the brokers, and each waits at times.
 WORKERS ?= 3
 
-# Images of containers often forbid Python to keep compiled code; each process would compile ours
-# anew, Spark's workers among them, for one to two seconds.
+# Container images often set this variable. Then each process, Spark's workers included, compiles
+# the project's code again, which takes one to two seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -17,19 +17,19 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Set-up happens on the first use, with PYTHON=$(PYTHON) (3.10 or newer) and Java 17 or newer."
+	@echo "Each target sets up what it needs, with PYTHON=$(PYTHON) (3.10 or newer) and Java 17 or newer."
 
 setup: $(READY) ## Make .venv with its redline command, and resolve all jars once
 	@echo "Set up: .venv/bin/redline is ready."
 
-setup-dev: $(DEV_READY) ## Add what only developers need; make test, make lint and the like do so themselves
-	@echo "Set up: what tests, lint and benchmarks need is there, too."
+setup-dev: $(DEV_READY) ## Add the packages for tests, lint and benchmarks; the targets that need them do so, too
+	@echo "Set up: .venv has the packages for tests, lint and benchmarks."
 
 demo: $(READY) ## Find the throughput limit that is planted in three real Kafka brokers on this machine
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/redline find-limit --cluster calibrated --workload calibrated --goal default --out out
 
-test: $(DEV_READY) ## Run all tests: those that bear company, then those that judge loads beside those that compute
+test: $(DEV_READY) ## Run all tests but the long ones: first in parallel, then the tests that judge loads one by one
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m "together and not computes and not long" -n $(WORKERS) --no-loadscope-reorder --ignore tests/spark
 	$(BIN)/python -m tests.bench.beside
@@ -41,13 +41,13 @@ test-long: $(DEV_READY) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -m long --timeout 3600
 
-flaky: $(DEV_READY) ## Run the unit tests 20 times beside a process that takes a core
+flaky: $(DEV_READY) ## Run the unit tests 20 times beside a process that keeps a core busy
 	$(BIN)/python -m tests.bench.flaky --times 20 tests/unit
 
 coverage: $(DEV_READY) ## Show which lines and branches the unit tests run; ALL=1 runs all tests
 	$(BIN)/python -m tests.bench.covered --workers $(WORKERS) $(if $(ALL),--all)
 
-mutants: $(DEV_READY) ## Change 300 places of the code that decides, and see whether a unit test notices
+mutants: $(DEV_READY) ## Change 300 places of the code that decides, and check that a unit test fails
 	$(BIN)/python -m tests.bench.mutants --seed 1 --sample 300
 
 lint: $(DEV_READY) ## Check style and types
@@ -57,23 +57,23 @@ lint: $(DEV_READY) ## Check style and types
 
 dist: $(READY) ## Build the wheel that executors get, the source archive and a bill of materials into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist . > .cache/dist.log 2>&1 || \
-		{ tail -n 5 .cache/dist.log >&2; echo "The whole story is in .cache/dist.log" >&2; exit 2; }
+		{ tail -n 5 .cache/dist.log >&2; echo "The whole log is .cache/dist.log" >&2; exit 2; }
 	@$(BIN)/python -m jobs.setup.sbom dist/kafka_redline.cdx.json
 	@ls dist
 
-bench: $(DEV_READY) ## Compare the clients with Kafka's own and others, in MB per CPU-second
+bench: $(DEV_READY) ## Compare the project's clients with other clients, Kafka's included, in MB per CPU-second
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.clients
 
-bench-sampling: $(DEV_READY) ## Measure what sampling 3 and 100 brokers every second costs
+bench-sampling: $(DEV_READY) ## Measure the cost of sampling 3 and 100 brokers every second
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.sampling
 
-bench-scale: $(DEV_READY) ## Measure what 10, 100 and 1,000 brokers, simulated on loopback, cost the driver
+bench-scale: $(DEV_READY) ## Measure the cost of 10, 100 and 1,000 simulated brokers for the driver
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.scale
 
-bench-calibration: $(DEV_READY) ## Hold find-limit against 60 planted limits, in about 100 minutes
+bench-calibration: $(DEV_READY) ## Compare find-limit with 60 planted limits, in about 100 minutes
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.calibration
 
@@ -81,17 +81,17 @@ bench-experiments: $(DEV_READY) ## Run all ready experiments in their short form
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.experiments --out out/experiments
 
-bench-search: $(DEV_READY) ## Compare the search with others on simulated clusters
+bench-search: $(DEV_READY) ## Compare the search with other methods on simulated clusters
 	$(BIN)/python -m tests.bench.search
 
-release-check: $(DEV_READY) ## Check all that a release consists of, wheels in empty environments among it (needs the network)
+release-check: $(DEV_READY) ## Check all parts of a release, including wheels in empty environments (needs the network)
 	$(BIN)/python -m tests.bench.release $(if $(CRD),--operator-schema $(CRD))
 
 clean: ## Delete build products and the virtual environment, but not the cached jars
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# The archive of Spark's classes is that of one class path, which `files_java` is part of.
-# An interpreter older than 3.10 cannot read the set-up's code, so the shell asks its version.
+# The archive of Spark's classes is valid for one class path, which includes `files_java`.
+# Python before 3.10 cannot parse the set-up's code, so the shell checks the version.
 $(READY): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/files_java.py
 	@version=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); \
 	case "$$version" in \

@@ -1,4 +1,4 @@
-"""Marks tests by folder, runs the cheap ones first, and holds the one Spark session."""
+"""Markers by folder, the order of the tests, and the Spark session of the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.sharing import ROOT, BySharing, shared_by
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# No chance in a test: the same examples each time, however busy the machine is.
+# Hypothesis draws the same examples in each run, however busy the machine is.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
@@ -24,8 +24,8 @@ pytest_plugins = ["tests.support.kafka_fixtures"]
 
 HERE = Path(__file__).parent
 FOLDERS = ("unit", "spark", "kafka", "e2e")
-BEAR_COMPANY = ("unit", "spark")
-"""Folders of tests that load nothing and judge no load."""
+SAFE_IN_PARALLEL = ("unit", "spark")
+"""Folders whose tests are safe to run in parallel: they neither offer nor judge a load."""
 SPARK_SLOTS = 4
 NICENESS = 5
 # PySpark leaves the socket of each collect() to the garbage collector.
@@ -34,41 +34,44 @@ PYSPARK_LEAK = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:Resour
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BySharing:
-    """Which test runs in which process, where there are several."""
+    """The scheduler that assigns tests to the processes of pytest-xdist."""
     return BySharing(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test has the marker of its folder; folders run in order of their cost.
+    """Give each test the marker of its folder, and sort the tests.
 
-    Where several processes run them, it is the other way round, after what keeps one of them to
-    the end: the cheap ones fill what is left.
+    In one process the cheap folders run first. In several processes the tests that share the
+    brokers run first, as they keep one process to the end; then come the expensive folders, and
+    the cheap ones fill the rest of the time.
     """
     for item in items:
         item.add_marker(_folder(item))
-        if _folder(item) in BEAR_COMPANY:
+        if _folder(item) in SAFE_IN_PARALLEL:
             item.add_marker(pytest.mark.together)
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures:
             item.add_marker(PYSPARK_LEAK)
         if "kafka_for_all" in fixtures and _shared(item) is None:
             raise pytest.UsageError(f"{item.path}: tests.support.sharing does not see its brokers")
-    has_company = "PYTEST_XDIST_WORKER" in os.environ
-    items.sort(key=lambda item: FOLDERS.index(_folder(item)), reverse=has_company)
-    if has_company:
+    is_parallel = "PYTEST_XDIST_WORKER" in os.environ
+    items.sort(key=lambda item: FOLDERS.index(_folder(item)), reverse=is_parallel)
+    if is_parallel:
         items.sort(key=lambda item: _shared(item) is None)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Whoever has the brokers is needed to the end: the others leave it the CPU."""
+    """Lower the priority of processes without the brokers, as the one with them ends last."""
     if "PYTEST_XDIST_WORKER" in os.environ and not os.nice(0) and _shared(item) is None:
         os.nice(NICENESS)
 
 
 def pytest_collection_finish() -> None:
-    """What collecting leaves is there to the end: Python need not look through it again and
-    again for garbage, which takes a tenth of the time of the cheap tests.
+    """Exclude the collected tests from garbage collection.
+
+    They live until the end of the run, and scanning them takes a tenth of the time of the cheap
+    tests.
     """
     gc.collect()
     gc.freeze()
@@ -87,7 +90,7 @@ def _folder(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session")
 def spark_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One local session with Delta for the whole run, with room for four barrier tasks."""
+    """A local session with Delta for the whole run, with slots for four barrier tasks."""
     from jobs.spark.session import close_session, local_session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
@@ -98,6 +101,6 @@ def spark_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSes
 
 @pytest.fixture
 def spark(spark_for_all: SparkSession) -> Iterator[SparkSession]:
-    """The session of the run; what PySpark leaks goes while its warning is still excused."""
+    """The session of the run; leaked sockets are collected while `PYSPARK_LEAK` applies."""
     yield spark_for_all
     gc.collect()
