@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from metrics.comparing.governors import VERSIONS, can_slow, governor_of, short_name
+from metrics.comparing.release import changed_release, release_of
 from metrics.judging.attribution import Attribution, utilization
 from metrics.judging.attribution_votes import AttributionVote, combine_votes
 from metrics.tables.environment import ABSENT, Difference, difference
@@ -120,7 +121,8 @@ def likely_cause(slower: SideEvidence, faster: SideEvidence) -> Cause:
     if differences and all(each.name.startswith(SETTINGS) for each in differences):
         return _only_change(differences, suspects, slower, faster)
     versions = [each for each in differences if VERSIONS.match(each.name)]
-    # A property that only one of two releases reports is a consequence of the upgrade.
+    # A property that only one of two releases reports, or that only KRaft or ZooKeeper has, is a
+    # consequence of the upgrade.
     candidates = [
         each for each in differences if not versions or ABSENT not in (each.before, each.after)
     ]
@@ -206,6 +208,9 @@ def _version_cause(
     faster: SideEvidence,
 ) -> Cause:
     first = versions[0]
+    before, after = release_of(faster.environment), release_of(slower.environment)
+    theirs, own = changed_release(before, after) or (f"{first.name} {first.before}", first.after)
+    places = {before.metadata, after.metadata} - {""}
     resource = suspects[0] if suspects else Resource.UNKNOWN
     grown = _grown(slower, faster)
     more = ", ".join(f"{name.value} ×{ratio:.2f}" for name, ratio in grown)
@@ -217,10 +222,9 @@ def _version_cause(
     return Cause(
         slower.label,
         resource,
-        ("version",),
-        f"likely cause of the slower {slower.label}: Kafka {first.after} in place of "
-        f"{first.before}, as no property differs that governs the limiting resource "
-        f"({resource.value}); {cost}",
+        ("version", *(["metadata"] if len(places) > 1 else [])),
+        f"likely cause of the slower {slower.label}: {own} in place of {theirs}, as no "
+        f"property differs that governs the limiting resource ({resource.value}); {cost}",
         _evidence(slower, faster, resource),
     )
 

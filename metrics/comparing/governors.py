@@ -144,8 +144,11 @@ GOVERNORS = (
 """All governors; the first match wins."""
 
 _PREFIX = re.compile(r"^(broker|controller|topic)\.(\d+\.)?(config\.)?")
-VERSIONS = re.compile(r"^(broker(\.\d+)?\.version|cluster\.[a-z.]*version)$")
-"""Names of facts that state the release of Kafka."""
+VERSIONS = re.compile(
+    r"^(broker(\.\d+)?\.(version|config\.(process\.roles|zookeeper\.connect))"
+    r"|cluster\.[a-z.]*version)$"
+)
+"""Names of facts that state the release of Kafka, or the place of its metadata."""
 
 
 def short_name(name: str) -> str:

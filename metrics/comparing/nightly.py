@@ -19,8 +19,10 @@ from typing import Annotated
 
 from metrics.common.bounds import Number
 from metrics.comparing.effects import Conclusion, Effect, conclude, night_effect
+from metrics.comparing.governors import VERSIONS
+from metrics.comparing.release import changed_release, release_of
 from metrics.tables.cases import CaseRow, Outcome
-from metrics.tables.environment import Difference, difference
+from metrics.tables.environment import ABSENT, Difference, difference
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
 """Prefixes of facts about the instrument; all other facts describe the subject."""
@@ -104,6 +106,32 @@ class NightComparison:
     left_out: tuple[LeftOut, ...] = ()
     changes: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+
+    @property
+    def upgrade(self) -> tuple[str, str] | None:
+        """The release of Kafka in the night `before` and tonight, in words; None if it is the same.
+
+        The place of the metadata belongs to the release.
+        """
+        if self.before is None:
+            return None
+        return changed_release(
+            release_of(self.before.environment), release_of(self.tonight.environment)
+        )
+
+    @property
+    def own_changes(self) -> tuple[Difference, ...]:
+        """The changes that do not follow from an upgrade; without an upgrade, all of them.
+
+        A fact that only one of two releases has follows from the upgrade.
+        """
+        if self.upgrade is None:
+            return self.changes
+        return tuple(
+            each
+            for each in self.changes
+            if ABSENT not in (each.before, each.after) and not VERSIONS.match(each.name)
+        )
 
 
 def is_instrument(name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from metrics.columns import as_document
 from metrics.comparing.effects import Effect
 from metrics.comparing.nightly import NightComparison
+from metrics.comparing.release import release_of
 from metrics.reporting.files import write_atomic
 from metrics.tables.cases import MEASURES, Outcome
 from metrics.units import format_ratio
@@ -76,7 +77,7 @@ def case_report(compared: NightComparison) -> CaseReport:
 
 
 def comparison_text(compared: NightComparison) -> str:
-    """A comparison in a sentence: figure, change, interval and likely cause."""
+    """A comparison in a sentence: figure, change, interval and likely cause or upgrade."""
     row, effect = compared.tonight, compared.effect
     name, unit = MEASURES[row.measure]
     figure = f"{name} {row.value:.4g} {unit}".rstrip()
@@ -90,6 +91,8 @@ def comparison_text(compared: NightComparison) -> str:
         sentences = [f"{figure}: {compared.outcome.value}, {change}; {least}"]
     if compared.outcome is Outcome.REGRESSION:
         sentences += _cause(compared)
+    elif upgrade := _upgrade(compared):
+        sentences.append(upgrade)
     sentences += [each.text for each in compared.left_out]
     return "; ".join([*sentences, *compared.notes])
 
@@ -105,13 +108,28 @@ def _interval(effect: Effect) -> str:
 def _cause(compared: NightComparison) -> list[str]:
     """The differences from the night before, and the limiting resources then and now."""
     before, row = compared.before, compared.tonight
-    changed = [f"{each.name} was {each.before}, is {each.after}" for each in compared.changes]
-    nothing = "no recorded property of the cluster differs"
-    found = [f"likely cause: {', '.join(changed)}" if changed else nothing]
+    changed = [f"{each.name} was {each.before}, is {each.after}" for each in compared.own_changes]
+    if upgrade := _upgrade(compared):
+        follow = len(compared.changes) - len(changed)
+        found = [f"possible reasons: {', '.join([upgrade, *changed])}"]
+        if follow:
+            found.append(f"{follow} more facts differ as the releases do, see nightly.json")
+    elif changed:
+        found = [f"likely cause: {', '.join(changed)}"]
+    else:
+        found = ["no recorded property of the cluster differs"]
     then = (before.limited_by if before else None) or "not known"
     if row.limited_by:
         found.append(f"bound by {row.limited_by}, previously by {then}")
     return found
+
+
+def _upgrade(compared: NightComparison) -> str:
+    """The change of the release since the night before as a clause; empty without one."""
+    if compared.upgrade is None:
+        return ""
+    before, now = compared.upgrade
+    return f"the brokers were {before}, are {now}"
 
 
 def night_document(report: NightReport) -> dict[str, Any]:
@@ -164,6 +182,8 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
         "evidence": row.evidence,
         "limited_by_before": before.limited_by if before else None,
         "evidence_before": before.evidence if before else "",
+        "release": release_of(row.environment).text,
+        "release_before": release_of(before.environment).text if before else "",
     }
 
 

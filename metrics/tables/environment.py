@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,9 +12,11 @@ BY_RUN = (
     "cluster.id",
     "broker.config.advertised.listeners",
     "broker.config.listeners",
+    "broker.config.zookeeper.connect",
     "executors.clocks_within",
 )
 """Names of facts that differ even between equal clusters or runs."""
+_NODE = re.compile(r"(?<=^broker\.)\d+\.")
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,9 @@ def difference(
     """The differences between the environments of two runs, by name.
 
     Args:
-        but: names to ignore.
+        but: names to ignore, also where they are those of a single broker.
     """
-    names = sorted((before.keys() | after.keys()) - set(but))
+    ignored = set(but)
+    names = sorted(n for n in before.keys() | after.keys() if _NODE.sub("", n) not in ignored)
     pairs = ((name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in names)
     return tuple(Difference(name, old, new) for name, old, new in pairs if old != new)

@@ -96,7 +96,7 @@ def test_a_version_is_the_cause_when_no_property_is(snapshot: SnapshotAssertion)
     b = side("B", {"broker.version": "4.3.1"}, steady={"cpu_machine_share": 0.6})
     cause = likely_cause(b, a)
     assert cause.names == ("version",)
-    assert "Kafka 4.3.1 in place of 3.9.2" in cause.text
+    assert "Kafka 4.3.1 in place of Kafka 3.9.2" in cause.text
     assert "CPU ×1.50" in cause.text
     assert cause.text == snapshot
 
@@ -108,6 +108,29 @@ def test_properties_that_only_one_release_reports_do_not_hide_the_release() -> N
     alike = {"broker.config.min.insync.replicas": "2"}
     cause = likely_cause(side("B", alike, Resource.REPLICATION), side("A", {}))
     assert cause.names == ("min.insync.replicas",)
+
+
+def test_a_release_with_its_place_of_metadata_is_the_cause(snapshot: SnapshotAssertion) -> None:
+    with_zookeeper = {
+        "broker.version": "3.6.2",
+        "broker.config.zookeeper.connect": "127.0.0.1:2181",
+        "broker.config.zookeeper.session.timeout.ms": "6000",
+    }
+    with_kraft = {
+        "broker.version": "4.1.2",
+        "broker.config.process.roles": "broker",
+        "cluster.metadata.version": "27",
+    }
+    cause = likely_cause(side("B", with_kraft), side("A", with_zookeeper))
+    assert cause.names == ("version", "metadata")
+    assert "Kafka 4.1.2 with KRaft in place of Kafka 3.6.2 with ZooKeeper" in cause.text
+    assert cause.text == snapshot
+    same = {"broker.version": "3.9.2"}
+    moved = likely_cause(
+        side("B", {**with_kraft, **same}, Resource.REPLICATION),
+        side("A", {**with_zookeeper, **same}, Resource.REPLICATION),
+    )
+    assert "Kafka 3.9.2 with KRaft in place of Kafka 3.9.2 with ZooKeeper" in moved.text
 
 
 def test_sides_that_are_alike_show_no_cause(snapshot: SnapshotAssertion) -> None:

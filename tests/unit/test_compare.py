@@ -5,21 +5,32 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click.testing
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.compare import compare
+from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.runs.compare.answer import (
     ComparisonAnswer,
     SideFacts,
     answer_of,
+    caveats_of_sides,
     outcome_with,
     write_answer,
 )
+from jobs.runs.compare.body import ComparisonRun
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
-from jobs.runs.compare.presentation import bound_table, differences_table, effects_table, sentence
+from jobs.runs.compare.presentation import (
+    bound_table,
+    differences_table,
+    effects_table,
+    sentence,
+    sentences,
+)
 from jobs.runs.compare.sides import (
     SideSetup,
     load_sides,
@@ -28,6 +39,8 @@ from jobs.runs.compare.sides import (
     settings_of,
     share_brokers,
 )
+from jobs.runs.lifecycle import RunOrder, RunState
+from jobs.runs.outcome import RunOutcome
 from jobs.setup.preflight import Machine
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import Conclusion
@@ -178,6 +191,62 @@ def test_the_file_holds_all_of_it(tmp_path: Path) -> None:
     assert case["bound"]["b"]["resource"] == "disk"
     assert case["cause"]["slower"] == "B"
     assert document["differences"] == [{"name": "broker.config.num.io.threads", "a": "2", "b": "1"}]
+
+
+def test_both_sides_are_named_by_release_and_place_of_metadata() -> None:
+    found = answer(10.0, 8.0)
+    old = {"broker.version": "3.6.2", "broker.config.zookeeper.connect": "127.0.0.1:2181"}
+    new = {"broker.version": "4.1.2", "broker.config.process.roles": "broker"}
+    sides = found.sides
+    upgrade = {
+        Side.A: replace(sides[Side.A], environment=old),
+        Side.B: replace(sides[Side.B], environment=new),
+    }
+    *_, last = sentences(replace(found, sides=upgrade))
+    assert last == "A is Kafka 3.6.2 with ZooKeeper; B is Kafka 4.1.2 with KRaft"
+    *_, last = sentences(replace(found, sides=dict.fromkeys(Side, upgrade[Side.B])))
+    assert last == "both sides are Kafka 4.1.2 with KRaft"
+    unknown = {**upgrade, Side.A: replace(sides[Side.A], environment={})}
+    *_, last = sentences(replace(found, sides=unknown))
+    assert last == "A is of unknown release; B is Kafka 4.1.2 with KRaft"
+
+
+def test_a_caveat_of_one_side_is_marked_with_it() -> None:
+    elections, uneven = "elections do not show", "leaders uneven: 14 at most, 10 on average"
+    assert caveats_of_sides({Side.A: (elections,), Side.B: (elections, uneven)}) == [
+        elections,
+        f"B: {uneven}",
+    ]
+    assert caveats_of_sides({Side.A: (), Side.B: ()}) == []
+    assert caveats_of_sides({Side.A: (uneven,)}) == [uneven]
+
+
+def test_answer_page_and_file_show_a_caveat_of_either_side(tmp_path: Path) -> None:
+    uneven = "leaders uneven: 14 at most, 10 on average"
+    body = ComparisonRun(setups("num.io.threads=2", "num.io.threads=1"), Effort(4, 3), 0.05)
+    reporter = RecordingReporter()
+    order = RunOrder(reporter, tmp_path, str(tmp_path / "tables"), "id")
+    order.folder.mkdir()
+    contexts: dict[str, Any] = {
+        side: SimpleNamespace(
+            run_id=f"id-{side}", brokers=1, environment=ENVIRONMENT, all_caveats=caveats
+        )
+        for side, caveats in (("a", ()), ("b", (uneven,)))
+    }
+    run = RunState(order, contexts)
+    body.fail(run, KeyboardInterrupt())
+    body.conclude(run, RunOutcome())
+    document = json.loads((order.folder / "compare.json").read_text())
+    assert document["caveat"].endswith(f"; B: {uneven}")
+    assert document["b"]["caveats"] == [uneven]
+    page = (order.folder / "compare.html").read_text(encoding="utf-8")
+    assert f"B: {uneven}" in page
+    warnings = [
+        event.text
+        for event in reporter.events
+        if isinstance(event, Notice) and event.level is Level.WARNING
+    ]
+    assert warnings == [f"caveat: B: {uneven}"]
 
 
 def test_an_end_before_both_sides_were_open_is_kept(tmp_path: Path) -> None:

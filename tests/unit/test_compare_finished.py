@@ -60,6 +60,19 @@ def test_no_difference_comes_with_the_smallest_detectable_loss(tmp_path: Path) -
     assert "smallest detectable loss is" in done.output
 
 
+def test_caveats_of_either_run_stand_beside_the_answer(tmp_path: Path) -> None:
+    uneven = "leaders uneven: 14 at most, 10 on average"
+    first, second = run_of("before", 1.0), replace(run_of("after", 1.0), caveat=uneven)
+    done = asked(tmp_path, first, second, options=("--json", str(tmp_path / "found.json")))
+    assert f"caveat of after: {uneven}" in done.output
+    document = json.loads((tmp_path / "found.json").read_text())
+    assert f"caveat of after: {uneven}" in document["caveats"]
+    both = tmp_path / "both"
+    both.mkdir()
+    told = asked(both, replace(first, caveat=uneven), second).output
+    assert told.count(uneven) == 1 and f"caveat of both runs: {uneven}" in told
+
+
 def test_a_small_loss_is_none_that_matters(tmp_path: Path) -> None:
     done = asked(
         tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=("--min-effect", "0.3")

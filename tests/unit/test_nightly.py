@@ -99,6 +99,49 @@ def test_a_regression_says_how_much_how_surely_and_why(snapshot: SnapshotAsserti
     assert "likely cause" not in case_report(compared(20.0, environment=SLOW)).text
 
 
+UPGRADED = {
+    **ENVIRONMENT,
+    "broker.config.process.roles": "broker",
+    "cluster.metadata.version": "27",
+    "topic.config.newer": "x",
+}
+BEFORE_UPGRADE = {
+    **ENVIRONMENT,
+    "broker.version": "3.6.2",
+    "broker.config.zookeeper.connect": "127.0.0.1:2181",
+    "topic.config.older": "y",
+}
+
+
+def after_upgrade(value: float, **changed: str) -> NightComparison:
+    history = [case_row(night, environment=BEFORE_UPGRADE) for night in (1, 2, 3)]
+    tonight = case_row(9, value, environment={**UPGRADED, **changed})
+    (found,) = judge_night([tonight], history, rule_of(SUITE))
+    return found
+
+
+def test_a_regression_after_an_upgrade_names_release_and_metadata_first(
+    snapshot: SnapshotAssertion,
+) -> None:
+    found = case_report(after_upgrade(10.0, **{"broker.config.num.io.threads": "1"}))
+    assert found.outcome is Outcome.REGRESSION
+    reasons = (
+        "possible reasons: the brokers were Kafka 3.6.2 with ZooKeeper, are Kafka 4.1.2 with "
+        "KRaft, broker.config.num.io.threads was 8, is 1; 5 more facts differ"
+    )
+    assert reasons in found.text
+    assert "likely cause" not in found.text
+    assert found.text == snapshot
+
+
+def test_any_night_after_an_upgrade_states_it() -> None:
+    found = case_report(after_upgrade(20.0))
+    assert found.outcome is Outcome.NO_CHANGE
+    assert "the brokers were Kafka 3.6.2 with ZooKeeper, are Kafka 4.1.2 with KRaft" in found.text
+    assert "possible reasons" not in found.text
+    assert "the brokers were" not in case_report(compared(20.0)).text
+
+
 def test_the_judged_row_keeps_the_comparison() -> None:
     row = judged_row(compared(10.0))
     assert (row.event, row.outcome, row.nights) == ("judged", "regression", ("n1", "n2", "n3"))

@@ -21,6 +21,7 @@ from metrics.comparing.cause import (
 )
 from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN, Conclusion, conclude
 from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Side, compared
+from metrics.comparing.release import release_of
 from metrics.reporting.files import write_atomic
 from metrics.tables.environment import Difference
 
@@ -38,6 +39,7 @@ class SideFacts:
         brokers: its number of brokers.
         environment: its environment, as in the table `runs`.
         settings: the values of the workload's and the goal's keys, by their paths.
+        caveats: restrictions of its figures, a clause each.
     """
 
     label: str
@@ -46,6 +48,12 @@ class SideFacts:
     brokers: int
     environment: Mapping[str, str]
     settings: Mapping[str, str] = field(default_factory=dict)
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> str:
+        """The release of its brokers and the place of the metadata; empty if unknown."""
+        return release_of(self.environment).text
 
     @property
     def compared(self) -> dict[str, str]:
@@ -157,6 +165,15 @@ def _cause(conclusion: Conclusion, evidence: Mapping[Side, SideEvidence]) -> Cau
     return None if slower is None else likely_cause(evidence[slower], evidence[slower.other])
 
 
+def caveats_of_sides(caveats: Mapping[Side, Sequence[str]]) -> list[str]:
+    """The caveats of both sides, each once; one of a single side begins with its letter."""
+    found = []
+    for each in dict.fromkeys(text for own in caveats.values() for text in own):
+        holders = [side.value for side, own in caveats.items() if each in own]
+        found.append(each if len(holders) == len(caveats) else f"{holders[0]}: {each}")
+    return found
+
+
 def write_answer(answer: ComparisonAnswer, head: Mapping[str, Any], path: Path) -> None:
     """Write compare.json; docs/compare.md describes it.
 
@@ -179,7 +196,7 @@ def write_answer(answer: ComparisonAnswer, head: Mapping[str, Any], path: Path) 
 
 
 def _facts(side: SideFacts | None) -> dict[str, Any] | None:
-    return None if side is None else as_document(side)
+    return None if side is None else {**as_document(side), "release": side.release}
 
 
 def _case(answer: CaseAnswer) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from jobs.config import Configuration
-from jobs.console.events import Plan, Reporter, Table, note
+from jobs.console.events import Plan, Reporter, Table, note, warn
 from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.compare.answer import (
     ComparisonAnswer,
     SideFacts,
     answer_of,
+    caveats_of_sides,
     outcome_with,
     write_answer,
 )
@@ -23,7 +24,6 @@ from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort, count_pr
 from jobs.runs.compare.presentation import answer_tables, plan_for, sentences
 from jobs.runs.compare.side_reporter import SideReporter
 from jobs.runs.compare.sides import SideSetup, share_brokers
-from jobs.runs.estimate import caveat_of
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.holding import Holder
@@ -137,6 +137,7 @@ class ComparisonRun(Body):
                 context.brokers,
                 context.environment,
                 setup.settings,
+                context.all_caveats,
             )
             for side, setup in self._sides.items()
             if (context := run.contexts.get(_name(side))) is not None
@@ -163,9 +164,21 @@ class ComparisonRun(Body):
             reporter.report(table)
         for text in texts:
             note(reporter, text)
+        for text in caveats_of_sides({s: f.caveats for s, f in self._answer.sides.items()}):
+            warn(reporter, f"caveat: {text}")
         for what, where in files.written:
             note(reporter, f"{what}: {where}")
         files.require_all("fix the disk, then read the trials from the tables")
+
+    @property
+    def _caveat(self) -> str:
+        """The caveats of both sides' figures."""
+        of_cluster = {side: setup.config.cluster.caveats for side, setup in self._sides.items()}
+        found = {
+            side: (*own, *(facts.caveats if (facts := self._answer.sides.get(side)) else ()))
+            for side, own in of_cluster.items()
+        }
+        return "; ".join(caveats_of_sides(found))
 
     def _page(
         self, run: RunState, outcome: RunOutcome, tables: Sequence[Table], texts: tuple[str, ...]
@@ -178,7 +191,7 @@ class ComparisonRun(Body):
             started_at=run.times[0],
             status=outcome.status,
             error=outcome.error,
-            caveat=caveat_of(config),
+            caveat=self._caveat,
             sentences=texts or tuple(text for case in self._cases for text in case.notes),
             tables=tuple((each.title, each.columns, each.rows) for each in tables),
             facts=(),
@@ -196,7 +209,7 @@ class ComparisonRun(Body):
             "status": outcome.status,
             "exit_code": outcome.exit_code,
             "error": outcome.error,
-            "caveat": caveat_of(config),
+            "caveat": self._caveat,
             "pairs": self._effort.pairs,
         }
 

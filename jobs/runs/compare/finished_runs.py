@@ -73,7 +73,9 @@ def compare_finished(
                for own in results.values() for each in own if each.why)  # fmt: skip
     for text in (*reasons, *_sentences(first, second, effects, changed)):
         note(reporter, text)
-    finish(_outcome(effects), reporter, partial(_write, json_file, names, effects, changed))
+    caveats = tuple(_caveats(first, second))
+    write = partial(_write, json_file, names, effects, changed, caveats)
+    finish(_outcome(effects), reporter, write)
 
 
 def _limits(run: RunSummary) -> dict[tuple[Kind, int], Boundary]:
@@ -155,6 +157,7 @@ def _sentences(
         before, after = getattr(first, name), getattr(second, name)
         if before != after:
             yield f"the runs differ in the {name}: {before} in the first, {after} in the second"
+    yield from _caveats(first, second)
     before, after = _limits(first), _limits(second)
     if alone := [each for each in (*before, *after) if (each in before) != (each in after)]:
         limits = "; ".join(
@@ -172,11 +175,21 @@ def _sentences(
     )
 
 
+def _caveats(first: RunSummary, second: RunSummary) -> Iterator[str]:
+    """The caveats of both runs; once where they are the same."""
+    if first.caveat == second.caveat:
+        found = {"both runs": first.caveat}
+    else:
+        found = {run.run_id: run.caveat for run in (first, second)}
+    yield from (f"caveat of {which}: {text}" for which, text in found.items() if text)
+
+
 def _write(
     path: Path | None,
     names: tuple[str, str],
     effects: Sequence[AxisEffect],
     changed: Sequence[Difference],
+    caveats: Sequence[str],
 ) -> None:
     if path is None:
         return
@@ -184,6 +197,7 @@ def _write(
         "runs": names,
         "effects": [as_document(each) | {"words": sentence(each)} for each in effects],
         "differences": [as_document(each) for each in changed],
+        "caveats": list(caveats),
     }
     write_file("--json", path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 

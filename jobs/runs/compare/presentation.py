@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jobs.console.events import Plan, Table
-from jobs.runs.compare.answer import CaseAnswer, ComparisonAnswer
+from jobs.runs.compare.answer import CaseAnswer, ComparisonAnswer, SideFacts
 from jobs.runs.compare.pairs import Effort
 from jobs.runs.compare.sides import SideSetup, needed_bytes, share_brokers
 from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s, plan_of, trial_s
@@ -82,7 +82,10 @@ def answer_tables(answer: ComparisonAnswer) -> list[Table]:
 
 
 def sentences(answer: ComparisonAnswer) -> Iterator[str]:
-    """The sentences on each size: notes, conclusion, and likely cause with its evidence."""
+    """The sentences on each size: notes, conclusion, and likely cause with its evidence.
+
+    The last sentence states the releases of both sides.
+    """
     for case in answer.cases:
         yield from case.case.notes
         yield sentence(case, answer.min_effect)
@@ -90,6 +93,17 @@ def sentences(answer: ComparisonAnswer) -> Iterator[str]:
             yield case.cause.text
             for evidence in case.cause.evidence:
                 yield f"evidence: {evidence}"
+    if answer.cases:
+        yield from _releases(answer.sides)
+
+
+def _releases(sides: Mapping[Side, SideFacts]) -> Iterator[str]:
+    """The release of each side, where one is known."""
+    known = {side: facts.release or "of unknown release" for side, facts in sides.items()}
+    if len(set(known.values())) > 1:
+        yield "; ".join(f"{side.value} is {release}" for side, release in known.items())
+    elif any(facts.release for facts in sides.values()):
+        yield f"both sides are {known[Side.A]}"
 
 
 def effects_table(answer: ComparisonAnswer) -> Table:

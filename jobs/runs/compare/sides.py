@@ -28,6 +28,7 @@ TESTBED_KEYS = {
     "kafka": "kafka_version",
     "profile": "profile",
     "brokers": "brokers",
+    "metadata": "metadata",
     "security": "security",
     "jmx_secured": "jmx_secured",
 }
