@@ -1,4 +1,4 @@
-"""The trials of a comparison, on made-up sides: which are made, and what they promise."""
+"""The trials of a comparison, on simulated sides: their order, and rates of error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sides_of(a: float, b: float, **changes: object) -> TwoSides:
 
 
 @pytest.mark.parametrize("start", [1.0, 30.0, 128.0, 5_000.0])
-def test_a_load_is_found_that_neither_side_takes_and_one_that_both_do(start: float) -> None:
+def test_loads_are_found_that_neither_side_and_that_both_sides_sustain(start: float) -> None:
     case = measured(sides_of(10.0, 8.0), start=start)
     assert case.load == pytest.approx(EXCESS * 10.0 / PRODUCER_MB_PER_S)
     assert case.steady_load == pytest.approx(STEADY_SHARE * 8.0 / PRODUCER_MB_PER_S, rel=0.01)
@@ -55,7 +55,7 @@ def test_the_sides_take_turns_so_that_neither_is_always_first() -> None:
     assert order == "AB" + "ABBAABBA" + "ABBAAB"
 
 
-def test_both_of_a_pair_have_the_same_load() -> None:
+def test_both_trials_of_a_pair_have_the_same_load() -> None:
     case = measured(sides_of(10.0, 6.0, noise=0.1, chance=random.Random(4)))
     for pair in (*case.saturated, *case.steady):
         assert pair.a.pattern.producers == pair.b.pattern.producers
@@ -101,7 +101,7 @@ def test_a_side_that_does_not_sustain_the_steady_load_is_named() -> None:
 
 
 def test_the_steady_load_is_lowered_until_both_sides_sustain_it() -> None:
-    """As where saturated brokers take more, for their batches are fuller."""
+    """Saturated brokers can take more because their batches are fuller."""
 
     def slower(trial: int) -> float:
         return 1.0 if trial <= 10 else 0.2
@@ -122,7 +122,7 @@ def test_no_more_than_the_cap_is_offered() -> None:
     assert max(load for _, load in sides.made) == 20.0
 
 
-def test_what_was_measured_stays_when_the_time_is_up() -> None:
+def test_measured_pairs_stay_when_the_time_is_up() -> None:
     sides = sides_of(10.0, 10.0)
     case = ComparedSize(1_000)
     CaseComparer(sides, EFFORT, START, CAP, lambda: len(sides.made) < 7).measure(case)
@@ -131,7 +131,7 @@ def test_what_was_measured_stays_when_the_time_is_up() -> None:
     assert case.notes[0] == "the budget ended after 3 of 4 pairs"
 
 
-# --- what the pairs promise ---------------------------------------------------
+# --- error rates of the pairs -------------------------------------------------
 
 
 def drifting(chance: random.Random) -> Callable[[int], float]:

@@ -58,8 +58,8 @@ def test_the_files_of_the_demo_are_there_and_fit_together() -> None:
 def test_the_default_goal_is_what_the_judge_assumes() -> None:
     assert load_goal("default").thresholds == Thresholds()
     limits = ["goal.indicators.network_idle_min=0.3", "goal.validity.loop_busy_max=0.5"]
-    asked = load_goal("default", limits).thresholds
-    assert asked == Thresholds(Indicators(network_idle_min=0.3), Validity(loop_busy_max=0.5))
+    changed = load_goal("default", limits).thresholds
+    assert changed == Thresholds(Indicators(network_idle_min=0.3), Validity(loop_busy_max=0.5))
 
 
 def test_a_path_names_the_goal_after_the_file(goal_file: Path) -> None:

@@ -19,14 +19,14 @@ MODELS = (Cluster, Workload, Goal, Suite)
 
 
 def documented(section: str) -> dict[str, tuple[str, str]]:
-    """Key → (value, default) as the page has them."""
+    """Key → (value, default) of each row of a section of the page."""
     text = PAGE.read_text(encoding="utf-8").split(f"## {section}", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     return {row[0].strip("`"): (row[1], row[2]) for row in rows}
 
 
 def checks(annotation: Any) -> Iterator[Checked]:
-    """What a value has to be, but not the items of a list or map."""
+    """The checks of a value, without those of the items of a list or map."""
     if get_origin(annotation) in (tuple, Mapping):
         return
     if isinstance(annotation, Checked):

@@ -38,9 +38,9 @@ def test_without_the_extra_the_message_names_it_and_the_host(
     of_executor = explain_refusal(
         RuntimeError("GSSAPI lib not found!"), {"sasl_mechanism": "GSSAPI", **_OPTIONS}
     )
-    for said in (str(caught.value), of_executor):
-        assert f"gssapi is not installed on {socket.gethostname()}" in said
-        assert "pip install 'kafka-redline[gssapi]'" in said
+    for message in (str(caught.value), of_executor):
+        assert f"gssapi is not installed on {socket.gethostname()}" in message
+        assert "pip install 'kafka-redline[gssapi]'" in message
 
 
 _OPTIONS = {"security_protocol": "SASL_SSL", "sasl_kerberos_service_name": "kafka"}
@@ -71,7 +71,7 @@ def test_doctor_checks_executors_for_the_package() -> None:
         ({"protocol": "SSL", "sasl_mechanism": None, "kerberos_service_name": "k"}, "expected pro"),
     ],
 )
-def test_half_a_configuration_is_refused(keys: dict[str, str | None], part: str) -> None:
+def test_an_incomplete_configuration_is_refused(keys: dict[str, str | None], part: str) -> None:
     with pytest.raises(ValueError, match=part):
         Security.model_validate({**GSSAPI, **keys})
 

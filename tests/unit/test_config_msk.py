@@ -31,7 +31,7 @@ PROVIDER = "sasl_oauth_token_provider"
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Removes the credentials of this machine, and asks no host of the network for any."""
+    """Removes the credentials of this machine, and sends no request for any to the network."""
     for name in [each for each in os.environ if each.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -56,7 +56,7 @@ def signed(token: str) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_token_is_a_url_signed_for_the_region_and_ends_in_time() -> None:
+def test_a_token_is_a_url_signed_for_the_region_with_its_expiry() -> None:
     before = int(time.time())
     options = Security.model_validate(MSK).client_kwargs()
     assert (options["security_protocol"], options["sasl_mechanism"]) == ("SASL_SSL", "OAUTHBEARER")
@@ -102,7 +102,7 @@ def test_an_executor_gets_a_token_of_its_own_trial_and_no_credentials(
 
 
 @pytest.mark.usefixtures("credentials")
-def test_librdkafka_is_given_the_token_and_its_end() -> None:
+def test_librdkafka_gets_the_token_and_its_expiry() -> None:
     sent = pickle.loads(pickle.dumps(Security.model_validate(MSK).client_kwargs()))
     given = connection_options(sent)
     assert given["sasl.mechanism"] == "OAUTHBEARER"
@@ -171,7 +171,7 @@ def test_the_refusal_of_a_broker_names_the_policy_of_aws() -> None:
         ({"sasl_mechanism": "OAUTHBEARER", "token_from": "env:A"}, "aws_region has no effect"),
     ],
 )
-def test_half_a_configuration_is_refused(keys: dict[str, str | None], part: str) -> None:
+def test_an_incomplete_configuration_is_refused(keys: dict[str, str | None], part: str) -> None:
     with pytest.raises(ValueError, match=part):
         Security.model_validate({**MSK, **keys})
 

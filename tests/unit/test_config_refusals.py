@@ -239,7 +239,7 @@ def test_a_file_of_another_program_is_refused(
         load_cluster("brokers")
 
 
-def test_a_suite_without_cases_states_what_they_are(tmp_path: Path) -> None:
+def test_a_suite_without_cases_gets_a_description_of_cases(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text("description: nothing")
     words = (
         "cases is missing; expected a list of one or more, each of them a map of keys and values"
@@ -248,7 +248,7 @@ def test_a_suite_without_cases_states_what_they_are(tmp_path: Path) -> None:
         load_suite(str(tmp_path / "suite.yaml"))
 
 
-def test_a_missing_list_is_refused_with_what_its_items_are(tmp_path: Path) -> None:
+def test_a_missing_list_is_refused_with_a_description_of_its_items(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("description: nothing")
     words = "message_bytes is missing; expected a list of one or more, each of them a whole number"
     with pytest.raises(ConfigError, match=words):

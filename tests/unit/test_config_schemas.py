@@ -16,7 +16,7 @@ FILES = [(kind, path) for kind in MODELS for path in sorted((ROOT / "conf" / f"{
 
 
 def checked(kind: str, data: Any) -> list[str]:
-    """What an editor would underline, by its path."""
+    """The values that an editor would underline, by their paths."""
     found = jsonschema.Draft202012Validator(schema_of(kind)).iter_errors(data)
     return [error.json_path for error in found]
 

@@ -27,10 +27,10 @@ class Shelf:
     """A section.
 
     Attributes:
-        books: on it.
-        order: of them.
-        sorts: of them.
-        names: of them.
+        books: number of books.
+        order: key of their order.
+        sorts: sort of the books.
+        names: name by author.
     """
 
     books: Annotated[int, Whole(0, 9, "books")]
@@ -44,7 +44,7 @@ class Shelf:
 
 
 class Room(ConfigModel):
-    """What holds a section, one that may be left out, and one in each item of a list."""
+    """A file with a required section, one with a default, and an optional one."""
 
     shelf: Annotated[Shelf, FileSection()]
     other: Annotated[Shelf, FileSection()] = Shelf(books=1)

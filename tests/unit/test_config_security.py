@@ -156,7 +156,7 @@ def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
     monkeypatch.setenv("TEST_OTHER", "no secret")
     monkeypatch.setenv("TEST_TOKEN", f"another {SECRET}")
     read_secret("env:TEST_PASSWORD", "security.password_from")
-    # One that is configured counts before anybody reads it.
+    # A configured secret counts before any code reads it.
     exporters = "cluster.metrics.host.prometheus={port: 9100, token_from: env:TEST_TOKEN}"
     load_cluster("example", [exporters])
     show = [sys.executable, "-c", "import os; print(dict(os.environ))"]

@@ -55,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing on stderr."""
+        """Write nothing to stderr."""
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_options_show_no_secret_and_need_no_pydantic_on_an_executor(
         ({"token_from": "env:A", "username_from": "env:B"}, "username_from has no effect"),
     ],
 )
-def test_half_an_oauth_configuration_is_refused(keys: dict[str, str], part: str) -> None:
+def test_an_incomplete_oauth_configuration_is_refused(keys: dict[str, str], part: str) -> None:
     with pytest.raises(ValueError, match=part):
         Security.model_validate({"protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", **keys})
 
@@ -184,7 +184,7 @@ def test_extensions_go_to_executors_and_into_the_login_of_each_client(
     assert (token, given) == ("token-1", extensions)
 
 
-def test_a_token_server_may_have_an_authority_of_its_own(
+def test_a_token_server_may_have_its_own_certificate_authority(
     server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = trustme.CA()

@@ -40,7 +40,7 @@ class Broker:
         self._free_s = -10.0
 
     def take(self, now_s: float) -> tuple[bool, float]:
-        """Whether it takes a connection, and when that is known [s]."""
+        """Whether the broker takes a connection, and the time at which the client knows [s]."""
         self.attempts += 1
         answer_s = now_s + ROUND_TRIP_S
         if self.open >= self.most:
@@ -73,7 +73,7 @@ def open_at(broker: Broker, count: int, seed: int = 1) -> tuple[ConnectPacer, fl
     return pacer, now_s
 
 
-def test_without_a_limit_all_are_opened_at_once_but_so_many() -> None:
+def test_without_a_limit_connections_open_at_once_up_to_a_number_in_flight() -> None:
     broker = Broker()
     pacer, took_s = open_at(broker, 1_000)
     assert (pacer.took, broker.attempts, pacer.slowed) == (1_000, 1_000, False)
@@ -91,7 +91,7 @@ def test_the_pace_follows_a_limit_on_the_rate(rate: float, closes: bool) -> None
     assert broker.attempts < 3 * count
 
 
-def test_what_waits_for_a_slow_broker_stays_short() -> None:
+def test_the_connections_that_wait_for_a_slow_broker_stay_few() -> None:
     broker = Broker(rate=2.0, closes=False)
     pacer, _ = open_at(broker, 60)
     assert pacer.slowed
@@ -108,13 +108,13 @@ def test_a_limit_on_the_number_ends_in_seconds_and_few_attempts() -> None:
     assert broker.attempts < 140
 
 
-def test_a_broker_that_took_none_is_given_up_sooner() -> None:
+def test_a_broker_that_accepted_no_connection_is_given_up_sooner() -> None:
     pacer, took_s = open_at(Broker(most=0), 100)
     assert (pacer.took, pacer.has_given_up) == (0, True)
     assert took_s < 1.0
 
 
-def test_jitter_is_of_the_generator_that_is_handed_in() -> None:
+def test_jitter_comes_from_the_given_random_generator() -> None:
     times = [open_at(Broker(most=40), 100, seed)[1] for seed in (1, 1, 2)]
     assert times[0] == times[1] != times[2]
 
@@ -167,7 +167,9 @@ def test_connections_that_close_make_room_for_others() -> None:
     assert cluster.closed >= 1
 
 
-def test_a_probe_that_is_closed_blames_no_protocol_alone(snapshot: SnapshotAssertion) -> None:
+def test_a_probe_that_is_closed_names_more_causes_than_the_protocol(
+    snapshot: SnapshotAssertion,
+) -> None:
     with limited(3) as cluster, ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(socket.create_connection(address_of(cluster)))
@@ -183,10 +185,10 @@ def test_brokers_whose_turn_does_not_come_in_time_are_named() -> None:
     assert "no connection was opened within" in found[1] or "no answer" in found[1]
 
 
-# --- what is a limit ------------------------------------------------------------------
+# --- signs of a limit -----------------------------------------------------------------
 
 
-def test_only_refusals_that_a_limit_explains_are_tried_again() -> None:
+def test_only_refusals_that_a_limit_explains_are_repeated() -> None:
     login = kafka_errors.SaslAuthenticationFailedError
     assert is_closed_early(kafka_errors.KafkaConnectionError("socket disconnected"))
     assert is_closed_early(ConnectionResetError("reset"))

@@ -44,7 +44,7 @@ def link(**changes: Any) -> SocketCounts:
 
 
 def seen(sockets: SocketCounts, requests: int = 1_000, **changes: Any) -> Evidence:
-    """Of one broker with nothing at its limit, of which half of the load was acknowledged."""
+    """The evidence of one broker below its limits that acknowledged half of the load."""
     account = client(
         acked_records=5_000,
         producer_sockets={1: sockets},
@@ -74,7 +74,7 @@ def test_the_brokers_own_buffer_is_named_where_its_sockets_are_read() -> None:
     assert "socket.receive.buffer.bytes (its buffers are 102 kB), or net.ipv4" in text
 
 
-def test_our_send_buffer() -> None:
+def test_the_generators_send_buffer() -> None:
     resource, text = bound(
         seen(link(send_buffer_limited_us=60_000_000, receiver_limited_us=20_000_000))
     )
@@ -107,7 +107,7 @@ def test_requests_in_flight(snapshot: SnapshotAssertion) -> None:
         (0.00, 0.00, 1.00, "max_in_flight"),  # one request of 16 kB at a time: 0.3 MB/s
     ],
 )
-def test_what_a_real_link_of_50_ms_showed(
+def test_the_limits_measured_on_a_link_of_50_ms_are_named(
     receiver: float, sender: float, waiting: float, named: str
 ) -> None:
     """Shares as read over two namespaces with a delay line between them, Linux 6.18."""
@@ -137,18 +137,18 @@ def test_what_a_real_link_of_50_ms_showed(
     ],
     ids=["in one machine", "no round trip", "seldom", "an old kernel", "idle", "seldom waits"],
 )
-def test_what_the_link_does_not_explain_stays_unknown(sockets: SocketCounts) -> None:
+def test_a_shortfall_that_the_link_does_not_explain_stays_unknown(sockets: SocketCounts) -> None:
     assert bound(seen(sockets, requests=1_600))[0] is Resource.UNKNOWN
 
 
-def test_a_broker_that_takes_long_to_answer_is_no_link() -> None:
+def test_a_broker_with_slow_answers_is_no_limit_of_the_link() -> None:
     waits = link(waiting_looks=780, unanswered_max=5)
     # Five requests unanswered and 20 answers a second: an answer takes 250 ms, not 50.
     assert bound(seen(waits, requests=1_600))[0] is Resource.UNKNOWN
     assert bound(seen(waits, requests=8_000))[0] is Resource.CONNECTION
 
 
-def test_it_comes_before_the_wait_for_followers_which_says_least() -> None:
+def test_a_limit_of_the_link_comes_before_the_wait_for_followers() -> None:
     remote = RequestWindow(per_s=100.0, total_ms=4.0, local_ms=0.5, remote_ms=3.0)
     found = seen(link(receiver_limited_us=74_400_000))
     slow = replace(found, brokers=(broker(1, produce=remote),))
@@ -156,7 +156,7 @@ def test_it_comes_before_the_wait_for_followers_which_says_least() -> None:
     assert bound(replace(slow, client=client(acked_records=5_000)))[0] is Resource.REPLICATION
 
 
-def test_an_overload_by_its_shortfall_has_the_name_in_its_judgement() -> None:
+def test_the_judgement_of_a_shortfall_names_the_limit_of_the_link() -> None:
     found = seen(link(receiver_limited_us=74_400_000))
     judgement = judged(found.client, found.brokers)
     assert judgement.verdict is Verdict.OVERLOADED
@@ -178,7 +178,7 @@ def test_an_overload_by_its_shortfall_has_the_name_in_its_judgement() -> None:
         }
     )
 )
-def test_it_is_never_named_where_a_resource_of_the_broker_is_at_its_limit(
+def test_the_link_is_not_named_where_a_resource_of_the_broker_is_at_its_limit(
     changes: dict[str, float],
 ) -> None:
     found = replace(seen(link(receiver_limited_us=80_000_000)), brokers=(broker(1, **changes),))

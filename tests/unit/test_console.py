@@ -1,4 +1,4 @@
-"""What people see: plain lines where there is no terminal, and no more than that."""
+"""Output for people: plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from metrics.trial.judgement import Judgement, Reason
 from search.model import Verdict
 from tests.support.evidence import START_S, broker
 from tests.support.rows import trial
-from tests.support.shown import (
+from tests.support.run_events import (
     CLOSED,
     FINISHED,
     OPEN,
@@ -70,7 +70,7 @@ def test_a_plain_trial_is_one_line_of_keys_and_values() -> None:
     ]
 
 
-def test_a_trial_says_whose_it_was_and_how_long_the_brokers_recovered() -> None:
+def test_a_trial_has_its_goal_and_the_time_of_recovery() -> None:
     rested = replace(FINISHED, trial=replace(FINISHED.trial, recovery_s=2.0), side="B")
     words = "B: request handlers of broker 2 idle 0.12, below 0.20"
     (line,) = plain_run(rested)
@@ -79,7 +79,7 @@ def test_a_trial_says_whose_it_was_and_how_long_the_brokers_recovered() -> None:
     assert " none" in screen(replace(FINISHED, trials_left=0))
 
 
-def test_what_is_not_known_is_a_question_mark() -> None:
+def test_an_unknown_value_is_a_question_mark() -> None:
     lacking = trial(
         client=ClientWindow(START_S, START_S),
         brokers=(broker(1, handler_idle=None, isr_changed_share=None),),
@@ -100,8 +100,8 @@ def test_text_from_elsewhere_stays_on_its_line() -> None:
     (line,) = plain_run(PhaseStarted(hostile))
     assert line.endswith("doing=\"two lines 'quoted' [31mred [bold]markup[/bold]\"")
     judged = Judgement(Verdict.OVERLOADED, (Reason("isr", hostile, 0.6, 0.5),))
-    told = replace(FINISHED.trial, judgements={"default": judged})
-    shown = screen(replace(FINISHED, trial=told))
+    trial = replace(FINISHED.trial, judgements={"default": judged})
+    shown = screen(replace(FINISHED, trial=trial))
     assert 'two lines "quoted" [31mred [bold]markup[/bold]' in shown
 
 
@@ -127,7 +127,7 @@ def test_warnings_and_errors_go_to_the_error_stream() -> None:
 
 
 @pytest.mark.parametrize("render", [lambda: "\n".join(plain_run(*RUN)), lambda: screen(*RUN)])
-def test_the_final_table_says_limit_bracket_and_what_bound_it(render: object) -> None:
+def test_the_final_table_has_limit_bracket_and_limiting_resource(render: object) -> None:
     text = render()  # type: ignore[operator]
     assert "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers)" in text
     limits = [line.split() for line in text.splitlines() if re.match(r" *(100 B|10 kB) +\d", line)]
@@ -184,8 +184,10 @@ def test_the_recording_reporter_keeps_events() -> None:
 
 def test_the_evidence_of_the_binding_resource_is_shown() -> None:
     evidence = "disk: broker 2: flushes took 87% of their time in appends"
-    told = replace(CLOSED, evidence=evidence, notes=("one overload at 110 producers was outvoted",))
-    assert limit_evidence(told)[2:] == [
+    limit = replace(
+        CLOSED, evidence=evidence, notes=("one overload at 110 producers was outvoted",)
+    )
+    assert limit_evidence(limit)[2:] == [
         "one overload at 110 producers was outvoted",
         "bound by disk: broker 2: flushes took 87% of their time in appends",
     ]
@@ -231,7 +233,7 @@ def test_a_table_has_its_numbers_at_the_right_and_is_never_wrapped() -> None:
     assert unknown == ["broker  idle", "     1  0.41", "    22  ?"]
 
 
-def test_what_looks_like_markup_is_a_cells_text() -> None:
+def test_markup_in_a_cell_is_text() -> None:
     assert table_lines(("what",), [("[bold]x[/bold] :smile:",)]) == [
         "what",
         "[bold]x[/bold] :smile:",
@@ -243,7 +245,7 @@ def test_a_table_in_a_notebooks_kernel_is_text_too(monkeypatch: pytest.MonkeyPat
     assert table_lines(("a", "b"), [("1", "2")]) == ["a  b", "1  2"]
 
 
-def test_a_heading_is_text_as_cells_are() -> None:
+def test_markup_in_a_heading_is_text() -> None:
     assert table_lines(("[bold]x[/bold]", ":smile:"), [("1", "2")])[0] == "[bold]x[/bold]  :smile:"
 
 

@@ -1,4 +1,4 @@
-"""The account of groups: what they read, their lag at the end, and the effect on a verdict."""
+"""The account of groups: the ranges that they read, their lag at the end, and the verdict."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_slope_of_lag() -> None:
     assert math.isnan(lag_slope([5], 1.0))
 
 
-def test_ranges_join_what_members_took_over_and_count_rereads_once() -> None:
+def test_ranges_of_members_are_joined_and_rereads_count_once() -> None:
     read_ranges = [
         ReadRange(1, 50, 90, 40),
         ReadRange(0, 0, 5, 5),
@@ -157,7 +157,7 @@ def mismatches(seen: ClientWindow, ends: dict[int, int] | None) -> list[Reason]:
         ([ReadRange(0, 5, 100, 94)], "94 records in 95 offsets of partition 0 from offset 5 on"),
     ],
 )
-def test_what_groups_read_is_held_against_the_end_offsets(
+def test_the_ranges_of_groups_are_compared_with_the_end_offsets(
     read_ranges: list[ReadRange], says: str | None
 ) -> None:
     reasons = mismatches(window(*read_ranges), {0: 100, 1: 50})
@@ -214,7 +214,7 @@ def test_ends_of_transactions_are_offsets_that_a_group_passes_over() -> None:
     assert read(9) == ["consumption_mismatch"]
 
 
-def test_lag_of_busy_consumers_is_the_generators_own() -> None:
+def test_lag_of_busy_consumers_belongs_to_the_generator() -> None:
     def reasons(busy: float, thresholds: Thresholds) -> list[str]:
         lagging = evidence(window(acked_records=1_000, records=400, busy=busy))
         return [each.indicator for each in ConsumersLimited().reasons(lagging, thresholds)]

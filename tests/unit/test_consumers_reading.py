@@ -21,14 +21,14 @@ class SomeMember:
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
-        self.asked: list[tuple[int, bool]] = []
+        self.lookups: list[tuple[int, bool]] = []
 
     def look_up(self, partition: int, start: bool) -> None:
-        self.asked.append((partition, start))
+        self.lookups.append((partition, start))
 
 
 class NoEncoder:
-    """An encoder that shows what a request would name."""
+    """An encoder that returns the contents of a request."""
 
     def encode(self, _correlation: int, session: Any, named: Any, forgotten: Any) -> Any:
         return session, dict(named), forgotten
@@ -46,7 +46,7 @@ def channel_of(offsets: dict[int, int]) -> tuple[FetchChannel, Reader, Any]:
     return channel, reader, member
 
 
-def test_a_member_fetches_what_the_broker_leads_from_where_it_is() -> None:
+def test_a_member_fetches_the_partitions_that_the_broker_leads_from_its_positions() -> None:
     channel, reader, member = channel_of({3: 100, 4: 5, 9: 7})
     assert channel.next_request(0.0) == ((0, 0), {3: 100, 4: 5}, [])  # type: ignore[comparison-overlap]
     channel.begin_partition(3, 0, 250)
@@ -69,7 +69,7 @@ def test_latency_counts_from_the_time_in_the_batch() -> None:
     assert reader.ledger.latency.histogram.quantile(100) == pytest.approx(250_000, rel=0.01)
 
 
-def test_the_end_of_a_transaction_is_passed_over_and_is_no_record_of_ours() -> None:
+def test_the_end_of_a_transaction_is_an_offset_without_a_record() -> None:
     channel, reader, member = channel_of({3: 100})
     channel.next_request(0.0)
     channel.begin_partition(3, 0, 250)
@@ -84,7 +84,7 @@ def test_the_end_of_a_transaction_is_passed_over_and_is_no_record_of_ours() -> N
     assert (window.records_total, window.reread_records) == (50, 0)
 
 
-def test_what_was_read_before_counts_once() -> None:
+def test_records_before_the_position_do_not_count_again() -> None:
     """A fetch from inside a batch gets the batch as a whole."""
     channel, reader, _ = channel_of({3: 120})
     channel.next_request(0.0)
@@ -94,7 +94,7 @@ def test_what_was_read_before_counts_once() -> None:
     assert reader.positions[3].read_range() == ReadRange(3, 120, 150, 30)
 
 
-def test_answers_to_what_was_asked_before_a_rebalance_count_for_nothing() -> None:
+def test_answers_to_requests_before_a_rebalance_do_not_count() -> None:
     channel, reader, _ = channel_of({3: 0})
     channel.next_request(0.0)
     done = threading.Event()
@@ -116,7 +116,7 @@ def test_a_moved_leader_is_looked_up_and_followed() -> None:
     channel.begin_partition(3, 6, -1)
     channel.end_response(FetchAnswer(1, 0, 77, 0), 5.0)
     assert channel.retry_s > 5.0
-    assert member.asked == [(3, False)]
+    assert member.lookups == [(3, False)]
     assert dict(reader.ledger.counts.errors) == {"NotLeaderForPartitionError": 1}
     reader.apply(Moved({3: 2}, {}))
     assert channel.next_request(6.0) is None
@@ -127,18 +127,18 @@ def test_records_deleted_before_they_were_read_are_counted_as_skipped() -> None:
     channel, reader, member = channel_of({3: 10})
     channel.next_request(0.0)
     channel.begin_partition(3, 1, -1)
-    assert member.asked == [(3, True)]
+    assert member.lookups == [(3, True)]
     reader.apply(Moved({}, {3: 60}))
     assert reader.positions[3].offset == 60
     assert reader.ledger.counts.errors[SKIPPED] == 50
 
 
-def test_targets_are_reached_by_who_owns_the_partitions() -> None:
+def test_a_member_reaches_the_targets_of_its_own_partitions_only() -> None:
     _, reader, _ = channel_of({3: 10, 4: 10})
     assert reader.has_reached({3: 10, 4: 10, 5: 99})
     assert not reader.has_reached({3: 11})
     reader.apply(Revoked(threading.Event()))
-    assert not reader.has_reached({}), "another member may get the rest"
+    assert not reader.has_reached({}), "another member may get these partitions"
 
 
 def test_a_position_knows_its_lag() -> None:

@@ -45,23 +45,23 @@ def plan(**fields: Any) -> TrialPlan:
 
 
 class FakeDriver:
-    """A control channel to a driver that ends the window, or is gone.
+    """A control channel to a driver that ends the window, or that has ended.
 
     Attributes:
-        said: messages of the task.
+        messages: messages of the task.
     """
 
     def __init__(self, end_after_s: float | None = None, is_gone: bool = False) -> None:
         self.end_after_s = end_after_s
         self._is_gone = is_gone
-        self.said: list[dict[str, object]] = []
+        self.messages: list[dict[str, object]] = []
 
     def receive(self) -> None:
         if self._is_gone:
             raise OrphanedError("the driver has ended")
 
     def send(self, **message: object) -> None:
-        self.said.append(message)
+        self.messages.append(message)
 
 
 def window(driver: FakeDriver | None) -> Window:
@@ -81,23 +81,23 @@ def test_the_window_is_the_plans_until_the_driver_ends_it() -> None:
     assert seen.end_s == 106.0, "received in time, once is enough"
 
 
-def test_only_producers_say_how_far_they_are_and_before_the_window_what_is_written() -> None:
+def test_only_producers_report_progress_and_before_the_window_the_written_bytes() -> None:
     driver = FakeDriver()
     seen = window(driver)
     seen.check_in(103.0)
     for now in (101.0, 102.5, 112.0):
         seen.check_in(now, acked=7, written=9)
-    assert driver.said == [{"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
+    assert driver.messages == [{"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
 
 
-def test_an_end_that_has_passed_is_an_error_and_so_is_a_driver_that_is_gone() -> None:
+def test_an_end_in_the_past_and_a_lost_driver_are_errors() -> None:
     with pytest.raises(EndMissedError, match=r"1\.00 s before"):
         window(FakeDriver(end_after_s=4.0)).check_in(107.0)
     with pytest.raises(OrphanedError):
         window(FakeDriver(is_gone=True)).check_in(103.0)
 
 
-def test_consumers_learn_what_was_acknowledged_when_all_tasks_have_finished() -> None:
+def test_consumers_get_the_acknowledged_offsets_when_all_tasks_have_finished() -> None:
     tasks = [AcknowledgedOffsets(plan(), barrier.allGather) for barrier in ThreadsBarrier.of(3)]
     tasks[0].own_offsets, tasks[1].own_offsets = {0: 5, 1: 7}, {1: 3}
     with ThreadPoolExecutor(3) as pool:

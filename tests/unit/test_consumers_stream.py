@@ -44,7 +44,7 @@ def test_batches_come_with_their_offsets_records_times_and_sizes() -> None:
 
 @pytest.mark.parametrize("check_crcs", [True, False])
 @pytest.mark.parametrize("cuts", [1, 2, 7, 40, 400])
-def test_where_the_bytes_are_cut_makes_no_difference(cuts: int, check_crcs: bool) -> None:
+def test_the_place_of_a_cut_makes_no_difference(cuts: int, check_crcs: bool) -> None:
     whole = read(TWO * 2)
     notes = read(TWO * 2, cuts, check_crcs)
     assert notes.batches == whole.batches
@@ -52,7 +52,7 @@ def test_where_the_bytes_are_cut_makes_no_difference(cuts: int, check_crcs: bool
 
 
 @pytest.mark.parametrize("missing", [1, 30, 300, size_of(8) - 61, size_of(8) - 5])
-def test_a_batch_that_is_cut_off_counts_for_nothing(missing: int) -> None:
+def test_a_batch_that_is_cut_off_does_not_count(missing: int) -> None:
     """A response whose last batch is cut, as brokers do at the partition's limit."""
     records = encoded_batch(0, 5) + encoded_batch(5, 8)[:-missing]
     notes = read(response({1: records, 2: encoded_batch(0, 1)}), 9)
@@ -65,7 +65,7 @@ def test_a_response_without_topics_and_one_with_errors() -> None:
     assert read(response({2: b""}, {2: 6})).partitions == [(2, 6, 1_002)]
 
 
-def test_a_changed_byte_is_found_where_crcs_are_checked() -> None:
+def test_a_changed_byte_is_found_when_crcs_are_checked() -> None:
     broken = bytearray(TWO)
     broken[-50] ^= 1
     with pytest.raises(FetchFormatError, match="offset 0 has CRC"):
@@ -73,7 +73,7 @@ def test_a_changed_byte_is_found_where_crcs_are_checked() -> None:
     assert len(read(bytes(broken), check_crcs=False).batches) == 3
 
 
-def test_bytes_of_something_else_are_refused() -> None:
+def test_bytes_of_another_protocol_are_refused() -> None:
     broken = bytearray(TWO)
     at = broken.index(encoded_batch(10, 3)[:12]) + 16
     broken[at] = 1  # the magic of an old message set
@@ -83,7 +83,7 @@ def test_bytes_of_something_else_are_refused() -> None:
         read((len(TWO) - 4 + 6).to_bytes(4, "big") + TWO[4:] + b"x" * 6)
 
 
-def test_a_request_is_what_kafka_pythons_encoder_makes_of_it() -> None:
+def test_a_request_has_the_bytes_of_kafka_pythons_encoder() -> None:
     pattern = ConsumerOptions(
         groups=1, fetch_min_bytes=7, fetch_max_wait_ms=8, fetch_max_bytes=9_000,
         max_partition_fetch_bytes=2_000,
@@ -150,7 +150,7 @@ def test_without_a_session_everything_is_named_again(answer: tuple[int, int]) ->
     assert session.next_request({1: 10}) == ((0, 0), [(1, 10)], [])
 
 
-def test_the_end_of_a_transaction_is_told_apart_from_records() -> None:
+def test_the_end_of_a_transaction_is_distinguished_from_records() -> None:
     marker = bytearray(encoded_batch(2, 1))
     marker[22] |= 0x30  # a control batch, and transactional
     notes = read(response({1: encoded_batch(0, 2) + bytes(marker)}), check_crcs=False)

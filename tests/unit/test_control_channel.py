@@ -32,10 +32,10 @@ def _call(channel: TaskChannel, task: int) -> DriverChannel:
 
 
 def _until(holds: Callable[[], object]) -> None:
-    assert becomes(lambda: bool(holds())), "it never came about"
+    assert becomes(lambda: bool(holds())), "the condition never became true"
 
 
-def test_the_driver_learns_when_the_load_starts_and_what_is_acknowledged(
+def test_the_driver_gets_the_start_of_the_load_and_the_acknowledged_records(
     server: ControlServer,
 ) -> None:
     with server.channel(2) as channel:
@@ -53,7 +53,7 @@ def test_the_driver_learns_when_the_load_starts_and_what_is_acknowledged(
         other.close()
 
 
-def test_tasks_hear_when_their_window_ends(server: ControlServer) -> None:
+def test_tasks_get_the_end_of_their_window(server: ControlServer) -> None:
     with server.channel(1) as channel:
         task = _call(channel, 0)
         task.send(start_s=1.0)
@@ -103,7 +103,7 @@ def test_a_driver_that_does_not_answer_delays_no_load() -> None:
         task = DriverChannel(ours, lambda: float(next(seconds)))
         task.compare_clocks()
         assert task.clock_offset is None
-        assert theirs.recv(4_096).count(b"clock") == 1, "asked once, and no more"
+        assert theirs.recv(4_096).count(b"clock") == 1, "requested once"
 
 
 def test_a_task_without_the_token_is_not_admitted(server: ControlServer) -> None:
@@ -134,7 +134,7 @@ def test_a_task_is_admitted_once_so_that_a_stage_that_starts_again_offers_nothin
         other.close()
 
 
-def test_a_task_that_hangs_up_in_the_middle_is_lost_and_ends_the_load_of_all(
+def test_a_task_that_disconnects_during_the_load_is_lost_and_ends_the_load_of_all(
     server: ControlServer,
 ) -> None:
     with server.channel(3) as channel:
@@ -170,14 +170,14 @@ def test_a_malformed_message_ends_the_connection_and_not_the_server(server: Cont
             with socket.create_connection(address, PATIENCE_S) as sock:
                 sock.sendall(junk)
                 sock.settimeout(PATIENCE_S)
-                assert _hangs_up(sock)
+                assert _disconnects(sock)
         task = _call(channel, 0)
         task.send(start_s=7.0)
         _until(lambda: channel.start_s == 7.0)
         task.close()
 
 
-def _hangs_up(sock: socket.socket) -> bool:
+def _disconnects(sock: socket.socket) -> bool:
     try:
         return sock.recv(1) == b""
     except ConnectionResetError:
@@ -223,7 +223,7 @@ def test_a_closed_server_ends_the_load() -> None:
         task.close()
 
 
-def test_a_silent_driver_is_taken_for_dead_and_one_that_speaks_is_not() -> None:
+def test_a_silent_driver_counts_as_dead_and_one_that_sends_does_not() -> None:
     ours, theirs = socket.socketpair()
     now = [0.0]
     task = DriverChannel(ours, lambda: now[0])
@@ -266,9 +266,9 @@ def _send(channel: TaskChannel, text: bytes) -> socket.socket:
     return stranger
 
 
-def _is_hung_up(stranger: socket.socket) -> bool:
+def _is_disconnected(stranger: socket.socket) -> bool:
     with stranger:
-        return _hangs_up(stranger)
+        return _disconnects(stranger)
 
 
 MALFORMED = (
@@ -288,7 +288,9 @@ def test_a_malformed_message_closes_its_connection_and_the_tasks_are_served(
 ) -> None:
     with server.channel(1) as channel:
         task = _call(channel, 0)
-        assert _is_hung_up(_send(channel, text.replace(b"TOKEN", channel.address.token.encode())))
+        assert _is_disconnected(
+            _send(channel, text.replace(b"TOKEN", channel.address.token.encode()))
+        )
         task.send(start_s=7.0)
         _until(lambda: channel.start_s == 7.0)
         assert channel.lost_tasks == []
@@ -311,7 +313,7 @@ def test_silent_callers_do_not_use_up_the_drivers_descriptors(
     monkeypatch.setattr(control_server, "IDENTIFICATION_S", 0.3)
     with server.channel(1) as channel:
         silent = [_send(channel, b"") for _ in range(UNIDENTIFIED_MAX)]
-        assert _is_hung_up(_send(channel, b"")), "one too many, at once"
-        assert all(map(_is_hung_up, silent)), "and the others after a while"
+        assert _is_disconnected(_send(channel, b"")), "one too many, at once"
+        assert all(map(_is_disconnected, silent)), "and the others after a while"
         task = _call(channel, 0)
         task.close()
