@@ -22,7 +22,7 @@ from metrics.tables.store import TableStore
 from tests.support.commands import RunningCommand
 from tests.support.processes import becomes
 from tests.support.small_disks import small_disk
-from tests.support.submitted import records_written
+from tests.support.spark_submission import records_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,9 +22,9 @@ from jobs.testbed.launcher import start
 from metrics.common.errors import TryLaterError
 from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand, gone_within
-from tests.support.mortal_command import STEPS
+from tests.support.killed_command import STEPS
 from tests.support.processes import becomes
-from tests.support.submitted import records_written
+from tests.support.spark_submission import records_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ class Killed:
     @contextmanager
     def part(self, step: str | None) -> Iterator[RunningCommand]:
         """Begin the run or go on with it; all processes of the part are gone afterwards."""
-        dies = (sys.executable, "-m", "tests.support.mortal_command", str(step))
+        dies = (sys.executable, "-m", "tests.support.killed_command", str(step))
         program = dies if step in STEPS else COMMAND
         more = [f"--resume={self.run_id}"] if self.run_id else []
         cluster = f"--cluster={cluster_file(self.testbed.folder)}"

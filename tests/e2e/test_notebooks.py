@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from metrics.reporting.summary import load_summary
-from tests.support.executed import execute
 from tests.support.finished_run import Run
-from tests.support.shown_of_run import NAMES, add_sweep, check, parameters
+from tests.support.notebook_checks import NAMES, add_sweep, check, parameters
+from tests.support.notebook_kernel import execute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

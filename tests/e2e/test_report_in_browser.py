@@ -16,7 +16,7 @@ from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
 from metrics.windows.resource import Resource
 from tests.support.processes import PATIENCE_S
-from tests.support.reported import summary_of_sizes, trials_of_sizes
+from tests.support.report_rows import summary_of_sizes, trials_of_sizes
 
 pytestmark = pytest.mark.together
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

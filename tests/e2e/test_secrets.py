@@ -26,10 +26,10 @@ from jobs.testbed.launcher import start
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from tests.support.commands import ROOT, RunningCommand
-from tests.support.executed import execute
+from tests.support.notebook_kernel import execute
 from tests.support.processes import seen_of, words_of
 from tests.support.served_exporter import Exporter, serving
-from tests.support.submitted import Submitter, executors_by_worker
+from tests.support.spark_submission import Submitter, executors_by_worker
 from tests.support.wheel import built_wheel, python_without_us
 
 if TYPE_CHECKING:

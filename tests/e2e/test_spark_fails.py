@@ -18,7 +18,7 @@ from jobs.testbed.launcher import start
 from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand
 from tests.support.processes import becomes, words_of
-from tests.support.submitted import records_written
+from tests.support.spark_submission import records_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

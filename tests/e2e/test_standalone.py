@@ -21,7 +21,7 @@ from jobs.testbed.model import SPARK_MASTER_ID
 from metrics.tables.store import TableStore
 from tests.support.commands import gone_within
 from tests.support.processes import becomes
-from tests.support.submitted import (
+from tests.support.spark_submission import (
     Submitter,
     barrier_stages,
     executors_by_worker,

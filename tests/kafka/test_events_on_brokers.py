@@ -33,8 +33,8 @@ from metrics.trial.trial import Trial
 from search.model import Verdict
 from tests.support.evidence import judged
 from tests.support.loaded_brokers import LoadedBrokers, Seen
-from tests.support.offered import WORKLOAD
 from tests.support.patterns import plan, producer_pattern
+from tests.support.small_load import WORKLOAD
 from tests.support.threads_barrier import run_stage
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
 from tests.support.evidence import goal
 from tests.support.exporters import Exporter
-from tests.support.offered import WORKLOAD, offer_some_load
+from tests.support.small_load import WORKLOAD, offer_some_load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
 from tests.support.exporters import Exporter
-from tests.support.offered import offer_some_load
+from tests.support.small_load import offer_some_load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

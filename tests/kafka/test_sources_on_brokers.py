@@ -27,8 +27,8 @@ from search.model import Verdict
 from tests.bench.sampling import bare_jvm, line_of, measure
 from tests.support.evidence import goal
 from tests.support.jmx_nodes import JmxNode, free_port
-from tests.support.offered import offer_some_load
 from tests.support.simulated_jmx import VERSION, beans_of_a_broker, simulated_jmx
+from tests.support.small_load import offer_some_load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

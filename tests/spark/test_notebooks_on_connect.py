@@ -14,9 +14,9 @@ import pytest
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import read_summary
 from metrics.tables.store import TableStore
-from tests.support.executed import Executed, execute
+from tests.support.notebook_checks import NAMES, add_sweep, check, parameters
+from tests.support.notebook_kernel import Executed, execute
 from tests.support.older_tables import LIMIT, OLDER
-from tests.support.shown_of_run import NAMES, add_sweep, check, parameters
 from tests.support.spark_connect import connect_server
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
 from tests.support.evidence import START_S
-from tests.support.reported import RUN_ID, summary_of_sizes, trials_of_sizes
+from tests.support.report_rows import RUN_ID, summary_of_sizes, trials_of_sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ from metrics.common.errors import RedlineError, TerminatedError
 from metrics.reporting.summary_schema import summary_schema
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.sql_views import VIEWS
-from tests.support.shown import PLAN, RUN
+from tests.support.run_events import PLAN, RUN
 
 FILE = Path(__file__).parents[1] / "data" / "frozen.json"
 _KEY = re.compile(r"(?:^| )([a-z_]+)=")

@@ -100,7 +100,7 @@ import sys
 before = set(sys.modules)
 import jobs.setup.jars
 loaded = {each.partition(".")[0] for each in set(sys.modules) - before}
-from tests.support.installed import owners
+from tests.support.package_owners import owners
 came_with = owners()
 for name in loaded:
     print(*came_with.get(name, ()))

@@ -18,7 +18,7 @@ from jobs.runs.compare.finished_runs import compare_finished
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.trial.state import ALL_BROKERS, offline_state
-from tests.support.reported import summary_of_sizes
+from tests.support.report_rows import summary_of_sizes
 
 
 def run_of(name: str, share: float, sizes: tuple[int, ...] = (100, 1000)) -> RunSummary:

@@ -22,7 +22,7 @@ from jobs.plan import plan
 from jobs.trials.control_server import _MALFORMED, TaskChannel, _message
 from metrics.common.errors import RedlineError
 from metrics.reporting.summary import load_summary, write_summary
-from tests.support.edges import CONF, SUMMARY, nasty, soon, values
+from tests.support.robustness import CONF, SUMMARY, nasty, soon, values
 
 FEW, MANY = 60, 4_000
 LOADERS: dict[str, Callable[[str], object]] = {

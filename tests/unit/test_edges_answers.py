@@ -45,7 +45,7 @@ from tests.support.answers import (
     producer_id,
     response,
 )
-from tests.support.edges import CONF, nasty, soon, values
+from tests.support.robustness import CONF, nasty, soon, values
 from tests.support.rows import trial
 
 FEW, MANY = 60, 2_000

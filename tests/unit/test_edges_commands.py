@@ -22,7 +22,7 @@ from jobs.entry import UNEXPECTED, _code_of
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary import write_summary
 from metrics.tables.store import TableStore
-from tests.support.edges import SLOW_S, SUMMARY, nasty
+from tests.support.robustness import SLOW_S, SUMMARY, nasty
 
 FEW, MANY = 80, 3_000
 DOCUMENTED = {0, 2, 3, 4, 5, 75}

@@ -15,7 +15,7 @@ from metrics.reporting.notebook_display import chart_output
 from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
 from tests.support.commands import ROOT
-from tests.support.reported import summary_of_sizes, trials_of_sizes
+from tests.support.report_rows import summary_of_sizes, trials_of_sizes
 
 WITHOUT_SPARK = {
     "export": ("nosuch --as quotas --out {folder}", 2, "nosuch/summary.json"),

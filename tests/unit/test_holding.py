@@ -17,7 +17,7 @@ from metrics.trial.warm_up import WarmUp
 from search.model import Verdict
 from tests.support.contexts import run_context
 from tests.support.evidence import client
-from tests.support.reported import IDLE
+from tests.support.report_rows import IDLE
 from tests.support.rows import PATTERN, trial
 
 

@@ -22,7 +22,7 @@ from metrics.reporting.summary import trial_document, write_summary
 from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.cases import Outcome
 from metrics.trial.state import offline_state
-from tests.support.reported import RUN_ID, summary_of_sizes
+from tests.support.report_rows import RUN_ID, summary_of_sizes
 from tests.support.rows import trial
 from tests.support.two_sides import TwoSides
 

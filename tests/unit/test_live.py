@@ -26,8 +26,8 @@ from metrics.common.errors import ConfigError, GuardStopError, RegressionError
 from tests.support.commands import ROOT
 from tests.support.evidence import broker
 from tests.support.processes import PATIENCE_S
-from tests.support.reported import summary_of_sizes
-from tests.support.shown import FINISHED, PLAN, STARTED
+from tests.support.report_rows import summary_of_sizes
+from tests.support.run_events import FINISHED, PLAN, STARTED
 
 POINT = PointFinished(summary_of_sizes([1000]).boundaries[0], "")
 BEGUN = RunStarted("20261123-070000-ab12", PLAN)

@@ -21,7 +21,7 @@ from metrics.common.errors import ConfigError
 from metrics.reporting.files import require_place, write_file
 from metrics.reporting.summary import write_summary
 from tests.support.commands import job
-from tests.support.shown import SUMMARY
+from tests.support.run_events import SUMMARY
 from tests.support.small_disks import small_disk
 
 PLAN = ("plan", "--limit", "60", "--mb-per-s", "10", "--message-bytes", "1000")

@@ -36,7 +36,7 @@ from metrics.trial.state import CATCHING_UP, offline_state
 from metrics.trial.trial import Trial
 from search.model import Verdict
 from tests.support.evidence import broker, judged
-from tests.support.reported import overloaded, summary_of_sizes, sustained, trial_at
+from tests.support.report_rows import overloaded, summary_of_sizes, sustained, trial_at
 from tests.support.scripted_admin import ScriptedAdmin
 
 AWAY = frozenset({3})

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from jobs.setup.bootstrap import BUILD_TOOLS, DEVELOPERS, FETCHERS, RUNS, requirement_lines
-from tests.support.installed import owners
+from tests.support.package_owners import owners
 
 ROOT = Path(__file__).parents[2]
 

@@ -30,7 +30,7 @@ from metrics.trial.sockets import KernelBuffers, SocketCounts
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import START_S, client
-from tests.support.reported import (
+from tests.support.report_rows import (
     IDLE,
     RUN_ID,
     overloaded,

@@ -37,7 +37,7 @@ from search.interval import Interval
 from search.line import FinishedPoint
 from search.model import Bracket, Done, GaveUp
 from tests.support.evidence import client
-from tests.support.reported import (
+from tests.support.report_rows import (
     overloaded,
     summary_of_sizes,
     sustained,

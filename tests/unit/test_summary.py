@@ -32,7 +32,7 @@ from metrics.windows.resource import Resource
 from search.interval import Interval
 from search.model import Bracket
 from tests.support.commands import ROOT
-from tests.support.reported import summary_of_sizes
+from tests.support.report_rows import summary_of_sizes
 from tests.support.rows import traffic, trial
 
 IDLE = Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2, Resource.DISK)

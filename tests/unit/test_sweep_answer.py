@@ -26,7 +26,7 @@ from metrics.reporting.sweep.page import sweep_page
 from metrics.reporting.sweep.results import results_of
 from metrics.trial.trial import Trial
 from tests.support.frozen import lost_keys
-from tests.support.reported import summary_of_sizes
+from tests.support.report_rows import summary_of_sizes
 from tests.support.rows import PATTERN, trial
 from tests.support.sweep_rows import ACKS, as_rows, point_row, run_rows
 from tests.support.vega_lite import fits_schema

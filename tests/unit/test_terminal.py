@@ -26,7 +26,7 @@ from jobs.console.printing import PlainReporter, TerminalReporter, make_reporter
 from tests.support.evidence import broker
 from tests.support.processes import PATIENCE_S
 from tests.support.rows import traffic
-from tests.support.shown import (
+from tests.support.run_events import (
     ANSI,
     FINISHED,
     HIDE,

@@ -20,7 +20,7 @@ from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.windows.broker import BrokerWindow
 from tests.support.evidence import START_S, broker, client, evidence
-from tests.support.reported import overloaded, sustained, trial_at
+from tests.support.report_rows import overloaded, sustained, trial_at
 from tests.support.rows import trial
 
 CONFIG = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"]).in_full

@@ -11,7 +11,7 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.over_time import LatencySlice
 from metrics.windows.series import SeriesPoint
 from tests.support.evidence import START_S, client
-from tests.support.reported import summary_of_sizes, trials_of_sizes
+from tests.support.report_rows import summary_of_sizes, trials_of_sizes
 
 
 def point(elapsed_s: float, value: float, broker: int = 1) -> SeriesPoint:

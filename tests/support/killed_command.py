@@ -1,6 +1,6 @@
 """The `redline` command, killed as by kill -9 at one step of a run.
 
-`python -m tests.support.mortal_command STEP find-limit …`
+`python -m tests.support.killed_command STEP find-limit …`
 """
 
 from __future__ import annotations

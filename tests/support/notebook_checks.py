@@ -10,7 +10,7 @@ from jobs.runs.planning import limits_of
 from metrics.planning.provisioning import Demand, provision
 from metrics.reporting.summary import RunSummary
 from metrics.tables.store import TableStore
-from tests.support.executed import FOLDER, Executed
+from tests.support.notebook_kernel import FOLDER, Executed
 from tests.support.sweep_rows import FIGURES, point_row, run_rows
 
 if TYPE_CHECKING:
