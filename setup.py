@@ -25,28 +25,29 @@ REQUIRES = [
     "python-snappy>=0.7.3",
     "zstandard>=0.22",
     "jmxquery==0.6.0",
-    "click>=8.1",
+    "click>=8.0.4",
     "rich>=13.7",
     "pydantic>=2.7",
     "ruamel.yaml>=0.18",
     "javaproperties>=0.8.1",
     "trustme>=1.2",
-    "cryptography>=42",
+    "cryptography>=41",
     "altair>=5.5",
     "hdrhistogram>=0.10.3",
-    "psutil>=6.0",
-    "filelock>=3.15",
+    "psutil>=5.9",
+    "filelock>=3.13",
     "junitparser>=5.0",
     "Jinja2>=3.1",
-    "numpy>=2.0",
-    "pyarrow>=18.0",
-    "pandas>=2.2,<3",
+    "numpy>=1.23.5",
+    "pyarrow>=14.0.1",
+    "pandas>=1.5.3,<3",
     "mpmath>=1.3",
 ]
 
 EXTRAS = {
     # For machines that have no Spark; Databricks, EMR and the like bring their own.
-    "spark": ["pyspark==4.1.4", "delta-spark==4.4.0"],
+    # pandas and pyarrow as this PySpark requires them; older ones fit an older PySpark.
+    "spark": ["pyspark==4.1.4", "delta-spark==4.4.0", "pandas>=2.2", "pyarrow>=15"],
     # Pictures, and the charts of pages; without it pages have tables.
     "charts": ["vl-convert-python>=1.7"],
     # --metrics-port and --notify.

@@ -15,12 +15,10 @@ from types import FrameType
 import click
 
 from jobs.console.streams import has_no_reader, settle_streams
-from jobs.setup.places import cache_dir
+from jobs.setup.places import DATABRICKS, cache_dir
 from metrics.common.errors import ConfigError, RedlineError, TerminatedError
 
 INTERRUPTED = 130
-DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
-"""Set where Databricks runs the job; Databricks treats every SystemExit as a failure, even 0."""
 UNEXPECTED = 1
 _REPEAT_S = 0.05
 _OF_THE_MACHINE = {
@@ -42,6 +40,7 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> None:
     interrupts = _handle_signals()
     code = _code_of(command, args, interrupts)
     settle_streams()
+    # Databricks treats every SystemExit as a failure, even 0.
     if code or DATABRICKS not in os.environ:
         sys.exit(code)
 

@@ -106,9 +106,15 @@ def _is_there(tables: TableStore, table: str) -> bool:
     try:
         return bool(tables.read(table).columns)
     except AnalysisException as error:
-        if (error.getCondition() or "").split(".")[0] in _MISSING:
+        if _condition(error).split(".")[0] in _MISSING:
             return False
         raise
+
+
+def _condition(error: Any) -> str:
+    """The name of a Spark error, by either of its methods: Spark before 4.0 has the second."""
+    named = getattr(error, "getCondition", None) or error.getErrorClass
+    return named() or ""
 
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobs.checks.finding import Finding, checked, ok, problem, skipped
+from jobs.checks.finding import Finding, checked, ok, problem, problems_of, skipped
 from jobs.config import Cluster, TestbedOptions
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import (
@@ -26,6 +26,8 @@ from jobs.setup.preflight import (
 )
 from jobs.testbed import facade
 
+SPARK = "Spark's release"
+"""The check on which all others of Spark depend."""
 RESULTS_BYTES = 500_000_000
 """Disk space for the tables and files of a run on brokers of other machines [B]."""
 DRIVER_BYTES = 1_500_000_000
@@ -49,7 +51,10 @@ def machine_findings(out: Path, cluster: Cluster | None) -> list[Finding]:
         _of("disk", disk_problem(out, disk_bytes), lambda: _room(out)),
         _of("memory", memory_problem(machine, memory_bytes), _memory),
     ]
-    found += checked("jars of Delta", lambda: [ok("jars of Delta", _count(delta_jars()))])
+    release = checked(SPARK, lambda: [ok(SPARK, _spark())])
+    found += release
+    if not problems_of(release):
+        found += checked("jars of Delta", lambda: [ok("jars of Delta", _count(delta_jars()))])
     if testbed is not None:
         found += checked("jars of Kafka", lambda: _kafka(testbed))
         found += checked("ports", lambda: [ok("ports", facade.check_ports(testbed))])
@@ -96,6 +101,13 @@ def _of(check: str, trouble: str | None, describe: Callable[[], str]) -> Finding
 def _java() -> str:
     command = java_command()
     return f"{java_version(command)}, {command}"
+
+
+def _spark() -> str:
+    from jobs.spark.compatibility import require_supported_spark, used_spark
+
+    pair = require_supported_spark()
+    return f"{used_spark()}, as {pair}"
 
 
 def _room(folder: Path) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobs.checks.cluster import cluster_findings, metrics_findings
-from jobs.checks.finding import Finding, checked, ok, problems_from, skipped
-from jobs.checks.machine import machine_findings, place_findings
+from jobs.checks.finding import Finding, checked, ok, problems_from, problems_of, skipped
+from jobs.checks.machine import SPARK, machine_findings, place_findings
 from jobs.checks.session import check_session
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.quotas import require_throttling_seen
@@ -73,8 +73,7 @@ class Examination:
             if opened is not None and config is not None:
                 self._phase("checking the cluster and its permissions")
                 self.findings += cluster_findings(opened, config, order.locks)
-            self._phase("starting Spark")
-            session = self._try("Spark", lambda: open_session(stack, self.order.slots))
+            session = self._session(stack)
             if session is not None and cluster is not None and workload is not None:
                 self._executors(session, cluster, workload, opened)
             if opened is not None and cluster is not None and workload is not None:
@@ -108,6 +107,12 @@ class Examination:
         if opened is not None:
             self.findings.append(ok(check, f"connected; its id is {opened.info.cluster_id}"))
         return opened
+
+    def _session(self, stack: ExitStack) -> Session | None:
+        if any(each.check == SPARK for each in problems_of(self.findings)):
+            return None
+        self._phase("starting Spark")
+        return self._try("Spark", lambda: open_session(stack, self.order.slots))
 
     def _executors(
         self, session: Session, cluster: Cluster, workload: Workload, opened: OpenCluster | None

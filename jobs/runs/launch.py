@@ -13,6 +13,7 @@ from jobs.live.followers import reporter_of
 from jobs.runs.consent import require_consent
 from jobs.runs.lifecycle import Body, RunOrder, execute, new_run_id
 from jobs.runs.options import RunOptions
+from jobs.spark.compatibility import require_supported_spark
 from jobs.trials.context import Session
 
 OVERLOAD = "load it until it is overloaded"
@@ -31,8 +32,9 @@ def may_begin(
         False for a dry run, whose plan has been shown.
 
     Raises:
-        ConfigError: a setting is invalid, or consent is missing.
+        ConfigError: Spark is not supported, a setting is invalid, or consent is missing.
     """
+    require_supported_spark()
     for config in configs:
         require_startable(config.cluster)
     if options.dry_run:

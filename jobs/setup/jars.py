@@ -7,7 +7,6 @@ the jars of a first run, and of the Kafka versions on its command line.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import re
 import sys
 import time
@@ -20,9 +19,11 @@ from jobs.setup.ivy import Coordinate, NotFoundError, retrieve
 from jobs.setup.jar_cache import JarCache
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
 from jobs.setup.places import cache_dir
+from jobs.setup.spark_pairs import installed_delta, installed_spark, require_pair
 from metrics.common.errors import ConfigError, RedlineError
 
 SCALA = "2.13"
+"""Version of Scala of Kafka's jars; Delta's depend on Spark's own."""
 
 LOG4J_VERSION = "2.25.3"
 """Version for a Kafka release without log4j 2 (3.9)."""
@@ -44,17 +45,26 @@ SPARK_HAS = (
 
 
 @functools.cache
-def delta_jars() -> list[Path]:
+def delta_jars(spark: str | None = None, scala: str | None = None) -> list[Path]:
     """The jars that a Spark session needs for Delta tables.
 
+    Args:
+        spark, scala: versions of the running Spark; by default those of the installed one.
+
     Raises:
-        ConfigError: they are not in the cache and could not be downloaded.
+        ConfigError: Spark is not supported, or the jars are not in the cache and could not be
+            downloaded.
     """
-    delta = importlib.metadata.version("delta-spark")
-    spark = ".".join(importlib.metadata.version("pyspark").split(".")[:2])
-    # The name that delta.configure_spark_with_delta_pip composes.
-    wanted = [Coordinate("io.delta", f"delta-spark_{spark}_{SCALA}", delta)]
-    return _resolve(f"delta-{delta}-spark-{spark}", wanted, excluded=SPARK_HAS)
+    if spark is None or scala is None:
+        build = installed_spark()
+        spark, scala = spark or build.spark, scala or build.scala
+    pair = require_pair(spark, scala)
+    own = installed_delta()
+    wanted = pair.artifact(scala, own if own and pair.accepts_delta(own) else None)
+    name = f"delta-{wanted.version}-spark-{pair.spark}"
+    if len(pair.scala) > 1:
+        name += f"-scala-{scala}"
+    return _resolve(name, [wanted], excluded=SPARK_HAS)
 
 
 @functools.cache

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 CACHE_VARIABLE = "REDLINE_CACHE"
+DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
+"""Environment variable that is set where Databricks runs the job."""
 
 
 def checkout_root() -> Path | None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jobs.setup.jars import SCALA
+from jobs.setup.spark_pairs import installed_spark
 from jobs.testbed.jvm import MARKER
 from jobs.testbed.model import HOST, SPARK_MASTER_ID, NodeRole, SparkNode, Spec
 from jobs.testbed.places import node_files
@@ -105,7 +105,8 @@ def spark_environment(spec: Spec, node: SparkNode, environ: Mapping[str, str]) -
     return {
         **kept,
         "SPARK_HOME": spec.spark_home,
-        "SPARK_SCALA_VERSION": SCALA,  # else a worker searches a build tree for it
+        # Without it a worker searches a build tree for it.
+        "SPARK_SCALA_VERSION": installed_spark().scala,
         "SPARK_LOCAL_IP": HOST,
         "SPARK_LOCAL_DIRS": str(node_files(node).data),
         TESTBED_VARIABLE: spec.id,

@@ -28,6 +28,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
 from metrics.tables.docs import described_columns
+from metrics.tables.frames import frame_of
 from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.sql_views import VIEWS
 from metrics.tables.trials import trial_from
@@ -223,7 +224,7 @@ class TableStore:
 
     def _append(self, table: str, records: Sequence[Any], options: dict[str, str]) -> None:
         rows = pa.Table.from_pylist([row_of(each) for each in records], schema=SCHEMAS[table])
-        frame = self._spark.createDataFrame(rows).coalesce(1)
+        frame = frame_of(self._spark, rows).coalesce(1)
         with _explain_write_errors(self.address(table)):
             self._save(table, frame, options)
         # Until the first count a table may have any number of files.

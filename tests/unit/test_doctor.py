@@ -50,7 +50,7 @@ def run_with(
     return result, result.return_value
 
 
-def test_nothing_wrong_is_exit_code_0(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_examination_without_problems_is_exit_code_0(monkeypatch: pytest.MonkeyPatch) -> None:
     result, code = run_with([ok("Java", "17"), warning("guards", "half blind")], monkeypatch)
     assert code == 0
     assert "a run would start" in result.output
@@ -138,13 +138,38 @@ def test_brokers_that_cannot_be_reached_are_a_problem_and_spark_is_tried(
 # --- the machine ------------------------------------------------------------
 
 
-def test_a_machine_with_what_it_takes(tmp_path: Path) -> None:
+def test_a_machine_that_meets_the_requirements(tmp_path: Path) -> None:
     found = machine_findings(tmp_path / "not" / "yet", None)
     assert {each.severity for each in found} == {Severity.OK}
-    assert [each.check for each in found] == ["Python", "Java", "disk", "memory", "jars of Delta"]
+    checks = ["Python", "Java", "disk", "memory", "Spark's release", "jars of Delta"]
+    assert [each.check for each in found] == checks
 
 
-def test_a_testbed_takes_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unsupported_spark_is_one_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", "3.4.4")
+    (found,) = problems_of(machine_findings(tmp_path, None))
+    assert found.check == "Spark's release"
+    assert found.sentence.startswith("Spark 3.4.4 is not supported; expected Spark 3.5 (")
+
+
+def test_spark_is_not_started_where_its_release_is_not_supported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def started(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(examination, "open_session", started)
+    unsupported = [problem("Spark's release", "Spark 3.4.4 is not supported")]
+    monkeypatch.setattr(examination, "machine_findings", lambda out, cluster: unsupported)
+    monkeypatch.setattr(examination, "place_findings", lambda out, tables: [])
+    order = ExaminationScope("testbed", "demo", "default", (), Path("out"))
+    found = Examination(order, RecordingReporter()).make()
+    assert [each.check for each in problems_of(found)] == ["Spark's release"]
+
+
+def test_a_testbed_requires_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def none_free(count: int) -> list[int]:
         raise TestbedStartError(f"only 0 of {count} ports are free; stop other servers")
 
@@ -189,7 +214,7 @@ def test_fenced_brokers_are_a_warning() -> None:
     assert fenced.found == "fenced and out of service: 3, 4"
 
 
-def test_metrics_of_every_broker_are_well() -> None:
+def test_metrics_of_every_broker_are_complete() -> None:
     (fine,) = metrics_rules("driver-jvm", TWO, SAMPLES, 1.0)
     assert fine == ok("brokers' metrics", "of 2 brokers, Kafka 4.1.2, by driver-jvm")
 

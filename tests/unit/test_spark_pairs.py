@@ -1,0 +1,171 @@
+"""Which Spark fits which Delta, and how a job refuses what does not fit before anything else."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.setup import jars, spark_pairs
+from jobs.setup.ivy import Coordinate
+from jobs.setup.spark_pairs import (
+    PAIRS,
+    SparkBuild,
+    installed_delta,
+    installed_spark,
+    require_pair,
+)
+from metrics.common.errors import ConfigError
+from tests.support.commands import ROOT
+
+ARTIFACTS = {
+    ("3.5.7", "2.12"): "io.delta:delta-spark_2.12:3.3.2",
+    ("3.5.0-amzn-1", "2.13"): "io.delta:delta-spark_2.13:3.3.2",
+    ("4.0.1", "2.13"): "io.delta:delta-spark_2.13:4.0.0",
+    ("4.1.4", "2.13"): "io.delta:delta-spark_4.1_2.13:4.4.0",
+}
+
+
+@pytest.mark.parametrize("build", ARTIFACTS)
+def test_each_spark_has_the_delta_that_was_built_for_it(build: tuple[str, str]) -> None:
+    spark, scala = build
+    assert str(require_pair(spark, scala).artifact(scala)) == ARTIFACTS[build]
+
+
+@pytest.mark.parametrize(
+    ("spark", "delta", "name"),
+    [
+        ("3.5.1", "3.1.0", "delta-spark_2.12"),
+        ("4.0.1", "4.0.1", "delta-spark_2.12"),
+        ("4.0.1", "4.1.0", "delta-spark_4.0_2.12"),
+        ("4.1.4", "4.1.0", "delta-spark_4.1_2.12"),
+    ],
+)
+def test_deltas_name_has_the_release_of_spark_from_4_1_on(
+    spark: str, delta: str, name: str
+) -> None:
+    pair = require_pair(spark, delta=delta)
+    assert pair.artifact("2.12", delta) == Coordinate("io.delta", name, delta)
+
+
+@pytest.mark.parametrize(
+    ("spark", "scala", "delta"),
+    [
+        ("3.4.4", "2.12", None),
+        ("4.2.1", "2.13", None),
+        ("unknown", None, None),
+        ("4.0.1", "2.12", None),
+        ("3.5.7", "2.12", "4.4.0"),
+        ("4.1.4", None, "4.0.0"),
+        ("4.1.4", None, "5.0.0"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_all_that_works(
+    spark: str, scala: str | None, delta: str | None, snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        require_pair(spark, scala, delta)
+    assert str(refused.value) == snapshot
+    assert refused.value.exit_code == 2
+    for pair in PAIRS:
+        assert str(pair) in str(refused.value)
+
+
+def test_the_extra_has_the_newest_pair() -> None:
+    tree = ast.parse((ROOT / "setup.py").read_text())
+    (extras,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXTRAS"
+    ]
+    spark = next(text for text in extras["spark"] if text.startswith("pyspark=="))
+    assert require_pair(spark.partition("==")[2]) == PAIRS[-1]
+    assert f"delta-spark=={PAIRS[-1].delta}" in extras["spark"]
+
+
+def test_the_jars_tell_spark_and_scala(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.7.jar").touch()
+    found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
+    assert installed_spark() == SparkBuild("3.5.7", "2.12")
+    (tmp_path / "jars" / "spark-core_2.12-3.5.7.jar").rename(
+        tmp_path / "jars" / "spark-core_next-3.jar"
+    )
+    with pytest.raises(ConfigError, match="expected a name such as"):
+        installed_spark()
+
+
+@pytest.mark.parametrize(
+    ("build", "installed", "name"),
+    [
+        (("3.5.7", "2.12"), "3.3.2", "delta-3.3.2-spark-3.5-scala-2.12"),
+        (("3.5.7", "2.13"), "3.2.1", "delta-3.2.1-spark-3.5-scala-2.13"),
+        (("4.0.1", "2.13"), None, "delta-4.0.0-spark-4.0"),
+        # Under spark-submit what pip installed is of no account.
+        (("3.5.7", "2.12"), "4.4.0", "delta-3.3.2-spark-3.5-scala-2.12"),
+    ],
+)
+def test_the_jars_of_delta_are_those_of_the_running_spark(
+    build: tuple[str, str],
+    installed: str | None,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, Coordinate]] = []
+
+    def resolved(name: str, wanted: list[Coordinate], **_: object) -> list[Path]:
+        asked.extend((name, each) for each in wanted)
+        return [tmp_path]
+
+    monkeypatch.setattr(jars, "_resolve", resolved)
+    monkeypatch.setattr(jars, "installed_delta", lambda: installed)
+    jars.delta_jars.__wrapped__(*build)
+    ((found, artifact),) = asked
+    assert found == name
+    assert artifact.version == name.split("-")[1]
+
+
+def test_without_the_package_there_is_no_installed_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert installed_delta() == PAIRS[-1].delta
+    monkeypatch.setattr(spark_pairs, "DELTA_PACKAGE", "no-such-package-delta-spark")
+    assert installed_delta() is None
+
+
+REFUSED = """
+import pyspark, sys
+pyspark.__version__ = "3.4.4"
+from jobs.cli import main
+sys.argv = ["redline", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("find-limit", "--cluster=calibrated", "--yes"),
+        ("sweep", "acks", "--yes"),
+    ],
+)
+def test_a_job_refuses_an_unsupported_spark_before_anything_else(
+    words: tuple[str, ...], tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED, *words, f"--out={out}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.partition(" error: ")[2] == snapshot
+    assert not out.exists()
