@@ -1,4 +1,4 @@
-"""`redline compare` without brokers: its sides, its plan, its words and its file."""
+"""`redline compare` without brokers: its sides, its plan, its sentences and its file."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def answer(a: float, b: float, pairs: int = 4) -> ComparisonAnswer:
     return answer_of(facts(), [case], 0.05)
 
 
-def test_settings_may_hold_commas() -> None:
+def test_values_of_settings_may_contain_commas() -> None:
     assert settings_of("kafka=3.9.2") == {"kafka": "3.9.2"}
     assert settings_of("a.b=1,2, c.d=x") == {"a.b": "1,2", "c.d": "x"}
     assert settings_of("testbed") is None
 
 
 @pytest.mark.parametrize("wrong", ["=1", "a.b=", "a.b=1,a.b=2"])
-def test_settings_that_are_none_are_refused(wrong: str) -> None:
+def test_malformed_settings_are_refused(wrong: str) -> None:
     with pytest.raises(ConfigError, match="expected settings such as"):
         settings_of(wrong)
 
@@ -153,7 +153,7 @@ def test_a_loss_is_reported_with_its_cause() -> None:
     assert table.rows == (("num.io.threads", "2", "1"),)
 
 
-def test_a_gain_is_explained_by_what_holds_a_back() -> None:
+def test_a_gain_is_explained_by_the_limiting_resource_of_a() -> None:
     found = answer(8.0, 10.0)
     assert not found.is_regression
     assert found.cases[0].conclusion is Conclusion.IMPROVEMENT
@@ -268,7 +268,7 @@ def test_the_exit_code_is_that_of_the_answer(b: float, pairs: int, code: int) ->
     assert (outcome.error is None) == (code != 3)
 
 
-# --- sides that differ in what is offered -----------------------------------------
+# --- sides that differ in their load ---------------------------------------------
 
 
 def setups(a: str, b: str, cluster: str = "testbed") -> dict[Side, SideSetup]:
@@ -291,7 +291,7 @@ def test_sides_that_differ_in_the_workload_alone_load_the_same_brokers() -> None
     assert needed_bytes(alike) < needed_bytes(setups("testbed", "testbed"))
 
 
-def test_keys_of_a_workload_compare_on_brokers_that_run_already() -> None:
+def test_keys_of_a_workload_are_compared_on_existing_brokers() -> None:
     made = setups("workload.producer.acks=1", "workload.producer.acks=all", cluster="example")
     assert share_brokers(made)
 
@@ -311,7 +311,7 @@ def test_a_key_without_its_file_is_no_broker_property() -> None:
         "workload.producer.rate_bytes_per_s=9",
     ],
 )
-def test_what_chooses_the_load_must_be_the_same_on_both_sides(
+def test_keys_that_choose_the_load_must_be_the_same_on_both_sides(
     setting: str, snapshot: SnapshotAssertion
 ) -> None:
     with pytest.raises(ConfigError) as error:

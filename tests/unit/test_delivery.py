@@ -70,7 +70,7 @@ def test_nothing_is_sent_before_it_is_due_and_each_batch_then() -> None:
     assert driven.counts.sent_by_partition == {0: 3}
 
 
-def test_a_generator_that_looks_late_takes_nothing_from_after_the_window() -> None:
+def test_a_generator_that_runs_late_takes_no_record_from_after_the_window() -> None:
     driven = Driven(end_s=4.0, max_in_flight=1)
     driven.until(0.0)
     driven.now = 9.5
@@ -80,7 +80,7 @@ def test_a_generator_that_looks_late_takes_nothing_from_after_the_window() -> No
 
 def test_latency_counts_from_the_due_time_and_lateness_is_the_generators() -> None:
     driven = Driven(rate=ALONE)
-    driven.now = 0.25  # a busy generator looks only now
+    driven.now = 0.25  # a busy generator comes to it only now
     assert sent(driven.until(0.25)) == [0]
     driven.answer(driven.one, 0.75)
     for log, expected_us in ((driven.account.lateness, 250_000), (driven.account.latency, 750_000)):
@@ -89,7 +89,7 @@ def test_latency_counts_from_the_due_time_and_lateness_is_the_generators() -> No
     assert (driven.counts.acked_records, driven.counts.acked_bytes) == (1, RECORD_BYTES)
 
 
-def test_batches_of_the_brokers_delay_are_not_late() -> None:
+def test_batches_that_the_broker_delayed_are_not_late() -> None:
     driven = Driven(max_in_flight=1)
     driven.until(3.5)
     driven.answer(driven.one, 3.5)
@@ -139,7 +139,7 @@ def test_partitions_are_written_to_at_their_leaders() -> None:
     }  # fmt: skip
 
 
-def test_throttling_and_what_is_in_the_log_are_summed() -> None:
+def test_throttling_and_records_in_the_log_are_summed() -> None:
     driven = Driven()
     driven.until(1.0)
     driven.delivery.handle_produce_response(driven.one, {0: 0}, 30, 1.1)
@@ -215,7 +215,7 @@ def test_room_on_the_connection_does_not_shorten_the_back_off() -> None:
     assert sent(driven.until(3.63)) == [0]
 
 
-def test_what_waits_for_room_to_be_sent_again_goes_as_soon_as_there_is_some() -> None:
+def test_a_retry_that_waits_for_room_is_sent_as_soon_as_there_is_some() -> None:
     driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1)
     driven.until(2.0)
     driven.answer(driven.one, 2.95, TOO_FEW_REPLICAS)
@@ -225,7 +225,7 @@ def test_what_waits_for_room_to_be_sent_again_goes_as_soon_as_there_is_some() ->
     assert sent(driven.until(3.5)) == [0]
 
 
-def test_a_batch_is_given_up_when_its_retries_are_used_up_and_the_next_one_goes() -> None:
+def test_a_batch_is_given_up_after_its_retries_and_the_next_one_is_sent() -> None:
     driven = Driven(retries=2)
     driven.until(0.0)
     for now in (0.1, 0.5, 0.9):
@@ -237,7 +237,7 @@ def test_a_batch_is_given_up_when_its_retries_are_used_up_and_the_next_one_goes(
     assert driven.one.in_flight[0][1][0].first == 1
 
 
-def test_an_error_that_stays_is_not_tried_again() -> None:
+def test_a_permanent_error_is_not_retried() -> None:
     driven = Driven()
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_LARGE)
@@ -257,7 +257,7 @@ def test_a_refused_batch_fails_once_its_delivery_timeout_has_passed() -> None:
     assert driven.until(9.0) == []
 
 
-def test_a_batch_that_finds_no_way_fails_after_its_delivery_timeout() -> None:
+def test_a_batch_without_a_connection_fails_after_its_delivery_timeout() -> None:
     driven = Driven(rate=ALONE, delivery_timeout_ms=3_000)
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
@@ -270,7 +270,7 @@ def test_a_batch_that_finds_no_way_fails_after_its_delivery_timeout() -> None:
     assert not driven.delivery.has_work
 
 
-def test_what_finds_no_way_is_looked_at_soon_again_after_another_one_was_opened() -> None:
+def test_batches_without_a_connection_are_checked_soon_after_another_connection_opened() -> None:
     driven = Driven(
         rate=ALONE,
         delivery_timeout_ms=5_500,
@@ -288,7 +288,7 @@ def test_what_finds_no_way_is_looked_at_soon_again_after_another_one_was_opened(
     assert driven.counts.errors == {"ConnectionClosed": 1}
 
 
-def test_batches_that_never_had_their_turn_expire() -> None:
+def test_batches_that_were_never_sent_expire() -> None:
     driven = Driven(max_in_flight=1, delivery_timeout_ms=5_000)
     driven.until(3.5)
     driven.delivery.expire(6.0)
@@ -299,7 +299,7 @@ def test_batches_that_never_had_their_turn_expire() -> None:
     assert sent(driven.until(6.1)) == [2]
 
 
-def test_so_do_those_behind_a_batch_that_is_sent_again() -> None:
+def test_batches_behind_a_batch_that_is_sent_again_expire() -> None:
     driven = Driven(delivery_timeout_ms=5_000, end_s=4.0)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_FEW_REPLICAS)
@@ -326,18 +326,18 @@ def test_a_request_without_an_answer_is_overdue() -> None:
 # --- lost connections -------------------------------------------------------
 
 
-def test_what_a_lost_connection_carried_is_sent_again_when_it_is_open_again() -> None:
+def test_requests_of_a_lost_connection_are_sent_again_when_it_is_open_again() -> None:
     driven = Driven()
     assert sent(driven.until(2.0)) == [0, 1, 2]
     driven.lose(driven.one, 2.5)
     assert other(driven.until(2.5)) == [(SendMetadataRequest, 2)], (
         "the leader may be another one now"
     )
-    driven.learn(driven.two, 2.51, {0: 1})
+    driven.answer_metadata(driven.two, 2.51, {0: 1})
     seen = other(driven.until(4.9))
     assert seen.count((Reopen, 1)) == 1, "it is being opened, once"
-    assert (SendMetadataRequest, 2) in seen, "and leaders are asked for again"
-    driven.learn(driven.two, 4.9, {0: 1})
+    assert (SendMetadataRequest, 2) in seen, "and leaders are requested again"
+    driven.answer_metadata(driven.two, 4.9, {0: 1})
     driven.reopen(driven.one, 4.9)
     for first in (0, 1, 2):
         assert sent(driven.until(4.95)) == [first]
@@ -347,7 +347,7 @@ def test_what_a_lost_connection_carried_is_sent_again_when_it_is_open_again() ->
     assert driven.counts.duplicates_by_partition == {0: 3}, "they may have been written before"
 
 
-def test_what_waited_for_a_lost_connection_waits_for_the_next() -> None:
+def test_batches_that_waited_for_a_lost_connection_wait_for_the_next() -> None:
     driven = Driven(max_in_flight=1)
     driven.until(2.5)
     assert driven.one.open_batch_waits and driven.one.pending
@@ -364,7 +364,7 @@ def test_what_waited_for_a_lost_connection_waits_for_the_next() -> None:
 @pytest.mark.parametrize(
     ("lost_s", "linger_ms", "firsts"), [(1.5, 0.0, [1]), (2.5, 0.0, [1, 2]), (2.3, 500.0, [1])]
 )
-def test_so_does_what_waited_when_nothing_was_under_way(
+def test_batches_that_waited_without_requests_in_flight_wait_for_the_next_connection(
     lost_s: float, linger_ms: float, firsts: list[int]
 ) -> None:
     """Cases: an open batch; a full one, and an open one for another partition; a full one alone."""
@@ -381,7 +381,7 @@ def test_so_does_what_waited_when_nothing_was_under_way(
     assert driven.counts.retried_records == 0
 
 
-def test_what_waited_for_room_to_be_sent_again_waits_for_the_next_connection() -> None:
+def test_a_retry_that_waited_for_room_waits_for_the_next_connection() -> None:
     driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=2, seed=4)
     driven.until(1.0)
     (refused,) = driven.one.in_flight[0][1]
@@ -394,7 +394,7 @@ def test_what_waited_for_room_to_be_sent_again_waits_for_the_next_connection() -
     assert refused.first in sent(driven.until(2.95))
 
 
-def test_what_may_be_there_although_it_failed_is_no_duplicate_but_a_second_copy_is() -> None:
+def test_a_failed_batch_that_may_be_in_the_log_is_a_duplicate_only_with_a_second_copy() -> None:
     for retries, duplicates in ((0, {}), (1, {0: 1})):
         driven = Driven(rate=ALONE, retries=retries)
         driven.until(0.0)
@@ -406,7 +406,7 @@ def test_what_may_be_there_although_it_failed_is_no_duplicate_but_a_second_copy_
         assert driven.counts.duplicates_by_partition == duplicates
 
 
-def test_a_new_batch_for_a_lost_connection_has_it_opened() -> None:
+def test_a_new_batch_for_a_lost_connection_opens_it() -> None:
     driven = Driven()
     driven.until(0.0)
     driven.answer(driven.one, 0.1)
@@ -433,12 +433,12 @@ def test_a_connection_that_is_lost_again_is_opened_again() -> None:
 # --- leaders ----------------------------------------------------------------
 
 
-def test_a_moved_leader_is_asked_for_and_written_to() -> None:
+def test_a_moved_leader_is_looked_up_and_written_to() -> None:
     driven = Driven(rate=0.1)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
     assert other(driven.until(0.1)) == [(SendMetadataRequest, 1)]
-    driven.learn(driven.one, 0.15, {0: 2})
+    driven.answer_metadata(driven.one, 0.15, {0: 2})
     (request,) = driven.until(0.5)
     assert (request.connection, sent([request])) == (driven.two, [0])
     driven.answer(driven.two, 0.5)
@@ -452,21 +452,21 @@ def test_a_leader_that_was_found_is_written_to_at_once() -> None:
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
     driven.until(13.0)
-    driven.learn(driven.two, 13.0, {0: 2})
+    driven.answer_metadata(driven.two, 13.0, {0: 2})
     assert sent(driven.until(13.0)) == [0], "the next look would be later than 16"
 
 
-def test_a_leader_of_which_the_task_knows_nothing_is_none() -> None:
+def test_a_leader_that_is_unknown_to_the_task_is_no_leader() -> None:
     driven = Driven(rate=ALONE)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
     driven.until(0.1)
-    driven.learn(driven.one, 0.15, {0: 9})
+    driven.answer_metadata(driven.one, 0.15, {0: 9})
     (request,) = driven.until(0.5)
     assert request.connection is driven.one
 
 
-def test_leaders_are_asked_for_once_whoever_needs_them() -> None:
+def test_one_request_for_leaders_serves_all_producers() -> None:
     driven = Driven(producers=3, rate=ALONE, request_timeout_ms=10_000, retry_backoff_ms=100.0)
     driven.until(0.0)
     ways = [each.connections[1] for each in driven.delivery.producers]
@@ -474,7 +474,7 @@ def test_leaders_are_asked_for_once_whoever_needs_them() -> None:
         driven.answer(connection, 0.1, NOT_LEADER)
     questions = driven.until(0.15)
     assert other(questions) == [(SendMetadataRequest, 1)]
-    driven.learn(questions[0].connection, 0.2, {0: 1})
+    driven.answer_metadata(questions[0].connection, 0.2, {0: 1})
     driven.until(0.25)
     for connection in ways:
         driven.answer(connection, 0.25, NOT_LEADER)
@@ -485,7 +485,7 @@ def test_leaders_are_asked_for_once_whoever_needs_them() -> None:
     assert other(driven.until(0.6)) == [(SendMetadataRequest, 1)]
 
 
-def test_a_question_that_was_lost_is_asked_over_another_connection() -> None:
+def test_a_lost_metadata_request_is_repeated_over_another_connection() -> None:
     driven = Driven(rate=ALONE)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
@@ -494,7 +494,7 @@ def test_a_question_that_was_lost_is_asked_over_another_connection() -> None:
     assert other(driven.until(0.11)) == [(SendMetadataRequest, 2)]
 
 
-def test_a_question_goes_over_no_connection_that_was_lost_before_its_turn() -> None:
+def test_a_metadata_request_uses_no_connection_that_was_lost_meanwhile() -> None:
     driven = Driven(rate=ALONE)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
@@ -503,7 +503,7 @@ def test_a_question_goes_over_no_connection_that_was_lost_before_its_turn() -> N
     assert not driven.one.in_flight
 
 
-def test_a_question_takes_the_connection_with_least_under_way_and_none_that_is_congested() -> None:
+def test_a_metadata_request_uses_the_least_busy_connection_that_is_not_congested() -> None:
     driven = Driven()
     driven.until(1.0)
     driven.answer(driven.one, 1.1, NOT_LEADER)
@@ -536,7 +536,7 @@ def test_batches_are_sent_again_under_their_own_sequences() -> None:
     assert driven.counts.failed_total == 0
 
 
-def test_what_the_broker_has_already_is_acknowledged_and_no_duplicate() -> None:
+def test_a_batch_that_the_broker_has_already_is_acknowledged_and_no_duplicate() -> None:
     driven = Driven(rate=ALONE, **IDEMPOTENT)
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
@@ -569,7 +569,7 @@ def test_a_batch_that_failed_with_none_behind_it_gives_its_sequence_back() -> No
     assert stamps(driven.one) == [(0, 0)]
 
 
-def test_a_batch_that_may_be_there_does_not_give_its_sequence_back() -> None:
+def test_a_batch_that_may_be_in_the_log_does_not_give_its_sequence_back() -> None:
     driven = Driven(retries=1, **IDEMPOTENT)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TIMED_OUT)
@@ -624,7 +624,7 @@ def test_a_congested_connection_gets_nothing_until_its_socket_has_taken_the_rest
     assert sent(driven.until(2.5)) == [1, 2]
 
 
-def test_answers_are_awaited_where_their_want_alone_keeps_something_waiting() -> None:
+def test_answers_are_awaited_when_batches_wait_for_them_only() -> None:
     driven = Driven(max_in_flight=2)
     driven.until(1.0)
     assert not driven.one.awaits_answers, "nothing waits behind the two that are under way"
@@ -668,7 +668,7 @@ def test_a_full_memory_blocks_the_producer_and_makes_none_of_its_records_later()
     assert driven.one.in_flight[0][1][0].due_s == 3.0
 
 
-def test_memory_is_given_back_by_what_expires_and_by_what_is_sent_again() -> None:
+def test_expired_and_repeated_batches_give_their_memory_back() -> None:
     driven = Driven(max_in_flight=1, buffer_memory=BATCH_BYTES, delivery_timeout_ms=5_000)
     driven.until(2.5)
     assert driven.producer.blocked
@@ -687,7 +687,7 @@ def test_memory_is_given_back_by_what_expires_and_by_what_is_sent_again() -> Non
 # --- the end ----------------------------------------------------------------
 
 
-def test_after_the_window_nothing_is_sent_for_the_first_time_but_failures_again() -> None:
+def test_after_the_window_only_failed_batches_are_sent_again() -> None:
     driven = Driven(end_s=4.0)
     driven.until(2.0)
     driven.answer(driven.one, 2.1, TOO_FEW_REPLICAS)
@@ -703,7 +703,7 @@ def test_after_the_window_nothing_is_sent_for_the_first_time_but_failures_again(
     assert driven.counts.sent_by_partition == {0: 3}
 
 
-def test_what_waits_behind_a_failed_batch_when_the_window_ends_is_unsent_and_not_failed() -> None:
+def test_batches_behind_a_failed_batch_at_the_end_of_the_window_are_unsent_and_not_failed() -> None:
     driven = Driven(end_s=4.0, delivery_timeout_ms=5_000)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_FEW_REPLICAS)
@@ -715,7 +715,7 @@ def test_what_waits_behind_a_failed_batch_when_the_window_ends_is_unsent_and_not
     assert not driven.delivery.has_work
 
 
-def test_after_the_window_what_waits_for_room_stays_unsent() -> None:
+def test_after_the_window_batches_that_wait_for_room_stay_unsent() -> None:
     driven = Driven(end_s=4.0, max_in_flight=1)
     driven.until(4.0)
     driven.delivery.close(4.0)
@@ -725,7 +725,7 @@ def test_after_the_window_what_waits_for_room_stays_unsent() -> None:
     assert (driven.counts.acked_total, driven.counts.failed_total) == (1, 0)
 
 
-def test_what_the_generator_did_not_get_to_is_its_own_fault() -> None:
+def test_records_that_the_generator_did_not_send_in_time_are_unsent_by_its_own_fault() -> None:
     driven = Driven(end_s=4.0)
     driven.until(1.0)
     driven.delivery.close(4.0)
@@ -733,7 +733,7 @@ def test_what_the_generator_did_not_get_to_is_its_own_fault() -> None:
     assert driven.until(9.0) == []
 
 
-def test_what_still_lingers_when_the_window_ends_is_not() -> None:
+def test_records_that_linger_at_the_end_of_the_window_are_no_fault_of_the_generator() -> None:
     driven = Driven(end_s=4.0, full=10, linger_ms=5_000.0)
     driven.until(4.0)
     driven.delivery.close(4.0)
@@ -741,7 +741,7 @@ def test_what_still_lingers_when_the_window_ends_is_not() -> None:
 
 
 @pytest.mark.parametrize("hindrance", ["in flight", "congested", "lost", "muted", "blocked"])
-def test_what_a_broker_held_up_is_not(hindrance: str) -> None:
+def test_records_that_a_broker_held_up_are_no_fault_of_the_generator(hindrance: str) -> None:
     is_small = hindrance == "blocked"
     driven = Driven(
         end_s=8.0,
@@ -763,7 +763,7 @@ def test_what_a_broker_held_up_is_not(hindrance: str) -> None:
     assert driven.counts.unsent_own_records == 0
 
 
-def test_at_the_end_of_the_drain_all_that_was_sent_has_a_name() -> None:
+def test_at_the_end_of_the_drain_every_sent_record_has_an_outcome() -> None:
     driven = Driven(end_s=4.0)
     driven.until(3.0)
     driven.answer(driven.one, 3.1, TOO_FEW_REPLICAS)
@@ -777,37 +777,37 @@ def test_at_the_end_of_the_drain_all_that_was_sent_has_a_name() -> None:
 # --- without answers --------------------------------------------------------
 
 
-def test_with_acks_0_what_was_written_is_acknowledged() -> None:
+def test_with_acks_0_written_records_are_acknowledged() -> None:
     driven = Driven(acks="0", end_s=3.0, max_in_flight=1)
     assert sent(driven.until(3.0)) == [0, 1, 2]
     assert driven.counts.acked_total == 3
     assert not driven.one.in_flight
 
 
-def test_with_acks_0_every_broker_is_asked_in_the_end_whether_it_has_read_all() -> None:
+def test_with_acks_0_a_last_request_checks_that_each_broker_has_read_all() -> None:
     driven = Driven(acks="0", end_s=1.0)
     driven.until(1.0)
     driven.delivery.close(1.0)
     assert sorted(broker for _, broker in other(driven.until(1.0))) == [1, 2]
-    driven.learn(driven.one, 1.1, {0: 1})
+    driven.answer_metadata(driven.one, 1.1, {0: 1})
     assert driven.delivery.has_work
     driven.lose(driven.two, 1.2)
-    assert not driven.delivery.has_work, "who is gone will say nothing any more"
+    assert not driven.delivery.has_work, "a lost connection answers no more"
 
 
-def test_with_acks_0_batches_are_written_while_a_question_waits_for_its_answer() -> None:
+def test_with_acks_0_batches_are_written_while_a_metadata_request_is_in_flight() -> None:
     driven = Driven(leaders=(1, 2), batch_size=1, sticky_partition="round_robin", acks="0")
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
     assert other(driven.until(0.1)) == [(SendMetadataRequest, 2)]
     assert sent(driven.until(1.5)) == [1]
     assert driven.counts.acked_by_partition == {0: 1, 1: 1}
-    driven.learn(driven.two, 1.6, {0: 2})
+    driven.answer_metadata(driven.two, 1.6, {0: 2})
     assert sent(driven.until(3.5)) == [2, 3]
     assert not driven.two.in_flight
 
 
-def test_with_acks_0_what_a_lost_connection_did_not_take_is_sent_again() -> None:
+def test_with_acks_0_bytes_that_a_lost_connection_did_not_take_are_sent_again() -> None:
     driven = Driven(acks="0", rate=ALONE)
     action = driven.delivery.next(0.0)
     assert isinstance(action, Produce)
@@ -825,7 +825,7 @@ def test_with_acks_0_what_a_lost_connection_did_not_take_is_sent_again() -> None
 # --- a leader that moves while batches wait for the old one -----------------------
 
 
-def test_a_partition_that_waited_at_its_old_leader_and_went_on_is_not_looked_at_again() -> None:
+def test_a_partition_that_left_its_old_leader_is_not_checked_there_again() -> None:
     driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=2, seed=4, end_s=3.0)
     driven.until(1.9)  # 0 for partition 0, 1 for partition 1
     driven.answer(driven.one, 1.95, NOT_LEADER)
@@ -833,7 +833,7 @@ def test_a_partition_that_waited_at_its_old_leader_and_went_on_is_not_looked_at_
         driven.until(2.5)
     )  # 2 went to broker 1, which is full now
     assert len(driven.one.waiting) == 1
-    driven.learn(driven.two, 2.5, {0: 2, 1: 1})
+    driven.answer_metadata(driven.two, 2.5, {0: 2, 1: 1})
     driven.until(3.0)
     driven.delivery.close(3.0)
     assert sent(driven.until(3.0)) == [0]
@@ -845,12 +845,12 @@ def test_a_partition_that_waited_at_its_old_leader_and_went_on_is_not_looked_at_
     assert not driven.producer.muted and not driven.delivery.has_work
 
 
-def test_nor_does_it_hide_what_failed_there_since() -> None:
+def test_a_partition_that_left_its_old_leader_hides_no_later_failure_there() -> None:
     driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1, end_s=3.9)
     driven.until(2.9)  # 0, 1, 2 for partition 0
     driven.answer(driven.one, 2.95, NOT_LEADER)
     driven.until(3.5)  # 3 for partition 1
-    driven.learn(driven.two, 3.5, {0: 2, 1: 1})
+    driven.answer_metadata(driven.two, 3.5, {0: 2, 1: 1})
     driven.until(3.9)
     driven.delivery.close(3.9)
     assert sent(driven.until(3.9)) == [0]
@@ -870,7 +870,7 @@ def test_batches_that_wait_at_the_old_leader_go_to_the_new_one_before_later_ones
     neighbour = driven.delivery.producers[1].connections
     driven.answer(neighbour[1], 2.5, NOT_LEADER)
     (question,) = [each for each in driven.until(2.5) if not isinstance(each, Produce)]
-    driven.learn(question.connection, 2.6, {0: 2})
+    driven.answer_metadata(question.connection, 2.6, {0: 2})
     actions = driven.until(3.5)
     driven.answer(driven.one, 3.5)
     actions += driven.until(3.5)
@@ -882,7 +882,7 @@ def test_batches_that_wait_at_the_old_leader_go_to_the_new_one_before_later_ones
     assert own and own == sorted(own) and own[0] == 1
 
 
-def test_two_copies_that_may_be_there_are_the_failed_one_and_a_duplicate() -> None:
+def test_two_copies_that_may_be_in_the_log_are_the_failed_one_and_a_duplicate() -> None:
     driven = Driven(rate=ALONE, retries=2, **IDEMPOTENT)
     driven.until(0.0)
     driven.lose(driven.one, 0.1)  # a first copy may be there
@@ -894,7 +894,7 @@ def test_two_copies_that_may_be_there_are_the_failed_one_and_a_duplicate() -> No
     assert driven.counts.failed_total == driven.counts.duplicates_at_most == 1
 
 
-def test_what_waits_for_room_when_the_window_ends_is_unsent_and_never_fails() -> None:
+def test_batches_that_wait_for_room_at_the_end_of_the_window_are_unsent_and_never_fail() -> None:
     driven = Driven(max_in_flight=1, end_s=3.0, delivery_timeout_ms=100)
     driven.until(3.0)
     assert driven.one.pending
@@ -943,7 +943,7 @@ class Mishaps:
     def _answer(self, connection: Connection, now: float) -> None:
         batches = connection.in_flight[0][1]
         if not batches:
-            self._driven.learn(connection, now, dict(enumerate(self._leaders)))
+            self._driven.answer_metadata(connection, now, dict(enumerate(self._leaders)))
             return
         self._driven.now = now
         self._driven.delivery.handle_produce_response(
@@ -1023,7 +1023,7 @@ def test_an_idempotent_producer_loses_nothing_repeats_nothing_and_keeps_the_orde
 
 @pytest.mark.parametrize("options", [{}, IDEMPOTENT])
 @pytest.mark.parametrize("retries", [1, 3, 1_000])
-def test_every_record_is_accounted_for_whatever_happens(
+def test_every_record_is_accounted_for_under_any_failures(
     options: dict[str, Any], retries: int
 ) -> None:
     codes = [TIMED_OUT, TOO_FEW_REPLICAS, TOO_LARGE]
@@ -1059,7 +1059,7 @@ def only_one_answers(driven: Driven, end_s: float) -> None:
         driven.delivery.update_silence(driven.now)
 
 
-def test_what_a_silent_broker_was_to_take_is_missing() -> None:
+def test_records_for_a_silent_broker_are_missing() -> None:
     driven = Driven(**BOTH)
     only_one_answers(driven, 40.0)
     driven.delivery.close(40.0)
@@ -1072,17 +1072,17 @@ def test_what_a_silent_broker_was_to_take_is_missing() -> None:
     assert driven.counts.produce_requests == one.requests + two.requests
 
 
-def test_whoever_fills_the_memory_answers_for_what_is_not_sent_at_all() -> None:
+def test_unsent_records_are_missing_at_the_broker_that_fills_the_memory() -> None:
     driven = Driven(**BOTH, buffer_memory=2 * BATCH_BYTES)
     only_one_answers(driven, 40.0)
     driven.delivery.close(40.0)
     assert driven.producer.blocked
-    assert driven.producer.partition == 0, "what is due next is meant for the other broker"
+    assert driven.producer.partition == 0, "the next record is for the other broker"
     one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
     assert (one.missing_records, two.missing_records) == (0, 40 - driven.counts.acked_records)
 
 
-def test_the_fuller_of_two_answers_for_what_is_not_sent_at_all() -> None:
+def test_unsent_records_are_missing_at_the_broker_that_fills_more_of_the_memory() -> None:
     driven = Driven(**BOTH, buffer_memory=6 * BATCH_BYTES)
     driven.until(40.0)  # neither of them answers
     one, two = (
@@ -1096,7 +1096,7 @@ def test_the_fuller_of_two_answers_for_what_is_not_sent_at_all() -> None:
     assert missing == [40 - two, two]
 
 
-def test_what_is_still_collected_is_missing_at_the_broker_that_it_is_meant_for() -> None:
+def test_records_of_an_open_batch_are_missing_at_the_broker_of_its_partition() -> None:
     room = {"batch_size": 3 * BATCH_BYTES, "linger_ms": 60_000.0, "end_s": 32.0}
     driven = Driven(**(BOTH | room), full=3)
     only_one_answers(driven, 32.0)
@@ -1120,7 +1120,7 @@ def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
     assert two.silent_s > 20.0 > one.silent_s
 
 
-def test_what_is_given_up_is_missing_too() -> None:
+def test_records_that_are_given_up_are_missing() -> None:
     driven = Driven(end_s=2.0, retries=0)
     driven.until(1.0)
     for _ in range(2):
@@ -1141,7 +1141,7 @@ def test_a_slow_broker_that_answers_now_and_then_is_not_silent() -> None:
     assert driven.counts.by_broker[1].silent_s <= 4.0
 
 
-def test_a_broker_that_nobody_asks_is_not_silent() -> None:
+def test_a_broker_without_requests_is_not_silent() -> None:
     driven = Driven(rate=0.05)  # a record in twenty seconds
     for second in range(100):
         driven.until(float(second))

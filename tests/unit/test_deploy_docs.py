@@ -107,7 +107,7 @@ def test_wheels_are_those_of_this_version() -> None:
         assert {__version__} >= named
 
 
-def test_versions_are_those_that_are_pinned() -> None:
+def test_versions_are_the_pinned_ones() -> None:
     required = _spark_extra()
     spark, delta = (required[name].partition("==")[2] for name in ("pyspark", "delta-spark"))
     jar = f"delta-spark_{spark.rpartition('.')[0]}_2.13:{delta}"
@@ -117,7 +117,7 @@ def test_versions_are_those_that_are_pinned() -> None:
     assert jar in TEXTS["README.md"]
 
 
-def test_settings_of_ours_are_settings_that_the_driver_reads() -> None:
+def test_the_projects_spark_settings_are_settings_that_the_driver_reads() -> None:
     source = (ROOT / "jobs" / "trials" / "control_server.py").read_text()
     for text in TEXTS.values():
         for key in set(re.findall(r"spark\.redline\.[\w.]+\w", text)):
@@ -125,8 +125,8 @@ def test_settings_of_ours_are_settings_that_the_driver_reads() -> None:
 
 
 def test_exit_codes_are_those_of_the_command() -> None:
-    told = dict(re.findall(r"^\| (\d+) \| ([\w ]+)", TEXTS["README.md"], re.M))
-    assert set(told) == {"0", "1", "2", "3", "4", "5", "75", "130", "143"}
-    said = re.sub(r"\s+", " ", redline.help or "")
-    for code, meaning in told.items():
-        assert f"{code} {meaning.strip()}" in said
+    documented = dict(re.findall(r"^\| (\d+) \| ([\w ]+)", TEXTS["README.md"], re.M))
+    assert set(documented) == {"0", "1", "2", "3", "4", "5", "75", "130", "143"}
+    help_text = re.sub(r"\s+", " ", redline.help or "")
+    for code, meaning in documented.items():
+        assert f"{code} {meaning.strip()}" in help_text

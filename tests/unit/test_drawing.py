@@ -1,4 +1,4 @@
-"""What charts and pages need is made once; callers wait until it is ready."""
+"""The script and the renderer of charts are made once; callers wait until they are ready."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.processes import PATIENCE_S
 
 
 class Drawn:
-    """Stands for vl-convert; the script is made when the test lets it."""
+    """A replacement of vl-convert that makes the script when the test allows it."""
 
     def __init__(self) -> None:
         self.begun, self.may_go_on = threading.Event(), threading.Event()
@@ -32,7 +32,7 @@ class Drawn:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawn]:
-    """In place of vl-convert, with nothing made yet."""
+    """The replacement of vl-convert, before the script is made."""
     stands_in = Drawn()
     monkeypatch.setattr(drawing, "vl_convert", stands_in)
     drawing._vega.cache_clear()
@@ -41,14 +41,14 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawn]:
 
 
 def wait_until_prepared() -> None:
-    """Until the thread that `prepare` started has ended."""
+    """Wait until the thread that `prepare` started has ended."""
     for thread in threading.enumerate():
         if thread.name == "redline-drawing":
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
 
-def test_who_needs_a_script_that_is_being_made_waits_for_it(drawn: Drawn) -> None:
+def test_a_caller_waits_for_a_script_that_is_being_made(drawn: Drawn) -> None:
     drawing.prepare()
     assert drawn.begun.wait(PATIENCE_S)
     found: list[str] = []
@@ -78,7 +78,7 @@ def test_a_failure_is_logged_and_raised_again_by_the_page(
         drawing.vega()
 
 
-def test_nothing_is_made_where_nothing_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vl_convert_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "vl_convert", None)
     drawing.prepare()
     assert "redline-drawing" not in {thread.name for thread in threading.enumerate()}

@@ -127,7 +127,7 @@ def whole() -> Notes:
 
 @pytest.mark.parametrize("buffer_bytes", [65_536, 300_000, 1_048_576])
 @pytest.mark.parametrize("cuts", [0, 5, 50])
-def test_the_same_batches_are_found_whatever_is_dropped(
+def test_the_same_batches_are_found_with_and_without_dropped_bytes(
     pair: tuple[Transport, socket.socket], cuts: int, buffer_bytes: int
 ) -> None:
     rng = random.Random(cuts)
@@ -152,7 +152,7 @@ def test_records_of_large_batches_are_not_copied() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops bytes of TCP")
-def test_the_selector_waits_for_what_is_dropped_and_for_nothing_else() -> None:
+def test_the_selector_waits_for_dropped_bytes_only() -> None:
     def mark() -> int:
         return ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
 
@@ -176,7 +176,7 @@ def test_the_selector_waits_for_what_is_dropped_and_for_nothing_else() -> None:
         assert notes.batches == whole().batches
 
 
-def test_the_end_of_a_connection_is_seen_in_the_middle_of_what_is_dropped(
+def test_the_end_of_a_connection_is_seen_among_dropped_bytes(
     pair: tuple[Transport, socket.socket],
 ) -> None:
     notes, reader, sockets, _ = read(pair, [MIXED])
@@ -185,4 +185,4 @@ def test_the_end_of_a_connection_is_seen_in_the_middle_of_what_is_dropped(
     pair[1].close()
     wait_for(sockets, lambda: bool(reader.errors))
     assert len(reader.errors) == 1
-    assert len(notes.batches) == len(whole().batches), "a batch that is cut off counts for nothing"
+    assert len(notes.batches) == len(whole().batches), "a batch that is cut off does not count"

@@ -1,4 +1,4 @@
-"""The statistics of comparisons, held against what they promise on made-up measurements."""
+"""The statistics of comparisons reach their stated rates on simulated measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MADE = 800
 
 
 def pairs(chance: random.Random, ratio: float, count: int = 6) -> list[tuple[float, float]]:
-    """A machine whose speed drifts by half, and a B that is `ratio` times A, with 3 % noise."""
+    """Pairs on a machine whose speed drifts by half; B is `ratio` times A, with 3 % noise."""
     made = []
     for _ in range(count):
         machine = chance.uniform(0.5, 1.5)
@@ -27,14 +27,14 @@ def pairs(chance: random.Random, ratio: float, count: int = 6) -> list[tuple[flo
     return made
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_contains_the_true_effect_at_its_stated_rate() -> None:
     chance = random.Random(1)
     effects = [paired_effect(pairs(chance, 0.9)) for _ in range(MADE)]
     held = fmean(each is not None and each.low <= 0.9 <= each.high for each in effects)
     assert held == pytest.approx(0.95, abs=0.023)
 
 
-def test_equal_sides_raise_as_many_alarms_as_it_says() -> None:
+def test_equal_sides_raise_alarms_at_the_stated_rate() -> None:
     chance = random.Random(2)
     effects = [paired_effect(pairs(chance, 1.0)) for _ in range(MADE)]
     alarms = fmean(each is not None and each.p_value < 0.05 for each in effects)
@@ -58,7 +58,7 @@ def test_too_few_pairs_are_no_effect() -> None:
 
 
 @pytest.mark.parametrize("before", [1, 2, 5, 20])
-def test_nights_raise_as_many_alarms_as_it_says_however_short_the_history(before: int) -> None:
+def test_nights_raise_alarms_at_the_stated_rate_with_any_length_of_history(before: int) -> None:
     chance = random.Random(before)
     alarms = 0
     for _ in range(MADE):
@@ -96,7 +96,7 @@ def test_a_history_noisier_than_stated_widens_the_interval() -> None:
     assert wild.high / wild.low > 2 * calm.high / calm.low
 
 
-def test_the_first_night_has_nothing_to_be_compared_with() -> None:
+def test_the_first_night_has_no_comparison() -> None:
     assert night_effect(100.0, [], noise_cv=0.05, noise_weight=8) is None
 
 

@@ -137,7 +137,9 @@ def test_an_interrupt_that_python_drops_in_a_finalizer_comes_again(
     assert dropped == ["here"]
 
 
-def test_what_an_interrupt_breaks_is_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_that_an_interrupt_causes_is_an_interrupt(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def break_something() -> object:
         try:
             os.kill(os.getpid(), signal.SIGINT)

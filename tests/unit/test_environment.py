@@ -15,7 +15,7 @@ from metrics.sources.probe import harmless_arguments
 from metrics.tables.environment import ABSENT, Difference, difference, merge_facts
 
 
-def test_what_brokers_agree_on_is_said_once() -> None:
+def test_facts_that_all_brokers_share_are_stated_once() -> None:
     assert merge_facts(
         "broker",
         {
@@ -32,7 +32,7 @@ def test_what_brokers_agree_on_is_said_once() -> None:
     assert merge_facts("controller", {}) == {}
 
 
-def test_a_difference_names_what_changed_came_and_went() -> None:
+def test_a_difference_names_changed_added_and_removed_facts() -> None:
     before = {"a": "1", "b": "2", "c": "3", "cluster.id": "x"}
     after = {"a": "1", "b": "20", "d": "4", "cluster.id": "y"}
     assert difference(before, after) == (
@@ -113,7 +113,7 @@ def partition(leader: int, replicas: list[int], isr: list[int]) -> dict[str, obj
     }
 
 
-def test_replicas_are_counted_at_their_leader_or_where_that_should_be() -> None:
+def test_replicas_are_counted_at_their_leader_or_their_preferred_leader() -> None:
     topics = [
         {"partitions": [partition(1, [1, 2], [1, 2]), partition(2, [2, 1], [2])]},
         {"partitions": [partition(-1, [3, 1], [])]},

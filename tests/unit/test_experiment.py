@@ -1,4 +1,4 @@
-"""Experiments: their files, their cases, in which order these are measured, and what they say."""
+"""Experiments: their files, their cases, the order of measurement, and their messages."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_every_case_is_measured_once_in_each_repeat_and_brokers_start_once_a_clu
     assert again == [turn.name for turn in everything], "the same when it is resumed"
 
 
-def test_a_dry_run_shows_what_varies_and_how_long_it_takes(tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_varied_keys_and_the_number_of_measurements(tmp_path: Path) -> None:
     text = f"workload: 1kB\ncluster: example\naxes:\n  {ACKS}: ['1', all]\n"
     done = click.testing.CliRunner().invoke(sweep, [write(tmp_path, text), "--dry-run"])
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""`redline export`: what other tools read of a limit."""
+"""`redline export`: a limit as files for other tools."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_without_a_size_the_lowest_limit_in_bytes_counts(tmp_path: Path) -> None
     assert "of 100 B messages" in exported(tmp_path, "--as", "quotas")
 
 
-def test_it_writes_a_file(tmp_path: Path) -> None:
+def test_an_export_is_written_to_a_file(tmp_path: Path) -> None:
     file = tmp_path / "alerts.yaml"
     assert exported(tmp_path, "--as", "alerts", "--to", str(file)) == ""
     assert "KafkaBrokerNearItsLimit" in file.read_text()
@@ -117,7 +117,7 @@ def test_a_doubtful_limit_is_not_exported(tmp_path: Path, snapshot: SnapshotAsse
     assert str(error.value) == snapshot
 
 
-def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_run_is_named(tmp_path: Path) -> None:
     command = ["run-2", "--as", "quotas", "--out", str(tmp_path)]
     with pytest.raises(ConfigError, match=r"run-2/summary\.json .*--out"):
         CliRunner().invoke(export, command, standalone_mode=False, catch_exceptions=False)

@@ -87,6 +87,26 @@ def test_the_rule_sets_that_come_with_the_project_know_the_handlers(name: str) -
 
 
 @pytest.mark.parametrize(
+    ("rules", "series"),
+    [
+        ("msk", 'kafka_server_socket_server_metrics_NAME{listener="TLS",networkProcessor="2"}'),
+        ("strimzi", 'kafka_server_socket_server_metrics_NAME{listener="TLS",networkProcessor="2"}'),
+        ("kafka-kraft", "kafka_server_socket_server_metrics_listener_TLS_networkprocessor_2_NAME"),
+    ],
+)
+def test_the_name_before_kafka_3_is_read_where_the_newer_one_is_missing(
+    rules: str, series: str
+) -> None:
+    known = load_rules(rules)
+    newer, older = (
+        known.match(series.replace("NAME", each)) for each in ("io_wait_time_ns", "io_waittime")
+    )
+    assert newer is not None and older is not None
+    assert newer.reading == older.reading == "network_wait_ns:TLS/2"
+    assert newer.rank < older.rank
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("readings: {mesages_in: a}", "maps mesages_in, .*; expected one of uptime_ms, "),
@@ -96,7 +116,9 @@ def test_the_rule_sets_that_come_with_the_project_know_the_handlers(name: str) -
         ("rules: []", "expected the one key readings"),
     ],
 )
-def test_a_wrong_rule_set_says_what_to_do(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_rule_set_is_refused_with_the_remedy(
+    tmp_path: Path, text: str, message: str
+) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):

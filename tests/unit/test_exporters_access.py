@@ -106,10 +106,10 @@ def source_of(exporter: Exporter, **keys: object) -> Iterator[PrometheusSource]:
 def refusal(exporter: Exporter, **keys: object) -> str:
     with pytest.raises(ConfigError) as caught, source_of(exporter, **keys) as source:
         source.open()
-    told = str(caught.value)
-    assert not any(secret in told for secret in (PASSWORD, TOKEN))
-    assert "Start it with" not in told, "it runs, and something else is the matter"
-    return told
+    message = str(caught.value)
+    assert not any(secret in message for secret in (PASSWORD, TOKEN))
+    assert "Start it with" not in message, "the exporter runs"
+    return message
 
 
 @pytest.mark.parametrize("login", [{}, BASIC, BEARER])
@@ -117,8 +117,8 @@ def test_exporters_are_read_over_https_with_each_login(
     authority: Authority, login: dict[str, str]
 ) -> None:
     exporter = Exporter()
-    told = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    exporter.login = {0: None, 1: f"Bearer {TOKEN}", 2: f"Basic {told}"}[len(login)]
+    coded = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    exporter.login = {0: None, 1: f"Bearer {TOKEN}", 2: f"Basic {coded}"}[len(login)]
     keys = {**login, "tls": True, "cafile": authority.cafile}
     context = authority.context("server", "127.0.0.1")
     with serving(exporter, context), source_of(exporter, **keys) as source:
@@ -174,13 +174,15 @@ def test_a_certificate_that_is_refused_is_explained(
     ]
     for context, part in cases:
         with serving(exporter, context):
-            told = refusal(exporter, **keys)
-        assert f"broker 1 shows no metrics at https://127.0.0.1:{exporter.port}/metrics: " in told
-        assert "its certificate" in told
-        assert part in told
+            message = refusal(exporter, **keys)
+        assert (
+            f"broker 1 shows no metrics at https://127.0.0.1:{exporter.port}/metrics: " in message
+        )
+        assert "its certificate" in message
+        assert part in message
 
 
-def test_a_cafile_takes_the_place_of_the_authorities_that_are_known_anyway(
+def test_a_cafile_replaces_the_authorities_of_the_system(
     authority: Authority, stranger: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", stranger.cafile)  # what OpenSSL takes for the system's
@@ -192,7 +194,7 @@ def test_a_cafile_takes_the_place_of_the_authorities_that_are_known_anyway(
         assert "is not trusted" in refusal(exporter, tls=True, cafile=authority.cafile)
 
 
-def test_a_name_that_is_not_checked_still_wants_an_authority(
+def test_a_certificate_needs_a_trusted_authority_when_its_name_is_not_checked(
     authority: Authority, stranger: Authority
 ) -> None:
     exporter, keys = Exporter(), {"tls": True, "check_hostname": False}
@@ -219,11 +221,11 @@ def test_an_exporter_may_require_a_clients_certificate(
             assert source.sample_all()[0].error is None
         without = refusal(exporter, **keys)
         refused = refusal(exporter, **keys, certfile=wrong, keyfile=wrong)
-    # Whether the exporter says what it misses or hangs up is up to its version of TLS, and to
-    # which of the two arrives first.
-    for told in (without, refused):
-        assert "certificate" in told
-        assert "metrics.prometheus.certfile" in told
+    # The version of TLS and the order of arrival decide whether the exporter sends an alert or
+    # closes the connection.
+    for message in (without, refused):
+        assert "certificate" in message
+        assert "metrics.prometheus.certfile" in message
 
 
 @pytest.mark.parametrize(
@@ -249,9 +251,9 @@ def test_an_exporter_that_closes_after_tls_may_require_a_certificate(
 def test_plain_http_and_https_are_distinguished(authority: Authority) -> None:
     exporter = Exporter()
     with serving(exporter):
-        told = refusal(exporter, tls=True, cafile=authority.cafile)
-    assert "speaks no TLS; expected HTTPS" in told
-    assert "metrics.prometheus.tls" in told
+        message = refusal(exporter, tls=True, cafile=authority.cafile)
+    assert "speaks no TLS; expected HTTPS" in message
+    assert "metrics.prometheus.tls" in message
     with serving(exporter, authority.context("server", "127.0.0.1")):
         assert "set metrics.prometheus.tls: true" in refusal(exporter)
 
@@ -379,9 +381,9 @@ def test_a_user_and_a_password_are_one_header_or_one_sentence(user: str, passwor
         with pytest.raises(ConfigError, match="cannot be sent by HTTP"):
             basic(user, password, "metrics.prometheus")
         return
-    told = basic(user, password, "metrics.prometheus")
-    assert told.isascii() and told.isprintable()
-    kind, _, coded = told.partition(" ")
+    header = basic(user, password, "metrics.prometheus")
+    assert header.isascii() and header.isprintable()
+    kind, _, coded = header.partition(" ")
     assert kind == "Basic"
     assert base64.b64decode(coded).decode().split(":", 1) == [user, password]
 

@@ -48,7 +48,7 @@ def warnings(
         (HOSTS, "metrics.host.prometheus has a token and no TLS"),
     ],
 )
-def test_what_crosses_a_network_in_the_clear_is_one_warning(
+def test_secrets_that_cross_a_network_in_the_clear_are_one_warning(
     overrides: list[str], words: str
 ) -> None:
     (sentence,) = warnings(overrides)

@@ -24,17 +24,19 @@ def named_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
-def test_each_fault_says_what_happens_and_where_and_when_it_was_tried(row: tuple[str, ...]) -> None:
+def test_each_fault_has_its_effect_its_tests_and_the_date_of_the_last_test(
+    row: tuple[str, ...],
+) -> None:
     fault, happens, planted = row
     assert fault and happens
     files = named_in(planted)
     assert files or "redline sweep" in planted, "by a test, or by an experiment"
     assert all(name in FOLDERS for name in files), planted
     dates = [date.fromisoformat(each) for each in re.findall(r"\d{4}-\d\d-\d\d", planted)]
-    assert dates or "*test*" in planted or not files, "when it was last tried"
+    assert dates or "*test*" in planted or not files, "the date of the last test"
     texts = [FOLDERS[name].read_text(encoding="utf-8") for name in files]
     if dates and texts:
-        assert any("mark.long" in text for text in texts), "what is dated is no part of make test"
+        assert any("mark.long" in text for text in texts), "a dated test is no part of make test"
     if "*test*" in planted:
         assert any("pytestmark = [pytest.mark.long" not in text for text in texts)
 

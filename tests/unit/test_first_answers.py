@@ -27,7 +27,7 @@ trial: {warmup_s: 2, measure_s: 6}
 
 
 def refusal(*arguments: str) -> str:
-    """What a command is refused with."""
+    """The message with which a command is refused."""
     done = CliRunner().invoke(redline, list(arguments))
     assert isinstance(done.exception, ConfigError), done.output
     assert done.exception.exit_code == 2
@@ -50,56 +50,58 @@ def test_kafkas_name_of_a_property_is_taken_with_its_dots() -> None:
     assert "compression" not in plan()
 
 
-def test_an_option_that_is_wrong_is_blamed_and_not_the_file() -> None:
-    said = refusal("find-limit", "--dry-run", "--set", "workload.producer.lingr.ms=5")
-    assert said.startswith("--set workload.producer.lingr_ms: producer.lingr_ms is an unknown key")
-    assert "linger_ms; rename it" in said
+def test_the_message_for_a_wrong_option_names_the_option_and_not_the_file() -> None:
+    message = refusal("find-limit", "--dry-run", "--set", "workload.producer.lingr.ms=5")
+    assert message.startswith(
+        "--set workload.producer.lingr_ms: producer.lingr_ms is an unknown key"
+    )
+    assert "linger_ms; rename it" in message
 
 
-def test_a_side_that_is_nothing_is_blamed_itself() -> None:
-    said = refusal("compare", "--a", "foo", "--b", "kafka=4.3.1", "--dry-run")
-    assert said.startswith("--a foo is neither a setting nor a cluster")
-    assert "--cluster" not in said
+def test_the_message_for_an_unknown_side_names_the_side() -> None:
+    message = refusal("compare", "--a", "foo", "--b", "kafka=4.3.1", "--dry-run")
+    assert message.startswith("--a foo is neither a setting nor a cluster")
+    assert "--cluster" not in message
 
 
-def test_a_suite_without_cases_says_what_cases_are(tmp_path: Path) -> None:
+def test_a_suite_without_cases_is_refused_with_the_expected_list(tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text("description: nothing")
-    said = refusal("nightly", "--suite", str(suite), "--dry-run")
-    assert "cases is missing; expected a list of one or more" in said
+    message = refusal("nightly", "--suite", str(suite), "--dry-run")
+    assert "cases is missing; expected a list of one or more" in message
 
 
-def test_properties_of_kafkas_clients_are_no_cluster_wherever_they_are(
+def test_a_file_of_kafkas_client_properties_is_no_cluster_in_any_folder(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     given = tmp_path / "client.properties"
     given.write_text("security.protocol=SASL_SSL")
-    said = refusal("find-limit", "--dry-run", "--cluster", str(given), "--workload", "1kB")
-    assert str(given) in said
-    assert "client_properties" in said
-    assert said.replace(str(given), "FILE") == snapshot
+    message = refusal("find-limit", "--dry-run", "--cluster", str(given), "--workload", "1kB")
+    assert str(given) in message
+    assert "client_properties" in message
+    assert message.replace(str(given), "FILE") == snapshot
 
 
-def test_a_key_that_is_written_wrongly_is_one_mistake(tmp_path: Path) -> None:
+def test_a_misspelled_key_is_one_mistake(tmp_path: Path) -> None:
     file = tmp_path / "w.yaml"
     file.write_text(WORKLOAD.replace("warmup_s", "warm_up_s"))
-    said = refusal("find-limit", "--dry-run", "--workload", str(file))
-    assert said == (
+    message = refusal("find-limit", "--dry-run", "--workload", str(file))
+    assert message == (
         f"{file}, line 4: trial.warm_up_s is an unknown key; the nearest known key is warmup_s; "
         "rename it"
     )
     file.write_text(WORKLOAD.replace("warmup_s: 2, ", ""))
-    said = refusal("find-limit", "--dry-run", "--workload", str(file))
-    assert "trial.warmup_s is missing; expected a number of seconds" in said
+    message = refusal("find-limit", "--dry-run", "--workload", str(file))
+    assert "trial.warmup_s is missing; expected a number of seconds" in message
 
 
 def test_two_mistakes_are_two_lines_of_a_log(tmp_path: Path) -> None:
     file = tmp_path / "w.yaml"
     file.write_text(WORKLOAD.replace("measure_s", "measur_s").replace("rate_b", "rte_b"))
-    said = refusal("find-limit", "--dry-run", "--workload", str(file))
+    message = refusal("find-limit", "--dry-run", "--workload", str(file))
     out = io.StringIO()
     at = datetime(2026, 11, 23, tzinfo=timezone.utc)
-    PlainReporter(out, out, lambda: at).report(Notice(Level.ERROR, said))
+    PlainReporter(out, out, lambda: at).report(Notice(Level.ERROR, message))
     first, second = out.getvalue().splitlines()
     assert first.startswith("2026-11-23T00:00:00Z error: ")
     assert "rate_bytes_per_s; rename it" in first
@@ -112,22 +114,22 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
         taken.bind(("127.0.0.1", 0))  # not listening, so connections are refused
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         refused = re.escape(f"{address} takes no connection")
-        with pytest.raises(TryLaterError, match=refused) as said:
+        with pytest.raises(TryLaterError, match=refused) as caught:
             connect([address], cluster="orders")
-    assert str(said.value).startswith("cluster orders: none of its bootstrap_servers can be")
+    assert str(caught.value).startswith("cluster orders: none of its bootstrap_servers can be")
 
 
-def test_a_cluster_of_others_needs_a_workload(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+def test_an_existing_cluster_needs_a_workload(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     cluster = tmp_path / "prod.yaml"
     cluster.write_text("bootstrap_servers: ['broker:9092']\nmetrics: {client_only: true}")
-    said = refusal("find-limit", "--dry-run", "--cluster", str(cluster))
-    assert "--workload quick" in said
-    assert said.replace(str(cluster), "FILE") == snapshot
+    message = refusal("find-limit", "--dry-run", "--cluster", str(cluster))
+    assert "--workload quick" in message
+    assert message.replace(str(cluster), "FILE") == snapshot
 
 
-def test_a_side_that_is_given_twice_is_not_taken_by_half() -> None:
-    said = refusal(
+def test_a_side_that_is_given_twice_is_refused() -> None:
+    message = refusal(
         "compare", "--a", "link=none", "--b", "link.delay=1ms", "--b", "num.io.threads=2"
     )
-    assert "--b is given 2 times" in said
-    assert "write --b link.delay=1ms,num.io.threads=2" in said
+    assert "--b is given 2 times" in message
+    assert "write --b link.delay=1ms,num.io.threads=2" in message

@@ -1,4 +1,4 @@
-"""What only a cluster can tell of a plan, before any load."""
+"""Checks of a plan that need the cluster, before any load."""
 
 from __future__ import annotations
 
@@ -29,8 +29,12 @@ class Admin(ScriptedAdmin):
     def broker_config(
         self, broker_id: int, names: Sequence[str] | None = None
     ) -> dict[str, str | None]:
-        told = self._configs[broker_id - 1]
-        return {name: told[name] for name in (told if names is None else names) if name in told}
+        properties = self._configs[broker_id - 1]
+        return {
+            name: properties[name]
+            for name in (properties if names is None else names)
+            if name in properties
+        }
 
 
 def opened(*configs: dict[str, str]) -> OpenCluster:

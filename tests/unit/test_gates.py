@@ -75,7 +75,7 @@ class Cluster(ScriptedSource):
 
 
 class Bed:
-    """Gates before a cluster, and the warm-ups that they started."""
+    """Gates of a cluster, and the warm-ups that they started."""
 
     def __init__(self, cluster: Cluster, warms: bool = True) -> None:
         self.cluster = cluster
@@ -95,7 +95,7 @@ class Bed:
         self.warmed.append(topic.names[0])
         self.cluster.now_s += 30.0
 
-    def said(self) -> list[str]:
+    def started_phases(self) -> list[str]:
         return [each.text for each in self.reporter.events if isinstance(each, PhaseStarted)]
 
 
@@ -106,7 +106,7 @@ def test_a_cluster_at_rest_costs_a_trial_hardly_any_time() -> None:
     before_s = bed.cluster.now_s
     assert bed.gates.pass_all(TOPIC) == ()
     assert bed.cluster.now_s - before_s < 0.1
-    assert bed.said() == [] and bed.warmed == []
+    assert bed.started_phases() == [] and bed.warmed == []
 
 
 def test_brokers_that_were_just_at_rest_are_not_checked_again() -> None:
@@ -125,7 +125,7 @@ def test_brokers_that_stay_busy_make_a_trial_invalid() -> None:
     reasons = bed.gates.pass_all(TOPIC)
     assert [each.indicator for each in reasons] == ["not_at_rest", "not_at_rest"]
     assert "within 61 s: broker 1: request handlers idle 0.50" in reasons[0].text
-    assert bed.said() == ["waiting until the brokers are at rest"]
+    assert bed.started_phases() == ["waiting until the brokers are at rest"]
     assert any(isinstance(each, PhaseProgress) for each in bed.reporter.events)
 
 
@@ -157,7 +157,7 @@ def test_a_disk_that_is_not_quiet_is_reported_and_invalidates_no_trial() -> None
     bed.cluster.pause(FRESH_S)
     bed.cluster.written_per_s = 5e6
     assert bed.gates.pass_all(TOPIC) == ()
-    assert "still writes 5.0 MB/s to its disk" in bed.said()[-1]
+    assert "still writes 5.0 MB/s to its disk" in bed.started_phases()[-1]
 
 
 def test_a_topic_that_is_not_in_order_makes_a_trial_invalid() -> None:
@@ -207,7 +207,7 @@ def test_after_an_overload_the_time_to_rest_is_measured() -> None:
     recovery = bed.gates.await_recovery()
     assert recovery.since_s is not None
     assert recovery.since_s - ended_s == pytest.approx(4.5, abs=1.0)
-    assert bed.said() == ["overloaded: waiting for the brokers to recover"]
+    assert bed.started_phases() == ["overloaded: waiting for the brokers to recover"]
 
 
 def test_brokers_that_just_recovered_skip_one_check() -> None:

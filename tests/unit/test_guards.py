@@ -1,4 +1,4 @@
-"""Guards, on a scripted cluster: what trips them, and what they end."""
+"""Guards, on a scripted cluster: their conditions, and the loads and runs that they end."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_log_directory_that_went_offline_is_named_when_replicas_are_missing(
         watching.require_healthy()
 
 
-def test_what_was_under_replicated_before_does_not_trip(cluster: Cluster) -> None:
+def test_partitions_that_were_under_replicated_before_do_not_trip(cluster: Cluster) -> None:
     cluster.lacking = frozenset({("orders", 3)})
     watching = guards(cluster)
     watching.require_healthy()
@@ -294,7 +294,7 @@ def test_a_load_beyond_a_cap_never_begins(
         watching.admit(traffic(most + 1))
 
 
-def test_what_is_written_adds_up(cluster: Cluster) -> None:
+def test_written_bytes_add_up(cluster: Cluster) -> None:
     watching = guards(cluster, write_bytes_max=100_000_000)
     one = traffic(1)
     assert one.planned_bytes == 30_000_000
@@ -342,7 +342,7 @@ def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
         watching.require_untripped()
 
 
-def test_a_load_that_can_no_longer_be_watched_is_ended(cluster: Cluster) -> None:
+def test_a_load_that_guards_can_no_longer_watch_is_ended(cluster: Cluster) -> None:
     watching = guards(cluster)
     with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
         ended = threading.Event()
@@ -373,7 +373,7 @@ def kept(retention_bytes: int) -> TrafficPattern:
     return replace(one, brokers=3, topic=replace(one.topic, config=config))
 
 
-def test_the_peak_is_what_is_written_or_what_is_kept_and_deleted_late() -> None:
+def test_the_peak_is_the_written_bytes_or_the_retained_ones_with_late_deletion() -> None:
     written = peak_log_bytes(kept(-1))
     assert 3 * 1e9 < written < 3.1 * 1e9, "payload, and little besides"
     assert peak_log_bytes(kept(10**9)) == written, "less than is kept anyway"
@@ -450,7 +450,7 @@ def test_how_late_brokers_delete_is_read_from_the_slowest() -> None:
     assert peak_log_bytes(day, at_once, 1e12) == 0.0
 
 
-def test_what_a_load_adds_goes_where_its_partitions_are(cluster: Cluster) -> None:
+def test_a_load_adds_bytes_to_the_disks_of_its_partitions(cluster: Cluster) -> None:
     """1.5 GB for each of two directories, if its replicas were spread evenly; they are not."""
     watching = guards(cluster, disk_free_bytes_min=10 * GB)
     cluster.dirs = (LogDir(1, "/a", 100 * GB, 12 * GB, 8), LogDir(1, "/b", 99 * GB, 12 * GB, 2))

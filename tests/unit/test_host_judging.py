@@ -1,4 +1,4 @@
-"""What hosts show becomes causes with evidence, or trials that are no answer."""
+"""Readings of hosts become causes with evidence, or make trials invalid."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
         Resource.REQUEST_HANDLERS,
         "a lock, an authorizer, a read from the disk or a full page cache",
     ),
-    # Against a wrong one never: what else binds comes first.
+    # Other limiting resources come first.
     "handlers that use the CPU beside a busy disk": (
         {"disks": FULL_DISK},
         {"handler_idle": 0.05, "produce": WAITING["produce"], "cpu_cores": 1.75},
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_the_host_shows_is_named_with_its_numbers(case: str) -> None:
+def test_a_resource_of_the_host_is_named_with_its_numbers(case: str) -> None:
     of_host, of_broker, resource, words = CASES[case]
     judgement = overload(replace(HOST, **of_host), **of_broker)
     assert judgement.verdict is Verdict.OVERLOADED
@@ -202,7 +202,7 @@ def test_a_machine_shared_with_brokers_is_judged_as_theirs() -> None:
     assert judged(short, hosts=(replace(drops, generates=False),)).verdict is Verdict.OVERLOADED
 
 
-def test_what_either_end_of_a_link_drops_for_its_rate_is_the_link() -> None:
+def test_drops_for_the_rate_at_either_end_of_a_link_name_the_link() -> None:
     link = InterfaceWindow("link0", 1e6, 19.9e6, 30_000.0, 0.0, 0.0, 20e6)
     ours = replace(GENERATOR, shares_machine=True, interfaces=(replace(link, dropped=900.0),))
     theirs = replace(HOST, interfaces=(replace(link, received_bytes_per_s=17e6),))

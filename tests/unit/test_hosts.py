@@ -1,4 +1,4 @@
-"""Reading hosts from /proc and node_exporter, and their windows: one truth whichever way."""
+"""Reading hosts from /proc and node_exporter, and their windows: the same values from both."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def local(proc: Path, **options: object) -> LocalHost:
     return LocalHost("me", clock=lambda: 50.0, proc=proc, sys=proc / "sys", **options)  # type: ignore[arg-type]
 
 
-def test_what_the_kernel_counts_is_read_by_our_names_and_units(proc: Path) -> None:
+def test_the_kernels_counters_are_read_by_the_projects_names_and_units(proc: Path) -> None:
     sample = local(proc).sample({1: 4242, 2: 999})
     assert (sample.host, sample.at_s) == ("me", 50.0)
     assert sample.values == pytest.approx(
@@ -133,7 +133,7 @@ def test_network_counters_are_those_of_the_namespace_of_a_process(proc: Path) ->
     assert "tcp_sent_segments" not in values
 
 
-def test_the_speed_is_that_of_a_card_and_of_nothing_virtual(proc: Path) -> None:
+def test_only_a_physical_interface_has_a_speed(proc: Path) -> None:
     card = proc / "sys/class/net/eth0"
     card.mkdir(parents=True)
     (card / "speed").write_text("1000\n", encoding="ascii")
@@ -144,7 +144,7 @@ def test_the_speed_is_that_of_a_card_and_of_nothing_virtual(proc: Path) -> None:
     assert "net_speed_bytes_per_s:eth0" not in local(proc).sample().values
 
 
-def test_a_system_without_proc_shows_nothing_and_that_is_no_error(tmp_path: Path) -> None:
+def test_a_system_without_proc_has_no_readings_and_no_error(tmp_path: Path) -> None:
     source = LocalHosts(LocalHost("me", proc=tmp_path / "none"), [1])
     (sample,) = source.sample_all()
     assert (sample.values, sample.error) == ({}, None)
@@ -180,7 +180,7 @@ def test_node_exporter_has_the_same_readings_under_the_same_names(proc: Path) ->
     assert {"cores", "cpu_s:user", "disk_queued_s:vda", "pressure_s:cpu"} <= sample.values.keys()
 
 
-def test_exporters_that_fail_say_so() -> None:
+def test_a_failed_exporter_is_reported() -> None:
     with serving(Exporter("go_goroutines 9\n")) as other:
         source = NodeExporters({7: f"127.0.0.1:{other.port}"}, PATIENCE_S)
         with pytest.raises(ConfigError, match=r"host of broker 7 .*without any series of node_exp"):
@@ -258,7 +258,7 @@ GROWN = {
 }
 
 
-def two_looks() -> list[HostSample]:
+def two_samples() -> list[HostSample]:
     later = {name: value + GROWN.get(name, 0.0) for name, value in FIRST.items()}
     return [
         HostSample("b1", 100.0, FIRST),
@@ -272,18 +272,18 @@ def two_looks() -> list[HostSample]:
 def window(
     looks: Sequence[HostSample] | None = None, start_s: float = 99.0, end_s: float = 111.0
 ) -> HostWindow:
-    """Of a host with two brokers."""
+    """The window of a host with two brokers."""
     return host_window(
-        looks or two_looks(), "b1", start_s, end_s, (1, 2), generates=False, shares_machine=True
+        looks or two_samples(), "b1", start_s, end_s, (1, 2), generates=False, shares_machine=True
     )
 
 
 def test_a_cpu_is_busy_without_a_reading_of_waits_for_disks() -> None:
-    told = [
+    samples = [
         replace(each, values={n: v for n, v in each.values.items() if n != "cpu_s:iowait"})
-        for each in two_looks()
+        for each in two_samples()
     ]
-    found = window(told)
+    found = window(samples)
     assert found.cpu_busy == pytest.approx(15 / 19)
     assert found.cpu_iowait is None
 
@@ -292,7 +292,7 @@ def test_a_host_without_interfaces_has_no_busiest_one() -> None:
     assert replace(window(), interfaces=()).busiest_interface is None
 
 
-def test_the_disk_that_had_work_for_longest_stands_for_a_host() -> None:
+def test_the_busiest_disk_of_a_host_is_the_one_with_the_longest_busy_time() -> None:
     disks = (DiskWindow("a"), DiskWindow("b", busy_share=0.9), DiskWindow("c", busy_share=0.2))
     host = replace(window(), disks=disks)
     assert host.busiest_disk == disks[1]
@@ -303,7 +303,7 @@ def test_an_interface_without_readings_of_bytes_has_no_use() -> None:
     assert InterfaceWindow("eth0", packets=9.0, speed_bytes_per_s=1e6).used_share is None
 
 
-def test_a_window_is_exact_in_what_the_kernel_counts() -> None:
+def test_a_window_has_the_exact_growth_of_the_kernels_counters() -> None:
     found = window()
     assert (found.start_s, found.end_s, found.samples) == (100.0, 110.0, 2)
     assert found.cpu_busy == pytest.approx(15 / 20)
@@ -331,7 +331,7 @@ def test_active_disks_and_interfaces_are_listed() -> None:
     assert link.errors is None
 
 
-def test_the_use_table_asks_each_resource_all_three_questions() -> None:
+def test_the_use_table_has_utilization_saturation_and_errors_of_each_resource() -> None:
     rows = {(row.resource, row.device): row for row in host_use_of(window())}
     assert list(rows) == [
         (Resource.CPU, ""),
@@ -340,16 +340,16 @@ def test_the_use_table_asks_each_resource_all_three_questions() -> None:
         (Resource.NETWORK, "eth0"),
         (Resource.NETWORK, "TCP"),
     ]
-    told = {key: (row.utilization, row.saturation, row.errors) for key, row in rows.items()}
-    assert told[Resource.CPU, ""] == pytest.approx((0.75, 3.0, None))
-    assert told[Resource.MEMORY, ""] == pytest.approx((0.8, 500.0, None))
-    assert told[Resource.DISK, "vda"] == pytest.approx((0.95, 6.0, None))
-    assert told[Resource.NETWORK, "eth0"] == pytest.approx((0.96, 10.0, None))
-    assert told[Resource.NETWORK, "TCP"] == pytest.approx((None, 3.0, 0.02))
+    measured = {key: (row.utilization, row.saturation, row.errors) for key, row in rows.items()}
+    assert measured[Resource.CPU, ""] == pytest.approx((0.75, 3.0, None))
+    assert measured[Resource.MEMORY, ""] == pytest.approx((0.8, 500.0, None))
+    assert measured[Resource.DISK, "vda"] == pytest.approx((0.95, 6.0, None))
+    assert measured[Resource.NETWORK, "eth0"] == pytest.approx((0.96, 10.0, None))
+    assert measured[Resource.NETWORK, "TCP"] == pytest.approx((None, 3.0, 0.02))
 
 
-def test_a_host_with_one_look_is_named_and_says_nothing() -> None:
-    found = window(two_looks()[:1], 0.0, 200.0)
+def test_a_host_with_one_sample_has_a_window_without_values() -> None:
+    found = window(two_samples()[:1], 0.0, 200.0)
     assert (found.brokers, found.samples, found.cpu_busy) == ((1, 2), 0, None)
 
 
@@ -358,20 +358,20 @@ def test_a_sample_on_either_edge_of_the_window_is_inside() -> None:
 
 
 def test_the_memory_of_a_broker_that_was_found_late_is_known() -> None:
-    first, last, *_ = two_looks()
+    first, last, *_ = two_samples()
     late = replace(last, at_s=111.0, values={**last.values, "resident_bytes:2": 700.0})
     assert window([first, last, late]).resident_bytes == {1: 600.0, 2: 700.0}
 
 
 def test_the_memory_of_brokers_is_known_after_a_later_sample_of_a_task_on_their_host() -> None:
-    first, last, *_ = two_looks()
+    first, last, *_ = two_samples()
     values = {name: value for name, value in last.values.items() if "resident" not in name}
     of_a_task = replace(last, at_s=111.0, values=values)
     assert window([first, last, of_a_task]).resident_bytes == {1: 600.0}
 
 
-def test_who_runs_where() -> None:
-    looks = [*two_looks(), HostSample("gen", 100.0, FIRST), HostSample("gen", 110.0, FIRST)]
+def test_each_host_has_its_brokers_and_its_roles() -> None:
+    looks = [*two_samples(), HostSample("gen", 100.0, FIRST), HostSample("gen", 110.0, FIRST)]
     brokers = {"b1": (1, 2), "b1/link": (1, 2)}
     found = host_windows(looks, 99.0, 111.0, brokers, {"gen", "b1"}, {"gen"})
     assert [(each.host, each.brokers, each.generates, each.shares_machine) for each in found] == [

@@ -1,4 +1,4 @@
-"""What `redline JOB --help` and a shell that completes a word wait for."""
+"""The imports of `redline JOB --help` and of a shell's completions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ print(json.dumps(found))
 
 
 def test_the_options_of_a_job_are_there_without_any_large_library() -> None:
-    """Each takes tenths of a second; whoever presses Tab waits for all of them."""
+    """Each takes tenths of a second, and each press of Tab waits for all of them."""
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True,
                           cwd=ROOT, check=True)  # fmt: skip
     loaded = json.loads(done.stdout)
-    unasked = {job: set(names) - set(ALLOWED.get(job, ())) for job, names in loaded.items()}
-    assert {job: names for job, names in unasked.items() if names} == {}
+    unexpected = {job: set(names) - set(ALLOWED.get(job, ())) for job, names in loaded.items()}
+    assert {job: names for job, names in unexpected.items() if names} == {}

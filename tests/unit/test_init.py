@@ -13,14 +13,14 @@ from jobs.init import init
 from metrics.common.errors import ConfigError
 
 
-def asked(file: Path, *options: str, answers: str = "") -> Result:
+def run_init(file: Path, *options: str, answers: str = "") -> Result:
     return CliRunner().invoke(init, [str(file), *options], input=answers, standalone_mode=False)
 
 
 def test_five_answers_make_a_file_that_loads(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     answers = "broker-1:9092, broker-2:9092\nSASL_SSL\nSCRAM-SHA-256\n\nprometheus\n"
-    done = asked(file, answers=answers)
+    done = run_init(file, answers=answers)
     assert done.exception is None, done.output
     cluster = load_cluster(str(file))
     assert cluster.bootstrap_servers == ("broker-1:9092", "broker-2:9092")
@@ -34,10 +34,10 @@ def test_five_answers_make_a_file_that_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("metrics", ["jmx", "none"])
-def test_options_answer_beforehand(tmp_path: Path, metrics: str) -> None:
+def test_options_replace_questions(tmp_path: Path, metrics: str) -> None:
     file = tmp_path / "mine.yaml"
     options = ("--servers=b:9092", "--protocol=SSL", "--cafile=/ca.pem", f"--metrics={metrics}")
-    done = asked(file, *options)
+    done = run_init(file, *options)
     assert done.exception is None, done.output
     cluster = load_cluster(str(file))
     assert (cluster.security.protocol, cluster.security.cafile) == ("SSL", "/ca.pem")
@@ -47,7 +47,8 @@ def test_options_answer_beforehand(tmp_path: Path, metrics: str) -> None:
 def test_plain_brokers_have_no_security(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     assert (
-        asked(file, "--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx").exception is None
+        run_init(file, "--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx").exception
+        is None
     )
     assert "security" not in file.read_text().split("never written here.")[1]
 
@@ -56,27 +57,27 @@ def test_an_existing_file_stays(tmp_path: Path, snapshot: SnapshotAssertion) -> 
     file = tmp_path / "mine.yaml"
     file.write_text("mine")
     options = ("--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx")
-    done = asked(file, *options)
+    done = run_init(file, *options)
     assert isinstance(done.exception, ConfigError)
     message = str(done.exception)
     assert str(file) in message and "--force" in message
     assert message.replace(str(file), "FILE") == snapshot
     assert file.read_text() == "mine"
-    assert asked(file, *options, "--force").exception is None
+    assert run_init(file, *options, "--force").exception is None
 
 
 @pytest.mark.parametrize("servers", ["", " , ", "no port", "b:99999999"])
-def test_what_a_run_would_refuse_is_not_left(tmp_path: Path, servers: str) -> None:
+def test_a_file_that_a_run_would_refuse_is_not_kept(tmp_path: Path, servers: str) -> None:
     file = tmp_path / "mine.yaml"
     options = (f"--servers={servers}", "--protocol=PLAINTEXT", "--metrics=jmx")
-    assert isinstance(asked(file, *options).exception, ConfigError)
+    assert isinstance(run_init(file, *options).exception, ConfigError)
     assert not file.exists()
     file.write_text("before")
-    assert isinstance(asked(file, *options, "--force").exception, ConfigError)
+    assert isinstance(run_init(file, *options, "--force").exception, ConfigError)
     assert file.read_text() == "before"
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     options = ("--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=jmx")
-    done = asked(tmp_path / "nothing" / "mine.yaml", *options)
+    done = run_init(tmp_path / "nothing" / "mine.yaml", *options)
     assert done.exception is None or isinstance(done.exception, ConfigError)

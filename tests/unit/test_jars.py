@@ -1,4 +1,4 @@
-"""The cache of jars: whole or not at all; and what is asked for. The real fetch is set-up's."""
+"""The cache of jars: complete sets only, and their versions. Set-up does the real fetch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KAFKA = Coordinate("org.apache.kafka", "kafka_2.13", "4.1.2")
 
 
 class Fetcher:
-    """Writes two jars, and counts how often it is asked to."""
+    """A fetch that writes two jars and counts its calls."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.calls = 0
@@ -110,13 +110,13 @@ def test_a_set_of_another_recipe_is_made_anew(tmp_path: Path) -> None:
     assert fetch.calls == 2
 
 
-def test_a_fetch_that_fails_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+def test_a_failed_fetch_leaves_no_complete_set(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError):
         JarCache(tmp_path).jars("kafka-1", "recipe", Fetcher(UnreachableError("no network")))
     assert {path.name for path in tmp_path.iterdir()} <= {".kafka-1.lock"}
 
 
-def test_what_a_killed_fetch_left_is_cleared_away(tmp_path: Path) -> None:
+def test_the_leftovers_of_a_killed_fetch_are_removed(tmp_path: Path) -> None:
     for name in (".kafka-1.partial", ".kafka-1.work"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "half.jar").write_bytes(b"h")
@@ -140,7 +140,7 @@ def test_two_at_the_same_time_fetch_once(tmp_path: Path) -> None:
     assert found == [[tmp_path / "k" / "a.jar", tmp_path / "k" / "b.jar"]] * 4
 
 
-def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"Name another cache folder .* REDLINE_CACHE"):
         JarCache(tmp_path / "file" / "jars").jars("kafka-1", "recipe", Fetcher())
@@ -164,8 +164,8 @@ def test_no_second_binding() -> None:
 
 @pytest.mark.parametrize("version", ["latest", "4.1", "4.1.2-rc1", "", "4.1.2/../x"])
 def test_a_kafka_version_is_three_numbers(version: str) -> None:
-    said = rf"{re.escape(repr(version))} .* from 2\.8\.0 on, such as 4\.1\.2"
-    with pytest.raises(ConfigError, match=said):
+    message = rf"{re.escape(repr(version))} .* from 2\.8\.0 on, such as 4\.1\.2"
+    with pytest.raises(ConfigError, match=message):
         jars.kafka_jars(version)
 
 
@@ -250,7 +250,7 @@ def test_ivy_asks_its_own_repository_unless_the_environment_names_one(
     assert not [word for command in commands for word in command if "://" in word]
 
 
-def test_no_host_is_named_in_our_code() -> None:
+def test_no_host_is_named_in_the_code() -> None:
     folder = Path(ivy.__file__).parent
     named = {
         path.name: re.findall(r"https?://[\w.-]+|\b[\w-]+\.(?:org|com|io|net)/", path.read_text())

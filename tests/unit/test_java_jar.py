@@ -13,18 +13,18 @@ from metrics.common.errors import ConfigError
 
 
 class Compiler:
-    """Stands for Janino's JVM: leaves a class, or a message."""
+    """A replacement of Janino's JVM that leaves a class or a message."""
 
-    def __init__(self, said: bytes = b"") -> None:
+    def __init__(self, output: bytes = b"") -> None:
         self.commands: list[list[str]] = []
-        self._said = said
+        self._output = output
 
     def __call__(self, command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
         self.commands.append(command)
-        if not self._said:
+        if not self._output:
             folder = Path(command[command.index("-d") + 1])
             (folder / "Ours.class").write_bytes(Path(command[-1]).read_bytes())
-        return subprocess.CompletedProcess(command, 1 if self._said else 0, self._said)
+        return subprocess.CompletedProcess(command, 1 if self._output else 0, self._output)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_another_source_or_another_release_is_another_jar(compiler: Compiler) ->
     assert len(jars) == len(compiler.commands) == 4
 
 
-def test_what_the_compiler_says_is_quoted(
+def test_the_compilers_message_is_quoted(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.setup.java_jar.subprocess.run", Compiler(b"Line 3: no such type\n"))
@@ -68,7 +68,7 @@ def test_what_the_compiler_says_is_quoted(
         java_jar("Ours", "class Ours {}", [Path("/a.jar")])
 
 
-def test_without_pyspark_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.delenv("SPARK_HOME", raising=False)
     with pytest.raises(ConfigError, match=r"Spark's jar janino is missing .* Run make setup"):

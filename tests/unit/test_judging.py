@@ -23,7 +23,7 @@ from search.model import Verdict
 from tests.support.evidence import START_S, broker, client, evidence, goal, judged, rules, with_one
 
 
-def test_sustained_says_its_numbers() -> None:
+def test_a_sustained_trial_has_its_numbers_in_the_reason() -> None:
     judgement = judged(brokers=with_one(handler_idle=0.41))
     assert judgement.verdict is Verdict.SUSTAINED
     assert rules(judgement) == {"request_handler_idle", "isr", "achieved"}
@@ -132,7 +132,7 @@ def test_a_queue_is_near_full_by_its_own_brokers_size(waiting: float, limit: flo
 
 
 def with_groups(*unread: int) -> ClientWindow:
-    """A window of 10 s and 10,000 records, and for each group how many it did not read of them."""
+    """A window of 10 s and 10,000 records, with the number of unread records of each group."""
     groups = [
         GroupWindow(GroupCounts(number, records=10_000 - records))
         for number, records in enumerate(unread)
@@ -167,7 +167,9 @@ def test_a_group_that_falls_behind_by_a_tenth_is_an_overload_by_default() -> Non
 
 
 @pytest.mark.parametrize(("unread", "worst"), [((300, 100), 0), ((100, 300), 1)])
-def test_the_group_that_fell_behind_most_is_told(unread: tuple[int, int], worst: int) -> None:
+def test_the_message_names_the_group_that_fell_behind_most(
+    unread: tuple[int, int], worst: int
+) -> None:
     reasons = {reason.indicator: reason for reason in judged(with_groups(*unread)).reasons}
     assert reasons["consumer_lag"].value == pytest.approx(0.03)
     assert f"the lag of consumer group {worst} grew by 3.0%" in reasons["consumer_lag"].text
@@ -195,7 +197,7 @@ def test_several_goals_judge_one_trial() -> None:
     ]
 
 
-def test_what_makes_a_trial_no_answer_does_so_for_every_goal() -> None:
+def test_a_trial_is_invalid_for_every_goal() -> None:
     moved = evidence(client(errors={"NotLeaderForPartitionError": 3}))
     short = evidence(growth={0: 1})
     for seen in (moved, short):
@@ -203,7 +205,7 @@ def test_what_makes_a_trial_no_answer_does_so_for_every_goal() -> None:
         assert {each.verdict for each in found.values()} == {Verdict.INVALID}
 
 
-def test_a_trial_that_was_not_made_says_only_why() -> None:
+def test_a_trial_that_was_not_made_has_only_that_reason() -> None:
     refusal = Reason("not_at_rest", "broker 2: request handlers idle 0.10", 1.0, 0.0)
     not_made = Evidence(ClientWindow(START_S, START_S), refusals=(refusal,))
     judgement = judge_all(not_made, {"a": goal()})["a"]
@@ -218,7 +220,7 @@ def test_a_trial_that_was_ended_keeps_its_other_reasons() -> None:
     assert [each.indicator for each in judgement.reasons] == ["guard", "metrics_incomplete"]
 
 
-def test_only_a_window_that_began_is_said_to_have_ended_early() -> None:
+def test_only_a_window_that_began_can_end_early() -> None:
     assert "ended_early" in rules(judged(planned_s=20.0))
     assert "ended_early" not in rules(judged(planned_s=10.0))
     never = client(end_s=START_S, task_errors=("task 0 on a: out of memory",))
@@ -280,12 +282,12 @@ class Silent(Indicator):
     name = "silent"
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
-        """Never any."""
+        """Return no reason."""
         return []
 
 
 def running(cluster: ClusterFacts, under_replicated: float = 0.0, share: float = 1.0) -> Slices:
-    """Twelve of twenty seconds, of 1,000 records/s, of which so many were acknowledged."""
+    """Twelve of twenty seconds at 1,000 records/s, with the acknowledged share."""
 
     def values(broker_id: int, second: int) -> dict[str, float]:
         replicas = {"under_replicated_partitions": under_replicated if broker_id == 2 else 0.0}
@@ -300,7 +302,7 @@ def running(cluster: ClusterFacts, under_replicated: float = 0.0, share: float =
     return Slices(samples, (1, 2), (START_S, START_S + 20), 1.0, acked, 1_000.0, cluster)
 
 
-def test_what_an_indicator_does_not_say_early_is_known_at_the_end(
+def test_an_indicator_without_early_values_is_known_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slices = running(ClusterFacts())
@@ -316,16 +318,16 @@ def test_what_an_indicator_does_not_say_early_is_known_at_the_end(
     assert list(progress().means) == ["request_handler_idle/1", "request_handler_idle/2"]
     assert StopRule().verdict(progress()) is None
     blind = replace(slices, cluster=ClusterFacts(is_blind=True))
-    assert not progress_of(blind, Thresholds()).known_at_end, "it is not judged by then"
+    assert not progress_of(blind, Thresholds()).known_at_end, "a blind cluster is not judged by it"
 
 
-def test_only_groups_keep_a_trial_from_being_called_sustained_early() -> None:
+def test_only_groups_prevent_an_early_sustained_verdict() -> None:
     slices = running(ClusterFacts(is_blind=True))
     assert StopRule().verdict(progress_of(slices, Thresholds())) is Verdict.SUSTAINED
     with_groups = replace(slices, groups=1)
     assert StopRule().verdict(progress_of(with_groups, Thresholds())) is None
-    unasked = goal(consumer_lag_growth_max=None)
-    assert StopRule().verdict(progress_of(with_groups, unasked)) is Verdict.SUSTAINED
+    without_lag = goal(consumer_lag_growth_max=None)
+    assert StopRule().verdict(progress_of(with_groups, without_lag)) is Verdict.SUSTAINED
 
 
 @pytest.mark.parametrize(
@@ -337,7 +339,7 @@ def test_only_groups_keep_a_trial_from_being_called_sustained_early() -> None:
         (0.0, 0.988, None),
     ],
 )
-def test_a_blind_cluster_is_judged_early_by_the_isr_and_by_what_waits(
+def test_a_blind_cluster_is_judged_early_by_the_isr_and_the_backlog(
     under_replicated: float, share: float, verdict: Verdict | None
 ) -> None:
     slices = running(ClusterFacts(is_blind=True), under_replicated, share)
@@ -350,7 +352,7 @@ def test_a_blind_cluster_is_judged_early_by_the_isr_and_by_what_waits(
     assert StopRule().verdict(progress_of(lacking, Thresholds())) is None, "metrics are missing"
 
 
-def test_a_blind_cluster_is_judged_by_what_it_shows() -> None:
+def test_a_blind_cluster_is_judged_by_its_available_readings() -> None:
     facts = ClusterFacts(is_blind=True)
     whole = broker(1, handler_idle=None, network_idle=None)
     calm = judged(None, [whole], goal(network_idle_min=0.3), cluster=facts)
