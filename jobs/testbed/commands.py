@@ -54,7 +54,7 @@ def testbed() -> None:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A broker property by Kafka's name, or heap_mb, jvm_options, log_dirs, cpus, "
+    help="A broker property by Kafka's name, or heap_mb, jvm_options, log_dirs, cpus, racks, "
     "produce_handler_ms, or a key of the link such as link.delay; may be repeated.",
 )
 @click.option(

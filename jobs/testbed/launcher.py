@@ -57,6 +57,7 @@ def start(  # noqa: PLR0913 - all but the first by name
     owned: bool = True,
     jars: Sequence[Path] | None = None,
     root: Path | None = None,
+    node_jvm_options: Mapping[int, Sequence[str]] | None = None,
     meanwhile: Callable[[], object] = _nothing,
 ) -> Testbed:
     """Start a testbed and return when every broker is ready.
@@ -72,6 +73,7 @@ def start(  # noqa: PLR0913 - all but the first by name
         owned: whether the testbed ends with this process, however that ends.
         jars: the class path; by default that of `kafka_version`, downloaded at its first use.
         root: folder of the testbeds; a folder of the cache by default.
+        node_jvm_options: node id → additional options of its JVM, such as a -javaagent.
         meanwhile: called while the brokers start; an error that it raises stops them.
 
     Raises:
@@ -91,7 +93,14 @@ def start(  # noqa: PLR0913 - all but the first by name
                 "controller": without_newer(profile.controller, version),
             }
         )
-    spec = make_spec(profile, name, jars, owned=owned, spark_workers=spark_workers)
+    spec = make_spec(
+        profile,
+        name,
+        jars,
+        owned=owned,
+        spark_workers=spark_workers,
+        node_jvm_options=node_jvm_options,
+    )
     return launch(spec, root or default_root(), meanwhile)
 
 
@@ -182,6 +191,7 @@ def make_spec(
             str(node): _class_path(profile, kafka_jars(release))
             for node, release in profile.kafka_versions.items()
         },
+        racks=profile.racks,
     )
 
 

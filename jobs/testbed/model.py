@@ -26,6 +26,8 @@ SPARK_MASTER_ID = 200
 LINE_ID = 300
 """Node id of the delay line of a link."""
 
+RACK_PROPERTY = "broker.rack"
+
 
 class NodeRole(str, Enum):
     """The role of a process; a Kafka node has only one, as combined roles would mix the metrics."""
@@ -95,6 +97,7 @@ class Spec:
         metadata: where the brokers keep the cluster's metadata.
         broker_releases: broker id → its release, where it differs from kafka_version.
         broker_jars: broker id → its class path, where its release differs.
+        racks: number of racks over which the brokers are spread in turns; 0 without racks.
     """
 
     id: str
@@ -125,6 +128,11 @@ class Spec:
     metadata: Metadata = "kraft"
     broker_releases: Mapping[str, str] = field(default_factory=dict)
     broker_jars: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    racks: int = 0
+
+    def rack_of(self, broker_id: int) -> str | None:
+        """The rack of a broker; None without racks."""
+        return f"rack-{(broker_id - 1) % self.racks + 1}" if self.racks else None
 
     @property
     def releases(self) -> tuple[str, ...]:
@@ -140,6 +148,8 @@ class Spec:
             parts.append("ZooKeeper")
         elif self.metadata == "combined":
             parts.append("brokers are controllers, too")
+        if self.racks:
+            parts.append(_counted(self.racks, "rack"))
         if self.spark_workers:
             parts.append(_counted(self.spark_workers, "Spark worker"))
         if self.link is not None:

@@ -24,6 +24,7 @@ from jobs.setup.kafka_release import (
     metadata_of,
 )
 from jobs.testbed.handler_time import AUTHORIZER_PROPERTY
+from jobs.testbed.model import RACK_PROPERTY
 from metrics.common.bounds import Number, Properties, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
 
@@ -121,6 +122,7 @@ class Profile(ConfigModel):
         log_dirs: number of log dirs of each broker; Kafka puts a new partition into the dir with
             the fewest.
         cpus: cores that each broker may use, or a part of a core; None for all.
+        racks: number of racks over which the brokers are spread in turns; 0 without racks.
         produce_handler_ms: time that a request handler waits in each produce request, for all
             brokers or by broker id [ms]; None without a stated time.
         link: link between the brokers and their clients; None for the loopback interface.
@@ -144,6 +146,7 @@ class Profile(ConfigModel):
     jmx_secured: bool = False
     log_dirs: Annotated[int, Whole(1, 16, "log dirs")] = 1
     cpus: Annotated[float, Number(0.05, 1_024, "cores")] | None = None
+    racks: Annotated[int, Whole(0, BROKERS_MAX, "racks")] = 0
     produce_handler_ms: Annotated[
         float | Mapping[int, float] | None, BeforeValidator(_as_handler_ms)
     ] = None
@@ -193,6 +196,20 @@ class Profile(ConfigModel):
             raise ValueError(
                 "security has a login and metadata is zookeeper; expected kraft, as the testbed "
                 "creates users for SCRAM in KRaft only; choose SSL, or kraft"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _racks_fit(self) -> Profile:
+        if self.racks > self.brokers:
+            raise ValueError(
+                f"racks is {self.racks}, and {_brokers(range(1, self.brokers + 1))} can be in "
+                f"{self.brokers} at most; expected 0 to {self.brokers}; correct it"
+            )
+        if self.racks and RACK_PROPERTY in self.broker:
+            raise ValueError(
+                f"{RACK_PROPERTY} is set next to racks, which gives each broker its rack; "
+                "expected only one of them; remove the other"
             )
         return self
 
@@ -247,6 +264,7 @@ _ADAPTABLE = (
     "jmx_secured",
     "log_dirs",
     "cpus",
+    "racks",
     "produce_handler_ms",
 )
 

@@ -8,7 +8,7 @@ import javaproperties
 
 from jobs.testbed.handler_time import handler_time_properties
 from jobs.testbed.listeners import listener_properties
-from jobs.testbed.model import Node, NodeRole, Spec
+from jobs.testbed.model import RACK_PROPERTY, Node, NodeRole, Spec
 
 _REPLICAS_MAX = 3
 
@@ -39,6 +39,8 @@ def node_properties(
     else:
         properties.update(listener_properties(node))
         properties.update(handler_time_properties(spec, node.node_id))
+        if rack := spec.rack_of(node.node_id):
+            properties[RACK_PROPERTY] = rack
     if spec.metadata == "zookeeper":
         properties.update(_of_zookeeper_mode(spec, node, nodes))
     else:

@@ -93,6 +93,21 @@ def test_combined_brokers_are_voters_with_a_listener_of_their_own(tmp_path: Path
     assert "CONTROLLER" not in properties["advertised.listeners"]
 
 
+def test_brokers_are_in_racks_by_turns_and_the_controller_in_none(tmp_path: Path) -> None:
+    nodes = [replace(broker(tmp_path), node_id=number) for number in (1, 2, 3)]
+    spec = replace(SPEC, brokers=3, racks=2)
+    racks = [
+        node_properties(spec, node, (controller(tmp_path),), "/data")["broker.rack"]
+        for node in nodes
+    ]
+    assert racks == ["rack-1", "rack-2", "rack-1"]
+    own = node_properties(spec, controller(tmp_path), (controller(tmp_path),), "/data")
+    assert "broker.rack" not in own
+    without = node_properties(SPEC, nodes[0], (controller(tmp_path),), "/data")
+    assert "broker.rack" not in without
+    assert "2 racks" in spec.title and "rack" not in SPEC.title
+
+
 def test_a_broker_of_another_release_has_its_own_class_path_and_no_archive(tmp_path: Path) -> None:
     archive = tmp_path / "classes.jsa"
     archive.touch()

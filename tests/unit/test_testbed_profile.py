@@ -136,6 +136,16 @@ def test_releases_of_single_brokers_are_of_brokers_that_exist() -> None:
         adapt(profile, kafka_version="3.6.2", overrides={"kafka_versions": {1: "4.1.2"}})
 
 
+def test_racks_fit_the_brokers() -> None:
+    profile = load_profile("disk-bound")
+    assert profile.racks == 0
+    assert adapt(profile, overrides={"racks": "2"}).racks == 2
+    with pytest.raises(ConfigError, match="racks is 4, and brokers 1, 2 and 3 can be in 3 at most"):
+        adapt(profile, overrides={"racks": 4})
+    with pytest.raises(ConfigError, match=r"broker\.rack is set next to racks"):
+        adapt(profile, overrides={"racks": 2, "broker.rack": "one"})
+
+
 def test_a_login_needs_kraft() -> None:
     with pytest.raises(ConfigError, match="metadata is zookeeper; expected kraft"):
         adapt(load_profile("secured"), kafka_version="3.6.2")
