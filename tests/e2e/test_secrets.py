@@ -30,7 +30,7 @@ from tests.support.notebook_kernel import execute
 from tests.support.processes import seen_of, words_of
 from tests.support.served_exporter import Exporter, serving
 from tests.support.spark_submission import Submitter, executors_by_worker
-from tests.support.wheel import built_wheel, python_without_us
+from tests.support.wheel import built_wheel, python_without_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +143,7 @@ def test_no_secret_is_in_what_a_submitted_run_starts_or_leaves(
     secured: Secured, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> None:
     wheel = built_wheel(tmp_path_factory.mktemp("wheel"))
-    python = python_without_us(tmp_path_factory.mktemp("python"))
+    python = python_without_project(tmp_path_factory.mktemp("python"))
     submitter = Submitter(secured.testbed, wheel, python, tmp_path)
     submitted = submitter.submit(
         "traffic", *OPTIONS, cluster=secured.cluster, secrets=secured.secrets

@@ -27,7 +27,7 @@ from tests.support.spark_submission import (
     executors_by_worker,
     records_written,
 )
-from tests.support.wheel import built_wheel, python_without_us
+from tests.support.wheel import built_wheel, python_without_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return python_without_us(tmp_path_factory.mktemp("python"))
+    return python_without_project(tmp_path_factory.mktemp("python"))
 
 
 @pytest.fixture

@@ -20,9 +20,12 @@ from jobs.testbed.places import default_root
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
 from tests.support.engine_bench import Bench
-from tests.support.kerberos import SERVICE, kdc, lacking
+from tests.support.kerberos import SERVICE, kdc, missing_programs
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(lacking()), reason=lacking() or "all here")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(bool(missing_programs()), reason=missing_programs() or "all here"),
+]
 
 LISTENER = "listener.name.sasl_plaintext"
 BROKER = 1

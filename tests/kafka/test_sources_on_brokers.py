@@ -248,9 +248,9 @@ def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
         closing(DriverJvmSource(jvm, brokers.endpoints, 60.0)) as source,
     ):
         source.open()
-        before = brokers.asked()
+        before = brokers.calls()
         rounds = [source.sample_all() for _ in range(2)]
-        asked = brokers.asked() - before
+        asked = brokers.calls() - before
     of_kafka = {name for name, *_ in beans_of_a_broker() if name.startswith("kafka.")}
     read = {name for name in of_kafka if "app-info" not in name}
     assert asked == 2 * count * len(read), "one call for each bean"

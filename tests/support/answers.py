@@ -1,4 +1,4 @@
-"""Answers of brokers as Kafka's codec writes them, and a recorder of what the parser finds."""
+"""Answers of brokers in the encoding of Kafka's codec, and a recorder of a parser's results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jobs.engine.task.partitions import Partitions
 
 
 def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
-    """A record batch as the broker stores it, from offset `base` on, a record each millisecond."""
+    """A record batch in the broker's format, from offset `base` on, one record per millisecond."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1_000_000)
     for index in range(records):
         builder.append(index, first_ms + index, None, bytes([index % 256]) * 100, [])
@@ -24,7 +24,7 @@ def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
 
 
 def size_of(records: int) -> int:
-    """Size of such a batch [B]."""
+    """Size of an encoded batch of so many records [B]."""
     return len(encoded_batch(0, records))
 
 
@@ -34,7 +34,7 @@ PARTITIONS = Partitions(("t", "u"), 4)
 def response(
     partitions: dict[int, bytes], errors: dict[int, int] | None = None, **fields: Any
 ) -> bytes:
-    """A framed response of these partitions' records."""
+    """A framed fetch response with the records of these partitions."""
     topic = FetchResponse.FetchableTopicResponse
     data = [
         topic.PartitionData(
@@ -60,7 +60,7 @@ def response(
 
 
 class Notes:
-    """A sink that records what a stream finds."""
+    """A sink that records the partitions, batches and answers that a stream finds."""
 
     def __init__(self) -> None:
         self.partitions: list[tuple[int, int, int]] = []
@@ -82,7 +82,7 @@ class Notes:
 
 
 def produced(codes: dict[int, int]) -> bytes:
-    """A framed answer to records: partition → error code."""
+    """A framed produce response: partition → error code."""
     topic = ProduceResponse.TopicProduceResponse
     answer = ProduceResponse(
         responses=[
@@ -103,7 +103,7 @@ def produced(codes: dict[int, int]) -> bytes:
 
 
 def producer_id() -> bytes:
-    """A framed answer to a request for a producer id."""
+    """A framed response to a request for a producer id."""
     answer = InitProducerIdResponse(
         throttle_time_ms=0, error_code=0, producer_id=7, producer_epoch=0, version=1
     )
@@ -112,7 +112,7 @@ def producer_id() -> bytes:
 
 
 def metadata(leaders: dict[int, int]) -> bytes:
-    """A framed answer about leaders: partition → broker."""
+    """A framed metadata response with these leaders: partition → broker."""
     topic = MetadataResponse.MetadataResponseTopic
     answer = MetadataResponse(
         throttle_time_ms=0,

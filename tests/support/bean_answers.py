@@ -1,7 +1,7 @@
-"""Answers of the beans of real brokers that did nothing, recorded with `jobs.testbed`.
+"""Recorded answers of the beans of real idle brokers of `jobs.testbed`.
 
 A file of tests/data/bean-answers has two answers of one process, some 10 s apart: object name →
-attribute → value, of the beans that show roles, idle time and the controller's requests.
+attribute → value, for the beans of roles, idle time and the controller's requests.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def answers(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def node_of(answer: dict[str, Any], node_id: int = 1) -> NodeInfo:
-    """The node that an answer shows."""
+    """The node that an answer describes."""
     values = {name: str(value) for name, value in match_values(PROBE, _rows(answer)).items()}
     return node_info(JmxEndpoint(node_id, "localhost", 9999), values)
 
 
 def readings_in(answer: dict[str, Any]) -> dict[str, float]:
-    """The readings of a sample, with the derived ones."""
+    """The readings of a sample, derived readings included."""
     found = match_values(readings_for(node_of(answer)), _rows(answer))
     return with_own_idle({name: float(value) for name, value in found.items()}, START_S)
 

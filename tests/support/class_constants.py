@@ -1,4 +1,4 @@
-"""The texts that a Java class has as constants, read from its jar without a JVM."""
+"""The string constants of a Java class, read from its jar without a JVM."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _UTF8, _STRING, _LONG, _DOUBLE = 1, 8, 5, 6
 
 
 def text_constants(jar: Path, name: str) -> dict[str, str]:
-    """Name of each static text of a class → the text (the Java Virtual Machine Specification, 4).
+    """Name of each static string of a class → its value (Java Virtual Machine Specification, 4).
 
     Args:
-        name: the class with slashes, such as `org/apache/kafka/clients/CommonClientConfigs`.
+        name: name of the class with slashes: `org/apache/kafka/clients/CommonClientConfigs`.
     """
     with zipfile.ZipFile(jar) as archive:
         data = archive.read(f"{name}.class")

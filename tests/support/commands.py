@@ -1,4 +1,4 @@
-"""The `redline` command as its users run it: a process of its own, watched line by line."""
+"""The `redline` command in a process of its own, with its output read line by line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-m", "jobs.cli")
 SPARK_SUBMIT = str(Path(sys.executable).with_name("spark-submit"))
 SUBMITTED_FIND_LIMIT = (SPARK_SUBMIT, str(ROOT / "jobs" / "find_limit.py"))
-"""What a scheduler runs; it takes the options of `redline find-limit`."""
+"""The command that a scheduler runs; it takes the options of `redline find-limit`."""
 
 
 def job(name: str, group: click.Group = redline) -> click.Command:
@@ -32,7 +32,7 @@ def job(name: str, group: click.Group = redline) -> click.Command:
 
 
 class RunningCommand:
-    """A command that runs; a context manager that ends it and what it started."""
+    """A running command; a context manager that ends the command and its child processes."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class RunningCommand:
 
     @property
     def text(self) -> str:
-        """All output so far."""
+        """All output until now."""
         return "".join(self.lines)
 
     def await_line(self, part: str, deadline_s: float) -> str:
-        """The next line that holds `part`."""
+        """Wait for the next line that contains `part`, and return it."""
         end_s = time.monotonic() + deadline_s
         for line in self._coming(end_s):
             if part in line:
@@ -93,17 +93,17 @@ class RunningCommand:
         raise AssertionError(f"no line with {part!r} within {deadline_s} s:\n{self.text}")
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command alone."""
+        """Send a signal to the command, and not to its child processes."""
         self._process.send_signal(number)
 
     def wait(self, deadline_s: float) -> int:
-        """The exit code."""
+        """Wait for the end of the command, and return its exit code."""
         code = self._process.wait(deadline_s)
         self._thread.join(deadline_s)
         return code
 
     def family(self) -> list[psutil.Process]:
-        """What the command started and what that started, as far as it runs now."""
+        """All running descendants of the command."""
         try:
             return psutil.Process(self._process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -128,7 +128,7 @@ class RunningCommand:
 
 
 def gone_within(processes: list[psutil.Process], deadline_s: float) -> list[psutil.Process]:
-    """Wait until these have ended; returns those that have not."""
+    """Wait until these processes end, and return those that still run at the deadline."""
     _, alive = psutil.wait_procs(processes, timeout=deadline_s)
     return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 

@@ -1,4 +1,4 @@
-"""Trials with consumer groups on the testbed; the stage's tasks are threads."""
+"""Trials with consumer groups on the testbed, with threads as the tasks of a stage."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _PATIENCE_S = 20.0
 def mismatches(
     client: ClientWindow, before: Mapping[int, int], after: Mapping[int, int]
 ) -> list[Reason]:
-    """Where what groups read contradicts the end offsets before and after the trial."""
+    """The contradictions between the groups' reads and the end offsets around the trial."""
     ends = {partition: (before[partition], end) for partition, end in after.items()}
     return ConsumptionMismatch().reasons(Evidence(client, end_offsets=ends), Thresholds())
 
 
 class ConsumerBench:
-    """A topic on the testbed with records in it that no producer of a trial wrote last."""
+    """A topic on the testbed, and trials with producers and consumers of it."""
 
     def __init__(self, testbed: Testbed, admin: KafkaAdmin) -> None:
         self.admin = admin
@@ -46,7 +46,7 @@ class ConsumerBench:
         self.before = self.end_offsets()
 
     def plan(self, consumers: Mapping[str, Any], **fields: Any) -> TrialPlan:
-        """Two producers of 300 records/s of 1,000 B, and these consumers in two tasks."""
+        """A plan: two producers of 300 records/s of 1,000 B, and these consumers in two tasks."""
         self.before = self.end_offsets()
         values: dict[str, Any] = {
             "trial_id": uuid.uuid4().hex[:8],
@@ -67,7 +67,7 @@ class ConsumerBench:
         return patterns.plan(**(values | fields))
 
     def run(self, plan: TrialPlan, reading: TrialPlan | None = None) -> ClientWindow:
-        """Run the plan; nothing of what was read may contradict the end offsets."""
+        """Run the plan, and check the groups' reads against the end offsets."""
         rows = run_stage(plan, reading)
         errors = [row.error for row in rows if row.error is not None]
         assert not errors, errors
@@ -78,11 +78,11 @@ class ConsumerBench:
         return client
 
     def growth(self) -> dict[int, int]:
-        """Of the end offsets since the last plan was made."""
+        """Partition → growth of its end offset since the last plan."""
         return {p: end - self.before[p] for p, end in self.end_offsets().items()}
 
     def end_offsets(self) -> dict[int, int]:
-        """Waits while brokers do not know the topic yet."""
+        """Partition → end offset; waits until the brokers know the topic."""
         deadline_s = time.monotonic() + _PATIENCE_S
         while True:
             try:
@@ -92,7 +92,7 @@ class ConsumerBench:
                     raise
 
     def committed(self, plan: TrialPlan, group: int) -> dict[int, int]:
-        """Partition → offset that the group has committed."""
+        """Partition → committed offset of the group."""
         answer = self.admin.client.list_group_offsets([plan.group_id(group)])
         offsets = answer[plan.group_id(group)]
         return {each.partition: at.offset for each, at in offsets.items()}

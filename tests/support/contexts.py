@@ -1,4 +1,4 @@
-"""A `RunContext` whose parts are those that a test needs."""
+"""A `RunContext` with only the parts that a test needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobs.trials.context import RunContext
 
 
 def run_context(**parts: Any) -> RunContext:
-    """A context of these parts; None stands for each other part that has no default."""
+    """A context with these parts, and None for each other part without a default."""
     given: dict[str, Any] = {
         each.name: None
         for each in fields(RunContext)

@@ -23,16 +23,17 @@ RECORD_BYTES = 100
 class Driven:
     """A delivery with brokers 1 and 2, whose answers and time the test controls.
 
-    Broker 1 coordinates transactions.
-
-    By default, record k is due k seconds after the start, and a batch holds one record.
+    Broker 1 coordinates transactions. By default, record k is due k seconds after the start, and a
+    batch holds one record.
 
     Args:
         leaders: broker that leads partition 0, 1, …
-        full: records of a full batch.
-        producers: producers.
-        window: the measured one, in place of one from 0 to `end_s`.
-        options: as `producer_pattern` has them.
+        full: number of records in a full batch.
+        rate: records per second of each producer [records/s].
+        end_s: end of the measured window, which starts at 0 [s].
+        producers: number of producers.
+        window: the measured window, if it is not from 0 to `end_s`.
+        options: options of `producer_pattern`.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Driven:
         return self.account.counts
 
     def until(self, now: float) -> list[Action]:
-        """Let time pass until then, and return the delivery's actions, each taken at its time."""
+        """Advance the time to `now`, and return the delivery's actions, each taken at its time."""
         done = []
         while (at_s := max(self.now, self.delivery.next_s)) <= now:
             self.now = at_s
@@ -87,22 +88,22 @@ class Driven:
         return done
 
     def answer(self, connection: Connection, now: float, code: int = 0) -> None:
-        """Answer the oldest request, with one code for all of its batches."""
+        """Answer the oldest request of a connection, with one error code for all its batches."""
         self.now = now
         _sent_s, batches = connection.in_flight[0]
         errors = {batch.partition: code for batch in batches}
         self.delivery.handle_produce_response(connection, errors, 0, now)
 
-    def learn(self, connection: Connection, now: float, leaders: dict[int, int]) -> None:
-        """Answer the oldest request, which asked for leaders."""
+    def answer_metadata(self, connection: Connection, now: float, leaders: dict[int, int]) -> None:
+        """Answer the oldest request of a connection, a metadata request, with these leaders."""
         self.now = now
         assert connection.in_flight[0][1] == []
         self.delivery.handle_metadata(connection, leaders, now)
 
-    def tell(
+    def coordinate(
         self, connection: Connection, now: float, code: int = 0, answer: tuple[int, int] = (-1, -1)
     ) -> list[Action]:
-        """Answer the oldest request as the coordinator; returns the actions that follow at once."""
+        """Answer the oldest request as the coordinator, and return the actions that follow."""
         self.now = now
         assert connection.in_flight[0][1] == []
         self.delivery.handle_coordinator_response(connection, code, answer, now)

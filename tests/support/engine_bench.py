@@ -39,7 +39,7 @@ class OneTask:
 
 
 class Bench:
-    """A topic on the testbed, and trials on it."""
+    """A topic on the testbed, and trials of one task on it."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class Bench:
         producers: int = 2,
         **fields: Any,
     ) -> ClientWindow:
-        """Run a trial of 300 records/s of 1,000 B a producer, unless the fields say otherwise.
+        """Run a trial, by default with 300 records/s of 1,000 B per producer.
 
         Args:
-            fields: as `tests.support.patterns.pattern` has them.
+            fields: fields of `tests.support.patterns.pattern`.
         """
         load = {"message_bytes": 1_000, "rate_records_per_s": 300.0, "pool_bytes": 200_000}
         times = {"warmup_s": 0.5, "measure_s": 1.5}
@@ -86,10 +86,10 @@ class Bench:
         return end_offsets_of(self.admin, self.topic, self.assigned)
 
     def read_back(self, **options: Any) -> list[Any]:
-        """All that is in the topic, as Kafka's own consumer reads it.
+        """All records of the topic, read by kafka-python's consumer.
 
         Args:
-            options: more of the consumer, such as `isolation_level`.
+            options: further options of the consumer, such as `isolation_level`.
         """
         partitions = [TopicPartition(self.topic, p) for p in self.assigned]
         consumer = KafkaConsumer(
@@ -116,10 +116,10 @@ def benches_at_once(
     variants: Sequence[Variant],
     work: Callable[[Bench, Variant], Found],
 ) -> dict[Variant, Found]:
-    """Do this for each variant, all at the same time, as a trial of one task mostly waits.
+    """Run `work` for all variants at the same time, as a trial of one task mostly waits.
 
     Args:
-        work: gets a topic of its own, which is deleted once it returns.
+        work: gets a bench with a topic of its own, which is deleted when `work` returns.
     """
 
     def made(variant: Variant) -> Found:

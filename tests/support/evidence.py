@@ -1,4 +1,4 @@
-"""Made-up evidence: samples of a broker whose counters grow at known rates, and windows."""
+"""Invented evidence: windows, and samples of a broker whose counters grow at known rates."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _INDICATORS = {item.name for item in fields(Indicators)}
 
 
 def client(**changes: Any) -> ClientWindow:
-    """A window of 10 s in which everything offered was acknowledged.
+    """A window of 10 s in which all offered records were acknowledged.
 
     Args:
-        changes: of the window, of its counts (`acked_records`) and of its latencies
-            (`latency_p99_ms`); `errors` stands for errors of partition 1.
+        changes: fields of the window, of its counts (`acked_records`) and of its latencies
+            (`latency_p99_ms`) with other values; `errors` are errors of partition 1.
     """
     if "errors" in changes:
         changes["errors_by_partition"] = {1: changes.pop("errors")}
@@ -69,10 +69,10 @@ def evidence(
     growth: Mapping[int, int] | None = None,
     **changes: Any,
 ) -> Evidence:
-    """Of a trial of three brokers at ease, by default.
+    """Evidence of a trial, by default with three brokers that are far from their limits.
 
     Args:
-        growth: partition → growth of its end offset, from 5 on.
+        growth: partition → growth of its end offset, which starts at 5.
     """
     whole = Evidence(
         seen or client(),
@@ -84,7 +84,7 @@ def evidence(
 
 
 def goal(**limits: Any) -> Thresholds:
-    """Thresholds with these limits, of indicators or of validity."""
+    """Thresholds with these limits of indicators and of validity."""
     own = {name: value for name, value in limits.items() if name in _INDICATORS}
     rest = {name: value for name, value in limits.items() if name not in _INDICATORS}
     return Thresholds(Indicators(**own), Validity(**rest))
@@ -97,12 +97,12 @@ def judged(
     growth: Mapping[int, int] | None = None,
     **changes: Any,
 ) -> Judgement:
-    """What a goal says of such evidence, see `evidence`."""
+    """The judgement of a goal on evidence with these parts, see `evidence`."""
     return judge(evidence(seen, brokers, growth, **changes), thresholds or Thresholds())
 
 
 def broker(broker_id: int = 1, **changes: Any) -> BrokerWindow:
-    """A broker at ease, all samples there."""
+    """The window of a broker far from its limits, without missing samples."""
     window = BrokerWindow(
         broker_id=broker_id,
         start_s=START_S,
@@ -144,16 +144,19 @@ def broker(broker_id: int = 1, **changes: Any) -> BrokerWindow:
 def sample(
     at_s: float, values: Mapping[str, float] | None = None, broker_id: int = 1
 ) -> BrokerSample:
-    """A good sample `at_s` seconds after START_S; its uptime follows the wall clock."""
+    """A valid sample `at_s` seconds after START_S, with an uptime that follows the wall clock."""
     readings = {"uptime_ms": (1_000 + at_s) * 1000.0, **(values or {})}
     return BrokerSample(broker_id, START_S + at_s, readings)
 
 
 def busy_samples(seconds: int = 12, idle: float = 0.5, first_s: float = -1.0) -> list[BrokerSample]:
-    """Samples each second of a broker with everything known about it per second.
+    """One sample per second of a broker with constant rates.
 
-    Idle as given, 200 produce requests of 4 ms, 3 ms of it local, 10 flushes of 20 ms,
-    5,000 messages and 500,000 bytes, half a core of CPU, 10 ms of collection.
+    Each second has 200 produce requests of 4 ms, 3 ms of it local, 10 flushes of 20 ms, 5,000
+    messages, 500,000 bytes, half a core of CPU and 10 ms of garbage collection.
+
+    Args:
+        idle: idle fraction of the request handlers.
     """
     taken = []
     for second in range(seconds):
@@ -192,10 +195,10 @@ def busy_samples(seconds: int = 12, idle: float = 0.5, first_s: float = -1.0) ->
 
 
 def with_one(**changes: Any) -> tuple[BrokerWindow, ...]:
-    """Three brokers at ease, the second of them changed."""
+    """The windows of three brokers far from their limits, with changes of the second."""
     return (broker(1), replace(broker(2), **changes), broker(3))
 
 
 def rules(judgement: Judgement) -> set[str]:
-    """The rules behind a verdict."""
+    """Names of the rules that decided a verdict."""
     return {reason.indicator for reason in judgement.reasons}

@@ -1,4 +1,4 @@
-"""Prometheus JMX exporters in the brokers of the tests: a rule set of its own in each."""
+"""Prometheus JMX exporters in the brokers of the tests, each with a different rule set."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _COUNTS_AND_VALUES = r"""
   type: COUNTER
 """
 
-# The published rules for what we read: examples/kafka-kraft-3_0_0.yml of the exporter,
+# The published rules for the metrics that are read: examples/kafka-kraft-3_0_0.yml of the exporter,
 # kafka-metrics.yaml of Strimzi's examples, and the exporter without rules, as on Amazon MSK.
 RULES = {
     "kafka-kraft": r"""lowercaseOutputName: true
@@ -79,7 +79,12 @@ rules:
 
 @dataclass(frozen=True)
 class Exporter:
-    """The exporter of one broker: its rule set, by our name, and its port on `HOST`."""
+    """The exporter of one broker.
+
+    Attributes:
+        rules: name of its rule set, a key of `RULES`.
+        port: its port on `HOST`.
+    """
 
     rules: str
     port: int
@@ -90,7 +95,7 @@ class Exporter:
         return f"{HOST}:{self.port}"
 
     def java_option(self, folder: Path) -> str:
-        """The option that puts it into a JVM; its rules go into a file of `folder`."""
+        """The JVM option that starts the exporter; its rules are written to a file of `folder`."""
         path = folder / f"{self.rules}.yaml"
         path.write_text(RULES[self.rules])
         return f"-javaagent:{exporter_jar()}={HOST}:{self.port}:{path}"

@@ -1,7 +1,7 @@
-"""A fake cluster of brokers that answer admin requests over TCP, as brokers of any make may.
+"""A fake cluster whose brokers answer admin requests over TCP, like brokers of various makes.
 
-It speaks the protocol through kafka-python's message classes. It proves what we read and what we
-do without; it says nothing of real brokers.
+It uses kafka-python's message classes. Tests with it prove how the product reads answers and
+handles missing ones; they do not prove how real brokers answer.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ PAIRS: dict[int, tuple[Any, Any]] = {
 }
 
 UNANSWERED = (FetchRequest, HeartbeatRequest)
-"""Requests by which clients recognize the release of brokers; the fake hangs up on them."""
+"""Requests by which clients recognize the release of brokers; the fake closes the connection."""
 
 Replicas = list[tuple[int, ...]]
 """Replicas of partition 0, 1, 2, …, the leader first."""
@@ -89,19 +89,19 @@ class Habits:
     """The answers of a make of brokers.
 
     Attributes:
-        broker_ids: their ids; the first is the controller.
-        racks: racks of the brokers, in the order of their ids; None for unknown ones.
-        versions: request → its newest version; None where brokers do not know it.
+        broker_ids: ids of the brokers; the first is the controller.
+        racks: racks of the brokers, in the order of their ids; None for an unknown rack.
+        versions: request → its newest version; None if brokers do not support the request.
         config_source: source of the value of a property.
         log_dirs: log directories of each broker.
-        place: (number of partitions, number before) → replicas of the partitions that come;
-            None to follow assignments.
+        place: (number of new partitions, number of existing ones) → replicas of the new
+            partitions; None to follow assignments.
         refuses_assignments: error code of a creation with assignments; 0 for none.
         refuses_partitions: error code of added partitions; 0 for none.
         group_code, config_code, election_code, deletion_code, offset_code, describe_code:
             error codes of the answers.
-        denials: creations that are answered with "not the controller" first.
-        empty_answers: responses that have no result.
+        denials: number of creations that are first answered with "not the controller".
+        empty_answers: responses without a result.
     """
 
     broker_ids: tuple[int, ...] = (0, 1001)
@@ -123,14 +123,14 @@ class Habits:
 
 
 class FakeCluster:
-    """Brokers with addresses of their own and one state; a context manager.
+    """Brokers with one address each and a common state; a context manager.
 
     Attributes:
         topics: name → replicas of its partitions.
         groups: id → state of consumer groups; the first broker coordinates them.
-        requests: requests that changed something, in order.
-        vanishing: topics that are gone after their metadata were read.
-        troubles: errors of the fake, of which the first is raised at the end.
+        requests: requests that changed the state, in order.
+        vanishing: topics that are deleted when their metadata are read.
+        troubles: errors of the fake; the first is raised at the end.
     """
 
     def __init__(self, habits: Habits = Habits()) -> None:
@@ -167,7 +167,7 @@ class FakeCluster:
             allow_reuse_address = True
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                """A client that hangs up is no error."""
+                """Ignore clients that close their connection."""
 
         return Server(("127.0.0.1", 0), Handler)
 
@@ -191,7 +191,7 @@ class FakeCluster:
         return int(self._servers[broker].server_address[1])
 
     def answer(self, broker: int, frame: bytes) -> bytes | None:
-        """The answer of a broker to a request; None to hang up."""
+        """The answer of a broker to a request; None to close the connection."""
         key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
         if key not in PAIRS:
             return None
@@ -236,7 +236,7 @@ class FakeCluster:
 
     def _topic(self, kind: Any, name: str) -> Any:
         replicas = self.topics.get(name)
-        if name in self.vanishing:  # it is gone for the next request
+        if name in self.vanishing:  # the next request does not find it
             self.topics.pop(name, None)
         return kind(
             error_code=UNKNOWN_TOPIC if replicas is None else 0,

@@ -22,7 +22,7 @@ QUICK = (
 
 
 class Run:
-    """A finished run: what it printed and what it left."""
+    """A finished run: its output, its exit code and its files."""
 
     def __init__(self, folder: Path) -> None:
         with RunningCommand(*QUICK, "--goal=default,tolerant", folder=folder) as command:

@@ -1,4 +1,4 @@
-"""Small DataFrames written down in tests, and how they are compared."""
+"""Small DataFrames with rows that tests state, and their comparison."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Names that programs read: they may be added to, and never change.
+"""Names that programs read. New names may be added; published names never change.
 
     python -m tests.support.frozen
 
-writes tests/data/frozen.json from the code, and refuses to drop a name that stands there.
+writes tests/data/frozen.json from the code, and refuses to drop a name of that file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _QUOTED = re.compile(r'"[^"]*"')
 
 
 def names() -> dict[str, list[str]]:
-    """Kind of name → all names of that kind, sorted."""
+    """Kind of names → all names of that kind, sorted."""
     found: dict[str, Iterator[str]] = {
         "configuration keys": _configuration_keys(),
         "command-line options": _options(),
@@ -48,13 +48,13 @@ def names() -> dict[str, list[str]]:
 
 
 def frozen() -> dict[str, list[str]]:
-    """The names that were published."""
+    """The published names."""
     read: dict[str, list[str]] = json.loads(FILE.read_text(encoding="utf-8"))
     return read
 
 
 def lost_keys(file: str, document: Any) -> set[str]:
-    """Published keys of a JSON file that a document does not have; the document has all parts."""
+    """Published keys of a JSON file that are missing in a document with all parts."""
     return set(frozen()[f"keys of {file}"]) - keys_of(document)
 
 
@@ -76,7 +76,7 @@ def _configuration_keys() -> Iterator[str]:
 
 
 def _schema_keys(schema: Mapping[str, Any], name: str) -> Iterator[str]:
-    """`section.key` of a JSON Schema and of all definitions in it."""
+    """`section.key` of a JSON Schema and of all its definitions."""
     for section, each in {name: schema, **schema.get("$defs", {})}.items():
         for key in each.get("properties", {}):
             yield f"{name} {key}" if section == name else f"{name} {section}.{key}"
@@ -119,7 +119,7 @@ def _view_columns() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the file; a name that is gone is an error."""
+    """Write the file, unless a published name is missing in the code."""
     now, before = names(), frozen() if FILE.exists() else {}
     gone = [
         f"{kind}: {name}"
@@ -128,7 +128,7 @@ def main() -> None:
         if name not in now.get(kind, old)
     ]
     if gone:
-        sys.exit("these names were published and are gone:\n" + "\n".join(gone))
+        sys.exit("these published names are missing in the code:\n" + "\n".join(gone))
     kept = {kind: sorted({*before.get(kind, ()), *now.get(kind, ())}) for kind in {**before, **now}}
     FILE.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

@@ -1,10 +1,10 @@
-"""Stores that keytool of OpenJDK made, with the password `changeit`, and what they hold.
+"""Key stores made with OpenJDK's keytool, with the password `changeit`.
 
     keytool -genkeypair -alias app -keyalg EC -groupname secp256r1 -dname CN=app -validity 36500 \
         -storetype JKS -keystore client.jks -storepass changeit -keypass keypass
 
-`client.p12` has the same key and certificate; `trust.jks`, `trust.p12` and `trust.jceks` have the
-certificate alone, and so has `cacerts.p12`, without a password like the cacerts of a JDK.
+`client.p12` has the same key and certificate. `trust.jks`, `trust.p12` and `trust.jceks` have only
+the certificate, like `cacerts.p12`, which has no password, like the cacerts of a JDK.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ NAMES = tuple(_STORES)
 
 
 def store(folder: Path, name: str) -> str:
-    """The path of one of these stores, written to a folder."""
+    """Write a store to a folder, and return its path."""
     path = folder / name
     path.write_bytes(b64decode(_STORES[name]))
     return str(path)

@@ -1,4 +1,4 @@
-"""Small JVMs that answer JMX as a broker does, to be hung, killed and started again."""
+"""Small JVMs that answer JMX like a broker; tests stop, kill and restart them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ public class Beans {
 
 
 def free_port() -> int:
-    """A port that nothing listens on just now."""
+    """A port on which no process listens now."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
@@ -62,11 +62,11 @@ OPEN = ("authenticate=false", "ssl=false")
 
 
 class JmxNode:
-    """A node with the beans that tell a broker, and those of every JVM.
+    """A node with the beans that identify a broker, and those of every JVM.
 
     Args:
         access: options of `com.sun.management.jmxremote`.
-        leaders: the value that it tells of its leaders; a function makes an object of the JVM.
+        leaders: value of the bean LeaderCount; a function makes an object of the JVM.
     """
 
     def __init__(
@@ -96,25 +96,25 @@ class JmxNode:
         value = leaders(self._gateway.jvm) if callable(leaders) else leaders
         loaded.register(node_id, value)
         self._beans = loaded
-        # py4j's objects are in cycles; collected after the kill, they would look for the JVM.
+        # py4j's objects are in reference cycles; if collected after the kill, they call the JVM.
         del compiler, loaded, value
         gc.collect()
 
     def add_meter(self, object_name: str) -> None:
-        """Register a further meter, as Kafka does at its first use."""
+        """Register another meter, as Kafka does when the meter is first used."""
         self._beans.add(object_name)
 
     def hang(self) -> None:
-        """Stop it in its tracks, connections open; its threads stop one after the other."""
+        """Stop all threads of the process; its connections stay open."""
         os.kill(self._process.pid, signal.SIGSTOP)
         assert becomes(lambda: states_of_threads(self._process.pid) == {"T"})
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue the stopped process."""
         os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it without a farewell."""
+        """Kill the process."""
         self._beans = None
         gc.collect()
         self._process.kill()

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 QUIET = {"metadata.max.idle.interval.ms": 5_000}
-"""Nodes that idle for minutes: Kafka's own half second takes a quarter of their CPU-time."""
+"""Properties of nodes that idle for minutes: with Kafka's default of 0.5 s, a controller's metadata
+records take a quarter of the CPU time of an idle node."""
 
 
 @pytest.fixture(scope="session")
 def exporters() -> dict[int, Exporter]:
-    """Broker id → the Prometheus exporter that `kafka_testbed` has in that broker."""
+    """Broker id → the Prometheus exporter of that broker of `kafka_testbed`."""
     ports = free_ports(len(RULES))
     return {
         i: Exporter(name, port) for i, (name, port) in enumerate(zip(RULES, ports, strict=True), 1)
@@ -39,7 +40,7 @@ def exporters() -> dict[int, Exporter]:
 def kafka_for_all(
     exporters: dict[int, Exporter], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Testbed]:
-    """Three brokers and a controller for the whole run, of the disk-bound profile."""
+    """Three brokers and a controller of the disk-bound profile, for the whole run."""
     profile = load_profile("disk-bound")
     rules = tmp_path_factory.mktemp("exporters")
     spec = make_spec(
@@ -49,7 +50,7 @@ def kafka_for_all(
         node_jvm_options={i: [each.java_option(rules)] for i, each in exporters.items()},
     )
     if spec.class_archive is not None and not Path(spec.class_archive).exists():
-        # The first testbed of a fresh checkout leaves what halves the start of the others.
+        # The first testbed of a new checkout writes the archive that halves later starts.
         start(profile, brokers=1, name="tests").stop()
     with launch(spec, default_root()) as testbed:
         yield testbed
@@ -57,29 +58,30 @@ def kafka_for_all(
 
 @pytest.fixture
 def kafka_testbed(kafka_for_all: Testbed) -> Testbed:
-    """The brokers of the run, checked to be whole. Share them: one topic per test, and
-    nothing that stops a broker.
+    """The brokers of the run, after a check that all of them run.
+
+    Tests share them: each test uses a topic of its own and stops no broker.
     """
     kafka_for_all.check()
     return kafka_for_all
 
 
 REFUSED_SOCKETS = "ignore:unclosed <socket.socket:ResourceWarning"
-"""Of a test whose brokers go away: kafka-python leaves sockets that were refused to the garbage
+"""Filter for a test that stops brokers: kafka-python leaves refused sockets to the garbage
 collector."""
 
 
 @pytest.fixture
 def refused_sockets(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """They go while that is excused; with the mark `filterwarnings(REFUSED_SOCKETS)`."""
+    """Collect refused sockets within the test; for tests with the filter `REFUSED_SOCKETS`."""
     yield
-    for phase in ("setup", "call"):  # errors that were logged hold the sockets that they tell of
+    for phase in ("setup", "call"):  # logged errors have references to the sockets
         caplog.get_records(phase).clear()
     gc.collect()
 
 
 @pytest.fixture
 def brokers(spark: SparkSession, kafka_testbed: Testbed) -> Iterator[LoadedBrokers]:
-    """The brokers of the run, to make trials on without a run."""
+    """The brokers of the run, for single trials."""
     with loaded(kafka_testbed, spark._jvm) as under_load:
         yield under_load

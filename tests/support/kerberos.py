@@ -1,4 +1,4 @@
-"""A key distribution centre on this machine, by Debian's krb5-kdc and PyPI's k5test."""
+"""A key distribution centre on this machine, with Debian's krb5-kdc and PyPI's k5test."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PACKAGES = ("gssapi", "k5test")
 SERVICE = "kafka/127.0.0.1"
 
 
-def lacking() -> str:
-    """What this machine lacks for it, in a sentence; empty when it has all."""
+def missing_programs() -> str:
+    """A sentence that names the missing programs and packages; empty if there are none."""
     path = os.pathsep.join((os.environ["PATH"], "/usr/sbin", "/usr/local/sbin"))
     missing = [each for each in PACKAGES if importlib.util.find_spec(each) is None]
     missing += [each for each in PROGRAMS if shutil.which(each, path=path) is None]
     if not missing:
         return ""
     return (
-        f"no {', '.join(missing)} here: apt-get install gcc libkrb5-dev krb5-kdc "
+        f"{', '.join(missing)} missing: apt-get install gcc libkrb5-dev krb5-kdc "
         "krb5-admin-server krb5-user, and pip install --no-deps -r conf/hashes-kerberos.txt"
     )
 

@@ -1,4 +1,4 @@
-"""The `redline` command, killed as by kill -9 at one step of a run.
+"""The `redline` command, which kills itself with SIGKILL at one step of a run.
 
 `python -m tests.support.killed_command STEP find-limit …`
 """
@@ -24,7 +24,7 @@ def _die() -> None:
 
 
 def _before(owner: Any, name: str, when: When) -> None:
-    """Die where the function is called, and before it does anything."""
+    """Die when the function is called, before it runs."""
     own = getattr(owner, name)
 
     def mortal(*arguments: Any, **named: Any) -> Any:
@@ -36,7 +36,7 @@ def _before(owner: Any, name: str, when: When) -> None:
 
 
 def _after(owner: Any, name: str, when: When) -> None:
-    """Die when the function is done, and before anybody learns of it."""
+    """Die when the function has run, before it returns to its caller."""
     own = getattr(owner, name)
 
     def mortal(*arguments: Any, **named: Any) -> Any:
@@ -60,7 +60,7 @@ def _of_event(event: str) -> When:
 
 
 def _alone(table: str, others: tuple[str, ...]) -> None:
-    """Die when a trial's part is in its table, while its others, written beside it, are not yet."""
+    """Die when one part of a trial is in its table, before its other parts are written."""
     own = TableStore._append
 
     def mortal(store: Any, written: str, *arguments: Any) -> None:
@@ -84,7 +84,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "the end is recorded": lambda: _after(TableStore, "_append", _of_event("finished")),
     "the summary is written": lambda: _after(results, "write_summary", lambda *_: True),
 }
-"""Step → what makes the driver die there."""
+"""Step → function that makes the driver die at this step."""
 
 if __name__ == "__main__":
     STEPS[sys.argv[1]]()

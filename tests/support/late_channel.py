@@ -14,11 +14,11 @@ from tests.support.processes import PATIENCE_S
 
 
 class LateControl:
-    """A driver's server whose tasks are reached through a relay of their own.
+    """A driver's control server that reaches its tasks through a relay.
 
     Args:
-        until_s: computes from the trial's channel when the first task to connect gets the message
-            about the end [s since the epoch]; later messages of the driver wait, too.
+        until_s: computes from the trial's channel when the first connected task gets the message
+            about the end of the window [s since the epoch]; later messages wait, too.
     """
 
     def __init__(self, control: ControlServer, until_s: Callable[[TaskChannel], float]) -> None:
@@ -27,7 +27,7 @@ class LateControl:
 
     @contextmanager
     def channel(self, tasks: int, consumer_tasks: int = 0) -> Iterator[TaskChannel]:
-        """The same method as the server's."""
+        """A channel like that of `ControlServer`, with the relay's address."""
         with (
             self._control.channel(tasks, consumer_tasks) as channel,
             socket.create_server(("127.0.0.1", 0)) as door,
@@ -47,10 +47,10 @@ class LateControl:
         with suppress(OSError):
             for number in range(tasks):
                 task = door.accept()[0]
-                away = socket.create_connection(driver)
+                far = socket.create_connection(driver)
                 held = channel if number == 0 else None
-                threads.append(threading.Thread(target=_pass_on, args=(task, away)))
-                threads.append(threading.Thread(target=self._hold_back, args=(away, task, held)))
+                threads.append(threading.Thread(target=_pass_on, args=(task, far)))
+                threads.append(threading.Thread(target=self._hold_back, args=(far, task, held)))
                 for thread in threads[-2:]:
                     thread.start()
         for thread in threads:
@@ -59,20 +59,20 @@ class LateControl:
     def _hold_back(
         self, driver: socket.socket, task: socket.socket, held: TaskChannel | None
     ) -> None:
-        # By lines: on a busy machine what was said before comes with it.
+        # The relay reads lines, as on a busy machine several messages arrive together.
         with suppress(OSError), driver.makefile("rb") as lines:
-            for said in lines:
-                if held is not None and b"end_after_s" in said:
+            for line in lines:
+                if held is not None and b"end_after_s" in line:
                     time.sleep(max(0.0, self._until_s(held) - time.time()))
-                task.sendall(said)
+                task.sendall(line)
         _end(task)
         driver.close()
 
 
 def _pass_on(task: socket.socket, driver: socket.socket) -> None:
     with suppress(OSError):
-        while said := task.recv(4_096):
-            driver.sendall(said)
+        while data := task.recv(4_096):
+            driver.sendall(data)
     _end(driver)
     task.close()
 

@@ -1,4 +1,4 @@
-"""Trials on real brokers without a run: a topic, the wire producers of one task, exact windows."""
+"""Single trials on real brokers: a topic, wire producers of one task, and exact windows."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from tests.support.threads_barrier import run_stage
 
 INTERVAL_S = 1.0
 
-# Producers and sampler share one process here, so under load a sample may come late.
+# Producers and sampler share one process here, so a sample may be late under load.
 THRESHOLDS = Thresholds(validity=Validity(missed_samples_max=0.4))
 Replicas = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one trial left, and what it means."""
+    """The evidence of a trial, and its judgement."""
 
     evidence: Evidence
     judgement: Judgement
@@ -58,13 +58,13 @@ Load = Callable[[], list[TaskReport]]
 
 @dataclass(frozen=True)
 class Route:
-    """Which clients there are, and how they reach the brokers.
+    """The clients of a trial, and their addresses of the brokers.
 
     Attributes:
         brokers: broker id → (host, port).
-        within: what runs the clients, for example in another network namespace.
+        within: function that runs the clients, for example in another network namespace.
         link_mbit_per_s: stated speed of the brokers' interface.
-        groups: consumer groups that read along.
+        groups: number of consumer groups that read the topic.
     """
 
     brokers: Mapping[int, tuple[str, int]]
@@ -74,7 +74,7 @@ class Route:
 
 
 class LoadedBrokers:
-    """A testbed that trials are made on."""
+    """A testbed for single trials."""
 
     def __init__(self, admin: KafkaAdmin, source: MetricsSource) -> None:
         self._admin = admin
@@ -88,7 +88,7 @@ class LoadedBrokers:
 
     @contextmanager
     def topic(self, replicas: Replicas, config: Mapping[str, str]) -> Iterator[str]:
-        """A topic of its own."""
+        """A topic that exists within this context."""
         name = f"loaded-{uuid.uuid4().hex[:8]}"
         self._admin.create_topic(name, replicas, config)
         try:
@@ -115,7 +115,7 @@ class LoadedBrokers:
         route: Route | None = None,
         drain_timeout_s: float = Phases.drain_timeout_s,
     ) -> Seen:
-        """Offer a load, by another way than the advertised one if given, and judge it."""
+        """Offer a load, by default through the advertised addresses, and judge it."""
         way = route or Route(self._addresses)
         readers = ConsumerOptions(groups=way.groups)
         load = plan(
@@ -150,29 +150,29 @@ class LoadedBrokers:
         return Seen(found, judge(found, THRESHOLDS))
 
     def end_offsets(self, topic: str, replicas: Replicas) -> dict[int, int]:
-        """Partition → end offset, as clients see it."""
+        """Partition → end offset that clients see."""
         return end_offsets_of(self._admin, topic, replicas)
 
     def await_replicated(self, topic: str, replicas: Replicas, records: int) -> None:
-        """Wait until all followers have fetched so many records."""
+        """Wait until all followers have fetched this number of records."""
         deadline_s = time.monotonic() + 30.0
         while sum(end_offsets_of(self._admin, topic, replicas).values()) < records:
             assert time.monotonic() < deadline_s, f"{topic} is not replicated"
             time.sleep(0.1)
 
     def alter(self, kind: ConfigResourceType, name: str, values: Mapping[str, str]) -> None:
-        """Set properties of a broker or topic while it runs."""
+        """Set properties of a running broker, or of a topic."""
         resource = ConfigResource(kind, name, dict(values))
         self._admin.client.alter_configs([resource], raise_on_unknown=False)
 
     def quota(
         self, key: str, bytes_per_s: float, client_id: str | None = None
     ) -> AbstractContextManager[None]:
-        """See `quota`."""
+        """A quota on these brokers, see `quota`."""
         return quota(self._admin, key, bytes_per_s, client_id)
 
     def move_leaders(self, topic: str, replicas: Replicas) -> None:
-        """Give partitions these replicas, and let the first of each lead."""
+        """Assign these replicas to partitions, and elect the first of each as the leader."""
         moved = {TopicPartition(topic, number): list(ids) for number, ids in replicas.items()}
         refused = self._admin.client.alter_partition_reassignments(moved)
         assert not any(refused.values()), refused
@@ -187,12 +187,12 @@ def quota(
     client_id: str | None = None,
     kind: str = "client-id",
 ) -> Iterator[None]:
-    """A quota by Kafka's key for a client id, or for every one without its own [B/s].
+    """A quota with one of Kafka's keys for a client id, or for all without their own [B/s].
 
-    With `kind` "user" it is for a user, whose clients share it.
+    With `kind` "user" it is the quota of a user, which all clients of the user share.
 
-    Brokers hear of it from the controller, each at its own time, so each of them is waited for, at
-    the end as well.
+    The brokers learn of a quota from the controller at different times, so this waits for each of
+    them, at the start and at the end.
     """
     request = AlterClientQuotasRequest
 
@@ -207,8 +207,8 @@ def quota(
 
     def values_at(broker_id: int) -> list[dict[str, float]]:
         manager = admin.client._manager
-        asked = DescribeClientQuotasRequest(components=[], strict=False)
-        answer = manager.run(manager.send, asked, broker_id)
+        request = DescribeClientQuotasRequest(components=[], strict=False)
+        answer = manager.run(manager.send, request, broker_id)
         assert answer.error_code == 0, for_code(answer.error_code)
         return [{each.key: each.value for each in entry.values} for entry in answer.entries or ()]
 
@@ -230,7 +230,7 @@ def quota(
 
 @contextmanager
 def loaded(testbed: Testbed, jvm: Any) -> Iterator[LoadedBrokers]:
-    """Trials on this testbed, with metrics through the JVM of a Spark session."""
+    """Single trials on this testbed, with metrics read by the JVM of a Spark session."""
     controller = testbed.controller
     jmx = {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
     with (

@@ -1,6 +1,6 @@
 """A process that holds a cluster's lock until it is killed: `python -m ... SERVERS SESSION_S`.
 
-Prints `held` once it holds it.
+It prints `held` when it holds the lock.
 """
 
 from __future__ import annotations

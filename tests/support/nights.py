@@ -1,4 +1,4 @@
-"""A suite, and rows of the table `cases`: nights of one case, alike unless said otherwise."""
+"""A suite, and rows of the table `cases` for nights of one case, by default with equal values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SUITE = Suite(
 
 
 def case_row(day: int = 1, value: float = 20.0, **changes: Any) -> CaseRow:
-    """A limit of 20 MB/s per broker, `day` days after the beginning of time."""
+    """A row with a limit of 20 MB/s per broker, `day` days after the epoch."""
     made = CaseRow(
         run_id=f"r{day}",
         event="measured",

@@ -1,4 +1,4 @@
-"""What anybody would look for in each notebook on the tables of a search."""
+"""Checks of the notebooks' outputs, on the tables of a search."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEMAND = Demand(mb_per_s=50.0, message_bytes=1_000, consumer_groups=1, growth=0.
 
 
 def parameters(where: str, run_id: str) -> dict[str, object]:
-    """Of the notebooks, on these tables."""
+    """Parameters of the notebooks for these tables."""
     return {
         "where": where,
         "run_id": run_id,
@@ -31,7 +31,7 @@ def parameters(where: str, run_id: str) -> dict[str, object]:
 
 
 def add_sweep(spark: SparkSession, where: str) -> None:
-    """A sweep besides the search."""
+    """Add a sweep to the tables of the search."""
     tables = TableStore(spark, where)
     for acks in FIGURES:
         for row in run_rows(acks):
@@ -41,7 +41,7 @@ def add_sweep(spark: SparkSession, where: str) -> None:
 
 
 def check(name: str, shown: Executed, summary: RunSummary) -> None:
-    """A notebook shows what the run's summary has, for two goals."""
+    """Check that a notebook shows the values of the run's summary, for two goals."""
     text = re.sub(r"<[^>]+>", " ", unescape(shown.html))
     point = summary.boundaries[0]
     if name == "boundary":

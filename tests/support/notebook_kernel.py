@@ -1,4 +1,4 @@
-"""Notebooks executed in a Jupyter kernel of their own, as Jupyter does."""
+"""Execution of notebooks in a Jupyter kernel."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
 CELL_TIMEOUT_S = 150
 FRESH = "%reset -f"
-"""Forgets all names, so that the next notebook starts as in a kernel of its own."""
+"""Cell that deletes all names, so that the next notebook starts like in a new kernel."""
 
 
 @dataclass(frozen=True)
 class Executed:
-    """What a notebook showed.
+    """The outputs of an executed notebook.
 
     Attributes:
-        html: of all its outputs, in order.
-        pictures: how many outputs came with a PNG.
+        html: HTML of all outputs, in order.
+        pictures: number of outputs with a PNG.
     """
 
     html: str
@@ -35,12 +35,12 @@ class Executed:
 def execute(
     names: Sequence[str], parameters: Mapping[str, Any], scratch: Path, **environment: str
 ) -> dict[str, Executed]:
-    """Execute notebooks one after the other in one kernel; name → what it showed.
+    """Execute notebooks one after the other in one kernel; name of a notebook → its outputs.
 
     Args:
-        parameters: names that are set after a notebook's cell of parameters, where it has them.
-        scratch: where the kernel keeps what it would keep in the home folder.
-        environment: more variables of the kernel.
+        parameters: values that replace those of a notebook's cell of parameters.
+        scratch: folder for the files that the kernel would write to the home folder.
+        environment: further environment variables of the kernel.
     """
     whole = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
     parts = {}

@@ -1,4 +1,4 @@
-"""The tables that version 0.1.0 wrote, of runs on real brokers."""
+"""Tables that version 0.1.0 wrote, with runs on real brokers."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from pathlib import Path
 
 OLDER = Path(__file__).parents[1] / "data" / "tables-0.1.0"
 LIMIT, TRAFFIC, NIGHT = "20261122-105455-1c35", "20261122-105636-1186", "suite-n1"
-"""A search for two goals, a fixed load, and a night."""
+"""Ids of a search for two goals, of a fixed load, and of a night."""

@@ -1,4 +1,4 @@
-"""Which package a module came with."""
+"""The installed packages that modules belong to."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from packaging.utils import canonicalize_name
 
 
 def owners() -> dict[str, set[str]]:
-    """The top name of each module → the packages that have it, as the package index writes them.
+    """Top-level name of each module → names of its packages, as the package index writes them.
 
-    From all files, as Python 3.10 itself looks only into what a package says of itself.
+    It reads the list of all files, as `packages_distributions` of Python 3.10 reads only the
+    metadata file `top_level.txt`.
     """
     found: dict[str, set[str]] = {}
     for package in importlib.metadata.distributions():

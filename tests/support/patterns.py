@@ -1,4 +1,4 @@
-"""Traffic patterns, and plans of trials, from a few fields; all others have their defaults."""
+"""Traffic patterns and plans of trials with a few given fields, and defaults for the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.processes import PATIENCE_S
 
 
 def _taken(kind: type, fields: dict[str, Any]) -> dict[str, Any]:
-    """Take out the fields that a dataclass has."""
+    """Remove the fields of a dataclass from `fields`, and return them."""
     names = {item.name for item in dataclasses.fields(kind)}
     return {name: fields.pop(name) for name in names & fields.keys()}
 
@@ -43,7 +43,7 @@ def pattern(
     consumers: ConsumerOptions | None = None,
     **fields: Any,
 ) -> TrafficPattern:
-    """A traffic pattern; by default its load has 0.1 s of warm-up and a window of 0.5 s.
+    """A traffic pattern, by default with a warm-up of 0.1 s and a window of 0.5 s.
 
     Args:
         fields: fields of `Phases`, and those of `producer_pattern`.
@@ -59,7 +59,7 @@ def pattern(
 
 
 def plan(**fields: Any) -> TrialPlan:
-    """A trial of one task on topic t, with four partitions that broker 7 leads.
+    """The plan of a trial of one task on topic t, with four partitions that broker 7 leads.
 
     Args:
         fields: fields of `TrialPlan`, and those of `pattern` unless a whole pattern is given.

@@ -1,7 +1,7 @@
-"""Waits that a test plants in a broker's network threads while it runs.
+"""Waits that a test plants in the network threads of running brokers.
 
-A network thread asks for the principal of each request's connection. This one's answer takes as
-many milliseconds as a file has bytes, one file for each broker; none where there is no file.
+A network thread looks up the principal of each request. The planted class waits in this call for
+as many milliseconds as the broker's file has bytes, and does not wait without a file.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ public class PlantedPrincipals extends DefaultKafkaPrincipalBuilder implements C
 
 
 def jars(kafka_version: str) -> list[Path]:
-    """The class path of brokers in which waits can be planted."""
+    """The class path of brokers with the planted class."""
     own = kafka_jars(kafka_version)
     return [*own, java_jar(NAME, SOURCE, own)]
 
 
 def properties(folder: Path) -> dict[str, str]:
-    """What those brokers need."""
+    """The broker properties that activate the planted class."""
     return {"principal.builder.class": NAME, FOLDER_PROPERTY: str(folder)}
 
 
 @contextmanager
 def waits(folder: Path, brokers: Iterable[int], each_ms: int) -> Iterator[None]:
-    """Let the network threads of some brokers wait in each request [ms]."""
+    """Make the network threads of these brokers wait in each request [ms]."""
     files = [folder / str(broker_id) for broker_id in brokers]
     for file in files:
         file.write_bytes(bytes(each_ms))

@@ -1,4 +1,4 @@
-"""The tasks of a stage as processes of their own, as on executors, without Spark."""
+"""The tasks of a stage in separate processes, as on executors, without Spark."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class TaskRun:
-    """What a task reported, and what it cost.
+    """The report and the cost of a task.
 
     Attributes:
-        memory_bytes: what the process' memory grew by, from before the connections to the end.
-        cpu_s: of the process in all [CPU-s].
+        memory_bytes: growth of the process's memory, from before the connections to the end [B].
+        cpu_s: CPU time of the process [CPU-s].
     """
 
     row: TaskReport
@@ -30,7 +30,7 @@ class TaskRun:
 
 
 class _Barrier:
-    """Gathers through the parent."""
+    """A barrier that gathers messages through the parent process."""
 
     def __init__(self, task: int, parent: Connection) -> None:
         self._task = task
@@ -51,7 +51,7 @@ def _resident_bytes() -> int:
 
 
 def _peak_bytes() -> int:
-    # ru_maxrss would not do: Linux counts in it what the parent held when it started this one.
+    # Linux includes the parent's memory at the start of this process in ru_maxrss.
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
     return int(peak) * _KIB
@@ -65,7 +65,11 @@ def _task(plan: TrialPlan, task: int, parent: Connection) -> None:
 
 
 def run_in_processes(plan: TrialPlan, timeout_s: float) -> list[TaskRun]:
-    """Run all tasks of the plan at the same time; at most so long between two words of a task."""
+    """Run all tasks of the plan at the same time.
+
+    Args:
+        timeout_s: longest time between two messages of a task [s].
+    """
     context = multiprocessing.get_context("spawn")
     lines, processes = [], []
     for task in range(plan.tasks):
@@ -75,10 +79,10 @@ def run_in_processes(plan: TrialPlan, timeout_s: float) -> list[TaskRun]:
         lines.append(own)
         processes.append(process)
     try:
-        messages = [_hear(line, timeout_s) for line in lines]
+        messages = [_receive(line, timeout_s) for line in lines]
         for line in lines:
             line.send(messages)
-        return [_hear(line, timeout_s) for line in lines]  # type: ignore[misc]
+        return [_receive(line, timeout_s) for line in lines]  # type: ignore[misc]
     finally:
         for process in processes:
             process.join(timeout=10)
@@ -87,6 +91,6 @@ def run_in_processes(plan: TrialPlan, timeout_s: float) -> list[TaskRun]:
             process.close()
 
 
-def _hear(line: Connection, timeout_s: float) -> object:
-    assert line.poll(timeout_s), f"a task has said nothing for {timeout_s:.0f} s"
+def _receive(line: Connection, timeout_s: float) -> object:
+    assert line.poll(timeout_s), f"a task has sent no message for {timeout_s:.0f} s"
     return line.recv()

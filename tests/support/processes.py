@@ -1,4 +1,4 @@
-"""Looking at processes and ports from outside."""
+"""Observation of processes, and waits with a deadline."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from pathlib import Path
 import psutil
 
 PATIENCE_S = 240.0
-"""What only ends a test that hangs, a little before pytest does [s]."""
+"""Deadline that only ends a test that hangs, a little before pytest's timeout [s]."""
 
 
 def states_of_threads(pid: int) -> set[str]:
-    """As the kernel has them, such as T of one that is stopped; of the process, without /proc."""
+    """States of the threads of a process in the kernel's letters, such as T for stopped.
+
+    Without /proc, it is the state of the process.
+    """
     try:
-        told = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except OSError:  # a thread that has just ended
+        stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:  # a thread has just ended
         return set()
-    if not told:
+    if not stats:
         return {"T"} if psutil.Process(pid).status() == psutil.STATUS_STOPPED else set()
-    return {each.rpartition(")")[2].split()[0] for each in told}
+    return {each.rpartition(")")[2].split()[0] for each in stats}
 
 
 def processes_with(text: str) -> list[int]:
-    """Ids of living processes, zombies aside, with this text in their command line."""
+    """Ids of running processes, without zombies, with this text in their command line."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -37,7 +40,7 @@ def processes_with(text: str) -> list[int]:
 
 
 def words_of(process: psutil.Process) -> str:
-    """Its command line; empty for one that has ended meanwhile."""
+    """The command line of a process; empty if it has ended."""
     try:
         return " ".join(process.cmdline())
     except psutil.NoSuchProcess:
@@ -45,7 +48,7 @@ def words_of(process: psutil.Process) -> str:
 
 
 def seen_of(processes: Iterable[psutil.Process]) -> Iterator[tuple[str, str]]:
-    """Command line of each process → that line and its environment; without those that ended."""
+    """Command line of each running process → the line with the environment of the process."""
     for process in processes:
         try:
             words = " ".join([f"{process.pid}", *process.cmdline()])
@@ -55,7 +58,7 @@ def seen_of(processes: Iterable[psutil.Process]) -> Iterator[tuple[str, str]]:
 
 
 def becomes(condition: Callable[[], bool], deadline_s: float = PATIENCE_S) -> bool:
-    """Wait until the condition holds; False when it does not in time [s]."""
+    """Wait until the condition holds; False if it does not hold within `deadline_s` [s]."""
     ends_s = time.monotonic() + deadline_s
     while time.monotonic() < ends_s:
         if condition():

@@ -1,8 +1,8 @@
 """A slow network interface in front of a loopback broker: a namespace, a veth pair, a shaper.
 
 Brokers of the testbed listen on 127.0.0.1, which a namespace cannot reach. So clients in the
-namespace talk to a relay at the outer end of the veth pair, and their end of it is shaped by
-the kernel's token bucket. Needs root, iproute2 and a kernel with `tbf`.
+namespace connect to a relay at the outer end of the veth pair, and the kernel's token bucket
+shapes the inner end. It needs root, iproute2 and a kernel with `tbf`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from tests.support.relay import Relay
 
 Answer = TypeVar("Answer")
 
-# RFC 2544 keeps these addresses for measuring networks.
+# RFC 2544 reserves these addresses for network benchmarks.
 OUTER, INNER, PREFIX = "198.18.213.1", "198.18.213.2", 30
 _CLONE_NEWNET = 0x40000000
 
 
 def run(*command: str) -> None:
-    """Run a command; raises with its words when it fails."""
+    """Run a command.
+
+    Raises:
+        OSError: the command failed; the message has its error output.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -35,13 +39,13 @@ def run(*command: str) -> None:
 
 @dataclass(frozen=True)
 class Link:
-    """A namespace behind a shaped interface, and a broker's address as seen from in there."""
+    """A namespace behind a shaped interface, and the broker's address within it."""
 
     namespace: str
     address: tuple[str, int]
 
     def inside(self, call: Callable[[], Answer]) -> Answer:
-        """Call in a thread of the namespace: sockets belong to where they are made."""
+        """Call a function in a thread of the namespace, so that its sockets belong to it."""
         answers: list[Answer] = []
         errors: list[BaseException] = []
 
@@ -70,10 +74,10 @@ def _enter(namespace: str) -> None:
 
 @contextmanager
 def rate_limited_link(mbit_per_s: int, broker: tuple[str, int]) -> Iterator[Link]:
-    """A link of this speed towards the broker.
+    """A link of this speed to the broker.
 
     Raises:
-        OSError: this machine or user cannot make one.
+        OSError: the link cannot be created on this machine or by this user.
     """
     namespace, outer, inner = (f"redline-{os.getpid()}", f"rlo{os.getpid()}", f"rli{os.getpid()}")
     shaped = ("rate", f"{mbit_per_s}mbit", "burst", "64kb", "latency", "50ms")
@@ -92,4 +96,4 @@ def rate_limited_link(mbit_per_s: int, broker: tuple[str, int]) -> Iterator[Link
         finally:
             relay.close()
     finally:
-        run("ip", "netns", "del", namespace)  # takes the veth pair along
+        run("ip", "netns", "del", namespace)  # also deletes the veth pair

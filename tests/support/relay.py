@@ -1,4 +1,4 @@
-"""A TCP relay between clients and a broker: it passes all, or loses, refuses or slows a part."""
+"""A TCP relay between clients and a broker, which can lose, refuse or slow down data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 _CHUNK = 1 << 16
-_RESET = struct.pack("ii", 1, 0)  # linger of 0 s: closing sends RST
+_RESET = struct.pack("ii", 1, 0)  # with a linger time of 0 s, close sends RST
 
 
 @dataclass
@@ -21,10 +21,10 @@ class Relay:
     """Forwards connections from one address to another until it is closed.
 
     Attributes:
-        healthy_bytes: of all clients together that are passed on before the loss [B].
-        loss: what happens then: "swallow" takes what clients send and passes nothing on,
-            "refuse" resets all connections and takes no more.
-        answers_bytes_per_s: most that is passed back over each connection; None for all [B/s].
+        healthy_bytes: bytes of all clients that are forwarded before the loss begins [B].
+        loss: "swallow" receives data of clients and drops it; "refuse" resets all connections and
+            accepts no more.
+        answers_bytes_per_s: highest rate of answers on each connection; None for no limit [B/s].
     """
 
     listen_on: tuple[str, int]
@@ -37,7 +37,7 @@ class Relay:
     _sockets: list[socket.socket] = field(default_factory=list)
 
     def start(self) -> tuple[str, int]:
-        """Begin to listen; where."""
+        """Start to listen, and return the address."""
         self._listener = listener = socket.create_server(self.listen_on)
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
         host, port = listener.getsockname()
@@ -51,7 +51,7 @@ class Relay:
         self._end_all()
 
     def close(self) -> None:
-        """End all connections, and with them the threads."""
+        """Close all connections, which ends the threads."""
         self._stop_listening()
         self._end_all()
 
@@ -106,7 +106,7 @@ def relay_to(
     loss: Literal["swallow", "refuse"] = "swallow",
     answers_bytes_per_s: float | None = None,
 ) -> Iterator[tuple[str, int]]:
-    """A relay on this machine to a broker, see `Relay`; where clients find it."""
+    """The address of a relay on this machine to a broker, see `Relay`."""
     relay = Relay(("127.0.0.1", 0), broker, healthy_bytes, loss, answers_bytes_per_s)
     try:
         yield relay.start()

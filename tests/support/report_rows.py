@@ -1,4 +1,4 @@
-"""A made-up run for reports: rows as the tables give them, and the summary that fits them."""
+"""An invented run for reports: rows in the form of the tables, and their summary."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ENOUGH = Reason("request_handler_idle", "least idle request handlers 0.41 on bro
 
 
 def sustained() -> Judgement:
-    """What a goal says of a load that was carried."""
+    """The judgement of a sustained load."""
     return Judgement(Verdict.SUSTAINED, (ENOUGH,))
 
 
 def overloaded(bound: Resource = Resource.DISK) -> Judgement:
-    """What a goal says of a load that was too much."""
+    """The judgement of an overload."""
     return Judgement(
         Verdict.OVERLOADED, (IDLE,), {}, bound, f"{bound.value}: broker 2: flushes took 86%"
     )
@@ -67,7 +67,7 @@ def trial_at(
 def summary_of_sizes(
     sizes: Sequence[int], goal: str = "default", bound: Resource = Resource.DISK
 ) -> RunSummary:
-    """A run that found 58 to 63 producers of 250 kB/s each at every size."""
+    """The summary of a run with the bracket 58 to 63 producers of 250 kB/s at every size."""
     boundaries = [
         replace(
             make_boundary(
@@ -100,7 +100,7 @@ def summary_of_sizes(
 
 
 def trials_of_sizes(sizes: Sequence[int], goal: str = "default", brokers: int = 3) -> list[Trial]:
-    """Both sides of each size's bracket."""
+    """The trials at both ends of the bracket of each size."""
     trials: list[Trial] = []
     for message_bytes in sizes:
         trials.append(trial_at(len(trials) + 1, message_bytes, 63, {goal: overloaded()}, brokers))

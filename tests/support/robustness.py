@@ -1,4 +1,4 @@
-"""What is tried at all edges, and what an edge has to do with it."""
+"""Unusual input for tests of robustness, and the check that the product answers it soon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search.model import Bracket
 from tests.support.rows import traffic
 
 SLOW_S = 2.0
-"""An answer that takes longer of a core is none that a scheduler waits for [s]."""
+"""CPU time above which an answer counts as too slow [s]."""
 CONF = Path(__file__).parents[2] / "conf"
 SUMMARY = RunSummary(
     "run-1", "a", "b", "c", "w", "default",
@@ -24,13 +24,13 @@ SUMMARY = RunSummary(
     3, replication_factor=3, environment={"broker.version": "4.1.2"},
 )  # fmt: skip
 
-nasty = st.sampled_from(
+unusual_texts = st.sampled_from(
     ["", "null", "~", "[]", "{}", "[[]]", ".nan", "-.inf", "1e400", "-1", "0", "9" * 400, "true",
      "!!bool maybe", "!!timestamp foo", "!!binary x", "&a [*a]", "*b", "'", '"', '"\\ud800"',
      '"\\0"', "\x00", "2026-11-22", "0x1F", "1_000", "é", "- x", "a: b", "? x", "|", ">", "%YAML",
      "[" * 300, "{" * 300, "<<: *x", "../../etc", "env:HOME", "file:/", "\u2028", "\t"]
 )  # fmt: skip
-values = st.recursive(
+unusual_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner,
                                                                 max_size=3),
@@ -38,13 +38,17 @@ values = st.recursive(
 )  # fmt: skip
 
 
-def soon(deed: Callable[[], object], *excused: type[Exception]) -> None:
-    """It ends with an answer or one of our sentences, and soon."""
+def assert_ends_soon(action: Callable[[], object], *excused: type[Exception]) -> None:
+    """Check that an action returns, or raises an error of the product with a message, soon.
+
+    Args:
+        excused: further exceptions that the action may raise.
+    """
     expected: tuple[type[Exception], ...] = (RedlineError, *excused)
-    begun_s, said = time.thread_time(), "an answer"
+    begun_s, message = time.thread_time(), "an answer"
     try:
-        deed()
+        action()
     except expected as error:
-        said = str(error) or type(error).__name__
-    assert said.strip()
+        message = str(error) or type(error).__name__
+    assert message.strip()
     assert time.thread_time() - begun_s < SLOW_S

@@ -1,4 +1,4 @@
-"""Made-up rows for the tables."""
+"""Invented rows of the tables."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def traffic(
     brokers: int = 2,
     **changes: Any,
 ) -> TrafficPattern:
-    """A pattern of a cluster, with two replicas of each partition.
+    """The traffic pattern of a cluster, with two replicas of each partition.
 
     Args:
-        changes: of the pattern itself (`load`, `point_message_bytes`), or as
-            `tests.support.patterns.pattern` takes them.
+        changes: fields of the pattern (`load`, `point_message_bytes`), or arguments of
+            `tests.support.patterns.pattern`.
     """
     names = ("axis", "load", "point_message_bytes")
     own = {name: changes.pop(name) for name in names if name in changes}
@@ -69,7 +69,7 @@ def trial(number: int = 1, run_id: str = "run-1", **changes: Any) -> Trial:
     """An overloaded trial of two brokers.
 
     Args:
-        changes: of the trial, or of its evidence (`client`, `brokers`, …).
+        changes: fields of the trial, or of its evidence (`client`, `brokers`, …).
     """
     names = {item.name for item in fields(Evidence)}
     found = {"brokers": (broker(1), broker(2, handler_idle=0.1)), "growth": {0: 6_000, 1: 6_000}}

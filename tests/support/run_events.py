@@ -1,4 +1,4 @@
-"""A run as its reader is told of it, and what a log or a terminal then shows."""
+"""The events of an invented run, and their output in a log and on a terminal."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ RUN: tuple[Event, ...] = (
 
 
 class Stream(io.StringIO):
-    """A text stream that may pass for a terminal."""
+    """A text stream that can present itself as a terminal."""
 
     def __init__(self, *, tty: bool = False, encoding: str = "utf-8") -> None:
         super().__init__()
@@ -146,7 +146,7 @@ def plain_run(*events: Event) -> list[str]:
 
 
 def screen(*events: Event, width: int = 80) -> str:
-    """What stays on a terminal, judged by the lines that are printed for good."""
+    """The lines that stay on a terminal after these events."""
     out = Stream(tty=True)
     with terminal(out, width) as reporter:
         for event in events:

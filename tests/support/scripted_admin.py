@@ -1,4 +1,4 @@
-"""An administration that plays a cluster, for tests of what is asked of it and when."""
+"""An admin client with a cluster in memory, for tests of the requests and their order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class ScriptedAdmin(KafkaAdmin):
     """Three brokers in memory.
 
     Attributes:
-        topics: topic → partition → what all brokers see.
-        requests: what was asked that changes something, in order.
-        fail: method → the error that it raises, once for each entry.
-        topics_of_others: names that are taken.
-        before_look: called before brokers are asked about a topic, to let things happen.
+        topics: topic → partition → the state that all brokers see.
+        requests: requests that change the cluster, in order.
+        fail: method → errors that it raises, one per call.
+        topics_of_others: names that already exist.
+        before_look: called before each look at a topic, so that a test can change the state.
     """
 
     def __init__(self, broker_ids: Sequence[int] = (1, 2, 3)) -> None:
@@ -87,7 +87,7 @@ class ScriptedAdmin(KafkaAdmin):
 
 
 class FakeTime:
-    """A clock that only pauses move."""
+    """A clock that advances only in `pause`."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -96,5 +96,5 @@ class FakeTime:
         return self.now_s
 
     def pause(self, duration_s: float) -> None:
-        """Let `duration_s` pass [s]."""
+        """Advance the clock by `duration_s` [s]."""
         self.now_s += duration_s

@@ -1,6 +1,7 @@
-"""A broker's side of produce connections, which follows a script for rare faults.
+"""A broker's end of produce connections, which follows a script, for rare faults.
 
-It proves how the engine accounts for answers, never how fast or right a cluster is.
+Tests with it prove how the engine accounts for answers; they do not prove how a real cluster
+behaves.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ class Answer:
     """An answer to one request.
 
     Attributes:
-        error_code: error that it answers instead of appending the batches.
-        hang_up: whether it appends, and then closes the connection without an answer.
+        error_code: error code of the answer, with which no batch is appended; 0 to append.
+        hang_up: append the batches, and close the connection without an answer.
+        delay_s: time before the answer [s].
+        silent: append the batches, and send no answer.
+        throttle_ms: throttle time in the answer [ms].
     """
 
     error_code: int = 0
@@ -38,10 +42,11 @@ class Answer:
 
 
 class _Connection:
-    """The broker's end of a connection; it takes a request once it has answered the last.
+    """The broker's end of a connection, which reads a request after it has answered the last one.
 
     Args:
-        handle: takes a request; the answer and how long that takes [s], or None to hang up.
+        handle: gets a request, and returns the answer and its delay [s]; None to close the
+            connection.
     """
 
     def __init__(
@@ -55,7 +60,7 @@ class _Connection:
         self._is_over = False
 
     def act(self, now_s: float) -> float:
-        """Send due answers and take requests; returns the time of the next answer [s]."""
+        """Send due answers, read requests, and return the time of the next answer [s]."""
         try:
             while not self._is_over:
                 if now_s < self._answer_s:
@@ -71,7 +76,7 @@ class _Connection:
                     self._is_over = True
                 else:
                     self._answer, self._answer_s = handled[0], now_s + handled[1]
-        except (ConnectionError, BrokenPipeError):  # the client hung up
+        except (ConnectionError, BrokenPipeError):  # the client closed the connection
             self._is_over = True
         return math.inf
 
@@ -93,13 +98,15 @@ class _Connection:
 
 @dataclass
 class ScriptedBroker:
-    """Serves connections by a simulated time; a context manager.
+    """A broker that serves connections in simulated time; a context manager.
 
     Attributes:
-        leaders: partition → leader, for its answers to metadata requests.
-        log: the log that it appends to; brokers of one cluster share it.
+        leaders: partition → leader, for answers to metadata requests.
+        log: the log of the broker; brokers of one cluster share it.
         time: the simulated time.
-        client_socket: the first connection.
+        requests: number of produce requests.
+        metadata_requests: number of metadata requests.
+        client_socket: the client's end of the first connection.
     """
 
     script: Script = lambda _number: Answer()
@@ -108,7 +115,7 @@ class ScriptedBroker:
     time: SimulatedTime = field(default_factory=SimulatedTime)
     partition_records: list[tuple[int, int]] = field(default_factory=list)
     requests: int = 0
-    questions: int = 0
+    metadata_requests: int = 0
     _connections: list[_Connection] = field(default_factory=list)
 
     def __enter__(self) -> ScriptedBroker:
@@ -131,7 +138,7 @@ class ScriptedBroker:
 
     @property
     def records(self) -> int:
-        """Number of records received until now."""
+        """Number of records that have been received."""
         return sum(count for _, count in self.partition_records)
 
     def _act(self, now_s: float) -> float:
@@ -139,17 +146,17 @@ class ScriptedBroker:
 
     def _handle(self, frame: bytes) -> tuple[bytes, float] | None:
         if int.from_bytes(frame[:2], "big") == MetadataRequest.API_KEY:
-            return self._leaders_told(frame), 0.0
+            return self._answer_metadata(frame), 0.0
         answer = self.script(self.requests)
         self.requests += 1
         if answer is None:
             return None
-        told = self._produced(frame, answer)
-        return None if answer.hang_up else (b"" if answer.silent else told, answer.delay_s)
+        response = self._answer_produce(frame, answer)
+        return None if answer.hang_up else (b"" if answer.silent else response, answer.delay_s)
 
-    def _leaders_told(self, frame: bytes) -> bytes:
+    def _answer_metadata(self, frame: bytes) -> bytes:
         request = MetadataRequest.decode(frame, version=4, header=True)
-        self.questions += 1
+        self.metadata_requests += 1
         topic = MetadataResponse.MetadataResponseTopic
         partitions = [
             topic.MetadataResponsePartition(
@@ -172,8 +179,8 @@ class ScriptedBroker:
         response.with_header(correlation_id=request.header.correlation_id)
         return bytes(response.encode(framed=True, header=True))
 
-    def _produced(self, frame: bytes, answer: Answer) -> bytes:
-        """Take a produce request, and return the answer."""
+    def _answer_produce(self, frame: bytes, answer: Answer) -> bytes:
+        """Append the batches of a produce request, and return the answer."""
         request = ProduceRequest.decode(frame, version=7, header=True)
         topic = request.topic_data[0]
         results = []

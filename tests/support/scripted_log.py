@@ -1,6 +1,6 @@
-"""A broker's log of batches: it takes those with producer ids in sequence, and once.
+"""A broker's log of batches, which appends batches with producer ids in sequence and only once.
 
-It follows Kafka's ProducerStateManager as far as an idempotent producer sees it.
+It behaves like Kafka's ProducerStateManager, as far as an idempotent producer can see.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Log:
     """The partitions of all brokers of a cluster.
 
     Attributes:
-        appended: (partition, create time of the first record, records) of every batch.
-        repeats: number of batches that it already had and did not append.
+        appended: (partition, create time of the first record, records) of each batch.
+        repeats: number of batches that the log already had and did not append.
     """
 
     appended: list[tuple[int, int, int]] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Log:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def append(self, partition: int, batch: DefaultRecordBatch) -> int:
-        """Append a batch; returns the error code."""
+        """Append a batch, and return the error code."""
         with self._lock:
             if batch.producer_id >= 0:
                 code = self._check(partition, batch)
@@ -44,7 +44,7 @@ class Log:
             self._states.clear()
 
     def _check(self, partition: int, batch: DefaultRecordBatch) -> int | None:
-        """The error code for a batch that is not appended; None for one that is."""
+        """The error code of a batch that is not appended; None for a batch to append."""
         key = (partition, batch.producer_id)
         epoch, last = self._states.get(key, (batch.producer_epoch, []))
         if batch.producer_epoch > epoch:

@@ -1,4 +1,4 @@
-"""A source of metrics that plays brokers, on a clock that only pauses and polls move."""
+"""A metrics source of scripted brokers, with a clock that advances only in pauses and polls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metrics.sources.source import NodeInfo
 
 
 class ScriptedSource:
-    """Brokers of Kafka 4.1.2; what a poll of them says is for the test to add."""
+    """Brokers of Kafka 4.1.2; a subclass in the test adds their samples."""
 
     name = "scripted"
 
@@ -30,5 +30,5 @@ class ScriptedSource:
         return self.now_s
 
     def pause(self, duration_s: float) -> None:
-        """Let `duration_s` pass [s]."""
+        """Advance the clock by `duration_s` [s]."""
         self.now_s += duration_s

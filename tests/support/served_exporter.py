@@ -1,4 +1,4 @@
-"""A Prometheus exporter on loopback, whose answers and failures the test decides."""
+"""A Prometheus exporter on loopback, whose answers and failures the test controls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ unrelated_metric{{a="b"}} NaN
 
 
 class Exporter:
-    """An exporter on loopback whose answers the test decides."""
+    """The state and the answers of an exporter, which the test controls."""
 
     def __init__(self, text: str = BROKER) -> None:
         self.text = text
@@ -45,7 +45,7 @@ class Exporter:
         self.port = 0
 
     def status_for(self, login: str | None) -> int:
-        """The status of an answer to a request with this header Authorization."""
+        """The HTTP status of the answer to a request with this Authorization header."""
         return 401 if self.login is not None and login != self.login else self.status
 
     def answer(self, path: str) -> str:
@@ -60,12 +60,12 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """Whoever does not trust us, or has no certificate, leaves; that is no news."""
+        """Ignore clients that end the TLS handshake."""
 
 
 @contextmanager
 def serving(exporter: Exporter, context: ssl.SSLContext | None = None) -> Iterator[Exporter]:
-    """Serve it, over HTTPS where there is a context."""
+    """Serve an exporter, over HTTPS if there is a context."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -87,7 +87,7 @@ def serving(exporter: Exporter, context: ssl.SSLContext | None = None) -> Iterat
         def log_message(self, *_: object) -> None: ...
 
     server = Server(("127.0.0.1", exporter.port), Handler)
-    if context is not None:  # each connection's thread shakes hands by itself
+    if context is not None:  # the thread of each connection does its own TLS handshake
         server.socket = context.wrap_socket(
             server.socket, server_side=True, do_handshake_on_connect=False
         )

@@ -1,4 +1,4 @@
-"""Which tests have to run in one process, as they share what is dear to start."""
+"""The tests that must run in one process, as they share the brokers of the run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _BROKERS = re.compile(r"\b(kafka_testbed|kafka_for_all|brokers: LoadedBrokers)\b
 
 @cache
 def shared_by(path: str) -> str | None:
-    """What the tests of a file share with others: the brokers of the run, or nothing.
+    """`brokers` if the tests of a file use the brokers of the run; else None.
 
-    There is one set of brokers at a time: two of them stall each other at the disk.
+    A run has one set of brokers, as two sets would slow each other down at the disk.
     """
     text = (ROOT / path).read_text(encoding="utf-8")
     return "brokers" if _BROKERS.search(text) else None
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Tests of a file run in one process; all that share something, in the same one."""
+    """A scheduler that runs the tests of a file, and all that share brokers, in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]

@@ -1,7 +1,8 @@
-"""Many brokers' listeners on loopback that answer what a run's administration asks, and no more.
+"""Listeners of many brokers on loopback, which answer the admin requests of a run.
 
-The answers are in Kafka's own encoding, by kafka-python's schemas, of one topic that all brokers
-know. They prove what is asked of whom, and never how a real broker answers.
+The answers have Kafka's encoding, by kafka-python's schemas, and describe one topic that all
+brokers know. Tests with them prove which broker gets which request; they do not prove how a real
+broker answers.
 """
 
 from __future__ import annotations
@@ -42,34 +43,34 @@ _VERSIONS = {
     DescribeClusterRequest: 1,
 }
 _OFFERED = {**_VERSIONS, ProduceRequest: 9}
-"""What a client wants to hear of, too, before it goes on."""
+"""Request → newest version that brokers offer; clients also require ProduceRequest."""
 _BY_KEY = {each.API_KEY: each for each in _VERSIONS}
 
 
 class SimulatedCluster:
-    """Brokers from id 1 on.
+    """The state and the answers of brokers with ids from 1 on.
 
     Args:
-        replicas: partition → brokers that hold it, its leader first.
+        replicas: partition → brokers of its replicas, the leader first.
 
     Attributes:
-        ports: broker id → its listener's.
-        asked: (broker id, name of the request) → how often.
-        together: so many answers about offsets are kept back until all of them can be given.
-        not_leader: brokers that say once that they do not lead what they are asked for.
-        offered: request → the newest version that brokers offer.
-        log_dirs: broker id → (error code, path) of each of its log directories, where it does not
-            have one without an error.
-        connections_max: connections beyond this number are closed at once, as brokers do.
-        closed: connections that were closed for it.
-        on_refusal: called before the first of them.
+        ports: broker id → port of its listener.
+        request_counts: (broker id, name of the request) → number of requests.
+        together: number of answers about offsets that are held back until all of them are ready.
+        not_leader: brokers that answer "not the leader" to the next request for offsets.
+        offered: request → newest version that brokers offer.
+        log_dirs: broker id → (error code, path) of each log directory; one without an error by
+            default.
+        connections_max: largest number of connections; brokers close further ones at once.
+        closed: number of connections closed for this reason.
+        on_refusal: called before the first of these closes.
     """
 
     def __init__(self, brokers: int, replicas: Mapping[int, tuple[int, ...]]) -> None:
         self.brokers = range(1, brokers + 1)
         self.replicas = replicas
         self.ports: dict[int, int] = {}
-        self.asked: Counter[tuple[int, str]] = Counter()
+        self.request_counts: Counter[tuple[int, str]] = Counter()
         self.not_leader: set[int] = set()
         self.offered = dict(_OFFERED)
         self.log_dirs: dict[int, list[tuple[int, str]]] = {}
@@ -78,19 +79,19 @@ class SimulatedCluster:
         self.on_refusal: Callable[[], None] = lambda: None
         self.together = 1
         self._held: list[Callable[[], None]] = []
-        self._told: dict[tuple[int, int, str], bytes] = {}
+        self._encoded: dict[tuple[int, int, str], bytes] = {}
 
     @property
     def addresses(self) -> list[str]:
-        """host:port of each."""
+        """`host:port` of each broker."""
         return [f"127.0.0.1:{port}" for port in self.ports.values()]
 
     def answer(self, broker: int, frame: bytes) -> bytes:
-        """The whole answer to a request."""
+        """The framed answer of a broker to a request."""
         key, version = int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
         kind = _BY_KEY[key]
         request = kind.decode(frame, version=version, header=True)
-        self.asked[broker, kind.__name__] += 1
+        self.request_counts[broker, kind.__name__] += 1
         answers = {
             ApiVersionsRequest: self._versions,
             MetadataRequest: self._metadata,
@@ -99,20 +100,20 @@ class SimulatedCluster:
             DescribeLogDirsRequest: self._log_dirs,
             DescribeClusterRequest: self._cluster,
         }
-        # What all brokers say alike is encoded once: the simulation is to cost little.
-        alike = kind in (MetadataRequest, DescribeClusterRequest)
-        what = (key, version, str(request.topics) if kind is MetadataRequest else "")
-        if not alike or what not in self._told:
+        # Equal answers of all brokers are encoded once, so that the simulation needs little CPU.
+        is_common = kind in (MetadataRequest, DescribeClusterRequest)
+        content = (key, version, str(request.topics) if kind is MetadataRequest else "")
+        if not is_common or content not in self._encoded:
             response = answers[kind](broker, request, version)
             response.with_header(correlation_id=0)
-            self._told[what] = bytes(response.encode(framed=True, header=True))
-        told = self._told[what]
+            self._encoded[content] = bytes(response.encode(framed=True, header=True))
+        encoded = self._encoded[content]
         number: int = request.header.correlation_id
-        return told[:4] + number.to_bytes(4, "big") + told[8:]
+        return encoded[:4] + number.to_bytes(4, "big") + encoded[8:]
 
-    def answer_together(self, told: Callable[[], None]) -> None:
-        """Keep an answer back until as many are there as are to be given together."""
-        self._held.append(told)
+    def answer_together(self, send: Callable[[], None]) -> None:
+        """Hold an answer back until `together` answers are ready, and then send all of them."""
+        self._held.append(send)
         if len(self._held) >= self.together:
             for each in self._held:
                 each()
@@ -139,7 +140,7 @@ class SimulatedCluster:
             )
             for number, held in self.replicas.items()
         ]
-        asked = request.topics is None or any(each.name == TOPIC for each in request.topics)
+        has_topic = request.topics is None or any(each.name == TOPIC for each in request.topics)
         topic = kind(error_code=0, name=TOPIC, is_internal=False, partitions=partitions)
         return MetadataResponse(
             version=version,
@@ -152,7 +153,7 @@ class SimulatedCluster:
             ],
             cluster_id=CLUSTER_ID,
             controller_id=1,
-            topics=[topic] if asked else [],
+            topics=[topic] if has_topic else [],
         )
 
     def _cluster(self, _broker: int, _request: Any, version: int) -> Any:
@@ -173,7 +174,7 @@ class SimulatedCluster:
         )
 
     def _offsets(self, broker: int, request: Any, version: int) -> Any:
-        """Each partition ends at ten times its number, where this broker leads it."""
+        """End offsets of ten times the number of each partition, or an error without leadership."""
         kind = ListOffsetsResponse.ListOffsetsTopicResponse
         refuses = broker in self.not_leader
         self.not_leader.discard(broker)
@@ -201,7 +202,7 @@ class SimulatedCluster:
         )
 
     def _configs(self, broker: int, request: Any, version: int) -> Any:
-        """Of two properties those that are asked for."""
+        """The requested ones of two properties."""
         kind = DescribeConfigsResponse.DescribeConfigsResult
         own = {"queued.max.requests": str(500 + broker), "log.segment.bytes": "1000"}
         return DescribeConfigsResponse(
@@ -233,7 +234,7 @@ class SimulatedCluster:
         )
 
     def _log_dirs(self, broker: int, request: Any, version: int) -> Any:
-        """One directory, with those of the partitions asked for that it holds, of 100 B each."""
+        """The log directories of a broker, with 100 B in each requested partition of the broker."""
         kind = DescribeLogDirsResponse.DescribeLogDirsResult
         topics = [
             kind.DescribeLogDirsTopic(
@@ -269,10 +270,10 @@ class SimulatedCluster:
 
 
 class _Connection(asyncio.Protocol):
-    """Answers each request of a connection."""
+    """A connection whose requests are answered one by one."""
 
     def __init__(self, cluster: SimulatedCluster, broker: int) -> None:
-        self._cluster, self._broker, self._heard = cluster, broker, b""
+        self._cluster, self._broker, self._received = cluster, broker, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -290,24 +291,24 @@ class _Connection(asyncio.Protocol):
         self._cluster.connections -= not self._is_refused
 
     def data_received(self, data: bytes) -> None:
-        self._heard += data
-        while len(self._heard) >= 4:
-            end = 4 + int.from_bytes(self._heard[:4], "big")
-            if len(self._heard) < end:
+        self._received += data
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:4], "big")
+            if len(self._received) < end:
                 return
-            frame, self._heard = self._heard[4:end], self._heard[end:]
-            told = partial(self._transport.write, self._cluster.answer(self._broker, frame))
+            frame, self._received = self._received[4:end], self._received[end:]
+            send = partial(self._transport.write, self._cluster.answer(self._broker, frame))
             if int.from_bytes(frame[:2], "big") == ListOffsetsRequest.API_KEY:
-                self._cluster.answer_together(told)
+                self._cluster.answer_together(send)
             else:
-                told()
+                send()
 
 
 @contextmanager
 def simulated_cluster(
     brokers: int, replicas: Mapping[int, tuple[int, ...]]
 ) -> Iterator[SimulatedCluster]:
-    """So many brokers, each with a listener on 127.0.0.1, served by one thread."""
+    """A cluster of this number of brokers, each with a listener on 127.0.0.1, in one thread."""
     cluster, loop = SimulatedCluster(brokers, replicas), asyncio.new_event_loop()
 
     async def listen(broker: int) -> asyncio.Server:

@@ -1,10 +1,10 @@
-"""Many exporters from one process on loopback: of brokers, and of hosts under `HOSTS_PATH`.
+"""Many exporters of brokers and of hosts in one process on loopback.
 
-A broker's page is that of a broker of Kafka 4.1.2 under the exporter's rules `kafka-kraft`, as it
-was scraped after some load on 30 partitions (tests/data/exporter). A host's page is made in the
-form of node_exporter's default collectors for a host of 16 cores, 4 disks and 2 interfaces: as
-many series and as long, with what we read of it among them. Counters grow with the time. All
-answer with the same page, so that serving costs next to nothing beside scraping.
+A broker's page is that of a broker of Kafka 4.1.2 with the exporter's rules `kafka-kraft`, scraped
+after some load on 30 partitions (tests/data/exporter). A host's page has the form, the length and
+the number of series of node_exporter's default collectors for a host of 16 cores, 4 disks and 2
+interfaces, including the series that the product reads. Counters grow with time. All exporters
+send the same page, so serving costs little compared with scraping.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _PAGE = Path(__file__).parent.parent / "data/exporter/kafka-kraft-4.1.2.txt.gz"
 _ANSWER = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %d\r\n\r\n"
 )
-_ASKED = "/asked"
+_COUNTS = "/counts"
 _IDLE = "requesthandleravgidlepercent_count"
 _COUNTER = re.compile(r"^(?!#)\S*(?:_count|_sum|_total|_created)(?:\{.*\})? ")
 _TICK_S = 0.25
-"""How long one page is given to all [s]."""
+"""Time for which all exporters send the same page [s]."""
 _CORES, _DISKS, _INTERFACES = 16, 4, 2
 
 
 def _host_page() -> str:
-    """What node_exporter shows of a host, a series a line; comments as it writes them."""
+    """A page of node_exporter, with one series per line and its comments."""
     rows: list[tuple[str, Sequence[str], float]] = []
     modes = ("idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user")
     per_cpu = [f'{{cpu="{cpu}",mode="{mode}"}}' for cpu in range(_CORES) for mode in modes]
@@ -83,7 +83,7 @@ def _host_page() -> str:
 
 
 class _Page:
-    """One page whose counters grow; a number in the template is what they grow by a second."""
+    """A page whose counters grow; a number in the template is the growth per second."""
 
     def __init__(self, text: str, names: frozenset[str]) -> None:
         self._parts: list[tuple[str, float | None]] = []
@@ -99,33 +99,36 @@ class _Page:
         self._at_s, self._answer = 0.0, b""
 
     def answer(self) -> bytes:
-        """The whole HTTP answer of now."""
+        """The HTTP response with the current values."""
         now_s = time.time()
         if now_s - self._at_s > _TICK_S:
             up_s = now_s % 1e6
             body = "\n".join(
                 text if per_s is None else f"{text}{per_s * up_s!r}" for text, per_s in self._parts
             )
-            told = body.encode() + b"\n"
-            self._at_s, self._answer = now_s, _ANSWER % len(told) + told
+            page = body.encode() + b"\n"
+            self._at_s, self._answer = now_s, _ANSWER % len(page) + page
         return self._answer
 
 
 class _Server:
-    """All exporters."""
+    """The pages of all exporters, and the numbers of scrapes and connections."""
 
     def __init__(self) -> None:
         broker = gzip.decompress(_PAGE.read_bytes()).decode()
         self._texts = {"broker": broker, "host": _host_page()}
         self._pages: dict[tuple[str, str], _Page] = {}
-        self.asked = {"broker": 0, "host": 0, "connections": 0}
+        self.counts = {"broker": 0, "host": 0, "connections": 0}
 
     def answer(self, kind: str, target: str) -> bytes:
-        """Only the broker's exporter knows `name[]`; any tells how often all were asked."""
-        if target == _ASKED:
-            told = json.dumps(self.asked).encode()
-            return _ANSWER % len(told) + told
-        self.asked[kind] += 1
+        """The response to a scrape, or to a request for the counts.
+
+        Only exporters of brokers filter by `name[]`.
+        """
+        if target == _COUNTS:
+            counts = json.dumps(self.counts).encode()
+            return _ANSWER % len(counts) + counts
+        self.counts[kind] += 1
         key = (kind, target if kind == "broker" else "")
         if key not in self._pages:
             names = frozenset(parse_qs(urlsplit(key[1]).query).get("name[]", ()))
@@ -134,20 +137,20 @@ class _Server:
 
 
 class _Connection(asyncio.Protocol):
-    """Answers each request of a kept connection."""
+    """A persistent connection whose requests are answered one by one."""
 
     def __init__(self, server: _Server, kind: str) -> None:
-        self._server, self._kind, self._heard = server, kind, b""
+        self._server, self._kind, self._received = server, kind, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._server.asked["connections"] += 1
+        self._server.counts["connections"] += 1
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._heard += data
-        while b"\r\n\r\n" in self._heard:
-            head, _, self._heard = self._heard.partition(b"\r\n\r\n")
+        self._received += data
+        while b"\r\n\r\n" in self._received:
+            head, _, self._received = self._received.partition(b"\r\n\r\n")
             target = head.split(b" ", 2)[1].decode()
             self._transport.write(self._server.answer(self._kind, target))
 
@@ -165,19 +168,19 @@ async def _serve(brokers: int, hosts: int) -> None:
             ports.append(listening.sockets[0].getsockname()[1])
     sys.stdout.write(" ".join(map(str, ports)) + "\n")
     sys.stdout.flush()
-    await loop.run_in_executor(None, sys.stdin.read)  # until whoever started it ends
+    await loop.run_in_executor(None, sys.stdin.read)  # returns when the parent process ends
 
 
-def asked_of(port: int) -> dict[str, int]:
-    """How often the exporters of brokers and of hosts were asked, and connections made to them."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{_ASKED}") as answer:
-        told: dict[str, int] = json.load(answer)
-    return told
+def fetch_counts(port: int) -> dict[str, int]:
+    """Numbers of scrapes of brokers and of hosts, and of connections."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{_COUNTS}") as answer:
+        counts: dict[str, int] = json.load(answer)
+    return counts
 
 
 @contextmanager
 def simulated_exporters(brokers: int, hosts: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Ports on 127.0.0.1 of so many exporters of brokers, and of hosts."""
+    """Ports on 127.0.0.1 of these numbers of exporters of brokers and of hosts."""
     command = [sys.executable, "-m", __name__, str(brokers), str(hosts)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

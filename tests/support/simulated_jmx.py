@@ -1,7 +1,7 @@
-"""Many brokers' JMX from one JVM: each has a port, a registry and an MBean server of its own.
+"""JMX of many brokers in one JVM, each with a port, a registry and an MBean server.
 
-The beans are those that are read of a broker of Kafka 4.2, with the keys that Kafka gives them.
-Counters grow with the time since the JVM's start, and gauges stand still.
+The beans are those that the product reads from a broker of Kafka 4.2, with Kafka's keys. Counters
+grow with the time since the JVM's start, and gauges are constant.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ import javax.management.remote.*;
 public class SimulatedBrokers {
     static final long BEGAN_NS = System.nanoTime();
     static final String LOOPBACK = "127.0.0.1";
-    static final AtomicLong ASKED = new AtomicLong();
+    static final AtomicLong CALLS = new AtomicLong();
 
-    /** Calls that asked beans of Kafka for attributes; those of Java are watched all the time. */
-    public static long asked() {
-        return ASKED.get();
+    /** Number of calls for attributes of Kafka's beans; beans of Java are read all the time. */
+    public static long calls() {
+        return CALLS.get();
     }
 
     public static class OnLoopback implements RMIServerSocketFactory {
@@ -46,7 +46,7 @@ public class SimulatedBrokers {
         }
     }
 
-    /** Attributes that are constant, or grow by so much a second. */
+    /** Attributes that are constant, or grow at a constant rate. */
     public static class Simulated implements DynamicMBean {
         private final Map perSecond = new HashMap();
         private final Map constants = new HashMap();
@@ -63,7 +63,7 @@ public class SimulatedBrokers {
 
         private void count() {
             if (isKafkas) {
-                ASKED.incrementAndGet();
+                CALLS.incrementAndGet();
             }
         }
 
@@ -148,7 +148,7 @@ public class SimulatedBrokers {
         }
     }
 
-    /** Starts so many brokers, ids from 1, and says the port of each. */
+    /** Starts brokers with ids from 1 on, and returns the port of each. */
     public static String start(int count, int firstPort, String beans) throws Exception {
         StringBuilder ports = new StringBuilder();
         OnLoopback factory = new OnLoopback();
@@ -180,7 +180,7 @@ PER_S = {
     "uptime_ms": 1e3,
     "gc_ms": 4.0,
 }
-"""What some counters grow by a second; the others by 1,000."""
+"""Growth of some counters per second; the others grow by 1,000."""
 NOW = {"processors": 16.0, "machine_cpu_share": 0.2, "produce_delayed": 3.0}
 """Gauges that are not 0."""
 _STANDS_FOR = {
@@ -221,22 +221,22 @@ def _names(pattern: str) -> list[str]:
 
 @dataclass(frozen=True)
 class SimulatedJmx:
-    """Brokers that answer.
+    """The simulated brokers.
 
     Attributes:
-        endpoints: of brokers from id 1 on.
-        pid: of the JVM that they are.
-        asked: how many calls asked their beans of Kafka for attributes.
+        endpoints: JMX endpoints of the brokers, with ids from 1 on.
+        pid: process id of the JVM.
+        calls: returns the number of calls for attributes of Kafka's beans.
     """
 
     endpoints: Sequence[JmxEndpoint]
     pid: int
-    asked: Callable[[], int]
+    calls: Callable[[], int]
 
 
 @contextmanager
 def simulated_jmx(count: int, options: tuple[str, ...] = ()) -> Iterator[SimulatedJmx]:
-    """So many brokers."""
+    """A JVM with this number of brokers."""
     beans = "\n".join("\t".join(each) for each in beans_of_a_broker())
     options = ("-Xmx1g", "-Xss256k", "-Djava.rmi.server.hostname=127.0.0.1", *options)
     with bare_jvm(*options) as (jvm, pid):
@@ -245,5 +245,5 @@ def simulated_jmx(count: int, options: tuple[str, ...] = ()) -> Iterator[Simulat
         brokers = compiler.getClassLoader().loadClass("SimulatedBrokers").newInstance()
         ports = brokers.start(count, _FIRST_PORT, beans).split()
         endpoints = [JmxEndpoint(i, "127.0.0.1", int(port)) for i, port in enumerate(ports, 1)]
-        yield SimulatedJmx(endpoints, pid, brokers.asked)
+        yield SimulatedJmx(endpoints, pid, brokers.calls)
         del compiler, brokers

@@ -1,7 +1,7 @@
-"""Time that passes only while an event loop waits, however busy the machine is.
+"""Simulated time, which advances only while an event loop waits.
 
-The loop under test is as it is, with its sockets; what it would wait for by the clock comes at
-once, in the same order every time.
+The loop under test and its sockets are real. Its waits end at once, and events come in the same
+order in each run, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from metrics.common.errors import RedlineError
 from tests.support.processes import PATIENCE_S
 
 _LOOK_S = 20e-6
-"""Simulated duration of a look at the clock, as its caller has done work since the last one [s]."""
+"""Simulated time between two readings of the clock, for the work of the caller [s]."""
 
 Actor = Callable[[float], float]
-"""Told the time [s], does what is due and says when it has something to do next, or infinity."""
+"""Gets the time [s], does what is due, and returns the time of its next work, or infinity."""
 
 
 class SimulatedTime:
-    """A clock, and those that act by it beside the event loop.
+    """A simulated clock, and the actors that follow it besides the event loop.
 
     Attributes:
-        now_s: [s].
-        actors: such as brokers.
+        now_s: current time [s].
+        actors: participants such as brokers.
     """
 
     def __init__(self) -> None:
@@ -43,17 +43,17 @@ class SimulatedTime:
         self._opening: set[Key] = set()
 
     def clock(self) -> float:
-        """The time [s]; a little later than at the last look."""
+        """The time [s], a little later than at the last call."""
         self.now_s += _LOOK_S
         return self.now_s
 
     def sleep(self, seconds: float) -> None:
-        """Let so much of it pass [s]."""
+        """Advance the time by `seconds` [s]."""
         self.now_s += seconds
 
     @contextmanager
     def passing(self) -> Iterator[SimulatedTime]:
-        """Event loops that are made within this block wait by this time."""
+        """Make event loops that are created in this context wait in simulated time."""
         time_here = self
 
         class Selector(selectors.DefaultSelector):
@@ -65,7 +65,7 @@ class SimulatedTime:
 
         class Reopening(Reopener):
             def __init__(self, opener: Opener) -> None:
-                super().__init__(time_here._told_of(opener))
+                super().__init__(time_here._with_failures(opener))
 
             def request(self, key: Key) -> None:
                 time_here._opening.add(key)
@@ -94,18 +94,18 @@ class SimulatedTime:
             events = select(0)
             if events or self.now_s >= end_s:
                 return events
-            if self._opening:  # by a thread, without simulated time
+            if self._opening:  # a thread opens a connection, in real time
                 assert time.monotonic() < patient_until_s, f"{self._opening} never opened"
                 select(0.01)
                 continue
             self.now_s = min(end_s, next_s)
 
-    def _told_of(self, opener: Opener) -> Opener:
-        def told(keys: Sequence[Key]) -> Mapping[Key, Transport]:
+    def _with_failures(self, opener: Opener) -> Opener:
+        def opened(keys: Sequence[Key]) -> Mapping[Key, Transport]:
             try:
                 return opener(keys)
             except (RedlineError, OSError):
                 self._opening.difference_update(keys)
                 raise
 
-        return told
+        return opened

@@ -1,4 +1,4 @@
-"""What a trial on many brokers leaves behind, made up: samples with all readings, and evidence."""
+"""Invented samples with all readings, and evidence, of a trial on many brokers."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _STARS = {
 
 @dataclass(frozen=True)
 class SimulatedTrial:
-    """A trial whose brokers are much alike and out of CPU, each on a host of its own.
+    """A trial with similar brokers without idle CPU, each on its own host.
 
     Attributes:
-        brokers: how many.
-        window_s: the measured window [s].
-        interval_s: between two samples [s].
-        handler_idle: of each broker [ratio].
-        start_s: when the window began [s since the epoch].
+        brokers: number of brokers.
+        window_s: length of the measured window [s].
+        interval_s: interval between two samples [s].
+        handler_idle: idle fraction of the request handlers of each broker [ratio].
+        start_s: start of the window [s since the epoch].
     """
 
     brokers: int
@@ -67,18 +67,18 @@ class SimulatedTrial:
 
     @property
     def broker_ids(self) -> range:
-        """From 1 on."""
+        """Ids of the brokers, from 1 on."""
         return range(1, self.brokers + 1)
 
     def _moments(self) -> Iterator[float]:
-        """From one interval before the window to one after it, seconds into it."""
+        """Times of the samples in the window, from one interval before to one after it [s]."""
         at_s = -self.interval_s
         while at_s <= self.window_s + self.interval_s:
             yield at_s
             at_s += self.interval_s
 
     def samples(self) -> list[BrokerSample]:
-        """One round after the other, as a source takes them."""
+        """Samples of all brokers, in the order of a source's polls."""
         per_s, now = _broker_readings(self.handler_idle)
         own = {each: _spread(per_s, each) for each in self.broker_ids}
         return [
@@ -92,7 +92,7 @@ class SimulatedTrial:
         ]
 
     def host_samples(self) -> list[HostSample]:
-        """Likewise of their hosts."""
+        """Samples of all hosts, in the order of a source's polls."""
         parts = {f"{n}:{part}": v for n, of in _PARTS_PER_S.items() for part, v in of.items()}
         own = {each: _spread(parts | _HOST_PER_S, each) for each in self.broker_ids}
         return [
@@ -106,7 +106,7 @@ class SimulatedTrial:
         ]
 
     def client(self) -> ClientWindow:
-        """All that was offered was acknowledged, evenly over the partitions."""
+        """A client window with all offered records acknowledged, evenly over the partitions."""
         partitions = self.brokers * PARTITIONS_PER_BROKER
         records = int(100 * self.window_s)
         counts = Counts(
@@ -127,7 +127,7 @@ class SimulatedTrial:
     def evidence(
         self, samples: list[BrokerSample], hosts: list[HostSample], client: ClientWindow
     ) -> Evidence:
-        """As `jobs.trials.measure` puts it together."""
+        """The evidence that `jobs.trials.measure` would make of these parts."""
         window = (client.start_s, client.end_s)
         grown = client.counts.acked_by_partition
         return Evidence(
@@ -142,7 +142,7 @@ class SimulatedTrial:
 
 
 def _spread(per_s: Mapping[str, float], seed: int) -> list[tuple[str, float]]:
-    """Rates that differ by up to a tenth, so that no two rows are alike; time is one for all."""
+    """Rates that differ by up to a tenth between brokers; the uptime's rate is the same for all."""
     chance = random.Random(seed)
     return [
         (name, rate if name == UPTIME_MS else rate * chance.uniform(0.9, 1.1))
@@ -151,7 +151,7 @@ def _spread(per_s: Mapping[str, float], seed: int) -> list[tuple[str, float]]:
 
 
 def _broker_readings(handler_idle: float) -> tuple[dict[str, float], dict[str, float]]:
-    """What grows and by how much a second, and what stands still, by the readings' names."""
+    """Name of each reading → its growth per second, and name → value of the constant readings."""
     per_s: dict[str, float] = {}
     now: dict[str, float] = {"silent_ms": 1.0}
     for bean in beans_for(VERSION, (Role.BROKER,)):

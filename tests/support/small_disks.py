@@ -1,4 +1,4 @@
-"""File systems so small that they fill up, where this user may mount any."""
+"""Small file systems that tests fill up; they need the permission to mount."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size_kb: int) -> Iterator[Path]:
-    """A file system of its own in a new folder; skips the test where none may be mounted."""
+    """A small file system in a new folder; skips the test without the permission to mount."""
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "redline-tests", str(folder)]
     try:
         done = subprocess.run(mount, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        pytest.skip("there is no mount here")
+        pytest.skip("the program mount is missing")
     if done.returncode != 0:
-        pytest.skip(f"no file system may be mounted here: {done.stderr.strip()}")
+        pytest.skip(f"a file system cannot be mounted: {done.stderr.strip()}")
     try:
         yield folder
     finally:
@@ -28,5 +28,5 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[Path]:
 
 
 def resize(folder: Path, size_kb: int) -> None:
-    """Give a small disk another size."""
+    """Change the size of a small disk."""
     subprocess.run(["mount", "-o", f"remount,size={size_kb}k", str(folder)], check=True)

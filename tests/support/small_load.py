@@ -32,7 +32,7 @@ WORKLOAD = load_workload(
 def offer_some_load(
     spark: SparkSession, testbed: Testbed, workload: Workload = WORKLOAD, producers: int = 3
 ) -> ClientWindow:
-    """Producers on a topic of their own, three for five seconds by default; what they saw."""
+    """Offer a load on a new topic, by default of three producers for five seconds."""
     with connect(testbed.bootstrap_servers) as admin:
         topics = Topics(admin, uuid.uuid4().hex[:6])
         pattern = workload.pattern(1_000, producers=producers)

@@ -1,4 +1,4 @@
-"""A Spark Connect server on the loopback interface, within the JVM of the tests' session."""
+"""A Spark Connect server on loopback, in the JVM of the tests' session."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HOST = "127.0.0.1"
 
 @contextmanager
 def connect_server(spark: SparkSession) -> Iterator[str]:
-    """Serve Spark Connect for as long as this lasts; gives the address for SPARK_REMOTE.
+    """Serve Spark Connect within this context, and yield the address for SPARK_REMOTE.
 
-    The same service as `start-connect-server.sh` runs, from the jar in the pip package. Clients
-    get sessions of their own, with the server's jars and SQL extensions, so with Delta.
+    It is the service of `start-connect-server.sh`, from the jar in the pip package. Clients get
+    their own sessions with the server's jars and SQL extensions, including Delta's.
     """
     context: Any = spark.sparkContext
     jvm = context._jvm

@@ -1,4 +1,4 @@
-"""Jobs that a scheduler submits to the Spark cluster of a testbed, and what came of them."""
+"""Jobs that a scheduler submits to the Spark cluster of a testbed, and their results."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 @dataclass(frozen=True)
 class Submitter:
-    """Runs spark-submit in a folder of its own, where nothing leads to the checkout.
+    """Runs spark-submit in a separate folder, without access to the checkout.
 
     Attributes:
-        python: what drivers and executors run; it must not have this project.
-        folder: of the job's script, Spark's event logs, and the jobs' results in `out`.
+        python: Python of drivers and executors, without this project.
+        folder: folder of the job's script, Spark's event logs, and the results in `out`.
     """
 
     testbed: Testbed
@@ -47,13 +47,13 @@ class Submitter:
         cluster: Path | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> RunningCommand:
-        """Submit a script of jobs/ by its name without .py.
+        """Submit a script of jobs/, named without .py.
 
         Args:
-            cache: of jars; that of this checkout by default.
-            within: a command that runs it, such as one that makes a container.
-            cluster: file of the cluster to load; the testbed's by default.
-            secrets: more variables of its environment.
+            cache: cache folder of jars; by default that of this checkout.
+            within: command that runs spark-submit, for example in a container.
+            cluster: file of the cluster to load; by default the testbed's.
+            secrets: further environment variables.
         """
         script = self.folder / f"{job}.py"
         shutil.copyfile(ROOT / "jobs" / f"{job}.py", script)
@@ -97,7 +97,7 @@ class Submitter:
 
     @property
     def events(self) -> Path:
-        """Where the event logs are."""
+        """Folder of the event logs."""
         return self.folder / "events"
 
 
@@ -115,7 +115,7 @@ def executors_by_worker(testbed: Testbed) -> dict[int, list[psutil.Process]]:
 
 
 def records_written(testbed: Testbed) -> int:
-    """The end offsets of all topics of runs, summed up."""
+    """Sum of the end offsets of all topics of runs."""
     written = 0
     with connect(testbed.bootstrap_servers) as admin:
         for topic in admin.topic_names():
@@ -127,11 +127,11 @@ def records_written(testbed: Testbed) -> int:
 
 @dataclass(frozen=True)
 class BarrierStages:
-    """The stages of loads, as an application's event log tells of them.
+    """The stages of loads in an application's event log.
 
     Attributes:
-        attempts: (stage, attempt) of each that was begun.
-        executors: (stage, attempt) → ids of the executors that ended its tasks well.
+        attempts: (stage, attempt) of each started attempt.
+        executors: (stage, attempt) → ids of the executors with successful tasks.
     """
 
     attempts: tuple[tuple[int, int], ...]
@@ -139,7 +139,7 @@ class BarrierStages:
 
 
 def barrier_stages(event_log: Path) -> BarrierStages:
-    """Read the event log of an application that has ended."""
+    """Read the event log of a finished application."""
     attempts: list[tuple[int, int]] = []
     executors: dict[tuple[int, int], set[str]] = {}
     for line in event_log.read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""Rows of a sweep of two cases, as its runs leave them."""
+"""Rows of the tables for a sweep with two cases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIGURES = {"1": 20.0, "all": 15.0}
 
 
 def run_rows(acks: str = "1", repeat: int = 1, status: str = "done") -> tuple[RunRow, RunRow]:
-    """The start and the end of a case's run, long ago."""
+    """The rows of the start and the end of a case's run."""
     case = 1 + list(FIGURES).index(acks)
     sweep_case = SweepCase(SWEEP, EXPERIMENT, f"acks={acks}", repeat, {ACKS: acks})
     begun = RunRow(
@@ -31,7 +31,7 @@ def run_rows(acks: str = "1", repeat: int = 1, status: str = "done") -> tuple[Ru
 
 
 def point_row(acks: str = "1", repeat: int = 1) -> BoundaryRow:
-    """The limit of a case, with its interval."""
+    """The row of a case's limit, with its interval."""
     value = FIGURES[acks]
     boundary = replace(
         BOUNDARY, message_bytes=1_000, mb_per_s=value, load_low=19.6, load_high=20.4,
@@ -42,7 +42,7 @@ def point_row(acks: str = "1", repeat: int = 1) -> BoundaryRow:
 
 
 def as_rows(records: Sequence[Any]) -> list[dict[str, Any]]:
-    """As Spark would give them, of one table."""
+    """Rows of one table in the form that Spark returns."""
     schema = schema_of(type(records[0]))
     table = pa.Table.from_pylist([row_of(each) for each in records], schema=schema)
     rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")

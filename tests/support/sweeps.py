@@ -1,4 +1,4 @@
-"""Sweeps of a test's own, on its testbed."""
+"""Sweeps of experiments that a test defines, on its testbed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from jobs.testbed.handle import Testbed
 
 
 def sweep_of(folder: Path, testbed: Testbed, text: str) -> Sweep:
-    """An experiment, as its YAML says."""
+    """The sweep of an experiment with this YAML text."""
     file = folder / "mine.yaml"
     file.write_text(text, encoding="utf-8")
     return load_sweep(str(file), (), str(cluster_file(testbed.folder)))
 
 
 def sweeping(sweep: Sweep, folder: Path, reporter: Reporter) -> SweepExecution:
-    """The sweep `s1` on its way, with its tables in the same folder."""
+    """The execution of the sweep `s1`, with its tables in the same folder."""
     return SweepExecution(SweepOrder(sweep, reporter, "s1", folder / "s1", str(folder / "tables")))

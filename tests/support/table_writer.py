@@ -1,7 +1,7 @@
-"""A run as far as the tables know it, in a process with a Spark of its own.
+"""A process with its own Spark session that writes the rows of a run to the tables.
 
-`python -m tests.support.table_writer TABLES RUN_ID TRIALS`: says `ready` once Spark has started,
-and opens the tables, appends and compacts when a line comes in.
+`python -m tests.support.table_writer TABLES RUN_ID TRIALS` prints `ready` when Spark has started.
+When it reads a line, it opens the tables, appends rows and compacts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = ("testbed", "demo", "default")
 
 
 def main(base: str, run_id: str, trials: int) -> None:
-    store.COMPACT_FROM_FILES = 2  # so that every run compacts beside the others
+    store.COMPACT_FROM_FILES = 2  # all runs compact at the same time
     session = local_session(1, run_id)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""A process that owns a testbed and waits to be ended: `python -m ... ROOT`.
+"""A process that owns a testbed and waits until a test ends it: `python -m ... ROOT`.
 
-Prints the testbed's id as soon as its folder exists, and `ready` once it is.
+It prints the testbed's id when its folder exists, and `ready` when the brokers are ready.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jobs.testbed.places import testbed_dirs
 
 
 def say_id(root: Path) -> None:
-    """Look for the folder that `start`, in the main thread, is about to make."""
+    """Wait for the folder that `start` creates in the main thread, and print the id."""
     while True:
         for folder in testbed_dirs(root):
             sys.stdout.write(f"{folder.name}\n")
@@ -26,7 +26,7 @@ def say_id(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    # Ignored, and so in all that it starts, where a shell began the tests with &.
+    # A shell that starts the tests with & makes them and their child processes ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ROOT = Path(sys.argv[1])
     threading.Thread(target=say_id, args=(ROOT,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""A testbed as ordered, for tests that start none."""
+"""The specification of a testbed, for tests that do not start one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The barrier of a stage whose tasks are threads of the test."""
+"""The barrier of a stage with threads as its tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.processes import PATIENCE_S
 
 
 class ThreadsBarrier:
-    """A task's barrier; `of` makes those of a whole stage."""
+    """The barrier of one task; `of` makes the barriers of a stage."""
 
     def __init__(self, task: int, meeting: threading.Barrier, messages: list[str]) -> None:
         self._task = task
@@ -23,7 +23,7 @@ class ThreadsBarrier:
 
     @classmethod
     def of(cls, tasks: int) -> list[ThreadsBarrier]:
-        """The barriers of a stage of so many tasks."""
+        """The barriers of a stage with this number of tasks."""
         meeting, messages = threading.Barrier(tasks), [""] * tasks
         return [cls(task, meeting, messages) for task in range(tasks)]
 
@@ -44,8 +44,8 @@ def run_stage(
     """Run all tasks of the plan at the same time.
 
     Args:
-        reading: the plan of the tasks with consumers, where it differs.
-        clocks_ahead_s: by how much each task's clock is ahead, 0 by default [s].
+        reading: the plan of the tasks with consumers, if it is a different one.
+        clocks_ahead_s: offset of each task's clock, 0 by default [s].
     """
     barriers = ThreadsBarrier.of(plan.tasks + plan.consumer_tasks)
     plans = [plan] * plan.tasks + [reading or plan] * plan.consumer_tasks

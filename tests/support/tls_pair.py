@@ -1,4 +1,4 @@
-"""Both ends of a TLS connection in one process."""
+"""A TLS connection with both ends in one process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 def tls_over(ours: socket.socket, theirs: socket.socket) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
-    """Both ends of a TLS connection; with an anonymous cipher, so that it needs no certificate."""
+    """Both ends of a TLS connection with an anonymous cipher, which needs no certificate."""
     server, client = (
         anonymous(ssl.PROTOCOL_TLS_SERVER),
         anonymous(ssl.PROTOCOL_TLS_CLIENT),

@@ -1,4 +1,4 @@
-"""Two made-up clusters for comparisons: capacities, noise, and a machine that drifts."""
+"""Two simulated clusters for comparisons, with capacities, noise and a drifting machine."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ WINDOW_S = 5.0
 
 
 def steady_machine(_trial: int) -> float:
-    """A machine whose speed does not change."""
+    """The relative speed of a machine without drift."""
     return 1.0
 
 
 @dataclass
 class TwoSides:
-    """Makes trials; a `jobs.runs.compare.pairs.Hold`.
+    """Two sides that make trials; a `jobs.runs.compare.pairs.Hold`.
 
     Attributes:
-        capacity: side → what a broker takes [MB/s].
+        capacity: side → capacity of a broker [MB/s].
         noise: standard deviation of a trial's capacity [ratio].
-        machine: number of the trial → how fast the machine is then, of 1.
+        machine: number of the trial → speed of the machine at that time, normally 1.
         invalid: numbers of the trials that are INVALID.
         made: (side, load per broker) of each trial, oldest first.
     """
@@ -45,7 +45,7 @@ class TwoSides:
     made: list[tuple[Side, float]] = field(default_factory=list)
 
     def __call__(self, side: Side, load_per_broker: float, reason: str) -> Trial:
-        """One trial."""
+        """Make one trial."""
         self.made.append((side, load_per_broker))
         number = len(self.made)
         producers = count_producers(load_per_broker, self.brokers)
@@ -67,5 +67,5 @@ class TwoSides:
             acked_records=acked_bytes // PATTERN.message_bytes,
         )
         pattern = replace(PATTERN, producers=producers, brokers=self.brokers)
-        judged = Judgement(verdict, (), {}, bound, "disk: made up" if bound else "")
+        judged = Judgement(verdict, (), {}, bound, "disk: invented" if bound else "")
         return trial(number, client=window, pattern=pattern, judgements={"default": judged})

@@ -1,4 +1,4 @@
-"""Vega-Lite's schema: tests hold charts against it, as a run would wait for that too long."""
+"""Validation of charts with Vega-Lite's schema, which takes too long within a run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import jsonschema_rs
 
 
 def fits_schema(spec: Mapping[str, Any]) -> None:
-    """Check that Vega-Lite knows everything in a specification.
+    """Validate a specification with Vega-Lite's schema.
 
     Raises:
-        jsonschema_rs.ValidationError: Vega-Lite does not know a part of it.
+        jsonschema_rs.ValidationError: a part of the specification is not valid.
     """
     _validator().validate(json.loads(json.dumps(spec)))
 
@@ -29,7 +29,7 @@ def _validator() -> Any:
 
 
 def _quoted(part: Any) -> Any:
-    """The schema with references that are valid URIs: its names have `<`, `>` and `|`."""
+    """The schema with quoted references, as its names contain `<`, `>` and `|`."""
     if isinstance(part, list):
         return [_quoted(each) for each in part]
     if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""The wheel as `make dist` builds it, and a Python that has its dependencies but not it."""
+"""The wheel of `make dist`, and a Python with its dependencies but without this project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("search", "metrics", "jobs", "conf")
 
 
 def built_wheel(folder: Path) -> Path:
-    """Build the wheel without a network, from a copy in `folder`: the checkout stays clean."""
+    """Build the wheel without a network, from a copy in `folder`, so the checkout stays clean."""
     source, target = folder / "source", folder / "dist"
     for name in PACKAGES:
         skipped = shutil.ignore_patterns("__pycache__")
@@ -28,11 +28,11 @@ def built_wheel(folder: Path) -> Path:
     return wheel
 
 
-def python_without_us(folder: Path) -> Path:
-    """A Python that imports the packages installed here, and nothing of this project.
+def python_without_project(folder: Path) -> Path:
+    """A Python that imports the installed packages, but not this project.
 
-    An editable install is a .pth file in the folder of packages; on a path that another .pth
-    file adds, such files are not read.
+    An editable install is a .pth file in the folder of packages; Python does not read .pth files
+    in a folder that another .pth file adds.
     """
     venv.create(folder, symlinks=True, with_pip=False)
     packages = sysconfig.get_path("purelib")

@@ -12,7 +12,7 @@ from tests.support.patterns import plan
 from tests.support.scripted_broker import Script, ScriptedBroker
 
 EPOCH_S = 1_700_000_000.0
-"""What to add to a simulated time for seconds since the epoch; any will do."""
+"""Any offset between the simulated time and the seconds since the epoch [s]."""
 
 
 def _refused(_wanted: object) -> dict[tuple[str, int], PlainTransport]:
@@ -22,11 +22,11 @@ def _refused(_wanted: object) -> dict[tuple[str, int], PlainTransport]:
 def run_loop(
     script: Script, rate: float = 2_000.0, **options: Any
 ) -> tuple[WireLoop, ScriptedBroker]:
-    """One producer of messages of 100 B, from its first record to its last answer.
+    """Run the loop of one producer with messages of 100 B until its last answer.
 
     Args:
-        rate: of it [records/s].
-        options: as `tests.support.patterns.plan` has them.
+        rate: rate of the producer [records/s].
+        options: fields of `tests.support.patterns.plan`.
     """
     fields: dict[str, Any] = {"pool_bytes": 200_000, "linger_ms": 2.0, "retries": 0}
     trial = plan(rate_records_per_s=rate, drain_timeout_s=1.0, **(fields | options))

@@ -22,7 +22,7 @@ from jobs.plan import plan
 from jobs.trials.control_server import _MALFORMED, TaskChannel, _message
 from metrics.common.errors import RedlineError
 from metrics.reporting.summary import load_summary, write_summary
-from tests.support.robustness import CONF, SUMMARY, nasty, soon, values
+from tests.support.robustness import CONF, SUMMARY, assert_ends_soon, unusual_texts, unusual_values
 
 FEW, MANY = 60, 4_000
 LOADERS: dict[str, Callable[[str], object]] = {
@@ -43,7 +43,7 @@ def damaged_files(draw: st.DrawFn) -> tuple[str, str]:
         at = draw(st.integers(0, len(lines) - 1))
         key, colon, _value = lines[at].partition(":")
         how = draw(st.sampled_from(["value", "value", "value", "key", "gone", "twice", "line"]))
-        new = draw(nasty)
+        new = draw(unusual_texts)
         lines[at : at + 1] = {
             "value": [f"{key}{colon} {new}"],
             "key": [f"{new}{lines[at][len(key) :]}"],
@@ -58,11 +58,11 @@ def check_file(folder: Path, damaged: tuple[str, str]) -> None:
     kind, text = damaged
     file = folder / "damaged.yaml"
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
-    soon(lambda: LOADERS[kind](str(file)))
+    assert_ends_soon(lambda: LOADERS[kind](str(file)))
 
 
 def check_option(key: str, value: str) -> None:
-    soon(lambda: load_workload("1kB", [f"workload.{key}={value}"]))
+    assert_ends_soon(lambda: load_workload("1kB", [f"workload.{key}={value}"]))
 
 
 def check_summary(folder: Path, choices: list[int], value: Any) -> None:
@@ -80,7 +80,7 @@ def check_summary(folder: Path, choices: list[int], value: Any) -> None:
         place, key = below, keys[choice % len(keys)]
     place[key] = value
     (folder / "summary.json").write_text(json.dumps(whole[""]))
-    soon(lambda: load_summary(folder / "summary.json"))
+    assert_ends_soon(lambda: load_summary(folder / "summary.json"))
     options = ["--run", str(folder), "--mb-per-s", "600", "--message-bytes", "1000"]
     done = CliRunner().invoke(plan, options, standalone_mode=False)
     assert done.exception is None or isinstance(done.exception, RedlineError), done.exception
@@ -92,7 +92,7 @@ def check_message(text: bytes) -> None:
     def hear() -> None:
         channel.receive(0, _message(text))
 
-    soon(hear, *_MALFORMED)
+    assert_ends_soon(hear, *_MALFORMED)
 
 
 KEYS = [
@@ -109,19 +109,19 @@ def test_damaged_files_are_told(tmp_path: Path, damaged: tuple[str, str]) -> Non
     check_file(tmp_path, damaged)
 
 
-@given(key=st.sampled_from(KEYS), value=nasty | st.text(string.printable, max_size=30))
+@given(key=st.sampled_from(KEYS), value=unusual_texts | st.text(string.printable, max_size=30))
 @usual
 def test_any_value_of_an_option_is_taken_or_told(key: str, value: str) -> None:
     check_option(key, value)
 
 
-@given(choices=st.lists(st.integers(0, 60), min_size=1, max_size=4), value=values)
+@given(choices=st.lists(st.integers(0, 60), min_size=1, max_size=4), value=unusual_values)
 @usual
 def test_damaged_summaries_are_told(tmp_path: Path, choices: list[int], value: Any) -> None:
     check_summary(tmp_path, choices, value)
 
 
-@given(text=st.binary(max_size=200) | values.map(lambda value: json.dumps(value).encode()))
+@given(text=st.binary(max_size=200) | unusual_values.map(lambda value: json.dumps(value).encode()))
 @usual
 def test_any_message_to_the_driver_is_taken_or_is_nonsense(text: bytes) -> None:
     check_message(text)
@@ -135,21 +135,21 @@ def test_thousands_of_damaged_files_are_told(tmp_path: Path, damaged: tuple[str,
 
 
 @pytest.mark.long
-@given(key=st.sampled_from(KEYS), value=nasty | st.text(string.printable, max_size=30))
+@given(key=st.sampled_from(KEYS), value=unusual_texts | st.text(string.printable, max_size=30))
 @thorough
 def test_thousands_of_values_are_taken_or_told(key: str, value: str) -> None:
     check_option(key, value)
 
 
 @pytest.mark.long
-@given(choices=st.lists(st.integers(0, 60), min_size=1, max_size=4), value=values)
+@given(choices=st.lists(st.integers(0, 60), min_size=1, max_size=4), value=unusual_values)
 @thorough
 def test_thousands_of_summaries_are_told(tmp_path: Path, choices: list[int], value: Any) -> None:
     check_summary(tmp_path, choices, value)
 
 
 @pytest.mark.long
-@given(text=st.binary(max_size=200) | values.map(lambda value: json.dumps(value).encode()))
+@given(text=st.binary(max_size=200) | unusual_values.map(lambda value: json.dumps(value).encode()))
 @thorough
 def test_thousands_of_messages_are_taken_or_nonsense(text: bytes) -> None:
     check_message(text)

@@ -45,7 +45,7 @@ from tests.support.answers import (
     producer_id,
     response,
 )
-from tests.support.robustness import CONF, nasty, soon, values
+from tests.support.robustness import CONF, assert_ends_soon, unusual_texts, unusual_values
 from tests.support.rows import trial
 
 FEW, MANY = 60, 2_000
@@ -67,8 +67,8 @@ def check_row(gone: list[int], nulls: list[int], more: dict[str, Any]) -> None:
         row.pop(names[place % len(names)], None)
     for place in nulls:
         row[names[place % len(names)]] = None
-    soon(lambda: trial_from({**{f"later_{key}": each for key, each in more.items()}, **row}),
-         ValueError)  # fmt: skip
+    columns = {**{f"later_{key}": each for key, each in more.items()}, **row}
+    assert_ends_soon(lambda: trial_from(columns), ValueError)
 
 
 # --- what brokers send ----------------------------------------------------------
@@ -92,7 +92,7 @@ def check_stream(data: bytes, cuts: list[int], read: Callable[[bytes], object]) 
             read(data[begin:end])
             begin = end
 
-    soon(read_all)
+    assert_ends_soon(read_all)
 
 
 def check_frames(data: bytes, cuts: list[int]) -> None:
@@ -167,7 +167,7 @@ def check_exposition(text: str) -> None:
             parse_series(series)
             rules.match(series)
 
-    soon(read)
+    assert_ends_soon(read)
 
 
 lines = st.lists(
@@ -229,7 +229,7 @@ def damaged_files(draw: st.DrawFn) -> tuple[str, str]:
     text = whole.splitlines()
     at = draw(st.integers(0, len(text) - 1))
     key, colon, _ = text[at].partition(":")
-    text[at] = draw(st.sampled_from(["", f"{key}{colon} "])) + draw(nasty)
+    text[at] = draw(st.sampled_from(["", f"{key}{colon} "])) + draw(unusual_texts)
     return kind, "\n".join(text) + "\n"
 
 
@@ -237,7 +237,7 @@ def check_other_file(folder: Path, damaged: tuple[str, str]) -> None:
     kind, text = damaged
     file = folder / "damaged.yaml"
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
-    soon(lambda: OTHER_LOADERS[kind](str(file)))
+    assert_ends_soon(lambda: OTHER_LOADERS[kind](str(file)))
 
 
 # --- what programs read of us ---------------------------------------------------
@@ -290,11 +290,13 @@ results = st.sampled_from(["summary.json", "sweep.json", "compare.json", "nightl
 places = st.lists(st.integers(0, 10_000), max_size=30)
 answers = st.dictionaries(
     st.sampled_from(["boundaries", "trials", "bpm", "verdict", "status", "started_at", "cases",
-                     "effects", "rows", "results", "error", "cluster"]), values, max_size=6,
+                     "effects", "rows", "results", "error", "cluster"]), unusual_values, max_size=6,
 )  # fmt: skip
 
 
-@given(gone=places, nulls=places, more=st.dictionaries(st.text(max_size=5), values, max_size=3))
+@given(
+    gone=places, nulls=places, more=st.dictionaries(st.text(max_size=5), unusual_values, max_size=3)
+)
 @usual
 def test_rows_of_other_versions_are_read(
     gone: list[int], nulls: list[int], more: dict[str, Any]
@@ -320,7 +322,9 @@ def test_files_of_other_kinds_are_reported(tmp_path: Path, damaged: tuple[str, s
     check_other_file(tmp_path, damaged)
 
 
-@given(text=hostile, value=values | hostile, name=results, document=values | answers)
+@given(
+    text=hostile, value=unusual_values | hostile, name=results, document=unusual_values | answers
+)
 @usual
 def test_what_is_shown_is_well_formed(
     tmp_path: Path, text: str, value: Any, name: str, document: Any
@@ -331,7 +335,9 @@ def test_what_is_shown_is_well_formed(
 
 
 @pytest.mark.long
-@given(gone=places, nulls=places, more=st.dictionaries(st.text(max_size=5), values, max_size=3))
+@given(
+    gone=places, nulls=places, more=st.dictionaries(st.text(max_size=5), unusual_values, max_size=3)
+)
 @thorough
 def test_thousands_of_rows_are_read(
     gone: list[int], nulls: list[int], more: dict[str, Any]
@@ -363,7 +369,9 @@ def test_thousands_of_files_of_other_kinds_are_reported(
 
 
 @pytest.mark.long
-@given(text=hostile, value=values | hostile, name=results, document=values | answers)
+@given(
+    text=hostile, value=unusual_values | hostile, name=results, document=unusual_values | answers
+)
 @thorough
 def test_thousands_of_texts_are_shown_well_formed(
     tmp_path: Path, text: str, value: Any, name: str, document: Any

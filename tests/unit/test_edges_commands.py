@@ -22,14 +22,14 @@ from jobs.entry import UNEXPECTED, _code_of
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary import write_summary
 from metrics.tables.store import TableStore
-from tests.support.robustness import SLOW_S, SUMMARY, nasty
+from tests.support.robustness import SLOW_S, SUMMARY, unusual_texts
 
 FEW, MANY = 80, 3_000
 DOCUMENTED = {0, 2, 3, 4, 5, 75}
 """All but those of signals, and 1, which says that something is wrong with us."""
 
 words = st.one_of(
-    nasty,
+    unusual_texts,
     st.text(max_size=12),
     st.text(string.printable, max_size=12),
     st.sampled_from(

@@ -1,4 +1,4 @@
-"""Logins by GSSAPI against a real key distribution centre, with a service of ours for a broker."""
+"""Logins by GSSAPI against a real key distribution center, with a service in place of a broker."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 
 from jobs.config.security import Security
 from jobs.engine.network.refusals import explain_refusal
-from tests.support.kerberos import kdc, lacking
+from tests.support.kerberos import kdc, missing_programs
 
-pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking() or "all here")
+pytestmark = pytest.mark.skipif(bool(missing_programs()), reason=missing_programs() or "all here")
 
 HOST = "127.0.0.1"
 
 
 @pytest.fixture(scope="module")
-def centre() -> Iterator[Any]:
+def center() -> Iterator[Any]:
     with kdc() as running:
         yield running
 
 
 @pytest.fixture
-def realm(centre: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The realm, on a host that has no ticket of it yet."""
-    monkeypatch.setenv("KRB5_CONFIG", centre.env["KRB5_CONFIG"])
+def realm(center: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The realm, on a host that has no ticket of it."""
+    monkeypatch.setenv("KRB5_CONFIG", center.env["KRB5_CONFIG"])
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'tickets'}")
     monkeypatch.delenv("KRB5_CLIENT_KTNAME", raising=False)
-    return centre
+    return center
 
 
 def options(service: str | None = None) -> dict[str, Any]:
@@ -43,17 +43,17 @@ def test_a_keytab_of_the_host_logs_in(realm: Any, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.client_keytab)
     monkeypatch.setenv("KRB5_KTNAME", realm.keytab)
-    ours = SaslMechanismGSSAPI(host=HOST, **options())
+    client = SaslMechanismGSSAPI(host=HOST, **options())
     brokers = gssapi.SecurityContext(creds=gssapi.Credentials(usage="accept"), usage="accept")
-    ours.receive(brokers.step(ours.auth_bytes()) or b"")
+    client.receive(brokers.step(client.auth_bytes()) or b"")
     assert brokers.complete and str(brokers.initiator_name) == realm.user_princ
-    assert ours.auth_bytes() == b""
+    assert client.auth_bytes() == b""
     offered = bytes([SaslMechanismGSSAPI.SASL_QOP_AUTH, 0, 1, 0])
-    ours.receive(brokers.wrap(offered, False).message)
-    chosen = brokers.unwrap(ours.auth_bytes()).message
+    client.receive(brokers.wrap(offered, False).message)
+    chosen = brokers.unwrap(client.auth_bytes()).message
     assert chosen == offered + f"kafka@{HOST}".encode()
-    ours.receive(b"")
-    assert ours.is_done() and ours.is_authenticated()
+    client.receive(b"")
+    assert client.is_done() and client.is_authenticated()
 
 
 def refusal(service: str | None = None) -> str:
@@ -63,16 +63,16 @@ def refusal(service: str | None = None) -> str:
 
 
 @pytest.mark.usefixtures("realm")
-def test_no_ticket_is_told() -> None:
-    said = refusal()
-    assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in said
-    assert "KRB5CCNAME" in said and "KRB5_CLIENT_KTNAME" in said
+def test_a_missing_ticket_is_explained() -> None:
+    message = refusal()
+    assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in message
+    assert "KRB5CCNAME" in message and "KRB5_CLIENT_KTNAME" in message
 
 
-def test_a_service_that_the_realm_does_not_know_is_told(
+def test_a_service_that_is_unknown_in_the_realm_is_explained(
     realm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", realm.client_keytab)
-    said = refusal("kaffka")
-    assert f"kaffka/{HOST}@{realm.realm} not found in Kerberos database" in said
-    assert "correct cluster security.kerberos_service_name" in said
+    message = refusal("kaffka")
+    assert f"kaffka/{HOST}@{realm.realm} not found in Kerberos database" in message
+    assert "correct cluster security.kerberos_service_name" in message

@@ -43,7 +43,7 @@ from search.model import Verdict
 from tests.support.patterns import pattern
 from tests.support.scripted_admin import ScriptedAdmin
 from tests.support.simulated_cluster import TOPIC, simulated_cluster
-from tests.support.simulated_exporters import asked_of, simulated_exporters
+from tests.support.simulated_exporters import fetch_counts, simulated_exporters
 from tests.support.simulated_trial import SimulatedTrial
 
 FEW, MANY = 60, 120
@@ -70,8 +70,8 @@ def steps_of(work: Callable[[], object]) -> int:
 
 
 def growth(work: Callable[[int], Callable[[], object]]) -> float:
-    """How many times the steps of few brokers it takes for twice as many."""
-    work(1)()  # whatever is made once
+    """The steps for twice as many brokers, as a multiple of the steps for few."""
+    work(1)()  # one-time set-up
     return steps_of(work(MANY)) / steps_of(work(FEW))
 
 
@@ -91,7 +91,7 @@ def test_a_verdict_takes_twice_the_steps_for_twice_the_brokers(idle: float) -> N
     assert growth(lambda brokers: judging(brokers, idle, expected)) < 2.05
 
 
-def test_so_do_windows_and_looks_at_a_running_trial() -> None:
+def test_windows_and_looks_at_a_trial_take_twice_the_steps_for_twice_the_brokers() -> None:
     def evidence(brokers: int) -> Callable[[], object]:
         trial = SimulatedTrial(brokers, window_s=10.0)
         seen = trial.samples(), trial.host_samples(), trial.client()
@@ -108,7 +108,7 @@ def test_so_do_windows_and_looks_at_a_running_trial() -> None:
     assert growth(look) < 2.05
 
 
-def test_so_does_the_room_on_the_brokers_disks() -> None:
+def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None:
     class Disks:
         def __init__(self, brokers: int) -> None:
             self._dirs = tuple(
@@ -134,7 +134,7 @@ def test_so_does_the_room_on_the_brokers_disks() -> None:
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(1_000, marks=pytest.mark.long)])
-def test_a_round_asks_each_exporter_once(count: int) -> None:
+def test_a_round_sends_one_request_to_each_exporter(count: int) -> None:
     with simulated_exporters(count, count) as (brokers, hosts):
         endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(brokers, 1)]
         addresses = {i: f"127.0.0.1:{port}" for i, port in enumerate(hosts, 1)}
@@ -144,83 +144,83 @@ def test_a_round_asks_each_exporter_once(count: int) -> None:
         ):
             source.open()
             machines.open()
-            before = asked_of(brokers[0])
+            before = fetch_counts(brokers[0])
             for _ in range(2):
                 assert [each.error for each in source.sample_all()] == [None] * count
                 assert [each.error for each in machines.sample_all()] == [None] * count
-            after = asked_of(brokers[0])
+            after = fetch_counts(brokers[0])
     assert {kind: after[kind] - before[kind] for kind in after} == {
         "broker": 2 * count,
         "host": 2 * count,
-        "connections": 1,  # the one by which it was asked
+        "connections": 1,  # the connection of this request
     }
 
 
 # --- the administration ---------------------------------------------------------
 
 
-def test_so_many_brokers_are_asked_at_the_same_time_and_answer_in_their_order() -> None:
+def test_brokers_are_queried_in_parallel_and_answers_keep_their_order() -> None:
     together = threading.Barrier(QUERIES_IN_PARALLEL, timeout=60)
     running, most, guard = 0, 0, threading.Lock()
 
-    def ask(broker: int) -> int:
+    def query(broker: int) -> int:
         nonlocal running, most
         with guard:
             running += 1
             most = max(most, running)
-        together.wait()  # which would never end, were they asked one after the other
+        together.wait()  # one query after the other would never pass
         with guard:
             running -= 1
         return broker * broker
 
     brokers = range(1, 4 * QUERIES_IN_PARALLEL + 1)
-    assert query_brokers(ask, brokers) == [(each, each * each) for each in brokers]
+    assert query_brokers(query, brokers) == [(each, each * each) for each in brokers]
     assert most == QUERIES_IN_PARALLEL
 
 
-def test_one_that_does_not_answer_leaves_the_others_answers() -> None:
-    def ask(broker: int) -> str:
+def test_a_silent_broker_does_not_affect_the_answers_of_others() -> None:
+    def query(broker: int) -> str:
         if broker == 2:
             raise AdminError("broker 2 is silent", "KafkaTimeoutError")
         return "here"
 
-    (_, one), (_, two), (_, three) = query_brokers(ask, (1, 2, 3))
+    (_, one), (_, two), (_, three) = query_brokers(query, (1, 2, 3))
     assert (one, str(two), three) == ("here", "broker 2 is silent", "here")
     with pytest.raises(AdminError, match="broker 2 is silent"):
-        query_all_brokers(ask, (1, 2, 3))
+        query_all_brokers(query, (1, 2, 3))
 
 
 class Counted(ScriptedAdmin):
-    """Counts who was asked about topics."""
+    """Counts the requests about topics of each broker."""
 
     def __init__(self, brokers: int) -> None:
         super().__init__(range(1, brokers + 1))
-        self.asked: Counter[int] = Counter()
+        self.queries: Counter[int] = Counter()
         self._one_at_a_time = threading.Lock()
 
     def partitions_seen_by(
         self, broker_id: int, topics: Sequence[str]
     ) -> dict[str, dict[int, Partition] | None]:
         with self._one_at_a_time:
-            self.asked[broker_id] += 1
+            self.queries[broker_id] += 1
         return super().partitions_seen_by(broker_id, topics)
 
 
-def looks_at(brokers: int, looks: int) -> Mapping[int, int]:
+def checks_of(brokers: int, looks: int) -> Mapping[int, int]:
     admin = Counted(brokers)
     topics = Topics(admin, "run1", pause=lambda _: None)
     made = topics.create(WORKLOAD.pattern(1_000))
-    admin.asked.clear()
+    admin.queries.clear()
     for _ in range(looks):
         assert topics.check(made).ok
-    return admin.asked
+    return admin.queries
 
 
-def test_a_look_asks_few_of_many_brokers_in_turn_and_all_of_few() -> None:
-    assert looks_at(BROKERS_PER_CHECK, 3) == dict.fromkeys(range(1, BROKERS_PER_CHECK + 1), 3)
-    once = looks_at(4 * BROKERS_PER_CHECK, 1)
+def test_a_check_queries_few_of_many_brokers_in_turn_and_all_of_few() -> None:
+    assert checks_of(BROKERS_PER_CHECK, 3) == dict.fromkeys(range(1, BROKERS_PER_CHECK + 1), 3)
+    once = checks_of(4 * BROKERS_PER_CHECK, 1)
     assert sorted(once.values()) == [1] * BROKERS_PER_CHECK
-    assert looks_at(4 * BROKERS_PER_CHECK, 4) == dict.fromkeys(
+    assert checks_of(4 * BROKERS_PER_CHECK, 4) == dict.fromkeys(
         range(1, 4 * BROKERS_PER_CHECK + 1), 1
     )
 
@@ -242,7 +242,7 @@ class Seen:
 
 
 class Sampled:
-    """Brokers that were sampled 1 s ago and one interval before that, whenever they are asked."""
+    """Brokers whose last samples are always 1 s and 1 s plus one interval old."""
 
     def samples_taken(self) -> list[BrokerSample]:
         now_s, trial = time.time(), SimulatedTrial(3, window_s=0.0)
@@ -264,10 +264,10 @@ def test_progress_shows_the_busiest_of_brokers_that_are_sampled_every_5_s() -> N
     assert seen.busiest.handler_idle == pytest.approx(0.1, rel=0.1)
 
 
-# --- what is asked of whom, in Kafka's own encoding --------------------------------
+# --- requests in Kafka's own encoding --------------------------------------------
 
 
-def test_ends_disks_and_properties_are_asked_of_each_broker_once() -> None:
+def test_end_offsets_disks_and_properties_take_one_request_a_broker() -> None:
     count = 40
     replicas = {i: (i % count + 1, (i + 1) % count + 1) for i in range(10 * count)}
     ends = {(TOPIC, i): 10 * i for i in replicas}
@@ -277,21 +277,25 @@ def test_ends_disks_and_properties_are_asked_of_each_broker_once() -> None:
         connect(cluster.addresses[:2], timeout_s=120.0) as admin,
     ):
 
-        def asked(kind: str) -> dict[int, int]:
-            return {broker: n for (broker, name), n in cluster.asked.items() if name == kind}
+        def requests_of(kind: str) -> dict[int, int]:
+            return {
+                broker: n for (broker, name), n in cluster.request_counts.items() if name == kind
+            }
 
         once = dict.fromkeys(cluster.brokers, 1)
-        cluster.together = count  # none is answered before all were asked
+        cluster.together = count  # no answer before all requests arrived
         assert admin.end_offsets(ends) == ends
-        assert asked("ListOffsetsRequest") == once
+        assert requests_of("ListOffsetsRequest") == once
         dirs = ClusterHealth(admin).log_dirs([TOPIC])
         assert [(each.broker_id, each.own_logs) for each in dirs] == [
             (broker, 20) for broker in cluster.brokers
         ]
-        assert asked("DescribeLogDirsRequest") == once
-        told = query_all_brokers(lambda broker: admin.broker_config(broker, names), cluster.brokers)
-        assert told == [{names[0]: str(500 + broker)} for broker in cluster.brokers]
-        assert asked("DescribeConfigsRequest") == once
-        cluster.not_leader = {7}  # once: a leader that has moved is asked for again
+        assert requests_of("DescribeLogDirsRequest") == once
+        properties = query_all_brokers(
+            lambda broker: admin.broker_config(broker, names), cluster.brokers
+        )
+        assert properties == [{names[0]: str(500 + broker)} for broker in cluster.brokers]
+        assert requests_of("DescribeConfigsRequest") == once
+        cluster.not_leader = {7}  # once: the new leader is looked up
         assert admin.end_offsets(ends) == ends
-        assert asked("ListOffsetsRequest")[7] == 3
+        assert requests_of("ListOffsetsRequest")[7] == 3

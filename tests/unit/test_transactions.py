@@ -49,7 +49,7 @@ def sent(actions: list[Action]) -> list[int]:
 def begun(driven: Driven) -> Driven:
     """A producer with its first partition in the transaction, and its first batch sent."""
     assert asked(driven.until(0.0)) == [AddPartitions((0,))]
-    assert sent(driven.tell(driven.one, 0.1)) == [0]
+    assert sent(driven.coordinate(driven.one, 0.1)) == [0]
     return driven
 
 
@@ -57,12 +57,12 @@ def test_a_partition_is_added_before_the_first_batch_goes_there_and_once() -> No
     each = driven((1, 2))
     first = each.until(0.0)
     assert (asked(first), sent(first)) == ([AddPartitions((0,))], [])
-    assert sent(each.tell(each.one, 0.1)) == [0]
+    assert sent(each.coordinate(each.one, 0.1)) == [0]
     second = each.until(1.0)
     assert (asked(second), sent(second)) == ([AddPartitions((1,))], []), "to the coordinator"
-    assert sent(each.tell(each.one, 1.1) if not each.one.in_flight[0][1] else []) == []
+    assert sent(each.coordinate(each.one, 1.1) if not each.one.in_flight[0][1] else []) == []
     each.answer(each.one, 1.1)
-    assert sent(each.tell(each.one, 1.2)) == [1]
+    assert sent(each.coordinate(each.one, 1.2)) == [1]
     third = each.until(2.0)
     assert (asked(third), sent(third)) == ([], [2]), "partition 0 is in it already"
 
@@ -77,14 +77,14 @@ def test_a_commit_waits_for_every_batch_and_what_is_due_meanwhile_for_the_next()
     each.answer(each.one, 3.7)
     assert asked(each.until(3.7)) == [COMMIT]
     assert each.until(4.5) == []
-    assert asked(each.tell(each.one, 4.5)) == [AddPartitions((0,))], "with records 3 and 4"
+    assert asked(each.coordinate(each.one, 4.5)) == [AddPartitions((0,))], "with records 3 and 4"
     counts = each.counts
     assert (counts.transactions_committed, counts.transactions_aborted) == (1, 0)
     assert counts.commit_s == pytest.approx(2.0), "from 2.5 to 4.5"
     assert counts.commit_mean_ms == pytest.approx(2_000.0)
     assert counts.control_records_by_partition == {0: 1}
     assert counts.transaction_log_records == 3, "one addition, and two for the end"
-    assert sent(each.tell(each.one, 4.6)) == [3, 4]
+    assert sent(each.coordinate(each.one, 4.6)) == [3, 4]
 
 
 def test_what_lingers_goes_along_with_the_commit() -> None:
@@ -100,14 +100,14 @@ def test_what_lingers_goes_along_with_the_commit() -> None:
     each.until(3.2)
     each.answer(each.one, 3.3)
     assert asked(each.until(3.3)) == [COMMIT]
-    assert asked(each.tell(each.one, 3.4)) == [AddPartitions((0,))], "record 3 is of the next"
+    assert asked(each.coordinate(each.one, 3.4)) == [AddPartitions((0,))], "record 3 is of the next"
 
 
 def test_a_transaction_without_a_record_is_none() -> None:
     each = begun(driven(rate=0.1))
     each.answer(each.one, 1.0)
     assert asked(each.until(2.5)) == [COMMIT]
-    assert each.tell(each.one, 2.6) == []
+    assert each.coordinate(each.one, 2.6) == []
     assert each.until(9.9) == []
     assert asked(each.until(10.0)) == [AddPartitions((0,))]
 
@@ -119,24 +119,24 @@ def test_the_coordinator_is_asked_again_while_it_completes_or_loads() -> None:
     each.answer(each.one, 2.4)
     each.answer(each.one, 2.4)
     assert asked(each.until(2.5)) == [COMMIT]
-    assert each.tell(each.one, 2.6, LOADING) == []
+    assert each.coordinate(each.one, 2.6, LOADING) == []
     assert asked(each.until(3.2)) == [COMMIT], "after retry_backoff_ms, 20 % up or down"
-    assert asked(each.tell(each.one, 3.2)) == [AddPartitions((0,))]
-    assert each.tell(each.one, 3.3, CONCURRENT) == []
+    assert asked(each.coordinate(each.one, 3.2)) == [AddPartitions((0,))]
+    assert each.coordinate(each.one, 3.3, CONCURRENT) == []
     assert asked(each.until(3.33)) == [AddPartitions((0,))], "soon, as the one before completes"
-    assert sent(each.tell(each.one, 3.4)) == [3]
+    assert sent(each.coordinate(each.one, 3.4)) == [3]
 
 
 def test_a_coordinator_that_moved_is_found_again() -> None:
     each = driven()
     each.until(0.0)
-    assert each.tell(each.one, 0.1, NOT_COORDINATOR) == []
+    assert each.coordinate(each.one, 0.1, NOT_COORDINATOR) == []
     (find,) = (a for a in each.until(0.8) if isinstance(a, SendCoordinatorRequest))
     assert find.request == FindCoordinator()
-    (add,) = each.tell(find.connection, 0.8, 0, (2, -1))
+    (add,) = each.coordinate(find.connection, 0.8, 0, (2, -1))
     assert isinstance(add, SendCoordinatorRequest)
     assert (add.connection, add.request) == (each.two, AddPartitions((0,)))
-    assert sent(each.tell(each.two, 0.9)) == [0]
+    assert sent(each.coordinate(each.two, 0.9)) == [0]
 
 
 def test_a_coordinator_that_is_lost_is_found_and_asked_again() -> None:
@@ -145,17 +145,17 @@ def test_a_coordinator_that_is_lost_is_found_and_asked_again() -> None:
     each.lose(each.one, 0.1)
     later = each.until(0.8)
     assert asked(later) == [FindCoordinator()]
-    assert asked(each.tell(each.two, 0.8, 0, (2, -1))) == [AddPartitions((0,))]
-    assert [type(each) for each in each.tell(each.two, 0.9)] == [Reopen], "to the leader"
+    assert asked(each.coordinate(each.two, 0.8, 0, (2, -1))) == [AddPartitions((0,))]
+    assert [type(each) for each in each.coordinate(each.two, 0.9)] == [Reopen], "to the leader"
 
 
 def test_a_coordinator_that_nobody_is_connected_to_is_not_there_yet() -> None:
     each = driven()
     each.until(0.0)
-    each.tell(each.one, 0.1, NOT_COORDINATOR)
+    each.coordinate(each.one, 0.1, NOT_COORDINATOR)
     each.until(0.8)
     way = each.one if each.one.in_flight else each.two
-    assert each.tell(way, 0.8, 0, (9, -1)) == []
+    assert each.coordinate(way, 0.8, 0, (9, -1)) == []
     assert asked(each.until(1.5)) == [FindCoordinator()]
 
 
@@ -163,7 +163,7 @@ def test_a_refusal_for_good_ends_the_load_with_a_sentence() -> None:
     each = driven()
     each.until(0.0)
     with pytest.raises(TransactionError, match="refused to add partitions to a transaction, with "):
-        each.tell(each.one, 0.1, FENCED)
+        each.coordinate(each.one, 0.1, FENCED)
 
 
 def test_a_batch_that_fails_takes_its_transaction_with_it() -> None:
@@ -176,11 +176,11 @@ def test_a_batch_that_fails_takes_its_transaction_with_it() -> None:
     each.answer(each.one, 2.4)
     assert asked(each.until(2.4)) == [ABORT]
     assert each.until(3.1) == [], "record 3 waits"
-    assert asked(each.tell(each.one, 3.2)) == [RenewEpoch()]
-    assert each.tell(each.one, 3.3, CONCURRENT) == []
+    assert asked(each.coordinate(each.one, 3.2)) == [RenewEpoch()]
+    assert each.coordinate(each.one, 3.3, CONCURRENT) == []
     assert asked(each.until(4.0)) == [RenewEpoch()]
-    assert asked(each.tell(each.one, 4.0, 0, (0, 1))) == [AddPartitions((0,))]
-    request, _of_record_4 = each.tell(each.one, 4.1)
+    assert asked(each.coordinate(each.one, 4.0, 0, (0, 1))) == [AddPartitions((0,))]
+    request, _of_record_4 = each.coordinate(each.one, 4.1)
     assert isinstance(request, Produce)
     assert [(b.first, b.stamp) for b in request.batches] == [(3, (1, 0))], "a new epoch"
     counts = each.counts
@@ -207,9 +207,11 @@ def test_what_waits_behind_a_failed_batch_fails_too() -> None:
     assert asked(each.until(2.3)) == [ABORT]
     assert each.counts.errors == {"MessageSizeTooLargeError": 1, "TransactionAbortedError": 1}
     assert each.producer.buffered_bytes == 0
-    each.tell(each.one, 2.4)
-    assert asked(each.tell(each.one, 2.5, 0, (0, 1))) == [AddPartitions((0,))], "record 2 is new"
-    assert sent(each.tell(each.one, 2.6)) == [2]
+    each.coordinate(each.one, 2.4)
+    assert asked(each.coordinate(each.one, 2.5, 0, (0, 1))) == [AddPartitions((0,))], (
+        "record 2 is new"
+    )
+    assert sent(each.coordinate(each.one, 2.6)) == [2]
 
 
 def test_an_abort_waits_for_what_is_under_way_whatever_waits_behind_it() -> None:
@@ -228,7 +230,7 @@ def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there
     assert each.until(1.2) == []
     each.delivery.expire(1.2)
     each.until(1.2)
-    each.tell(each.one, 1.2, LOADING)
+    each.coordinate(each.one, 1.2, LOADING)
     later = each.until(2.0)
     assert asked(later) == [RenewEpoch()], "the coordinator has no transaction of this producer"
     assert each.counts.transactions_aborted == 0
@@ -243,9 +245,9 @@ def test_a_memory_that_the_next_transaction_fills_stays_full_where_one_is_aborte
         each.answer(each.one, 9.5, TOO_LARGE)
     assert asked(each.until(9.6)) == [ABORT]
     assert each.producer.opened == 5
-    each.tell(each.one, 9.7)
-    each.tell(each.one, 9.8, 0, (0, 1))
-    assert sent(each.tell(each.one, 9.9))[:2] == [3, 4], "and then it continues"
+    each.coordinate(each.one, 9.7)
+    each.coordinate(each.one, 9.8, 0, (0, 1))
+    assert sent(each.coordinate(each.one, 9.9))[:2] == [3, 4], "and then it continues"
     assert each.producer.opened > 5
 
 
@@ -253,7 +255,7 @@ def test_an_open_batch_waits_for_its_partition_and_does_not_expire() -> None:
     each = driven(full=10)
     assert asked(each.until(0.0)) == [AddPartitions((0,))]
     each.delivery.expire(0.5)
-    assert sent(each.tell(each.one, 0.6)) == [0]
+    assert sent(each.coordinate(each.one, 0.6)) == [0]
     assert each.counts.failed_total == 0
 
 
@@ -265,7 +267,7 @@ def test_the_last_transaction_is_committed_in_the_drain() -> None:
     each.answer(each.one, 2.1)
     assert asked(each.until(2.1)) == [COMMIT], "record 1 waited and is dropped"
     assert each.delivery.has_work
-    assert each.tell(each.one, 2.2) == []
+    assert each.coordinate(each.one, 2.2) == []
     assert not each.delivery.has_work
     assert each.counts.control_records_by_partition == {0: 1}
     assert each.counts.transactions_committed == 0, "after the window"
@@ -295,7 +297,7 @@ def test_what_waits_to_be_sent_again_when_the_drain_is_over_fails_once() -> None
 def test_a_closed_loop_commits_too() -> None:
     each = driven(rate=float("inf"), max_in_flight=1, buffer_memory=300)
     assert asked(each.until(0.0)) == [AddPartitions((0,))]
-    assert sent(each.tell(each.one, 0.1)) != []
+    assert sent(each.coordinate(each.one, 0.1)) != []
     for at_s in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
         if each.one.in_flight and each.one.in_flight[0][1]:
             each.answer(each.one, at_s)
@@ -303,8 +305,8 @@ def test_a_closed_loop_commits_too() -> None:
             if questions:
                 break
     assert questions == [COMMIT]
-    assert asked(each.tell(each.one, 6.5)) == [AddPartitions((0,))]
-    assert sent(each.tell(each.one, 6.6)) != []
+    assert asked(each.coordinate(each.one, 6.5)) == [AddPartitions((0,))]
+    assert sent(each.coordinate(each.one, 6.6)) != []
 
 
 @pytest.mark.parametrize(
