@@ -13,16 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.bench.child import WORK
-from tests.bench.clients import entries_of, installed
-from tests.bench.contest import CHILD, CLIENTS, Contest, Entry, Way, port_of
+from tests.bench.contest import CHILD, Contest, Entry, Way, port_of
 from tests.bench.cpu import cpu_s
 from tests.bench.java import consumer_command, messages_of, producer_command
 from tests.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
 from tests.bench.rows import JAVA, SOCKET, ratio_of, rows_of, sentences_of, table_of, unsure_of
 from tests.bench.task import Task
-from tests.bench.variants import variants
 from tests.support.processes import PATIENCE_S, becomes
+
+pytestmark = pytest.mark.long  # a tool of developers
 
 PLAIN = Way(("127.0.0.1:1",))
 
@@ -195,26 +194,6 @@ def test_a_child_gets_its_task_whole_and_not_on_its_command_line() -> None:
     )
     assert Task.from_text(task.to_text()) == task
     assert CHILD[1:] == ["-m", "tests.bench.child"]
-
-
-def test_every_client_has_a_child_in_both_roles() -> None:
-    for role in ("producer", "consumer"):
-        assert {client for r, client in WORK if r == role} == set(CLIENTS)
-    assert [e.client for e in entries_of(CLIENTS, ["producer"], 100)] == list(CLIENTS[:-1])
-    assert len({(e.role, e.client, e.variant) for e in variants().entries}) == len(
-        variants().entries
-    )
-
-
-def test_a_library_that_is_not_installed_is_skipped_with_a_message(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert installed(CLIENTS) == (list(CLIENTS), [])
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    rest, messages = installed(CLIENTS)
-    assert "librdkafka" not in rest
-    assert len(rest) == len(CLIENTS) - 1
-    assert "confluent-kafka is missing" in messages[0]
 
 
 def test_java_gets_the_same_options() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.bench.beside import run
 
+pytestmark = pytest.mark.long  # a tool of developers
+
 SCHEDULED = """
 import os
 
