@@ -1,4 +1,4 @@
-"""The ready files of docs/deploy, by the loaders and schemas of those who will read them."""
+"""The ready files of docs/deploy, checked by the loaders and schemas of their readers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 
 def require_command(words: list[str]) -> None:
-    """The options of a spark-submit, or of a redline, are those of the job that it names."""
+    """Require that a command line has only options of the job that it names."""
     at = next((i for i, word in enumerate(words) if re.search(r"jobs/\w+\.py$", word)), None)
     name = words[0] if at is None else Path(words[at]).stem.replace("_", "-")
     own = words[1:] if at is None else words[at + 1 :]
@@ -45,7 +45,7 @@ def require_command(words: list[str]) -> None:
 def test_the_bundle_is_loaded_by_databricks_own_library() -> None:
     (bundle,) = documents("databricks.yml")
     (nightly,) = bundle["resources"]["jobs"].values()
-    assert _as_loaded(nightly) == nightly, "each key is one that it knows"
+    assert _as_loaded(nightly) == nightly, "each key is known"
     (task,) = nightly["tasks"]
     assert task["max_retries"] == 0
     require_command(task["python_wheel_task"]["parameters"])
@@ -55,7 +55,7 @@ def test_the_bundle_is_loaded_by_databricks_own_library() -> None:
     assert set(re.findall(r"\$\{var\.(\w+)\}", text)) == set(bundle["variables"])
 
 
-def test_a_key_that_databricks_does_not_know_is_seen() -> None:
+def test_a_key_that_is_unknown_to_databricks_is_found() -> None:
     (nightly,) = documents("databricks.yml")[0]["resources"]["jobs"].values()
     wrong = {**nightly, "max_concurent_runs": 1}
     assert _as_loaded(wrong) != wrong
@@ -69,7 +69,7 @@ def _as_loaded(given: dict[str, Any]) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("kind", ["Service", "CronJob"])
-def test_kubernetes_would_take_the_cron_job_and_its_service(kind: str) -> None:
+def test_kubernetes_accepts_the_cron_job_and_its_service(kind: str) -> None:
     (own,) = [each for each in documents("kubernetes-cronjob.yaml") if each["kind"] == kind]
     kubernetes_validate.validate(own, kubernetes_validate.latest_version(), strict=True)
     with pytest.raises(kubernetes_validate.ValidationError):
@@ -80,7 +80,7 @@ def test_kubernetes_would_take_the_cron_job_and_its_service(kind: str) -> None:
         )
 
 
-def test_the_cron_job_submits_a_job_that_exists() -> None:
+def test_the_cron_job_submits_an_existing_job() -> None:
     service, cron = documents("kubernetes-cronjob.yaml")
     pod = cron["spec"]["jobTemplate"]["spec"]["template"]
     (container,) = pod["spec"]["containers"]
@@ -97,8 +97,8 @@ def test_the_cron_job_submits_a_job_that_exists() -> None:
         assert (ROOT / source).is_file(), source
 
 
-def test_the_application_submits_a_job_that_exists_with_the_settings_of_all() -> None:
-    """`make release-check` holds it against the operator's own schema."""
+def test_the_application_submits_an_existing_job_with_the_common_settings() -> None:
+    """`make release-check` checks it with the operator's own schema."""
     (scheduled,) = documents("kubernetes-spark-operator.yaml")
     own = scheduled["spec"]["template"]
     (wheel,) = own["deps"]["pyFiles"]
@@ -114,7 +114,8 @@ def test_the_application_submits_a_job_that_exists_with_the_settings_of_all() ->
     assert own["deps"]["packages"][0] in driver["args"]
 
 
-def test_a_schema_is_held_strictly_as_far_as_it_goes() -> None:
+@pytest.mark.long  # of `make release-check`
+def test_a_schema_is_strict_where_it_lists_properties() -> None:
     inner = {"type": "object", "properties": {"cores": {"type": "integer"}}}
     schema = {
         "properties": {
@@ -136,7 +137,8 @@ def test_a_schema_is_held_strictly_as_far_as_it_goes() -> None:
         assert not check(wrong), wrong
 
 
-def test_an_application_is_told_what_the_operator_would_drop_or_refuse(tmp_path: Path) -> None:
+@pytest.mark.long  # of `make release-check`
+def test_keys_that_the_operator_would_drop_or_refuse_are_found(tmp_path: Path) -> None:
     (own,) = documents("kubernetes-spark-operator.yaml")
     known = {name: {"type": "object"} for name in ("metadata", "spec")}
     known |= {name: {"type": "string"} for name in ("apiVersion", "kind")}
@@ -151,7 +153,7 @@ def test_an_application_is_told_what_the_operator_would_drop_or_refuse(tmp_path:
     assert operator_trouble(str(tmp_path / "none.yaml"), own).startswith("not checked: ")
 
 
-def test_github_would_take_the_workflow() -> None:
+def test_github_accepts_the_workflow() -> None:
     check = [
         sys.executable,
         "-m",
@@ -164,11 +166,11 @@ def test_github_would_take_the_workflow() -> None:
     )
     assert done.returncode == 0, done.stdout
     (workflow,) = documents("github-actions.yml")
-    told = [step["run"] for each in workflow["jobs"].values() for step in each["steps"]
+    lines = [step["run"] for each in workflow["jobs"].values() for step in each["steps"]
             if "run" in step]  # fmt: skip
-    ours = [shlex.split(run) for run in told if run.startswith(".venv/bin/redline")]
-    assert len(ours) == 2
-    for words in ours:
+    commands = [shlex.split(run) for run in lines if run.startswith(".venv/bin/redline")]
+    assert len(commands) == 2
+    for words in commands:
         require_command(words[1:])
 
 
@@ -187,8 +189,8 @@ def _airflow_calls() -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
-def test_the_dag_submits_a_job_that_exists_and_tries_nothing_again() -> None:
-    """What Airflow is told; `make release-check` has Airflow itself load it."""
+def test_the_dag_submits_an_existing_job_without_retries() -> None:
+    """This test reads the arguments; `make release-check` loads the file in Airflow."""
     calls = dict(_airflow_calls())
     operator = calls["BashOperator"]
     words = shlex.split(operator["bash_command"].replace("{{ ds }}", "2026-11-23"))
@@ -198,7 +200,7 @@ def test_the_dag_submits_a_job_that_exists_and_tries_nothing_again() -> None:
     assert calls["DAG"]["max_active_runs"] == 1
 
 
-def test_cron_submits_a_job_that_exists() -> None:
+def test_cron_submits_an_existing_job() -> None:
     lines = (READY / "redline.cron").read_text(encoding="utf-8").splitlines()
     (entry,) = [line for line in lines if line[:1].isdigit()]
     *when, user, command = entry.split(maxsplit=6)
@@ -208,7 +210,7 @@ def test_cron_submits_a_job_that_exists() -> None:
     require_command(shlex.split(command.partition(" >> ")[0].replace(r"\%", "%")))
 
 
-def test_each_ready_file_stands_on_the_page() -> None:
+def test_each_ready_file_is_linked_on_the_page() -> None:
     page = (ROOT / "docs" / "deploy" / "README.md").read_text(encoding="utf-8")
     for path in filter(Path.is_file, READY.iterdir()):
         assert f"](ready/{path.name})" in page
@@ -218,7 +220,7 @@ CLUSTERS = sorted((READY / "clusters").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
-def test_a_cluster_of_a_provider_is_one_and_says_whether_it_was_tested(
+def test_a_cluster_of_a_provider_loads_and_states_whether_it_was_tested(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOOTSTRAP", "b-1.example.com:9096")

@@ -1,4 +1,4 @@
-"""What `make release-check` says of a changelog, and of a command that answers otherwise."""
+"""The checks of `make release-check` on a changelog and on the output of a command."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ import pytest
 
 from tests.bench.release import addressed, answers, changelog, licensed
 
+pytestmark = pytest.mark.long  # a tool of developers
+
 RELEASED = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-11-23\n\n- a thing\n"
 
 
-def test_a_changelog_has_the_version_with_its_date_and_nothing_else_in_waiting() -> None:
+def test_a_changelog_has_the_version_with_its_date_and_nothing_unreleased() -> None:
     assert changelog(RELEASED, "0.2.0").trouble == ""
     assert "expected a line such as `## [0.3.0]" in changelog(RELEASED, "0.3.0").trouble
     waiting = RELEASED.replace("[Unreleased]\n", "[Unreleased]\n\n- more\n")
     assert "nothing under [Unreleased]" in changelog(waiting, "0.2.0").trouble
 
 
-def test_the_files_that_people_look_for_are_there() -> None:
+def test_the_files_of_a_release_exist() -> None:
     assert licensed().trouble == ""
 
 
 @pytest.mark.parametrize("home", ["", "http://example.com/redline", "https://example.com/a b"])
-def test_a_release_says_where_the_project_is(home: str) -> None:
+def test_a_release_has_the_address_of_the_project(home: str) -> None:
     assert addressed("https://example.com/someone/kafka-redline").trouble == ""
     assert f"it is {home!r}" in addressed(home).trouble
 
 
 @pytest.mark.parametrize(
-    ("code", "told", "trouble"),
+    ("code", "printed", "trouble"),
     [(3, "brokers", ""), (0, "brokers", "expected 0 and 'brokers'; ended with 3: no brokers"),
      (3, "limits", "expected 3 and 'limits'")],
 )  # fmt: skip
-def test_a_command_is_held_to_its_code_and_its_words(
-    tmp_path: Path, code: int, told: str, trouble: str
+def test_a_command_must_end_with_its_code_and_its_text(
+    tmp_path: Path, code: int, printed: str, trouble: str
 ) -> None:
     place = tmp_path / "bin"
     place.mkdir()
     redline = place / "redline"
     redline.write_text(f"#!{sys.executable}\nprint('no brokers')\nraise SystemExit(3)\n")
     redline.chmod(0o755)
-    found = answers(place / "python", ["plan"], code, told)
+    found = answers(place / "python", ["plan"], code, printed)
     assert trouble in found.trouble
     assert bool(found.trouble) == bool(trouble)
