@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from jobs.cluster.opening import LAG_CHECKS
@@ -16,7 +17,7 @@ from metrics.traffic.axes import AXES, NP
 from metrics.traffic.pattern import TopicOptions
 from search.boundary_model import ProducerRate
 from search.confirming import Confirmation
-from search.forecast import forecast
+from search.forecast import Forecast, forecast
 from search.guide import Guide
 from search.limits import Limits
 from search.line import Line
@@ -114,7 +115,7 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     cluster, workload, goal = config.cluster, config.workload, config.goal
     one_s = trial_s(workload)
     brokers = cluster.brokers_known
-    expected = forecast(line_of(workload, goal, brokers or 1), one_s)
+    expected = _expected(line_of(workload, goal, brokers or 1), one_s)
     lines = 1 if goal.search.brokers_offline is None else 2  # with all brokers, and with the rest
     loaded_share = workload.trial.load_s / one_s
     with_replicas = loaded_share * workload.topic.replication_factor
@@ -143,6 +144,12 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
             expected.peak_bytes_per_s.high * workload.topic.replication_factor,
         ),
     )
+
+
+@lru_cache(maxsize=64)
+def _expected(line: Line, one_s: float) -> Forecast:
+    """The forecast of a line, computed once; the cases of a sweep often share a line."""
+    return forecast(line, one_s)
 
 
 def backlog_bytes(workload: Workload, message_bytes: int) -> float:
