@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 
 from jobs.cluster.lock import RunLocks, holder_text
@@ -32,6 +33,7 @@ from jobs.spark.session import cancel_group, run_interruptibly
 from jobs.trials.context import RunContext, Session
 from jobs.trials.history import TrialNumbering
 from metrics.common.errors import RedlineError
+from metrics.reporting.files import open_to_append
 from metrics.tables.schema import RunRow
 from metrics.tables.sweep_case import SweepCase
 from metrics.units import iso_utc
@@ -365,11 +367,18 @@ def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | No
             context.tables.settle()
 
 
+class _RunLog(logging.FileHandler):
+    """The log of a run, on any file system that takes whole files."""
+
+    def _open(self) -> TextIOWrapper:
+        return TextIOWrapper(open_to_append(Path(self.baseFilename)), self.encoding)
+
+
 @contextmanager
 def _logged_to(path: Path) -> Iterator[None]:
     """Log the warnings of libraries to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, delay=True, encoding="utf-8")
+    handler = _RunLog(path, delay=True, encoding="utf-8")
     handler.setLevel(logging.WARNING)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TextIO
 
 from metrics.common.errors import TryLaterError
-from metrics.reporting.files import require_place
+from metrics.reporting.files import NOT_OFFERED, require_place, write_atomic
 
 FILE = ".driver"
 """The lock file in the run's folder; it names the driver. The system unlocks it at every end."""
-
-_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 
 
 @contextmanager
@@ -40,16 +37,15 @@ def run_lock(folder: Path, holder: str) -> Iterator[bool]:
     path = folder / FILE
     require_place("--out", path)
     folder.mkdir(parents=True, exist_ok=True)
-    file = _locked(path)
-    if file is None:
-        yield False
-        return
-    with file:
-        file.truncate(0)
-        file.write(f"{holder}, process {os.getpid()}\n")
+    file, text = _locked(path), f"{holder}, process {os.getpid()}\n"
+    if file is None:  # the file still shows that a run is active
+        write_atomic(path, text)
+    else:
+        file.write(text)
         file.flush()
+    with file or nullcontext():
         try:
-            yield True
+            yield file is not None
         finally:
             path.unlink(missing_ok=True)
 
@@ -62,24 +58,36 @@ def is_locked(folder: Path) -> bool:
     path = folder / FILE
     if not path.exists():
         return False
-    with path.open("a+", encoding="utf-8") as file:
-        try:
+    try:
+        with _opened(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return True
+    except OSError:
+        return True
     return False
 
 
+def _opened(path: Path) -> TextIO:
+    """Open the lock file for reading and writing, without appending or truncating."""
+    return os.fdopen(
+        os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+", encoding="utf-8"
+    )
+
+
 def _locked(path: Path) -> TextIO | None:
+    """The locked file of a run, empty; None where the file system has no locks."""
     while True:
-        file = path.open("a+", encoding="utf-8")
+        try:
+            file = _opened(path)
+        except OSError as error:
+            if error.errno in NOT_OFFERED:
+                return None
+            raise
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            file.seek(0)
             holder = file.read().strip() or "another process"
             file.close()
-            if error.errno in _NO_LOCKS:
+            if error.errno in NOT_OFFERED:
                 return None
             if not isinstance(error, BlockingIOError):
                 raise
@@ -88,5 +96,6 @@ def _locked(path: Path) -> TextIO | None:
                 "its end, or stop it"
             ) from None
         if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            file.truncate(0)
             return file
         file.close()  # the holder ended and removed the file in the meantime

@@ -36,6 +36,7 @@ from jobs.spark.failures import SparkFailedError, failure_of
 from jobs.spark.termination import pass_on_termination
 from jobs.spark.wheels import send_wheels
 from metrics.common.errors import ConfigError
+from metrics.reporting.files import open_to_append
 
 Answer = TypeVar("Answer")
 
@@ -275,7 +276,7 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with log.open("ab") as stream:
+        with open_to_append(log) as stream:
             # These streams also keep the JVM's start-up messages off the terminal.
             launch: Any = launch_gateway  # it is not typed
             with secrets_withheld():  # from the JVM, and from the Python workers that it starts

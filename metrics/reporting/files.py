@@ -6,9 +6,13 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, mkstemp
+from typing import BinaryIO
 
 from metrics.common.errors import ConfigError
+
+NOT_OFFERED = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL})
+"""Errors of a file system that does not offer an operation, such as appending or locking."""
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -30,6 +34,40 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """Open a file for writing after its content.
+
+    Some file systems take whole files only, such as the volumes of Databricks and other mounts of
+    object stores. There the file is written again, beginning with its earlier content.
+    """
+    if _can_append(path.parent):
+        return path.open("ab")
+    before = path.read_bytes() if path.exists() else b""
+    file = path.open("wb")
+    file.write(before)
+    file.flush()
+    return file
+
+
+def _can_append(folder: Path) -> bool:
+    """Whether the file system of a folder appends to files; some refuse it only at the write.
+
+    Other errors, such as a full disk, are left to the caller's own write.
+    """
+    descriptor, name = mkstemp(dir=folder, prefix=".append-")
+    probe = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(b"x")
+        with probe.open("ab") as file:
+            file.write(b"x")
+    except OSError as error:
+        return error.errno not in NOT_OFFERED
+    finally:
+        probe.unlink(missing_ok=True)
+    return True
 
 
 def write_file(name: str, path: Path, content: str | bytes) -> None:
