@@ -7,6 +7,8 @@ READY := .venv/.ready
 DEV_READY := .venv/.ready-dev
 # Processes for the tests that are safe to run in parallel: one has the brokers, and each waits at times.
 WORKERS ?= 3
+# The modules of `make mutants`, as Python imports them.
+ONLY ?= metrics.judging
 
 # Container images often set this variable. Then each process, Spark's workers included, compiles
 # the project's code again, which takes one to two seconds.
@@ -45,10 +47,14 @@ flaky: $(DEV_READY) ## Run the unit tests 20 times beside a process that keeps a
 	$(BIN)/python -m tests.bench.flaky --times 20 tests/unit
 
 coverage: $(DEV_READY) ## Show which lines and branches the unit tests run; ALL=1 runs all tests
-	$(BIN)/python -m tests.bench.covered --workers $(WORKERS) $(if $(ALL),--all)
+	$(BIN)/python -m pytest -q --cov --cov-report= -n $(WORKERS) --no-loadscope-reorder $(if $(ALL),-m "together and not long",tests/unit)
+	$(if $(ALL),$(BIN)/python -m pytest -q --cov --cov-append --cov-report= -m "not together and not long")
+	$(BIN)/coverage html -q
+	$(BIN)/coverage report --skip-covered
 
-mutants: $(DEV_READY) ## Change 300 places of the code that decides, and check that a unit test fails
-	$(BIN)/python -m tests.bench.mutants --seed 1 --sample 300
+mutants: $(DEV_READY) ## Change code that decides, one place at a time, and list the changes with which no unit test fails; ONLY=search.guided
+	$(BIN)/mutmut run '$(ONLY)*'
+	@$(BIN)/mutmut results | grep -E '^ *$(ONLY).*: (survived|no tests)' || echo "No mutant of $(ONLY) survived."
 
 lint: $(DEV_READY) ## Check style and types
 	$(BIN)/ruff check .
@@ -88,7 +94,7 @@ release-check: $(DEV_READY) ## Check all parts of a release, including wheels in
 	$(BIN)/python -m tests.bench.release $(if $(CRD),--operator-schema $(CRD))
 
 clean: ## Delete build products and the virtual environment, but not the cached jars
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist mutants *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The archive of Spark's classes is valid for one class path, which includes `files_java`.
 # Python before 3.10 cannot parse the set-up's code, so the shell checks the version.
