@@ -32,7 +32,7 @@ def run_of(name: str, share: float, sizes: tuple[int, ...] = (100, 1000)) -> Run
     return replace(found, run_id=name, boundaries=limits, environment=environment)
 
 
-def asked(out: Path, *runs: RunSummary, options: tuple[str, ...] = ()) -> Result:
+def run_compare(out: Path, *runs: RunSummary, options: tuple[str, ...] = ()) -> Result:
     for one in runs:
         (out / one.run_id).mkdir()
         write_summary(one, out / one.run_id / "summary.json")
@@ -43,7 +43,7 @@ def asked(out: Path, *runs: RunSummary, options: tuple[str, ...] = ()) -> Result
 
 def test_a_limit_that_fell_is_a_regression_and_the_differences_are_listed(tmp_path: Path) -> None:
     options = ("--json", str(tmp_path / "found.json"))
-    done = asked(tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=options)
+    done = run_compare(tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=options)
     assert isinstance(done.exception, RegressionError)
     assert done.exception.exit_code == 4
     assert "run after against before, 100 B: 20.0% less" in done.output
@@ -54,7 +54,7 @@ def test_a_limit_that_fell_is_a_regression_and_the_differences_are_listed(tmp_pa
 
 
 def test_no_difference_comes_with_the_smallest_detectable_loss(tmp_path: Path) -> None:
-    done = asked(tmp_path, run_of("before", 1.0), run_of("after", 0.99))
+    done = run_compare(tmp_path, run_of("before", 1.0), run_of("after", 0.99))
     assert done.exception is None, done.output
     assert "no significant effect (-1.0%" in done.output
     assert "smallest detectable loss is" in done.output
@@ -63,29 +63,29 @@ def test_no_difference_comes_with_the_smallest_detectable_loss(tmp_path: Path) -
 def test_caveats_of_either_run_stand_beside_the_answer(tmp_path: Path) -> None:
     uneven = "leaders uneven: 14 at most, 10 on average"
     first, second = run_of("before", 1.0), replace(run_of("after", 1.0), caveat=uneven)
-    done = asked(tmp_path, first, second, options=("--json", str(tmp_path / "found.json")))
+    done = run_compare(tmp_path, first, second, options=("--json", str(tmp_path / "found.json")))
     assert f"caveat of after: {uneven}" in done.output
     document = json.loads((tmp_path / "found.json").read_text())
     assert f"caveat of after: {uneven}" in document["caveats"]
     both = tmp_path / "both"
     both.mkdir()
-    told = asked(both, replace(first, caveat=uneven), second).output
+    told = run_compare(both, replace(first, caveat=uneven), second).output
     assert told.count(uneven) == 1 and f"caveat of both runs: {uneven}" in told
 
 
-def test_a_small_loss_is_none_that_matters(tmp_path: Path) -> None:
-    done = asked(
+def test_a_loss_below_min_effect_is_no_regression(tmp_path: Path) -> None:
+    done = run_compare(
         tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=("--min-effect", "0.3")
     )
     assert done.exception is None, done.output
 
 
 def test_runs_without_a_size_or_an_interval_in_common_have_no_answer(tmp_path: Path) -> None:
-    other = asked(tmp_path, run_of("a", 1.0, (100,)), run_of("b", 1.0, (1000,)))
+    other = run_compare(tmp_path, run_of("a", 1.0, (100,)), run_of("b", 1.0, (1000,)))
     assert isinstance(other.exception, ConfigError)
     limits = tuple(replace(each, load_low=None) for each in run_of("d", 1.0).boundaries)
     bare = replace(run_of("d", 1.0), boundaries=limits)
-    unsure = asked(tmp_path, run_of("c", 1.0), bare)
+    unsure = run_compare(tmp_path, run_of("c", 1.0), bare)
     assert isinstance(unsure.exception, NoConclusionError)
 
 
@@ -99,11 +99,11 @@ def goals_of(name: str, shares: Mapping[str, float], state: str = ALL_BROKERS) -
     return replace(run_of(name, 1.0), goal=", ".join(shares), boundaries=tuple(found))
 
 
-def test_each_goal_is_held_against_itself_alone(tmp_path: Path) -> None:
+def test_each_goal_is_compared_with_the_same_goal_only(tmp_path: Path) -> None:
     options = ("--json", str(tmp_path / "found.json"))
     before = goals_of("before", {"strict": 0.5, "tolerant": 1.0, "default": 1.0})
     after = goals_of("after", {"tolerant": 1.0, "strict": 0.4})
-    done = asked(tmp_path, before, after, options=options)
+    done = run_compare(tmp_path, before, after, options=options)
     assert isinstance(done.exception, RegressionError)
     assert "run after against before with goal strict" in str(done.exception)
     effects = json.loads((tmp_path / "found.json").read_text())["effects"]
@@ -125,7 +125,7 @@ def test_runs_along_the_message_size_compare_whatever_sizes_they_found(tmp_path:
         return replace(found, boundaries=tuple(limits))
 
     first, second = along("before", 1.0, 5_000), along("after", 0.5, 2_500)
-    done = asked(tmp_path, first, second)
+    done = run_compare(tmp_path, first, second)
     assert isinstance(done.exception, RegressionError), done.output
     assert "run after against before: 50.0% less" in done.output
     assert "the searched size" in done.output and "0 B" not in done.output
@@ -136,24 +136,26 @@ def test_limits_in_other_states_of_the_cluster_are_not_compared(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     away = goals_of("after", {"default": 0.5}, offline_state(1))
-    done = asked(tmp_path, goals_of("before", {"default": 1.0}), away)
+    done = run_compare(tmp_path, goals_of("before", {"default": 1.0}), away)
     assert isinstance(done.exception, ConfigError)
     assert "before and after" in str(done.exception)
     assert str(done.exception) == snapshot
 
 
-def test_an_answer_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_refused_before_the_comparison(tmp_path: Path) -> None:
     file = tmp_path / "before" / "summary.json" / "found.json"
-    done = asked(
+    done = run_compare(
         tmp_path, run_of("before", 1.0), run_of("after", 0.8), options=("--json", str(file))
     )
     assert isinstance(done.exception, ConfigError)
     assert "--json" in str(done.exception) and "cannot be written" in str(done.exception)
-    assert "Limits" not in done.output, "before anything is done"
+    assert "Limits" not in done.output, "refused before the comparison"
 
 
-def test_an_answer_that_cannot_be_written_in_the_end_is_still_that_answer(tmp_path: Path) -> None:
-    asked(tmp_path, run_of("before", 1.0), run_of("after", 0.8))
+def test_an_answer_that_cannot_be_written_keeps_its_exit_code_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    run_compare(tmp_path, run_of("before", 1.0), run_of("after", 0.8))
     reporter, file = RecordingReporter(), tmp_path / "before" / "summary.json" / "found.json"
     with pytest.raises(RegressionError, match=r"20\.0% less"):
         compare_finished(("before", "after"), tmp_path, 0.05, file, reporter)
@@ -181,7 +183,7 @@ def test_wrong_arguments_are_named(tmp_path: Path, arguments: list[str], part: s
 def test_a_run_without_a_conclusion_says_why_below_the_table(tmp_path: Path) -> None:
     whole = run_of("a", 1.0, (100,))
     limits = tuple(replace(each, gave_up="4 invalid trials in a row") for each in whole.boundaries)
-    done = asked(tmp_path, whole, replace(run_of("b", 1.0, (100,)), boundaries=limits))
+    done = run_compare(tmp_path, whole, replace(run_of("b", 1.0, (100,)), boundaries=limits))
     (row,) = [each for each in done.output.splitlines() if each.strip().startswith("b ")]
     assert "no conclusion" in row and "invalid trials" not in row
     assert "b, 100 B: 4 invalid trials in a row" in done.output

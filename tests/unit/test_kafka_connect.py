@@ -1,4 +1,4 @@
-"""A cluster that cannot be reached: one sentence, soon, and nothing left running."""
+"""A cluster that cannot be reached: one sentence, soon, and no thread left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refusing() -> Iterator[str]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address that takes connections and says nothing."""
+    """An address that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
@@ -42,7 +42,7 @@ def test_an_address_without_a_listener_is_refused_at_once(refusing: str) -> None
     assert "start it, or correct the addresses" in str(caught.value)
 
 
-def test_names_that_do_not_resolve_are_a_mistake_and_no_cluster_that_is_down(refusing: str) -> None:
+def test_names_that_do_not_resolve_are_a_configuration_error(refusing: str) -> None:
     nowhere = "no-such-host.invalid:9092"
     with pytest.raises(ConfigError, match="does not resolve"):
         connect([nowhere], timeout_s=10.0)
@@ -50,7 +50,7 @@ def test_names_that_do_not_resolve_are_a_mistake_and_no_cluster_that_is_down(ref
         connect([nowhere, refusing], timeout_s=10.0)
 
 
-def test_another_server_than_a_broker_is_refused_in_time_and_leaves_no_thread(
+def test_a_server_that_is_no_broker_is_refused_in_time_and_leaves_no_thread(
     silent: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     threads = threading.active_count()

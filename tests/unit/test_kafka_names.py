@@ -60,7 +60,7 @@ def test_the_message_for_a_wrong_name_has_the_nearest() -> None:
         load_workload("1kB", ["workload.producer.linger.ms=-1"])
 
 
-def test_no_key_is_mistaken_for_another() -> None:
+def test_no_key_has_the_kafka_name_of_another() -> None:
     read = load_workload("1kB")
     keys = {key.split(".", 1)[1] for key in describe(read) if key.split(".")[0] in SECTIONS}
     assert all(own_name(key) == key for key in keys | set(describe(ConsumerOptions())))

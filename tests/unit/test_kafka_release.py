@@ -1,4 +1,4 @@
-"""Which release keeps its metadata where."""
+"""The places in which each release keeps its metadata."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_releases_from_2_8_on_are_taken(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", ["2.7.2", "2.10", "1.1.1", "4.1", "4.1.2-rc1", "latest"])
-def test_other_texts_are_not(release: str) -> None:
+def test_other_texts_are_no_release(release: str) -> None:
     assert not RELEASE.accepts(release)
 
 
@@ -40,7 +40,9 @@ def test_each_release_has_a_default_and_a_choice(
     ("release", "chosen", "expected"),
     [("4.0.1", "zookeeper", "kraft or combined"), ("3.2.3", "kraft", "zookeeper before 3.3")],
 )
-def test_what_a_release_cannot_do_is_refused(release: str, chosen: Metadata, expected: str) -> None:
+def test_a_place_that_a_release_does_not_support_is_refused(
+    release: str, chosen: Metadata, expected: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         metadata_of(release, chosen)
     assert release in str(error.value) and expected in str(error.value)

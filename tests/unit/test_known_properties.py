@@ -18,7 +18,7 @@ KNOWN = ("num.io.threads", "ssl.keystore.location", "log.segment.bytes")
         "super.users",
     ],
 )
-def test_what_kafka_reads_is_known(name: str) -> None:
+def test_properties_that_kafka_reads_are_known(name: str) -> None:
     assert not unknown_names([name], KNOWN)
 
 

@@ -1,4 +1,4 @@
-"""`redline runs`: what is found in a folder of runs, listed, tagged and deleted."""
+"""`redline runs`: runs of a folder are found, listed, tagged and deleted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def swept() -> SweepAnswer:
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """A search, a held load, a sweep, a run that was killed, and what is none of a run's."""
+    """A search, a held load, a sweep, a killed run, and files that belong to no run."""
     found = summary_of_sizes([100, 1000])
     held = replace(found, run_id="held", started_at="2026-11-22T00:00:00Z", boundaries=())
     trials = (trial_document(trial()), trial_document(trial()))
@@ -80,7 +80,7 @@ def test_every_run_is_found_the_newest_first_and_a_broken_file_hides_none(out: P
     assert known_runs(out / "nothing", is_locked) == []
 
 
-def test_a_killed_run_stands_where_its_id_says_that_it_began(out: Path) -> None:
+def test_a_killed_run_is_listed_by_the_start_in_its_id(out: Path) -> None:
     killed = "20261122-235959-ab12"
     (out / killed).mkdir()
     (out / killed / "run.log").write_text("begun")
@@ -109,7 +109,7 @@ def test_the_answer_names_the_axis_of_the_search(tmp_path: Path) -> None:
 
 
 def compared(out: Path, capacity_of_b: float) -> KnownRun:
-    """A comparison of made-up brokers, as its file tells it."""
+    """A comparison of simulated brokers, read from its file."""
     sizes = [ComparedSize(100), ComparedSize(1000)]
     for size, b in zip(sizes, (10.0, capacity_of_b), strict=True):
         CaseComparer(TwoSides({Side.A: 10.0, Side.B: b}), Effort(4, 0), 128, 10_000).measure(size)
@@ -123,7 +123,7 @@ def compared(out: Path, capacity_of_b: float) -> KnownRun:
     return found
 
 
-def test_a_comparison_tells_what_each_size_came_to(tmp_path: Path) -> None:
+def test_a_comparison_is_listed_with_the_conclusion_of_each_size(tmp_path: Path) -> None:
     found = compared(tmp_path, 8.0)
     assert found.answer == (
         "num.io.threads=1 against num.io.threads=2: 100 B: no difference seen, 1 kB: regression"
@@ -140,7 +140,7 @@ def test_a_comparison_tells_what_each_size_came_to(tmp_path: Path) -> None:
     assert [each.answer for each in known_runs(tmp_path, is_locked)] == [error]
 
 
-def test_a_night_tells_the_outcomes_of_its_cases(tmp_path: Path) -> None:
+def test_a_night_is_listed_with_the_outcomes_of_its_cases(tmp_path: Path) -> None:
     outcomes = {"acks": Outcome.NO_CHANGE, "small": Outcome.REGRESSION, "large": Outcome.NO_CHANGE}
     cases = tuple(CaseReport(name, "limit", 1000, each, "") for name, each in outcomes.items())
     night = NightReport(
@@ -161,7 +161,7 @@ def test_a_folder_that_is_not_writable_is_reported(
     out: Path, file: str, command: tuple[str, ...]
 ) -> None:
     (out / file).mkdir()  # no file can replace it, even for root
-    done = asked(out, *command)
+    done = run_command(out, *command)
     assert isinstance(done.exception, ConfigError)
     assert f"{out / file} cannot be written" in str(done.exception)
 
@@ -174,39 +174,39 @@ def test_the_page_of_all_runs_escapes_and_links(out: Path) -> None:
     assert "http" not in page.replace("http-equiv", "")
 
 
-def asked(out: Path, *arguments: str) -> Result:
+def run_command(out: Path, *arguments: str) -> Result:
     return CliRunner().invoke(runs, [*arguments, "--out", str(out)], standalone_mode=False)
 
 
 def test_runs_are_listed_shown_tagged_and_deleted(out: Path) -> None:
-    listed = asked(out, "list", "--json", str(out / "runs.json"))
+    listed = run_command(out, "list", "--json", str(out / "runs.json"))
     assert listed.exception is None and RUN_ID in listed.output
     assert len(json.loads((out / "runs.json").read_text())) == 6
     assert (out / "index.html").exists()
-    assert asked(out, "tag", RUN_ID, "baseline", "before").exception is None
-    assert asked(out, "tag", RUN_ID, "before", "--remove").exception is None
-    assert RUN_ID in asked(out, "list", "--tag", "baseline").output
-    assert RUN_ID not in asked(out, "list", "--tag", "before").output
-    shown = asked(out, "show", RUN_ID).output
+    assert run_command(out, "tag", RUN_ID, "baseline", "before").exception is None
+    assert run_command(out, "tag", RUN_ID, "before", "--remove").exception is None
+    assert RUN_ID in run_command(out, "list", "--tag", "baseline").output
+    assert RUN_ID not in run_command(out, "list", "--tag", "before").output
+    shown = run_command(out, "show", RUN_ID).output
     assert "14.5 MB/s" in shown and "baseline" in shown and "summary.json" in shown
-    assert "--yes deletes them" in asked(out, "delete", "held").output
+    assert "--yes deletes them" in run_command(out, "delete", "held").output
     assert (out / "held").exists()
-    assert asked(out, "delete", "held", "--yes").exception is None
+    assert run_command(out, "delete", "held", "--yes").exception is None
     assert not (out / "held").exists()
 
 
 @pytest.mark.parametrize("command", [["show"], ["delete", "--yes"], ["tag", "x"]])
 @pytest.mark.parametrize("run_id", ["unknown", "tables"])
-def test_what_is_no_run_is_refused_with_those_that_are(
+def test_an_unknown_run_is_refused_with_the_known_ones(
     out: Path, command: list[str], run_id: str
 ) -> None:
     name, *rest = command
-    done = asked(out, name, run_id, *rest)
+    done = run_command(out, name, run_id, *rest)
     assert isinstance(done.exception, ConfigError)
     assert "swept, held" in str(done.exception)
     assert (out / "tables" / "anything").exists()
 
 
-def test_no_path_is_an_id(out: Path) -> None:
+def test_a_path_is_no_id(out: Path) -> None:
     for path in ("../x", "a/b", ".."):
-        assert "no id of a run" in str(asked(out, "delete", path, "--yes").exception)
+        assert "no id of a run" in str(run_command(out, "delete", path, "--yes").exception)

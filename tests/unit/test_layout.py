@@ -1,4 +1,4 @@
-"""Who may import whom, and what the wheel holds."""
+"""The direction of imports, and the contents of the wheel."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_imports_go_one_way(package: str, allowed: set[str]) -> None:
 
 
 def _names() -> dict[str, Path]:
-    """Modules and packages of ours, by their dotted names."""
+    """The project's modules and packages, by their dotted names."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for package in (*PACKAGES, "conf")
@@ -66,29 +66,29 @@ def _names() -> dict[str, Path]:
 
 
 def _imported(tree: ast.AST, names: Mapping[str, Path]) -> Iterator[str]:
-    """What of ours a file imports, as far down as it is named; wherever it does.
+    """The project's modules that a file imports anywhere, by their full dotted names.
 
-    What stands under `if TYPE_CHECKING:` or inside a function ties files together all the same.
+    Imports under `if TYPE_CHECKING:` and inside functions count, too.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
         elif isinstance(node, ast.ImportFrom) and node.module in names:
             module = str(node.module)
-            told = (f"{module}.{alias.name}" for alias in node.names)
-            yield from (each if each in names else module for each in told)
+            imported = (f"{module}.{alias.name}" for alias in node.names)
+            yield from (each if each in names else module for each in imported)
 
 
 def _circle(imports: Mapping[str, set[str]]) -> str:
-    """The first circle that there is, or nothing."""
+    """The first circle of imports, or an empty text."""
     try:
         graphlib.TopologicalSorter(imports).prepare()
     except graphlib.CycleError as circle:
-        return " → ".join(reversed(circle.args[1]))  # it lists first what is imported
+        return " → ".join(reversed(circle.args[1]))  # it lists the imported module first
     return ""
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_no_module_imports_itself_through_others() -> None:
     names = _names()
     imports = {
         name: {*_imported(ast.parse(path.read_text()), names)} for name, path in names.items()
@@ -102,7 +102,7 @@ def test_folders_import_each_other_one_way() -> None:
     folders: dict[str, set[str]] = {}
     for path in names.values():
         own = str(path.parent.relative_to(ROOT))
-        # The top package itself holds nothing: whoever imports it asks where it is.
+        # The top package is empty: modules import it only for its path.
         found = {each for each in _imported(ast.parse(path.read_text()), names) if "." in each}
         others = {str(names[each].parent.relative_to(ROOT)) for each in found} - {own}
         folders.setdefault(own, set()).update(others)
@@ -126,7 +126,7 @@ def test_an_import_is_found_wherever_it_stands(text: str, found: set[str]) -> No
     assert {*_imported(ast.parse(text), {"one": ROOT, "one.two": ROOT})} == found
 
 
-def test_documents_name_modules_that_there_are() -> None:
+def test_documents_name_existing_modules() -> None:
     documents = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
     named = {
         (path.name, found)
@@ -140,10 +140,10 @@ def test_documents_name_modules_that_there_are() -> None:
     assert [each for each in sorted(named) if not (ROOT / each[1]).exists()] == []
 
 
-def test_a_circle_is_told_in_the_order_of_its_imports() -> None:
+def test_a_circle_is_shown_in_the_order_of_its_imports() -> None:
     assert _circle({"a": {"b"}, "b": {"c"}, "c": set()}) == ""
-    told = _circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
-    assert told in ("a → b → c → a", "b → c → a → b", "c → a → b → c")
+    circle = _circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})
+    assert circle in ("a → b → c → a", "b → c → a → b", "c → a → b → c")
 
 
 def test_search_needs_the_standard_library_only() -> None:
@@ -211,7 +211,7 @@ def test_the_wheel_has_the_command_and_the_extras(wheel: zipfile.Path) -> None:
     assert {"Provides-Extra: dev", "Provides-Extra: librdkafka"} <= set(metadata.splitlines())
 
 
-def test_what_tests_share_is_in_support() -> None:
+def test_shared_code_of_tests_is_in_support() -> None:
     of_a_test = re.compile(r"^\s*(?:from|import) tests\b.*\btest_\w+", re.M)
     found = {
         str(path.relative_to(ROOT)): lines

@@ -48,7 +48,7 @@ def test_groups_of_trials_are_known_and_the_lock_is_none_of_them() -> None:
 @pytest.mark.parametrize(
     "name", ["orders", "redline", "redline-orders", "my-redline-x-100B-10p", "redline-x-100B", ""]
 )
-def test_what_others_named_is_left_alone(name: str) -> None:
+def test_topics_and_groups_of_others_stay(name: str) -> None:
     assert leftovers([name], [name]) == []
 
 
@@ -69,7 +69,7 @@ def test_age_and_run_choose() -> None:
 
 
 class LeftBehind(ScriptedAdmin):
-    """A cluster with topics and groups; a topic named `kept` in it is refused to be deleted."""
+    """A cluster with topics and groups that refuses to delete a topic with `kept` in its name."""
 
     def __init__(self, names: list[str]) -> None:
         super().__init__()

@@ -24,7 +24,7 @@ class Scripted:
     """A library and its producer, which records its calls and answers when the test allows it.
 
     Attributes:
-        said: the calls, in order.
+        calls: names of the calls, in order.
         fails: names of the calls that raise.
         has_room: whether it takes records.
         now: what its clock shows [s].
@@ -32,7 +32,7 @@ class Scripted:
     """
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.calls: list[str] = []
         self.fails: set[str] = set()
         self.has_room = True
         self.throttle_ms = 7
@@ -46,34 +46,34 @@ class Scripted:
         return self.now
 
     def begin_transaction(self) -> None:
-        self._say("begin")
+        self._record_call("begin")
 
     def commit_transaction(self) -> None:
         assert self.may_answer.wait(ANSWERED_S)
         self.now += self.commit_takes_s
-        self._say("commit")
+        self._record_call("commit")
 
     def abort_transaction(self) -> None:
-        self._say("abort")
+        self._record_call("abort")
 
-    def _say(self, call: str) -> None:
-        self.said.append(call)
+    def _record_call(self, call: str) -> None:
+        self.calls.append(call)
         if call in self.fails:
             raise KafkaTimeoutError(f"{call} took too long")
 
     def offer(self, partition: int, record: Record, timestamp_ms: int, settled: Settled) -> bool:
         if self.has_room:
-            self.said.append(f"record to {partition}")
+            self.calls.append(f"record to {partition}")
         return self.has_room
 
     def serve(self) -> None:
         """Do nothing, as no callback waits."""
 
     def end(self) -> None:
-        self.said.append("drop")
+        self.calls.append("drop")
 
     def close(self) -> None:
-        self.said.append("close")
+        self.calls.append("close")
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_transaction_begins_with_its_first_record_and_is_committed_when_it_is_
     library: Scripted, producer: CommittingProducer
 ) -> None:
     producer.serve()
-    assert library.said == [], "nothing was offered yet"
+    assert library.calls == [], "no record was offered"
     library.commit_takes_s = 0.25
     assert offered(producer, 3) and offered(producer, 5)
     library.now += 1.9
@@ -119,10 +119,10 @@ def test_a_transaction_begins_with_its_first_record_and_is_committed_when_it_is_
     producer.serve()
     assert producer.is_committing
     assert answered(producer) == [TransactionEnd(frozenset({3, 5}), 3, True, 0.25)]
-    assert library.said == ["begin", *[f"record to {each}" for each in (3, 5, 3)], "commit"]
+    assert library.calls == ["begin", *[f"record to {each}" for each in (3, 5, 3)], "commit"]
 
 
-def test_no_record_is_taken_while_a_commit_is_under_way_and_the_next_is_of_the_next(
+def test_a_record_during_a_commit_waits_for_the_next_transaction(
     library: Scripted, producer: CommittingProducer
 ) -> None:
     offered(producer)
@@ -135,13 +135,13 @@ def test_no_record_is_taken_while_a_commit_is_under_way_and_the_next_is_of_the_n
     library.may_answer.set()
     assert len(answered(producer)) == 1
     assert offered(producer, 4)
-    assert library.said == ["begin", "record to 0", "commit", "begin", "record to 4"]
+    assert library.calls == ["begin", "record to 0", "commit", "begin", "record to 4"]
     library.now += 2.0
     producer.serve()
     assert answered(producer)[-1].partitions == {4}
 
 
-def test_what_a_library_has_no_room_for_is_no_part_of_a_transaction(
+def test_records_that_a_library_has_no_room_for_are_in_no_transaction(
     library: Scripted, producer: CommittingProducer
 ) -> None:
     library.has_room = False
@@ -150,33 +150,33 @@ def test_what_a_library_has_no_room_for_is_no_part_of_a_transaction(
     assert offered(producer, 2)
     producer.end()
     assert answered(producer) == [TransactionEnd(frozenset({2}), 1, True, 0.0)]
-    assert library.said.count("begin") == 1
+    assert library.calls.count("begin") == 1
 
 
-def test_the_end_of_the_load_commits_what_is_open_and_nothing_without_a_record(
+def test_the_end_of_the_load_commits_only_a_transaction_with_records(
     library: Scripted, producer: CommittingProducer
 ) -> None:
     producer.end()
-    assert not producer.is_committing and library.said == []
+    assert not producer.is_committing and library.calls == []
     offered(producer)
     producer.end()
     assert [each.is_commit for each in answered(producer)] == [True]
-    assert "drop" not in library.said, "the commit sends what is queued"
+    assert "drop" not in library.calls, "the commit sends what is queued"
     assert producer.throttle_ms == 7
 
 
-def test_what_cannot_be_committed_is_aborted_and_the_load_goes_on(
+def test_a_transaction_that_cannot_be_committed_is_aborted_and_the_load_continues(
     library: Scripted, producer: CommittingProducer
 ) -> None:
     library.fails = {"commit"}
     offered(producer, 6)
     producer.end()
     assert answered(producer) == [TransactionEnd(frozenset({6}), 1, False, 0.0)]
-    assert library.said[-2:] == ["commit", "abort"]
+    assert library.calls[-2:] == ["commit", "abort"]
     assert offered(producer)
 
 
-def test_what_can_neither_be_committed_nor_aborted_ends_the_trial_in_words(
+def test_a_transaction_that_can_neither_be_committed_nor_aborted_is_an_error(
     library: Scripted, producer: CommittingProducer
 ) -> None:
     library.fails = {"commit", "abort"}
@@ -186,7 +186,7 @@ def test_what_can_neither_be_committed_nor_aborted_ends_the_trial_in_words(
         answered(producer)
 
 
-def test_errors_of_a_library_are_told_in_its_words(library: Scripted) -> None:
+def test_errors_of_a_library_keep_its_message(library: Scripted) -> None:
     library.fails = {"begin"}
     calls = TransactionCalls(library, KafkaError, lambda error: f"it says: {error.args[0]}")
     with pytest.raises(TransactionError, match=r"^it says: begin took too long$"):

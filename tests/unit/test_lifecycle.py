@@ -127,10 +127,10 @@ class Case:
 
 
 def raises(error: BaseException) -> Callable[[], None]:
-    def deed() -> None:
+    def raise_it() -> None:
         raise error
 
-    return deed
+    return raise_it
 
 
 def test_an_interrupt_while_tables_are_compacted_leaves_a_run_that_is_done(

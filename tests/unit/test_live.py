@@ -1,4 +1,4 @@
-"""What a run shows elsewhere while it goes on: metrics for Prometheus, and messages."""
+"""Metrics for Prometheus and messages to webhooks while a run lasts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def metrics() -> Iterator[LiveMetrics]:
     made.end(None)
 
 
-def test_prometheus_reads_how_a_run_stands(metrics: LiveMetrics) -> None:
+def test_prometheus_reads_the_state_of_a_run(metrics: LiveMetrics) -> None:
     metrics.follow(BEGUN)
     metrics.follow(PhaseStarted("starting Spark"))
     found = scraped(metrics)
@@ -79,7 +79,7 @@ def test_prometheus_reads_how_a_run_stands(metrics: LiveMetrics) -> None:
     )
 
 
-def test_the_dashboard_and_the_page_have_the_metrics_that_there_are(metrics: LiveMetrics) -> None:
+def test_the_dashboard_and_the_page_have_the_existing_metrics(metrics: LiveMetrics) -> None:
     names = {
         each.name + ("_total" if each.type == "counter" else "")
         for each in metrics.registry.collect()
@@ -112,7 +112,7 @@ def test_a_port_is_on_loopback_unless_a_host_is_given() -> None:
 
 @pytest.fixture
 def hook() -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A webhook's address, as apprise has it, and what it was sent."""
+    """The address of a webhook in apprise's form, and the messages that it got."""
     got: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -122,7 +122,7 @@ def hook() -> Iterator[tuple[str, list[dict[str, str]]]]:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Write no log."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -143,7 +143,7 @@ def hook() -> Iterator[tuple[str, list[dict[str, str]]]]:
         (KeyboardInterrupt(), "interrupted"),
     ],
 )
-def test_a_webhook_hears_of_the_start_and_of_the_end(
+def test_a_webhook_gets_a_message_at_the_start_and_at_the_end(
     hook: tuple[str, list[dict[str, str]]],
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException | None,
@@ -186,7 +186,7 @@ def test_addresses_are_references_and_wrong_ones_are_not_repeated(
     assert str(refused.value) == snapshot
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jobs.live.metrics", None)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     wanted = pytest.raises(ConfigError, match=r"pip install 'kafka-redline\[live\]'")

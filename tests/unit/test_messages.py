@@ -45,7 +45,7 @@ def test_sizes_rise_with_the_quantile_and_have_the_mean(sizes: Sizes, mean_bytes
     assert found == sorted(found)
     assert found[0] >= 1
     assert found[-1] <= sizes.largest(mean_bytes) <= MESSAGE_BYTES_MAX
-    # What a sum over 500 steps of a rising curve can be off by, and what whole bytes can.
+    # The error of a sum over 500 steps of a rising curve, and of rounding to whole bytes.
     coarse = (sizes.largest(mean_bytes) - found[0]) / len(found)
     assert statistics.mean(found) == pytest.approx(mean_bytes, abs=coarse + 0.02 * mean_bytes)
 

@@ -23,11 +23,11 @@ class NameService:
     """A name service that knows `known`, never answers for `silent`, and counts look-ups."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.lookups: Counter[str] = Counter()
         self.ended = threading.Event()
 
     def getaddrinfo(self, host: str, *_rest: Any) -> list[Any]:
-        self.asked[host] += 1
+        self.lookups[host] += 1
         if host == "known":
             return LOOPBACK
         if host == "silent":
@@ -46,7 +46,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameService]:
 def test_hosts_are_looked_up_at_once_and_the_silent_one_is_given_up(
     names: NameService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It begins, waits for two answers, and then the time is up.
+    # The look-up begins and waits for two answers; then the time is up.
     looks_s = iter([0.0, 0.0, 0.0, 60.3, 60.3])
     clock = SimpleNamespace(monotonic=lambda: next(looks_s))
     monkeypatch.setattr("jobs.engine.network.names.time", clock)
@@ -58,7 +58,7 @@ def test_hosts_are_looked_up_at_once_and_the_silent_one_is_given_up(
     assert not found["silent", 9092].found
 
 
-def test_an_answer_after_the_deadline_counts_for_nothing(names: NameService) -> None:
+def test_an_answer_after_the_deadline_does_not_count(names: NameService) -> None:
     found = look_up([("silent", 9092)], time.monotonic() - 1.0)
     assert found["silent", 9092].why
 
@@ -71,7 +71,7 @@ def test_an_answer_after_the_deadline_counts_for_nothing(names: NameService) -> 
         ("known", "it takes no connection"),
     ],
 )
-def test_many_connections_ask_once_and_fail_with_the_reason(
+def test_many_connections_share_one_look_up_and_fail_with_the_reason(
     names: NameService, host: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket() as held:  # bound and not listening: connections are refused
@@ -82,4 +82,4 @@ def test_many_connections_ask_once_and_fail_with_the_reason(
         timeout_s = 0.5 if host == "silent" else PATIENCE_S  # the others have their answers at once
         with pytest.raises(BrokerConnectError, match=reason):
             open_connections(wanted, {1: (host, 9092)}, {}, timeout_s)
-    assert names.asked == {host: 1}
+    assert names.lookups == {host: 1}

@@ -88,7 +88,7 @@ def test_no_case_is_silently_skipped() -> None:
     assert interrupted[0].text.endswith(": interrupted")
 
 
-def test_a_regression_says_how_much_how_surely_and_why(snapshot: SnapshotAssertion) -> None:
+def test_a_regression_has_its_size_its_p_value_and_its_cause(snapshot: SnapshotAssertion) -> None:
     found = case_report(compared(10.0, environment=SLOW, limited_by="request handlers"))
     assert found.outcome is Outcome.REGRESSION
     assert "limit per broker 10 MB/s: regression, -50 %" in found.text
@@ -156,7 +156,7 @@ def test_the_judged_row_keeps_the_comparison() -> None:
 # --- files ----------------------------------------------------------------------
 
 
-def test_a_night_that_cannot_begin_leaves_its_files_and_spares_those_of_one_that_did(
+def test_a_night_that_cannot_begin_writes_its_files_unless_another_has_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_self: object, _stack: object) -> None:
@@ -212,7 +212,7 @@ def test_nightly_json_holds_each_case_with_its_evidence(tmp_path: Path) -> None:
     assert (load["outcome"], late["outcome"]) == ("not measured", "invalid")
 
 
-def test_junit_says_failure_error_and_skipped(tmp_path: Path) -> None:
+def test_junit_distinguishes_failure_error_and_skipped(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "nightly.xml"
     write_junit(report(), path)
     (suite,) = JUnitXml.fromfile(str(path))
@@ -224,7 +224,7 @@ def test_junit_says_failure_error_and_skipped(tmp_path: Path) -> None:
     assert "num.io.threads was 8, is 1" in failed.result[0].message
 
 
-def test_junit_can_be_read_whatever_the_words_hold(tmp_path: Path) -> None:
+def test_junit_can_be_read_with_any_characters_in_texts(tmp_path: Path) -> None:
     path = tmp_path / "nightly.xml"
     made = report()
     cases = tuple(replace(each, text="\x1b[31mred\x00 \ud800 é") for each in made.cases)
@@ -246,7 +246,7 @@ def test_the_table_for_people_has_a_row_for_each_case() -> None:
 # --- the command ----------------------------------------------------------------
 
 
-def test_a_dry_run_tells_the_cases_and_their_time(tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_cases_and_their_time(tmp_path: Path) -> None:
     done = CliRunner().invoke(nightly, ["--dry-run", "--out", str(tmp_path / "out")])
     assert (done.exit_code, done.exception) == (0, None)
     assert "cases limit-1kB, load-1kB, within 30 min" in done.output
@@ -261,7 +261,7 @@ def test_a_dry_run_tells_the_cases_and_their_time(tmp_path: Path) -> None:
         (["--suite", "nothing"], "is not found in conf/suites"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_any_load(
+def test_wrong_options_are_refused_before_any_load(
     arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     done = CliRunner().invoke(nightly, [*arguments, "--out", str(tmp_path / "out")])

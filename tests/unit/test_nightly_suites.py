@@ -1,4 +1,4 @@
-"""Suites of `redline nightly`: what they hold, which loads and settings follow from them."""
+"""Suites of `redline nightly`: their contents, and the loads and settings that follow."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_a_wrong_suite_is_refused(tmp_path: Path, text: str, words: str) -> None
     assert words in str(refused.value)
 
 
-def test_an_unknown_suite_names_those_there_are() -> None:
+def test_an_unknown_suite_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="the nearest is testbed"):
         load_suite("testbd")
 
 
-def test_a_suite_has_one_goal_along_np(tmp_path: Path) -> None:
+def test_a_suite_has_one_goal_along_producers(tmp_path: Path) -> None:
     two = suite_of(tmp_path, "{goal: 'strict,tolerant', cases: [{name: a, limit: 3000}]}")
     with pytest.raises(ConfigError, match="expected one goal that searches along np"):
         configuration_of(two)
@@ -85,7 +85,7 @@ def test_a_case_may_have_its_own_noise_and_history_a_beginning(tmp_path: Path) -
     assert (rule.noise["b"].cv, rule.noise["b"].weight) == (0.3, 2.0)
 
 
-def test_a_share_stays_the_load_that_it_first_was() -> None:
+def test_a_share_keeps_the_load_of_its_first_night() -> None:
     share = SUITE.cases[1]
     assert load_of(share, [], limit_producers=41) == 20
     first = case_row(
@@ -99,7 +99,7 @@ def test_a_share_stays_the_load_that_it_first_was() -> None:
         load_of(share, [], limit_producers=None)
 
 
-def test_settings_hold_what_changes_a_figure_and_nothing_else() -> None:
+def test_settings_are_the_keys_that_change_a_figure() -> None:
     config = configuration_of(SUITE)
     limit, load, _ = SUITE.cases
     of_limit = settings_of(config_of(config, limit), limit, 40, "driver-jvm", "id")

@@ -1,4 +1,4 @@
-"""Nights against their history: what is compared, what is left out, and how sure one can be."""
+"""Nights and their history: the nights that are compared, and the significance of changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_first_night_has_no_conclusion() -> None:
         (30.0, Outcome.IMPROVEMENT),
     ],
 )
-def test_a_change_that_is_not_chance_is_reported(value: float, outcome: Outcome) -> None:
+def test_a_significant_change_is_reported(value: float, outcome: Outcome) -> None:
     found = judged(value)
     assert found.outcome is outcome
     assert found.nights == ("n1", "n2", "n3", "n4", "n5")
@@ -46,7 +46,7 @@ def test_a_change_that_is_not_chance_is_reported(value: float, outcome: Outcome)
     assert found.effect == night_effect(value, [20.0] * 5, CV, 8.0)
 
 
-def test_of_a_cost_more_is_worse() -> None:
+def test_a_higher_cost_is_a_regression() -> None:
     costs = [replace(row, measure="handler_s_per_mb", value=0.02) for row in EVEN]
     found = judged(0.04, costs, measure="handler_s_per_mb")
     assert found.outcome is Outcome.REGRESSION
@@ -54,7 +54,7 @@ def test_of_a_cost_more_is_worse() -> None:
     assert found.effect.change == pytest.approx(-0.5)
 
 
-def test_a_small_loss_is_no_regression_however_sure_it_is() -> None:
+def test_a_small_loss_is_no_regression_even_when_significant() -> None:
     sure = NightRule({"limit": Noise(0.001, 1_000.0)}, min_effect=0.05, history_max=30)
     (small,) = judge_night([case_row(9, 19.2)], EVEN, sure)
     assert small.effect is not None
@@ -82,7 +82,7 @@ def _p_value(value: float) -> float:
     return found.p_value
 
 
-def test_nights_of_another_instrument_are_left_out_and_named() -> None:
+def test_nights_with_another_instrument_are_left_out_and_named() -> None:
     drifted = [
         replace(row, value=40.0, environment={**ENVIRONMENT, "driver.cores": "2"})
         for row in EVEN[:3]
@@ -96,7 +96,7 @@ def test_nights_of_another_instrument_are_left_out_and_named() -> None:
     assert only_drifted.outcome is Outcome.NO_HISTORY
 
 
-def test_trials_made_otherwise_are_left_out() -> None:
+def test_trials_with_other_settings_are_left_out() -> None:
     acks = [replace(row, settings={"workload.producer.acks": "all"}) for row in EVEN]
     found = judged(20.0, acks)
     assert found.left_out[0].why == "workload.producer.acks was all, is 1"
@@ -135,14 +135,14 @@ def test_memory_of_machines_of_one_kind_is_the_same() -> None:
     assert half.left_out[0].why == "driver.memory_bytes was 16 GiB, is 8 GiB"
 
 
-def test_nights_that_stood_out_are_no_history_until_accepted() -> None:
+def test_nights_with_a_change_are_no_history_until_accepted() -> None:
     history = [*EVEN, case_row(6, 10.0, event="judged", outcome="regression")]
     found = judged(10.0, history)
     assert found.outcome is Outcome.REGRESSION
     assert found.nights[-1] == "n5"
     assert "regression" in found.left_out[0].why
     assert "history_since" in found.left_out[0].why
-    # Accepted: what was before it counts no more, so a new history begins.
+    # Accepted: earlier nights no longer count, so a new history begins.
     since = replace(RULE, since_s=6.5 * DAY_S)
     accepted = [*history, case_row(7, 10.0), case_row(8, 10.0)]
     (settled,) = judge_night([case_row(9, 10.0)], accepted, since)
@@ -172,7 +172,7 @@ NIGHTS_JUDGED = 300
 
 @pytest.mark.parametrize("nights", [1, 2, 5, 20])
 def test_false_alarms_are_rare_with_short_and_long_histories(nights: int) -> None:
-    """Two cases, noise as stated: at most 5 % of nights say anything, either way."""
+    """Two cases with the stated noise: at most 5 % of nights report a change."""
     alarms, made = _alarms(nights, loss=0.0, count=NIGHTS_JUDGED)
     assert alarms / made <= 0.05
 
@@ -183,7 +183,7 @@ def test_a_loss_of_a_fifth_is_seen(nights: int, least: float) -> None:
     assert alarms / made >= least
 
 
-def test_a_long_history_speaks_for_itself_where_the_suite_was_wrong() -> None:
+def test_a_long_history_replaces_a_wrong_noise_of_the_suite() -> None:
     """Real noise of twice what is stated: many false alarms at first, few in the end."""
     early, made = _alarms(2, loss=0.0, count=NIGHTS_JUDGED, cv=2 * CV)
     late, _ = _alarms(25, loss=0.0, count=NIGHTS_JUDGED, cv=2 * CV)
@@ -191,7 +191,7 @@ def test_a_long_history_speaks_for_itself_where_the_suite_was_wrong() -> None:
 
 
 def _alarms(nights: int, loss: float, count: int, cv: float = CV) -> tuple[int, int]:
-    """How many of `count` nights stand out, after so many even ones."""
+    """The number of nights that stand out after equal nights, and `count`."""
     chance = random.Random(7)
 
     def value() -> float:

@@ -1,4 +1,4 @@
-"""The notebooks hold no outputs and no logic; and what they show, shows."""
+"""The notebooks hold no outputs and no logic, and their charts can be drawn."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from metrics.windows.series import SERIES, SeriesPoint
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LINES_MAX = 14
-"""Of a cell, most of all of parameters; more is logic that belongs into a module."""
+"""Lines of the longest cell, which has parameters; more is logic that belongs into a module."""
 BLOCKS = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.For, ast.While,
     ast.If, ast.Try, ast.With,
 )  # fmt: skip
 
 
-def test_all_are_there() -> None:
+def test_all_notebooks_exist() -> None:
     names = ["boundary", "experiments", "provisioning", "regressions", "trial"]
     assert [path.stem for path in NOTEBOOKS] == names
 
@@ -83,7 +83,7 @@ def test_words_in_a_chart_cannot_end_its_script() -> None:
     assert "\\u003c/script" in html
 
 
-def test_it_says_its_question_and_then_takes_its_parameters(book: Any) -> None:
+def test_a_notebook_begins_with_its_question_and_its_parameters(book: Any) -> None:
     first, second = book.cells[:2]
     assert first.cell_type == "markdown"
     assert first.source.startswith("# ") and "?" in first.source.splitlines()[0]
@@ -91,7 +91,7 @@ def test_it_says_its_question_and_then_takes_its_parameters(book: Any) -> None:
     assert 'where = parameter("tables"' in second.source
 
 
-def test_nothing_asks_for_the_drivers_jvm_or_for_an_rdd(book: Any) -> None:
+def test_no_cell_uses_the_drivers_jvm_or_an_rdd(book: Any) -> None:
     text = "".join(cell.source for cell in _code(book))
     assert not re.search(r"_jvm|sparkContext|\.rdd\b|_jdf", text)
 
@@ -100,7 +100,7 @@ OURS = ("search", "metrics", "jobs", "conf")
 
 
 def _unresolved(source: str) -> list[str]:
-    """What a cell imports of ours that is not there."""
+    """The imports of the project in a cell that do not exist."""
     missing = []
     for node in ast.walk(ast.parse(source)):
         wanted: list[tuple[str, str | None]]
@@ -128,7 +128,7 @@ def _is_there(module: str, name: str | None) -> bool:
     return True
 
 
-def test_what_it_imports_of_ours_is_there(book: Any) -> None:
+def test_every_import_of_the_project_exists(book: Any) -> None:
     cells = [cell.source for cell in _code(book)]
     assert any("from jobs.notebook import" in source for source in cells)
     assert [each for source in cells for each in _unresolved(source)] == []
@@ -142,16 +142,16 @@ def test_what_it_imports_of_ours_is_there(book: Any) -> None:
         ("from metrics import histories_of_another_version", 1),
         ("import metrics.tables.views", 0),
         ("import metrics.gone, search.gone.further", 2),
-        ("from gone import x\nimport os.gone", 0),  # not ours
+        ("from gone import x\nimport os.gone", 0),  # other packages
         ("import pandas as pd\nfrom jobs.gone import a, b", 2),
     ],
 )
-def test_an_import_that_is_gone_is_found(source: str, missing: int) -> None:
+def test_a_missing_import_is_found(source: str, missing: int) -> None:
     assert len(_unresolved(source)) == missing
 
 
 class Widgets:
-    """What Databricks gives a notebook, as far as parameters need it."""
+    """The widgets of Databricks that parameters use."""
 
     def __init__(self, **values: str) -> None:
         self.values, self.labels = values, dict[str, str]()
@@ -191,7 +191,7 @@ def test_a_widget_that_holds_no_number_is_refused_with_what_to_do(
         parameter("trial", 0, "Trial")
 
 
-def test_a_table_says_nulls_numbers_lists_and_text_that_is_no_markup() -> None:
+def test_a_table_shows_nulls_numbers_lists_and_escaped_text() -> None:
     html = table_html(
         ("name", "value"),
         [("a<b", 1234.5), (["x", "y & z"], 0.012345), (None, None), ("n", float("nan"))],
@@ -219,13 +219,13 @@ def test_a_chart_is_a_frame_that_loads_nothing_and_a_picture() -> None:
 
 
 def _drawn(*charts: Any) -> str:
-    """The charts as SVG, so that what the drawing warns of or refuses shows."""
+    """The charts as SVG, so that warnings and errors of the drawing show."""
     import vl_convert
 
     return "".join(vl_convert.vegalite_to_svg(chart.to_dict()) for chart in charts)
 
 
-def test_the_use_of_resources_names_each_and_frames_what_bound() -> None:
+def test_the_use_of_resources_names_each_and_frames_the_limiting_one() -> None:
     row = {
         "bpm": 1_000, "broker_id": 1, "resource": "disk", "utilization": 0.875, "is_limit": True,
         "saturation": 1.2, "saturation_unit": "threads waiting", "errors": None, "errors_unit": "",
@@ -238,7 +238,7 @@ def test_the_use_of_resources_names_each_and_frames_what_bound() -> None:
     assert framed in by_size and framed not in _drawn(limits_use_chart([unknown]))
 
 
-def test_latencies_leave_out_what_was_not_recorded() -> None:
+def test_latencies_leave_out_missing_quantiles() -> None:
     trial = {"trial": 3} | dict.fromkeys(
         [f"latency_{name}_ms" for name in ("p50", "p95", "p99", "p999", "max")], 12.5
     )
@@ -298,14 +298,14 @@ def test_the_newest_lines_and_the_nights_are_drawn() -> None:
 LIMITS = [MeasuredLimit(1_000, 60.0, "disk", 3, 1)]
 
 
-def test_the_sweep_gives_the_published_figure_at_the_share_that_was_asked() -> None:
+def test_the_sweep_gives_the_published_figure_at_the_given_share() -> None:
     demand = Demand(600.0, 1_000, 3, 1)
     found = sweep(LIMITS, demand, "offline", [0.0, 0.2])
     assert [row["brokers"] for row in found] == [10, 13]
     assert {row["binds_first"] for row in found} == {"disk"}
 
 
-def test_the_provision_says_what_it_rests_on_and_marks_what_was_asked() -> None:
+def test_the_provision_states_its_assumptions_and_marks_the_given_share() -> None:
     demand = Demand(600.0, 1_000, 3, 2, offline=0.2)
     html = answer_table(provision(LIMITS, demand), demand)._repr_html_()
     assert ">13<" in html and "measured with 1 consumer groups and planned with 2" in html

@@ -1,4 +1,4 @@
-"""Options of commands whose values no job could work with."""
+"""Options of commands with values that no job supports."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def refused(*command: str) -> str:
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "NaN", "1e999"])
 @pytest.mark.parametrize("option", ["--limit", "--mb-per-s", "--growth", "--offline"])
 def test_amounts_are_finite(option: str, value: str) -> None:
-    said = refused(*PLAN, option, value)
-    assert f"'{option}'" in said
-    assert "is no finite number" in said or "is not in the range" in said
+    message = refused(*PLAN, option, value)
+    assert f"'{option}'" in message
+    assert "is no finite number" in message or "is not in the range" in message
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_amounts_are_finite(option: str, value: str) -> None:
     ],
     ids=lambda command: str(command[0]),
 )
-def test_ids_are_no_paths_and_no_queries(command: tuple[str, ...], name: str) -> None:
+def test_paths_and_queries_are_no_ids(command: tuple[str, ...], name: str) -> None:
     assert "is no id of a run" in refused(*command, name)
 
 
@@ -90,8 +90,8 @@ def test_a_folder_without_a_slash_is_not_taken_for_a_schema(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("results").mkdir()
-    told = refused(*command, "--tables", "results")
-    assert "write ./results for the folder, or spark_catalog.results for the schema" in told
+    message = refused(*command, "--tables", "results")
+    assert "write ./results for the folder, or spark_catalog.results for the schema" in message
     for meant in ("./results", "spark_catalog.results", "other"):
         assert Tables().convert(meant, None, None) == meant
 
@@ -127,7 +127,7 @@ def test_a_place_that_takes_no_file_is_refused_before_anything_else(
     assert time.thread_time() - begun_s < 2, "nothing was loaded or started"
 
 
-def test_a_file_is_refused_where_none_can_be_left_and_nothing_is_left_of_the_look(
+def test_a_place_that_cannot_hold_the_file_is_refused_and_the_check_leaves_no_file(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "away").symlink_to(tmp_path)

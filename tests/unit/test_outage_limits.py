@@ -52,7 +52,7 @@ INVALID = Judgement(Verdict.INVALID, sustained().reasons)
 # --- topics -------------------------------------------------------------------
 
 
-def test_the_next_replica_leads_and_those_that_are_away_need_not_follow() -> None:
+def test_the_next_replica_leads_and_offline_brokers_may_be_out_of_sync() -> None:
     assert state_of(WANTED, LED, offline=AWAY).healthy
     assert state_of(WANTED, LED) == TopicState(moved=(2,), lagging=(1, 2))
     caught = {**LED, 2: Partition(1, (3, 1), (1, 3))}
@@ -61,7 +61,7 @@ def test_the_next_replica_leads_and_those_that_are_away_need_not_follow() -> Non
     assert TopicSet(("t",), 100, WANTED).leaders == (1, 2, 3)
 
 
-def test_a_follower_that_should_be_there_is_missed_and_so_is_a_lone_replica() -> None:
+def test_a_missing_follower_and_a_lone_replica_are_problems() -> None:
     short = {**LED, 0: Partition(1, (1, 2), (1,))}
     assert state_of(WANTED, short, offline=AWAY) == TopicState(lagging=(0,))
     alone = state_of({0: (3,)}, {0: Partition(NO_LEADER, (3,), (3,))}, offline=AWAY)
@@ -94,7 +94,7 @@ def _lead_without(admin: ScriptedAdmin, away: frozenset[int], is_in_sync: bool =
 
 
 def outage(steps: Sequence[Callable[[ScriptedAdmin], None]]) -> tuple[Any, Any, list[float]]:
-    """An outage of three brokers, to whose pauses the steps happen; its reporter; the pauses."""
+    """An outage of three brokers with a step at each pause, its reporter, and the pauses."""
     admin, reporter, pauses = ScriptedAdmin((1, 2, 3)), RecordingReporter(), list[float]()
     left = iter(steps)
 
@@ -113,30 +113,30 @@ def phases(reporter: RecordingReporter) -> list[str]:
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
 
-def test_the_operator_is_asked_to_stop_a_broker_and_to_start_it_again(
+def test_the_operator_is_requested_to_stop_and_to_restart_a_broker(
     snapshot: SnapshotAssertion,
 ) -> None:
-    asked, reporter, pauses = outage([serve(1, 2, 3), serve(1, 3), serve(1, 3), serve(1, 2, 3)])
-    assert asked.begin(1) == {2}
+    announced, reporter, pauses = outage([serve(1, 2, 3), serve(1, 3), serve(1, 3), serve(1, 2, 3)])
+    assert announced.begin(1) == {2}
     assert len(phases(reporter)) == 1
-    asked.end()
+    announced.end()
     assert "start broker 2 again" in phases(reporter)[1]
     assert phases(reporter) == snapshot
     assert len(pauses) == 4
-    asked.end()
+    announced.end()
     assert len(pauses) == 4, "all brokers serve"
 
 
 def test_an_outage_without_a_stopped_broker_fails() -> None:
-    asked, _, pauses = outage([])
+    announced, _, pauses = outage([])
     with pytest.raises(NoConclusionError, match=r"0 of 3 brokers .* 3600 s; expected 1; "):
-        asked.begin(1)
+        announced.begin(1)
     assert sum(pauses) == PATIENCE_S
 
 
-def test_a_cluster_that_does_not_answer_is_asked_again() -> None:
-    asked, _, _ = outage([serve(), serve(1, 2)])
-    assert asked.begin(1) == {3}
+def test_requests_to_a_cluster_without_an_answer_are_repeated() -> None:
+    announced, _, _ = outage([serve(), serve(1, 2)])
+    assert announced.begin(1) == {3}
 
 
 # --- configuration ------------------------------------------------------------
@@ -165,7 +165,9 @@ def test_a_cluster_that_does_not_answer_is_asked_again() -> None:
         ),
     ],
 )
-def test_what_cannot_lose_a_broker_is_refused(goals: str, overrides: list[str], words: str) -> None:
+def test_a_configuration_that_cannot_lose_a_broker_is_refused(
+    goals: str, overrides: list[str], words: str
+) -> None:
     with pytest.raises(ConfigError, match=words):
         load("testbed", "demo", goals, overrides)
 
@@ -194,7 +196,7 @@ def while_catching_up(*judged: Judgement, is_in_sync: bool = True) -> Boundary:
     return caught_up(rest, "default", 40, windows, is_in_sync)
 
 
-def test_a_limit_that_is_carried_while_brokers_catch_up_is_a_lower_bound() -> None:
+def test_a_limit_that_is_sustained_while_brokers_catch_up_is_a_lower_bound() -> None:
     carried = while_catching_up(sustained(), overloaded(), sustained())
     assert (carried.loads, carried.gave_up, carried.state) == ((40, None), None, CATCHING_UP)
     assert carried.confirmed_s == 30.0
@@ -217,7 +219,9 @@ def test_a_limit_that_is_carried_while_brokers_catch_up_is_a_lower_bound() -> No
         ),
     ],
 )
-def test_what_cannot_be_said_of_catching_up_is_no_answer(boundary: Boundary, words: str) -> None:
+def test_a_hold_without_a_limit_while_catching_up_is_no_answer(
+    boundary: Boundary, words: str
+) -> None:
     assert boundary.gave_up is not None and words in boundary.gave_up
     assert boundary.confirmed_s is None
 
@@ -235,7 +239,7 @@ def test_each_state_has_its_own_part_of_an_answer_and_plans_go_by_all_brokers() 
     assert limit.mb_per_s == whole.mb_per_s_per_broker
 
 
-def test_the_arithmetic_is_that_of_a_plan() -> None:
+def test_the_reserve_for_offline_brokers_is_that_of_a_plan() -> None:
     limit = MeasuredLimit(1000, 10.0, replication_factor=2)
     planned = provision([limit], Demand(20.0, 1000, 2, offline=1 / 3))
     assert offline_mb_per_s(30.0, 3, 1) == pytest.approx(3 * planned.plan_mb_per_s_per_broker)

@@ -13,7 +13,7 @@ from tests.support.processes import becomes
 
 
 def is_cached(file: Path) -> bool:
-    """Whether its first page is in memory, by a read that must not wait for the disk."""
+    """Whether the first page of a file is in memory, by a read that must not wait for the disk."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         return os.preadv(descriptor, [bytearray(4_096)], 0, os.RWF_NOWAIT) > 0
@@ -58,7 +58,7 @@ def test_log_segments_are_forgotten_and_other_files_stay(tmp_path: Path) -> None
     assert segment.stat().st_size == 1_000_000
 
 
-def test_a_system_that_takes_no_advice_is_told_and_not_taken_for_cold(
+def test_a_system_without_fadvise_is_an_error_for_cold_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "posix_fadvise", raising=False)

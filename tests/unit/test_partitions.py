@@ -19,7 +19,7 @@ def test_each_partition_has_one_number(number: int, name: tuple[str, int]) -> No
     assert THREE.number(*name) == number
 
 
-def test_what_is_none_of_the_trials_has_no_number() -> None:
+def test_a_partition_of_another_topic_has_no_number() -> None:
     assert len(THREE) == 12
     assert THREE.number("d", 0) is None
     assert THREE.number("a", 4) is None
@@ -52,7 +52,7 @@ def test_a_request_names_the_partition_within_its_topic() -> None:
     assert b"".join(alone) == b"".join(numbered)
 
 
-def test_leaders_are_asked_and_told_by_topic() -> None:
+def test_leaders_are_requested_and_read_by_topic() -> None:
     request = MetadataRequest.decode(
         metadata_request(("a", "b"), "me", 3)[4:], version=4, header=True
     )

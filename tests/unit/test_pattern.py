@@ -1,4 +1,4 @@
-"""A traffic pattern: what follows from it, and that executors get what the driver has."""
+"""A traffic pattern: its derived values, and its way from the driver to executors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MANY = pattern(
 
 
 def sent(made: TrafficPattern) -> TrafficPattern:
-    """What an executor gets."""
+    """The pattern that an executor gets."""
     got = pickle.loads(pickle.dumps(made))
     assert isinstance(got, TrafficPattern)
     return got
@@ -80,7 +80,7 @@ def test_a_histogram_is_read_on_the_driver_and_travels_along(tmp_path: Path) -> 
     assert got.producer.payload.distribution == sizes
 
 
-def test_what_a_load_offers_and_writes() -> None:
+def test_a_load_has_the_bytes_that_it_offers_and_writes() -> None:
     made = pattern(
         4,
         message_bytes=500,

@@ -1,4 +1,4 @@
-"""Set-up installs exactly what is pinned: what runs need, then what only developers need."""
+"""Set-up installs exactly the pinned packages: those of runs, then those of developers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def _holds(pin: Requirement) -> bool:
-    """Whether it is for this Python."""
+    """Whether a requirement applies to this Python."""
     return pin.marker is None or pin.marker.evaluate()
 
 
@@ -97,9 +97,9 @@ def _pin(line: str) -> str:
 
 
 def test_every_pin_has_its_hashes() -> None:
-    """Three files say what is downloaded; conf/constraints.txt says which versions.
+    """Three files have the hashes of downloads; conf/constraints.txt has the versions.
 
-    What cannot be installed everywhere is in conf/hashes-kerberos.txt.
+    Packages that cannot be installed everywhere are in conf/hashes-kerberos.txt.
     """
     known = [_hashed(name) for name in (RUNS.pins, DEVELOPERS.pins, "hashes-kerberos.txt")]
     lines = (ROOT / "conf" / "constraints.txt").read_text().splitlines()
@@ -110,12 +110,12 @@ def test_every_pin_has_its_hashes() -> None:
         assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
 
 
-def test_what_runs_need_comes_without_what_only_developers_need() -> None:
+def test_the_packages_of_runs_come_without_those_of_developers() -> None:
     pins = [Requirement(_pin(line)) for line in _hashed(RUNS.pins)]
     assert {canonicalize_name(pin.name) for pin in pins if _holds(pin)} == _needed(*RUNS.extras)
 
 
-def test_what_runs_import_is_installed_for_them() -> None:
+def test_packages_that_runs_import_are_installed_for_runs() -> None:
     """A package that only `make test` installs would be missed by `make demo` on a fresh machine.
 
     A notebook brings IPython itself.
@@ -129,7 +129,7 @@ def test_what_runs_import_is_installed_for_them() -> None:
         for module in _modules(node)
         for owner in came_with.get(module, ())
     }
-    assert {"kafka-python", "pyspark", "vl-convert-python"} <= imported, "they are seen at all"
+    assert {"kafka-python", "pyspark", "vl-convert-python"} <= imported, "the imports are found"
     assert imported <= {"kafka-redline", "ipython", *_needed(*RUNS.extras)}
 
 
@@ -143,7 +143,7 @@ def _modules(node: ast.AST) -> list[str]:
 
 
 @pytest.mark.parametrize("names", [BUILD_TOOLS, FETCHERS])
-def test_what_comes_first_is_known_by_its_hashes(names: tuple[str, ...]) -> None:
+def test_the_packages_that_are_installed_first_have_hashes(names: tuple[str, ...]) -> None:
     chosen = requirement_lines((ROOT / "conf" / RUNS.pins).read_text(), names).splitlines()
     assert {line.partition("==")[0].replace("_", "-") for line in chosen} == set(names)
     assert all(" --hash=sha256:" in line for line in chosen)

@@ -1,4 +1,4 @@
-"""Clusters that place replicas themselves: which placement is taken, and when partitions grow."""
+"""Clusters that place replicas themselves: the accepted placements, and added partitions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import NO_LEADER, Partition
 from jobs.cluster.connect import connect
@@ -24,7 +25,7 @@ from jobs.cluster.placement import (
 )
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.console.events import Notice, RecordingReporter
+from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.trials.context import RunContext
 from jobs.trials.point_topics import PointTopics
 from metrics.traffic.pattern import TrafficPattern
@@ -65,7 +66,7 @@ def test_the_caveat_names_the_most_and_the_mean_of_uneven_leaders(counts: dict[i
     assert found.caveat == "" or f"{max(counts.values())} at most" in found.caveat
 
 
-def test_a_caveat_reads_so() -> None:
+def test_the_sentence_of_a_caveat() -> None:
     assert LeaderCounts({0: 14, 1: 8, 2: 8}).caveat == ("leaders uneven: 14 at most, 10 on average")
 
 
@@ -139,7 +140,7 @@ def traffic(*overrides: str) -> TrafficPattern:
     return load_workload("demo", [f"workload.{each}" for each in overrides]).pattern(100)
 
 
-def test_a_cluster_that_follows_assignments_is_as_before() -> None:
+def test_a_cluster_that_follows_assignments_keeps_them() -> None:
     with topics_on() as (topics, cluster):
         made = topics.create(traffic())
     assert made.leaders == (0, 1, 2) * 10
@@ -218,7 +219,7 @@ def test_leaders_that_the_cluster_moved_are_known_before_the_next_trial() -> Non
         assert topics.check(now, deadline_s=1).ok
 
 
-def test_fewer_brokers_than_replicas_are_fine_where_the_cluster_hides_its_brokers() -> None:
+def test_fewer_brokers_than_replicas_are_accepted_where_the_cluster_hides_its_brokers() -> None:
     with topics_on(place=in_turns(1), broker_ids=(0,), racks=(None,)) as (topics, cluster):
         made = topics.create(traffic("topic.replication_factor=3"))
     assert made.leaders == (0,) * 10
@@ -232,17 +233,41 @@ def test_racks_of_brokers_are_used() -> None:
     assert all({0, 1} & {*each} and {2, 3} & {*each} for each in replicas)
 
 
-def test_a_run_warns_of_uneven_leaders_once_and_states_them_as_a_caveat() -> None:
+def kept_topics(topics: Topics) -> tuple[PointTopics, RunContext, RecordingReporter]:
+    """The topics of a run on these brokers, with the run's context and what it reports."""
     reporter = RecordingReporter()
+    context = SimpleNamespace(topics=topics, reporter=reporter, caveats=("no metrics",))
+    return PointTopics(cast(RunContext, context)), cast(RunContext, context), reporter
+
+
+def notices(reporter: RecordingReporter, level: Level) -> list[str]:
+    return [e.text for e in reporter.events if isinstance(e, Notice) and e.level is level]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [None, in_turns(), at_random(1)],
+    ids=["as assigned", "in turns", "at random"],
+)
+def test_a_run_notes_once_how_a_cluster_placed_its_replicas(
+    place: Callable[[int, int], Replicas] | None, snapshot: SnapshotAssertion
+) -> None:
+    with topics_on(place=place) as (topics, _):
+        keeper, _, reporter = kept_topics(topics)
+        keeper.open(traffic())
+        keeper.open(traffic())
+    assert notices(reporter, Level.NOTE) == snapshot
+    assert not notices(reporter, Level.WARNING)
+
+
+def test_a_run_warns_of_uneven_leaders_once_and_states_them_as_a_caveat() -> None:
     with topics_on(place=on_the_first, refuses_partitions=37) as (topics, _):
-        context = SimpleNamespace(topics=topics, reporter=reporter, caveats=("no metrics",))
-        keeper = PointTopics(cast(RunContext, context))
+        keeper, context, reporter = kept_topics(topics)
         made = keeper.open(traffic())
         assert keeper.open(traffic()) == made
-        warnings = [event.text for event in reporter.events if isinstance(event, Notice)]
-        caveats = RunContext.all_caveats.fget(cast(RunContext, context))  # type: ignore[attr-defined]
+        caveats = RunContext.all_caveats.fget(context)  # type: ignore[attr-defined]
         keeper.close()
         assert topics.made == ()
     uneven = "leaders uneven: 30 at most, 10 on average"
-    assert warnings == [f"topic {made}: {uneven}"]
+    assert notices(reporter, Level.WARNING) == [f"topic {made}: {uneven}"]
     assert caveats == ("no metrics", uneven)

@@ -48,7 +48,7 @@ def _planned(folder: Path, summary: RunSummary, *more: str) -> dict[str, Any]:
     return read
 
 
-def test_the_limits_of_a_run_say_how_many_brokers(tmp_path: Path) -> None:
+def test_the_limits_of_a_run_give_the_number_of_brokers(tmp_path: Path) -> None:
     found = _planned(tmp_path, SUMMARY, "--offline", "0.2")
     assert found["answer"]["limit_mb_per_s_per_broker"] == pytest.approx(60.0)
     assert found["answer"]["brokers"] == 13
@@ -56,7 +56,7 @@ def test_the_limits_of_a_run_say_how_many_brokers(tmp_path: Path) -> None:
     assert found["caveat"] == "a small cluster"
 
 
-def test_it_plans_with_the_lower_end_and_says_so(tmp_path: Path) -> None:
+def test_a_plan_uses_the_lower_end_and_states_it(tmp_path: Path) -> None:
     sure = replace(SUMMARY.boundaries[0], load_low=600.0, load_high=750.0, interval_max=0.1)
     wide = replace(SUMMARY, boundaries=(sure,))
     found = _planned(tmp_path, wide, "--offline", "0.2")["answer"]
@@ -71,7 +71,7 @@ def test_it_plans_with_the_lower_end_and_says_so(tmp_path: Path) -> None:
     assert "the limit is doubtful: its 90 % interval, 600 to 750 producers, is 20 % wide" in printed
 
 
-def test_a_known_limit_will_do() -> None:
+def test_a_plan_can_use_a_known_limit() -> None:
     printed = _run("--limit", "60", "--mb-per-s", "600", "--message-bytes", "1000").output
     assert "brokers to buy" in printed
     assert "10" in printed
@@ -91,13 +91,13 @@ def test_a_known_limit_will_do() -> None:
         (SUMMARY, ("--limit", "60"), "--run, --limit"),
     ],
 )
-def test_what_cannot_be_planned_with_is_refused(
+def test_a_run_or_a_demand_that_no_plan_can_use_is_refused(
     tmp_path: Path, summary: RunSummary, options: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         _planned(tmp_path, summary, *options)
 
 
-def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         _run("--run", str(tmp_path), "--mb-per-s", "1", "--message-bytes", "1")

@@ -1,4 +1,4 @@
-"""`redline plan --sweep`: which of the measured set-ups is the smallest that carries a load."""
+"""`redline plan --sweep`: the smallest of the measured set-ups that is sufficient for a load."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ANSWER = SweepAnswer(
 )  # fmt: skip
 
 
-def asked(folder: Path, *options: str, answer: SweepAnswer = ANSWER) -> str:
+def run_plan(folder: Path, *options: str, answer: SweepAnswer = ANSWER) -> str:
     (folder / "sweep.json").write_text(answer.document(), encoding="utf-8")
     command = ["--sweep", str(folder), "--message-bytes", "1000", *options]
     done = CliRunner().invoke(plan, command, standalone_mode=False)
@@ -50,7 +50,7 @@ def asked(folder: Path, *options: str, answer: SweepAnswer = ANSWER) -> str:
     return done.output
 
 
-def test_set_ups_stand_in_the_order_of_what_they_cost() -> None:
+def test_set_ups_are_listed_by_their_cost() -> None:
     found = setups_of(RESULTS, 1000)
     assert [(one.settings[BROKERS], one.settings[HEAP]) for one in found] == [
         ("1", "256"), ("1", "512"), ("2", "256"), ("2", "512"),
@@ -60,17 +60,17 @@ def test_set_ups_stand_in_the_order_of_what_they_cost() -> None:
     assert found[0].messages_per_minute == pytest.approx(5_700 * 60)
 
 
-def test_a_file_that_fills_up_the_disk_hides_no_missing_conclusion(tmp_path: Path) -> None:
-    """/dev/full takes a file's name, and none of what is written to it."""
+def test_a_file_on_a_full_disk_hides_no_missing_conclusion(tmp_path: Path) -> None:
+    """/dev/full can be opened, and every write to it fails."""
     with pytest.raises(NoConclusionError, match="none of the measured set-ups"):
-        asked(tmp_path, "--mb-per-s", "500", "--json", "/dev/full")
+        run_plan(tmp_path, "--mb-per-s", "500", "--json", "/dev/full")
     with pytest.raises(ConfigError, match=r"--json /dev/full cannot be written \(No space"):
-        asked(tmp_path, "--mb-per-s", "5", "--json", "/dev/full")
+        run_plan(tmp_path, "--mb-per-s", "5", "--json", "/dev/full")
 
 
-def test_the_smallest_that_carries_it_is_named(tmp_path: Path) -> None:
+def test_the_smallest_sufficient_set_up_is_named(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
-    printed = asked(tmp_path, "--gb-per-day", "600", "--json", str(file))
+    printed = run_plan(tmp_path, "--gb-per-day", "600", "--json", str(file))
     assert re.search(r"brokers 1, heap_mb 512", printed)
     assert re.search(r"1 +512 +9\.50 +821 +570,000 +the smallest", printed)
     assert re.search(r"1 +256 .* no\n", printed) and re.search(r"2 +512 .* yes\n", printed)
@@ -80,13 +80,13 @@ def test_the_smallest_that_carries_it_is_named(tmp_path: Path) -> None:
 
 
 def test_growth_and_headroom_count(tmp_path: Path) -> None:
-    printed = asked(tmp_path, "--mb-per-s", "5", "--growth", "0.5", "--headroom", "0.25")
+    printed = run_plan(tmp_path, "--mb-per-s", "5", "--growth", "0.5", "--headroom", "0.25")
     assert "brokers 2, heap_mb 256" in printed
 
 
-def test_where_none_carries_it_there_is_no_conclusion(tmp_path: Path) -> None:
+def test_a_load_above_every_set_up_has_no_conclusion(tmp_path: Path) -> None:
     with pytest.raises(NoConclusionError, match=r"the largest carries 19\.0 of 30\.0 MB/s"):
-        asked(tmp_path, "--mb-per-s", "30")
+        run_plan(tmp_path, "--mb-per-s", "30")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_where_none_carries_it_there_is_no_conclusion(tmp_path: Path) -> None:
         (("--mb-per-s", "1"), replace(ANSWER, asks="load"), "asks: limit"),
     ],
 )
-def test_what_cannot_be_answered_is_refused(
+def test_options_that_no_sweep_can_answer_are_refused(
     tmp_path: Path,
     options: tuple[str, ...],
     answer: SweepAnswer,
@@ -111,7 +111,7 @@ def test_what_cannot_be_answered_is_refused(
     snapshot: SnapshotAssertion,
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        asked(tmp_path, *options, answer=answer)
+        run_plan(tmp_path, *options, answer=answer)
     assert part in str(error.value)
     assert str(error.value) == snapshot
 

@@ -72,7 +72,7 @@ def test_small_terms_come_from_a_window_at_light_load_and_are_means_over_brokers
     truth = {
         i: HandlerTime(each.stated_ms, 0.8, 0.03, each.handlers) for i, each in planted.items()
     }
-    # What one broker's window shows too much the other's shows too little.
+    # The errors of the two brokers' windows cancel out.
     windows = [
         window(6.0, truth[i].idle(6.0) + blur, truth[i].stated_ms + 0.8 + jitter, i)
         for i, blur, jitter in ((1, 0.01, 0.2), (2, -0.01, -0.2))
@@ -85,7 +85,7 @@ def test_small_terms_come_from_a_window_at_light_load_and_are_means_over_brokers
         assert each.handlers == 4
 
 
-def test_others_never_take_less_than_no_time() -> None:
+def test_the_time_of_other_requests_is_never_negative() -> None:
     # As read on real brokers: waiting handlers report their idle time only every 0.3 s.
     read = [(6.53, 0.9151, 60.97), (6.63, 0.9013, 60.98), (6.42, 0.9002, 60.93)]
     planted = {i: HandlerTime(60.0, handlers=4) for i in (1, 2, 3)}
@@ -110,7 +110,7 @@ def test_brokers_without_these_metrics_have_no_planted_limit(windows: list[Broke
         complete_handler_times({1: HandlerTime(60.0, handlers=4)}, windows)
 
 
-def test_what_is_stated_goes_through_the_environment() -> None:
+def test_stated_times_pass_through_the_environment() -> None:
     assert stated_handler_times({}, (1, 2)) == {}
     assert stated_handler_times(environment_of_handlers({}, (1, 2)), (1, 2)) == {}
     assert stated_handler_times(environment_of_handlers({1: 60.0}, (1, 2)), (1, 2)) == {}, (

@@ -1,4 +1,4 @@
-"""The topics of the traffic being searched: fresh ones where it needs others, none left over."""
+"""The topics of the traffic of a search: new ones for another size, and none left over."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_another_load_keeps_the_topics_and_another_size_has_new_ones(
     ]
 
 
-def test_other_partitions_have_new_topics_too(topics: PointTopics, admin: ScriptedAdmin) -> None:
+def test_another_number_of_partitions_has_new_topics(
+    topics: PointTopics, admin: ScriptedAdmin
+) -> None:
     topics.open(traffic(100, 4))
     topics.open(traffic(100, 4, partitions=20))
     assert admin.requests == [

@@ -83,8 +83,8 @@ def test_a_compressed_batch_is_full_by_its_expected_size(
             assert size == pytest.approx(16_384 / ESTIMATION_FACTOR, rel=0.05)
 
 
-def test_a_message_counts_whole_when_a_batch_is_asked_for_room() -> None:
-    """A message counts uncompressed, as in Kafka's producer."""
+def test_a_message_counts_uncompressed_for_the_room_of_a_batch() -> None:
+    """Kafka's producer counts in the same way."""
     for message_bytes, records in ((100_000, 1), (16_384, 1), (8_000, 20)):
         payload = Payload("repeated")
         pool = BatchPool(_pattern(message_bytes, payload=payload, compression="zstd"))
@@ -119,7 +119,7 @@ def test_the_pool_is_random_repeatable_and_bounded(compression: str) -> None:
     assert 300_000 < kept < 1_050_000 * (2 if compression == "none" else 1)
 
 
-def test_producers_start_apart_and_go_round_all_sections() -> None:
+def test_producers_start_at_different_sections_and_use_all() -> None:
     pool = BatchPool(_pattern(1_000, pool_bytes=400_000))
     assert len(pool) == len(set(map(id, pool.sections))) > 20
     starts = {id(pool.section_of(producer)) for producer in range(len(pool))}
@@ -160,7 +160,7 @@ def test_the_natural_count_has_a_body_of_its_own(compression: str) -> None:
         assert [section.fitting(n) for n in (100, 101, 102)] == [100, 101, 102]
 
 
-# --- what messages hold -----------------------------------------------------
+# --- contents of messages ---------------------------------------------------
 
 
 def _ratio(linger_ms: float = 1_000.0, **options: Any) -> float:
@@ -216,7 +216,7 @@ def test_keys_come_from_their_space_and_count_as_payload() -> None:
     assert pool.mean_payload_bytes == 100.0
 
 
-def test_headers_are_there_and_have_room() -> None:
+def test_headers_are_encoded_and_have_room() -> None:
     payload = Payload(headers=2, header_bytes=10, key_bytes=4)
     pattern = _pattern(payload=payload)
     section = BatchPool(pattern).sections[0]
@@ -255,7 +255,7 @@ def test_varied_sizes_have_the_mean_and_are_counted_exactly(
     assert max(lengths) <= varied.distribution.largest(400)
 
 
-def test_batches_that_get_full_carry_over_what_did_not_fit() -> None:
+def test_a_record_that_does_not_fit_goes_to_the_next_batch() -> None:
     payload = Payload(sizes="lognormal", size_spread=1.0)
     pattern = _pattern(2_000, payload=payload, linger_ms=9e5, pool_bytes=8_000_000)
     pool = BatchPool(pattern)

@@ -1,4 +1,4 @@
-"""Each lack of the machine is one sentence with its remedy."""
+"""Each missing requirement of the machine is one sentence with its remedy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _machine(tmp_path: Path, environ: dict[str, str] | None = None) -> Machine:
 @pytest.mark.parametrize(
     ("text", "version"), [("1.8.0_402", 8), ("11.0.22", 11), ("17.0.15", 17), ("25", 25)]
 )
-def test_java_says_its_version(tmp_path: Path, text: str, version: int) -> None:
+def test_the_version_of_java_is_read(tmp_path: Path, text: str, version: int) -> None:
     environ = _java(tmp_path, _says(text))
     assert preflight.java_version(preflight.java_command(environ)) == version
 
@@ -45,17 +45,17 @@ def test_a_too_old_java_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert "\n" not in problem
 
 
-def test_java_17_will_do(tmp_path: Path) -> None:
+def test_java_17_is_sufficient(tmp_path: Path) -> None:
     assert preflight.java_problem(_machine(tmp_path, _java(tmp_path, _says("17.0.1")))) is None
 
 
-def test_no_java_at_all(tmp_path: Path) -> None:
+def test_a_missing_java_is_named_with_the_remedy(tmp_path: Path) -> None:
     problem = preflight.java_problem(_machine(tmp_path, {"PATH": str(tmp_path)}))
     assert problem is not None
     assert problem.startswith("No java was found on PATH and JAVA_HOME is not set. Install")
 
 
-def test_java_home_wins_and_must_be_right(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_and_must_be_right(tmp_path: Path) -> None:
     _java(tmp_path / "home", _says("21.0.2"))
     environ = {**_java(tmp_path / "path", _says("11")), "JAVA_HOME": str(tmp_path / "home")}
     assert preflight.java_command(environ) == str(tmp_path / "home" / "bin" / "java")
@@ -99,7 +99,7 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_the_kernel_says_what_memory_is_available(tmp_path: Path) -> None:
+def test_available_memory_is_read_from_the_kernel(tmp_path: Path) -> None:
     machine = _machine(tmp_path)
     _write(machine.proc / "meminfo", "MemTotal: 9999999 kB\nMemAvailable:    1000000 kB\n")
     assert preflight.available_memory_bytes(machine) == 1_024_000_000
@@ -128,7 +128,7 @@ def test_a_container_without_a_limit_leaves_what_the_kernel_has(tmp_path: Path) 
     assert preflight.memory_problem(machine) is None
 
 
-def test_all_lacks_are_told_at_once(tmp_path: Path) -> None:
+def test_all_missing_requirements_are_reported_at_once(tmp_path: Path) -> None:
     machine = _machine(tmp_path, {"PATH": str(tmp_path)})
     _write(machine.proc / "meminfo", "MemAvailable:    1000000 kB\n")
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""The facts of an executor, collected in this process and in one without our code."""
+"""The facts of an executor, collected in this process and in one without the project's code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def control() -> Iterator[ControlServer]:
         yield server
 
 
-def test_facts_name_what_is_missing_and_nothing_is_raised() -> None:
+def test_facts_name_missing_packages_without_an_error() -> None:
     facts = executor_facts.facts(ORDER, 0, "127.0.0.1:7", True)
     assert facts["packages"]["kafka-python"]["version"].startswith("3.")
     assert "No module named 'nonesuch'" in facts["packages"]["nonesuch"]["error"]
@@ -124,14 +124,14 @@ def test_other_code_has_another_digest(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(executor_facts.digest(CODE)) == 12
 
 
-def test_the_survey_runs_where_our_code_cannot_be_imported(tmp_path: Path) -> None:
+def test_the_survey_runs_without_the_projects_code(tmp_path: Path) -> None:
     """The functions are pickled as code, as for Spark, for an interpreter in another folder."""
     pickler: Any = cloudpickle  # the package has no types
     with shipped_as_source():
         (tmp_path / "facts.pickle").write_bytes(pickler.dumps(executor_facts.facts))
     code = (
         "import json, pickle, sys\n"
-        # This interpreter may have our code installed by a set-up.
+        # A set-up may have installed the project's code for this interpreter.
         "class Bare:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.split('.')[0] in ('conf', 'jobs', 'metrics', 'search'):\n"

@@ -37,7 +37,7 @@ def test_a_full_batch_is_ready_when_the_next_record_is_due() -> None:
     assert producer.records_by(producer.ready_s) == 16
 
 
-def test_without_linger_each_record_goes_alone_while_brokers_keep_up() -> None:
+def test_without_linger_each_record_is_sent_alone_while_brokers_keep_up() -> None:
     producer = _producer(linger_ms=0.0)
     for record in range(50):
         assert producer.ready_s == pytest.approx(100.0 + record / 1_000)
@@ -73,7 +73,7 @@ def test_windows_that_touch_add_up(rate: float, cuts: list[float]) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 7, 31])
-def test_in_turn_every_partition_gets_as_many_batches(index: int) -> None:
+def test_in_turn_every_partition_gets_the_same_number_of_batches(index: int) -> None:
     producer = _producer(index=index, batch_size=16_000, sticky_partition="round_robin")
     seen = [producer.seal(16, 0.0).partition for _ in range(90)]
     first = index % 30
@@ -97,7 +97,7 @@ def test_the_partition_sticks_until_batch_size_and_then_all_get_their_share() ->
     assert max(seen.values()) < 1.4 * min(seen.values())
 
 
-def test_libraries_are_given_names_as_they_are_and_addresses_of_ipv6_in_brackets() -> None:
+def test_libraries_get_names_unchanged_and_addresses_of_ipv6_in_brackets() -> None:
     brokers = {1: ("broker-1", 9092), 2: ("2001:db8::1", 9093)}
     assert plan(brokers=brokers).servers == ["broker-1:9092", "[2001:db8::1]:9093"]
 

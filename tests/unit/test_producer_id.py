@@ -132,12 +132,12 @@ def _broker(*answers: tuple[int, int] | None) -> Iterator[PlainTransport]:
     own.close()
 
 
-def test_every_producer_gets_an_id_also_when_the_broker_still_loads_some() -> None:
+def test_every_producer_gets_an_id_while_the_broker_is_loading() -> None:
     with _broker((0, 7)) as one, _broker((LOADING, -1), (0, 8)) as other:
         assert request_producer_ids({"a": one, "b": other}, PATIENCE_S) == {"a": 7, "b": 8}
 
 
-def test_a_broker_that_refuses_hangs_up_or_is_silent_is_an_error() -> None:
+def test_a_broker_that_refuses_disconnects_or_is_silent_is_an_error() -> None:
     with _broker((NOT_ALLOWED, -1)) as way, pytest.raises(ProducerIdError, match="the right to"):
         request_producer_ids({"a": way}, PATIENCE_S)
     with _broker(None) as way, pytest.raises(ProducerIdError, match="closed the connection"):

@@ -34,7 +34,7 @@ def profiles(draw: st.DrawFn) -> RateProfile:
 
 
 @given(profile=profiles(), at_s=st.floats(min_value=0, max_value=500))
-def test_time_and_what_has_passed_fit_together(profile: RateProfile, at_s: float) -> None:
+def test_elapsed_load_and_its_time_are_inverse(profile: RateProfile, at_s: float) -> None:
     passed_s = profile.passed_s(at_s)
     assert 0 <= passed_s <= profile.peak * at_s + 1e-9
     if not profile.mean:

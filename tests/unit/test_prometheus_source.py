@@ -35,7 +35,7 @@ def source_of(*exporters: Exporter, rules: RuleSet | None = None) -> PrometheusS
     return PrometheusSource(endpoints, known, PATIENCE_S, "4.1", clock=lambda: 1000.0)
 
 
-def test_a_broker_is_read_by_our_names_and_units() -> None:
+def test_a_broker_is_read_by_the_projects_names_and_units() -> None:
     with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
         source.open()
         (sample,) = source.sample_all()
@@ -57,7 +57,7 @@ def test_a_broker_is_read_by_our_names_and_units() -> None:
     assert "handler_idle_ns" not in node.lacks
 
 
-def test_only_what_is_needed_is_asked_for_on_one_connection() -> None:
+def test_only_needed_series_are_requested_over_one_connection() -> None:
     with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
         source.open()
         for _ in range(3):
@@ -76,7 +76,7 @@ def test_a_connection_that_the_exporter_ended_meanwhile_costs_no_sample() -> Non
     assert len(exporter.connections) > 1
 
 
-def test_an_exporter_that_filters_otherwise_is_asked_for_everything() -> None:
+def test_an_exporter_with_another_filter_is_requested_for_everything() -> None:
     deaf = Exporter()
     deaf.knows_filter = False
     with serving(deaf) as exporter, closing(source_of(exporter)) as source:
@@ -150,10 +150,10 @@ def test_a_port_without_an_exporter_is_a_configuration_error() -> None:
         source.open()
 
 
-def test_one_that_hangs_is_missed_and_does_not_hold_up_the_others(
+def test_a_hanging_exporter_is_missed_and_does_not_delay_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # It begins at once and waits for the one that is well; then the time of the other is up.
+    # The round begins and waits for the healthy exporter; then the time of the other is up.
     looks_s = iter([0.0, 0.0, PATIENCE_S])
     clock = SimpleNamespace(monotonic=lambda: next(looks_s))
     with (
@@ -173,7 +173,7 @@ def test_one_that_hangs_is_missed_and_does_not_hold_up_the_others(
         assert recovered(source.sample_all)
 
 
-def test_one_that_went_and_came_back_is_sampled_again() -> None:
+def test_an_exporter_that_restarted_is_sampled_again() -> None:
     exporter = Exporter()
     with serving(exporter):
         source = source_of(exporter)
@@ -189,7 +189,7 @@ def test_one_that_went_and_came_back_is_sampled_again() -> None:
 
 
 def recovered(sample_all: Callable[[], list[BrokerSample]]) -> bool:
-    """Samples until all nodes answer; each try takes as long as the nodes do."""
+    """Sample until all nodes answer, and return whether they do; the nodes set the pace."""
     end_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < end_s:
         if all(sample.error is None for sample in sample_all()):
@@ -236,11 +236,11 @@ def test_readings_are_found_again_when_series_come_go_and_change_places() -> Non
     assert seen == [(1.0, 10), (2.0, 4), (2.0, 4), (2.0, 4), (1.0, 10)]
 
 
-def test_more_that_hang_than_are_asked_at_a_time_do_not_hold_up_the_others() -> None:
+def test_many_hanging_exporters_do_not_delay_the_others() -> None:
     hung = Exporter()
 
     class Releasing(Exporter):
-        """Ends the hang when it is asked itself; else that lasts until all have given up."""
+        """An exporter that ends the hang of the others when it gets a request."""
 
         def answer(self, path: str) -> str:
             hung.delay.set()

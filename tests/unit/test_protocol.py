@@ -69,12 +69,12 @@ def test_response_is_read_as_kafka_python_writes_it() -> None:
     assert (result.correlation_id, result.errors, result.throttle_ms) == (12, {4: 0, 2: 6}, 55)
 
 
-def test_a_frame_of_a_negative_size_is_an_error_and_no_loop_without_end() -> None:
+def test_a_frame_of_a_negative_size_is_an_error_and_no_endless_loop() -> None:
     with pytest.raises(AnswerFormatError, match="a frame of -4 bytes"):
         list(FrameReader().feed(struct.pack(">i", -4) + b"rest"))
 
 
-def test_what_is_no_broker_is_told_before_it_fills_the_memory() -> None:
+def test_a_server_that_is_no_broker_is_recognized_before_it_fills_the_memory() -> None:
     with pytest.raises(AnswerFormatError, match=r"a frame of 1213486160 bytes.*a broker's listen"):
         list(FrameReader().feed(b"HTTP/1.1 400 Bad Request"))
 
@@ -89,7 +89,7 @@ def test_a_topic_whose_name_leads_backwards_is_an_error_and_no_loop() -> None:
     st.lists(st.binary(max_size=40), max_size=8),
     st.lists(st.integers(min_value=1, max_value=30), min_size=1, max_size=40),
 )
-def test_frames_survive_any_way_of_being_cut(frames: list[bytes], cuts: list[int]) -> None:
+def test_frames_are_read_from_any_pieces(frames: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(len(f).to_bytes(4, "big") + f for f in frames)
     reader, seen, position, turn = FrameReader(), [], 0, 0
     while position < len(stream):

@@ -16,7 +16,7 @@ DROPBOX = MeasuredLimit(1_000, 60.0, "disk", replication_factor=3)
 DEMAND = Demand(mb_per_s=600.0, message_bytes=1_000)
 
 
-def test_sixty_a_broker_with_a_fifth_offline_is_about_fifty() -> None:
+def test_60_mb_per_s_a_broker_with_a_fifth_offline_is_about_50() -> None:
     # Dropbox 2019: 60 MB/s a broker measured, about 50 to plan with.
     found = provision([DROPBOX], replace(DEMAND, offline=0.2))
     assert found.plan_mb_per_s_per_broker == pytest.approx(50.0, rel=0.05)
@@ -32,7 +32,7 @@ def test_without_margins_the_limit_itself_is_planned_with() -> None:
     assert found.assumptions == ()
 
 
-def test_growth_and_headroom_ask_for_more() -> None:
+def test_growth_and_headroom_need_more_brokers() -> None:
     assert provision([DROPBOX], replace(DEMAND, growth=0.5)).brokers == 15
     assert provision([DROPBOX], replace(DEMAND, headroom=0.25)).brokers == 14
 
@@ -49,12 +49,12 @@ def test_the_lower_end_decides_and_both_figures_are_stated(snapshot: SnapshotAss
     assert sentence == snapshot
 
 
-def test_never_is_more_planned_with_than_what_was_sustained() -> None:
+def test_a_plan_never_uses_more_than_the_sustained_load() -> None:
     found = provision([replace(DROPBOX, mb_per_s_low=61.0)], DEMAND)
     assert (found.brokers, found.low_mb_per_s_per_broker) == (10, 60.0)
 
 
-def test_a_link_that_binds_first_is_the_same_for_both() -> None:
+def test_a_link_that_binds_first_gives_both_figures() -> None:
     low = replace(DROPBOX, mb_per_s_low=50.0)
     found = provision([low], replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0))
     assert (found.brokers, found.brokers_for_limit) == (32, 32)
@@ -69,7 +69,7 @@ def test_never_fewer_brokers_than_replicas() -> None:
     assert provision([DROPBOX], replace(DEMAND, mb_per_s=1.0)).brokers == 3
 
 
-def test_a_slow_link_binds_first_and_says_so() -> None:
+def test_a_slow_link_binds_first_and_is_named() -> None:
     found = provision([DROPBOX], replace(DEMAND, consumer_groups=4, link_mbit_per_s=1_000.0))
     assert found.binds_first == "network link"
     payload_only = 125 / 6  # two followers and four groups
@@ -102,7 +102,7 @@ def test_between_two_sizes_the_time_per_message_is_linear() -> None:
 
 
 @pytest.mark.parametrize("message_bytes", [99, 10_001])
-def test_no_word_outside_of_what_was_measured(message_bytes: int) -> None:
+def test_a_size_outside_of_the_measured_ones_is_refused(message_bytes: int) -> None:
     limits = [MeasuredLimit(100, 50.0), MeasuredLimit(10_000, 90.0)]
     with pytest.raises(ConfigError, match="outside of the measured"):
         limit_at(limits, message_bytes)
@@ -111,13 +111,13 @@ def test_no_word_outside_of_what_was_measured(message_bytes: int) -> None:
 @pytest.mark.parametrize(
     "change", [{"offline": 1.0}, {"growth": -0.1}, {"headroom": 1.5}, {"mb_per_s": 0.0}]
 )
-def test_demands_that_make_no_sense_are_refused(change: dict[str, float]) -> None:
+def test_impossible_demands_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="expected"):
         replace(DEMAND, **change)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("message_bytes", [100, 1_000])
-def test_an_interval_that_begins_at_nothing_is_nothing_to_plan_with(message_bytes: int) -> None:
+def test_a_limit_whose_interval_begins_at_0_is_refused(message_bytes: int) -> None:
     limits = [MeasuredLimit(100, 50.0, mb_per_s_low=0.0), MeasuredLimit(10_000, 90.0)]
     with pytest.raises(ConfigError, match="limit at 100 B begins at 0 MB/s"):
         provision(limits, Demand(10.0, message_bytes))
@@ -134,7 +134,7 @@ def test_without_a_limit_there_is_no_answer() -> None:
     growth=st.floats(0.0, 5.0),
     headroom=st.floats(0.0, 0.9),
 )
-def test_the_brokers_left_carry_all_and_one_broker_fewer_would_not(
+def test_the_remaining_brokers_are_sufficient_and_one_broker_fewer_is_not(
     mb_per_s: float, offline: float, growth: float, headroom: float
 ) -> None:
     demand = Demand(mb_per_s, 1_000, offline=offline, growth=growth, headroom=headroom)

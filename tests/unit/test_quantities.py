@@ -31,7 +31,7 @@ from metrics.common.quantities import EXAMPLES, amount
         ("10k", "records", 10_000),
     ],
 )
-def test_a_unit_of_its_own_is_reckoned_with(text: str, unit: str, number: float) -> None:
+def test_a_value_with_another_unit_is_converted(text: str, unit: str, number: float) -> None:
     found = amount(text, unit)
     assert found == number
     assert isinstance(found, type(number))
@@ -42,7 +42,7 @@ def test_a_unit_of_its_own_is_reckoned_with(text: str, unit: str, number: float)
     [("30", "seconds"), ("30s", "bytes"), ("1 kB", "seconds"), ("-1s", "seconds"), ("1MB/s",
      "bytes"), ("", "bytes"), ("1e3k", "bytes"), ("k", "bytes"), ("1 2k", "bytes"), ("1s", "x")],
 )  # fmt: skip
-def test_what_has_another_unit_or_none_is_nothing(text: str, unit: str) -> None:
+def test_a_value_with_a_wrong_unit_or_none_is_no_quantity(text: str, unit: str) -> None:
     assert amount(text, unit) is None
 
 
@@ -73,7 +73,7 @@ def test_keys_of_a_configuration_take_units() -> None:
     assert workload.topic.config["cleanup.policy"] == "delete"
 
 
-def test_a_unit_of_something_else_is_refused_with_one_that_fits() -> None:
+def test_a_unit_of_another_quantity_is_refused_with_one_that_fits() -> None:
     with pytest.raises(ConfigError, match=r'is "30 kB", a text; .* to 86400, or .* such as 30s'):
         load_workload("demo", ["workload.trial.measure_s=30 kB"])
     with pytest.raises(ConfigError, match="a whole number of bytes"):

@@ -42,18 +42,18 @@ def link(index: int, name: str) -> bytes:
 
 
 def test_the_outermost_queue_of_each_interface_counts_the_drops_of_all_below_it() -> None:
-    told = queue(2, ROOT, 96) + queue(2, CHILD, 50) + queue(3, ROOT, 0) + link(2, "link0")
-    assert dict(dropped_in(told)) == {2: 96, 3: 0}
-    assert dict(names_in(told)) == {2: "link0"}
+    messages = queue(2, ROOT, 96) + queue(2, CHILD, 50) + queue(3, ROOT, 0) + link(2, "link0")
+    assert dict(dropped_in(messages)) == {2: 96, 3: 0}
+    assert dict(names_in(messages)) == {2: "link0"}
 
 
-def test_what_is_cut_short_is_no_number_and_what_is_nonsense_is_refused() -> None:
+def test_a_cut_message_has_no_number_and_a_malformed_one_is_refused() -> None:
     assert list(dropped_in(queue(2, ROOT, 96)[:40])) == []
     with pytest.raises(ValueError, match="a message of 3 bytes"):
         list(messages_in(struct.pack("=IHHII", 3, 36, 0, 0, 0)))
 
 
-def test_where_the_kernel_does_not_tell_there_are_no_queues() -> None:
+def test_a_kernel_without_netlink_has_no_queues() -> None:
     def refused() -> socket.socket:
         raise OSError("no such family")
 
@@ -61,14 +61,14 @@ def test_where_the_kernel_does_not_tell_there_are_no_queues() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="netlink is Linux's")
-def test_our_own_interfaces_are_asked_about_as_anybody() -> None:
+def test_the_interfaces_of_this_host_are_read_without_root() -> None:
     # Their drops are unknown, but the kernel answers, and each interface has a name.
     assert Queues().dropped().keys() <= {name for _, name in socket.if_nameindex()}
 
 
 @contextmanager
-def namespace_of_our_own() -> Iterator[None]:
-    """Be in a new one whose loopback sends 10 kB/s, and queues 4 kB of what is more."""
+def own_namespace() -> Iterator[None]:
+    """Enter a new namespace whose loopback sends 10 kB/s and queues 4 kB of the rest."""
     home = os.open(OWN, os.O_RDONLY)
     new = new_namespace()
     try:
@@ -91,7 +91,7 @@ def namespace_of_our_own() -> Iterator[None]:
     reason="a token bucket needs root and iproute2",
 )
 def test_a_token_bucket_that_is_full_shows_among_the_drops_of_its_interface() -> None:
-    with namespace_of_our_own(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    with own_namespace(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         host = LocalHost("me", network_of=lambda: None, queues=Queues(open_netlink))
         for _ in range(PACKETS):
             sender.sendto(bytes(1_000), ("127.0.0.1", 9))

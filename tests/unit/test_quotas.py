@@ -21,13 +21,13 @@ RATE = {"producer_byte_rate": 1e6}
         ({"user": None}, RATE, "us", True),
         ({"user": "us"}, {"request_percentage": 50.0}, "us", True),
         ({"user": "them"}, RATE, "us", False),
-        ({"user": "them"}, RATE, None, True),  # may be us, as a certificate names us
+        ({"user": "them"}, RATE, None, True),  # the user of a certificate may be this one
         ({"user": "us", "client-id": "app"}, RATE, "us", False),
         ({"client-id": None}, {"consumer_byte_rate": 1e6}, "us", False),
         ({"ip": None}, {"connection_creation_rate": 1.0}, "us", False),
     ],
 )
-def test_whose_producers_a_quota_may_throttle(
+def test_a_quota_may_throttle_producers_of_its_entity(
     entity: dict[str, str | None], values: dict[str, float], user: str | None, holds: bool
 ) -> None:
     assert Quota(entity, values).may_throttle(user) is holds

@@ -1,4 +1,4 @@
-"""What is refused before any load, from facts alone."""
+"""Findings before any load, from facts alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_problem_is_a_line_of_one_error_and_a_warning_is_none() -> None:
     require_ready(found[:2])
 
 
-def test_an_error_for_the_user_is_a_problem_and_any_other_is_not_hidden() -> None:
+def test_a_redline_error_is_a_problem_and_any_other_error_is_raised() -> None:
     def refuse() -> Iterator[Finding]:
         yield ok("x", "so far")
         raise GuardStopError("one\ntwo")
@@ -150,7 +150,7 @@ def test_the_wait_has_an_end() -> None:
 # --- executors --------------------------------------------------------------
 
 
-def test_executors_like_the_driver_are_well() -> None:
+def test_executors_like_the_driver_have_no_findings() -> None:
     found = found_of(WELL, replace(WELL, executor="host-1:7001"))
     assert {each.severity for each in found} == {Severity.OK}
     assert [each.check for each in found] == [
@@ -178,7 +178,7 @@ def test_a_package_of_another_version_is_a_warning() -> None:
     assert odd.found == "host-2 has kafka-python 2.0.2, and the driver 3.0.12"
 
 
-def test_executors_without_our_wheel_or_with_an_older_one_are_named(
+def test_executors_without_the_wheel_or_with_an_older_one_are_named(
     snapshot: SnapshotAssertion,
 ) -> None:
     bare = replace(
@@ -282,7 +282,7 @@ def test_the_facts_of_an_executor_are_read_back() -> None:
     assert facts.unreadable == ("/ca.pem",)
 
 
-# --- what Spark says when a stage fails -------------------------------------
+# --- messages of Spark for a failed stage ------------------------------------
 
 BARRIER = (
     "Job aborted due to stage failure: Could not recover from a failed barrier ResultStage. Most "
@@ -309,7 +309,7 @@ PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different ve
         ("", ""),
     ],
 )
-def test_of_pages_of_java_the_line_is_taken_that_says_what_happened(text: str, cause: str) -> None:
+def test_the_telling_line_of_a_java_trace_is_shown(text: str, cause: str) -> None:
     assert cause_in(text).startswith(cause)
     assert "\n" not in cause_in(text)
     assert cause or not cause_in(text)

@@ -76,13 +76,13 @@ def test_only_a_disk_that_still_writes_does_not_invalidate_a_trial() -> None:
     assert busy is not None and busy.invalidates
 
 
-def test_a_baseline_is_what_a_window_shows() -> None:
+def test_a_baseline_has_the_readings_of_a_window() -> None:
     window = replace(WINDOW, handler_idle=1.04, under_replicated_max=2.0)
     assert Baseline.of(window) == Baseline(under_replicated=2.0)
 
 
 class Source(ScriptedSource):
-    """One broker whose handlers are busy until some second; a poll of it takes 40 ms."""
+    """One broker with busy handlers until a given second, and polls of 40 ms."""
 
     def __init__(self, busy_until_s: float, written_per_s: float = 0.0) -> None:
         super().__init__()

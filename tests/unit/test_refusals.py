@@ -53,17 +53,17 @@ def tls_error(reason: str) -> ssl.SSLError:
         (ConnectionResetError("reset"), ["(reset)"]),
     ],
 )
-def test_each_error_says_what_to_check_and_no_secret(
+def test_each_error_names_its_remedy_and_no_secret(
     error: Exception, parts: list[str], snapshot: SnapshotAssertion
 ) -> None:
-    said = explain_refusal(error, OPTIONS)
-    assert said == snapshot
-    assert all(part in said for part in parts), said
-    assert "hunter2" not in said and "alice" not in said
+    message = explain_refusal(error, OPTIONS)
+    assert message == snapshot
+    assert all(part in message for part in parts), message
+    assert "hunter2" not in message and "alice" not in message
 
 
-def test_an_error_that_kafka_python_wrapped_is_seen_through() -> None:
+def test_an_error_inside_an_error_of_kafka_python_is_explained() -> None:
     inner = tls_error("SSLV3_ALERT_BAD_CERTIFICATE")
     given = {**OPTIONS, "ssl_certfile": "/client.pem"}
-    said = explain_refusal(kafka_errors.KafkaConnectionError(inner), given)
-    assert "it refuses the client's certificate (sslv3 alert bad certificate)" in said
+    message = explain_refusal(kafka_errors.KafkaConnectionError(inner), given)
+    assert "it refuses the client's certificate (sslv3 alert bad certificate)" in message

@@ -1,4 +1,4 @@
-"""What a report says, and that its page holds it, escapes it and loads nothing."""
+"""The sentences of a report, and its page, which escapes them and loads nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ KNOWN = replace(
 
 
 def bracket(sustained: int, overloaded: int | None) -> dict[str, Any]:
-    """What a boundary along np says of its bracket."""
+    """The fields of a boundary along producers for its bracket."""
     return {
         "np_sustained": sustained,
         "np_overloaded": overloaded,
@@ -133,12 +133,12 @@ def test_each_size_is_answered_in_a_sentence(
     assert text == snapshot
 
 
-def test_one_broker_and_an_unknown_number_read_well() -> None:
+def test_the_sentence_for_one_broker_and_for_an_unknown_number() -> None:
     assert "one broker sustains 14.5 MB/s" in answer_of(POINT, 1).text
     assert "the cluster sustains 14.5 MB/s" in answer_of(POINT, 0).text
 
 
-def test_an_answer_says_how_sure_it_is(snapshot: SnapshotAssertion) -> None:
+def test_an_answer_states_its_confidence(snapshot: SnapshotAssertion) -> None:
     sure = answer_of(POINT, 3)
     for figure in ("58 to 63 producers", "7.9 %", "two trials", "95 %"):
         assert figure in sure.certainty
@@ -147,7 +147,7 @@ def test_an_answer_says_how_sure_it_is(snapshot: SnapshotAssertion) -> None:
     assert "only 1.4 %" in answer_of(replace(POINT, confidence=0.014), 3).doubt
 
 
-def test_an_answer_says_where_the_limit_lies_and_how_long_records_take(
+def test_an_answer_states_the_interval_and_the_latencies(
     snapshot: SnapshotAssertion,
 ) -> None:
     sure = answer_of(KNOWN, 3)
@@ -184,7 +184,7 @@ def at_sizes(*points: tuple[int, float, str | None, str | None]) -> list[Boundar
     ]
 
 
-def test_all_sizes_make_a_sentence(snapshot: SnapshotAssertion) -> None:
+def test_the_sentence_for_all_sizes(snapshot: SnapshotAssertion) -> None:
     points = at_sizes((100, 9.0, "CPU", None), (1000, 12.0, "disk", None), (5000, 11.0, "disk", ""))
     both = headline(points[:2], 3)
     assert "Three brokers sustain from 9.00 MB/s at 100 B to 12.0 MB/s at 1 kB." in both
@@ -199,7 +199,7 @@ def test_all_sizes_make_a_sentence(snapshot: SnapshotAssertion) -> None:
     assert headline([open_point, open_point], 3) == ""
 
 
-# --- what bound it, and the trials ------------------------------------------------
+# --- limiting resources and trials -----------------------------------------------
 
 
 def test_the_headroom_is_that_of_the_sustained_trial() -> None:
@@ -273,10 +273,12 @@ def test_a_trial_that_was_not_made_has_no_figures() -> None:
     assert 'data-value="nan"' not in page
 
 
-def test_of_trials_at_one_load_the_last_that_agrees_is_the_side() -> None:
+def test_the_last_agreeing_trial_at_a_load_is_the_side_of_the_bracket() -> None:
     invalid = Judgement(Verdict.INVALID, (Reason("metrics", "no samples", 0.0, 0.0),))
     verdicts = [overloaded(), overloaded(), sustained(), invalid]
-    trials = [trial_at(i, 1000, 63, {"default": said}) for i, said in enumerate(verdicts, start=1)]
+    trials = [
+        trial_at(i, 1000, 63, {"default": judged}) for i, judged in enumerate(verdicts, start=1)
+    ]
     rows = build_report(ONE, trials, {}).trials
     assert [bool(row.sides) for row in rows] == [False, True, False, False]
 
@@ -285,10 +287,10 @@ def test_goals_have_their_own_answers_and_sides() -> None:
     strict = summary_of_sizes([1000], "strict", Resource.CPU).boundaries
     low = replace(strict[0], **bracket(50, 58))
     both = replace(ONE, goal="strict,default", boundaries=(low, POINT))
-    said = {"strict": overloaded(Resource.CPU), "default": sustained()}
+    judged = {"strict": overloaded(Resource.CPU), "default": sustained()}
     trials = [
         trial_at(1, 1000, 63, {"strict": overloaded(), "default": overloaded()}),
-        trial_at(2, 1000, 58, said),
+        trial_at(2, 1000, 58, judged),
         trial_at(3, 1000, 50, {"strict": sustained(), "default": sustained()}),
     ]
     report = build_report(both, trials, {})
@@ -304,7 +306,7 @@ def test_goals_have_their_own_answers_and_sides() -> None:
     assert "sustained side, default" in text
 
 
-def test_a_run_that_held_fixed_loads_is_no_failed_search() -> None:
+def test_a_run_of_fixed_loads_is_no_failed_search() -> None:
     held = replace(ONE, boundaries=())
     report = report_of(held, 1000)
     assert report.title == "Traffic held on testbed with demo"
@@ -393,8 +395,8 @@ def test_a_large_run_on_many_brokers_stays_below_two_megabytes() -> None:
         replace(
             trial,
             judgements={
-                goal: replace(said, reasons=said.reasons * 100)
-                for goal, said in trial.judgements.items()
+                goal: replace(judged, reasons=judged.reasons * 100)
+                for goal, judged in trial.judgements.items()
             },
         )
         for trial in trials_of_sizes(sizes * 4, brokers=100)

@@ -67,7 +67,9 @@ def test_the_command_gives_the_same_configuration(case: tuple[str, str, str, lis
     assert command.notes == ()
 
 
-def test_a_file_of_ones_own_is_named_as_such(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+def test_a_file_outside_of_conf_is_named_with_a_note(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
     mine = tmp_path / "mine.yaml"
     mine.write_text("bootstrap_servers: [kafka:9092]\njmx: {port: 9999}\n")
     command = command_of(json.loads(config_text(load(str(mine), "demo", "default"))))
@@ -81,7 +83,7 @@ def test_without_a_configuration_there_is_no_command() -> None:
     assert command_of({}) is None
 
 
-def test_held_loads_are_held_again() -> None:
+def test_the_command_repeats_held_loads() -> None:
     settings = json.loads(config_text(load("testbed", "demo", "default")))
     command = command_of(settings, [(1000, 40), (1000, 40)])
     assert command is not None

@@ -1,4 +1,4 @@
-"""Produce requests of a trial, and what is said of them in tables."""
+"""Produce requests of a trial, and their columns in tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metrics.trial.counts import BrokerAccount, Counts
 
 
 def test_a_mean_needs_counted_requests() -> None:
-    told = {1: BrokerAccount(requests=15), 2: BrokerAccount(requests=5)}
-    engine = total([Counts(sent_records=90, by_broker=told), Counts(sent_records=10)])
+    accounts = {1: BrokerAccount(requests=15), 2: BrokerAccount(requests=5)}
+    engine = total([Counts(sent_records=90, by_broker=accounts), Counts(sent_records=10)])
     assert engine.records_per_request == pytest.approx(5.0)
     assert Counts(sent_records=90).records_per_request is None

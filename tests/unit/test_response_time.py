@@ -43,7 +43,7 @@ def test_only_a_goal_with_a_limit_uses_it_and_it_shows_the_nearness() -> None:
     assert found["with"].utilization[NAME] == pytest.approx(0.5)
 
 
-def test_a_goal_is_not_answered_without_what_it_judges_by() -> None:
+def test_a_trial_without_the_readings_of_its_goal_is_invalid() -> None:
     limits = goal(produce_response_ms_max=20)
     blind = judged(brokers=with_one(produce=RequestWindow()), thresholds=limits)
     assert blind.verdict is Verdict.INVALID and rules(blind) == {"metrics_incomplete"}
@@ -56,7 +56,7 @@ def test_a_goal_is_not_answered_without_what_it_judges_by() -> None:
     assert "(network_wait_ns)" in without_threads.reasons[0].text
 
 
-def test_a_cluster_without_metrics_is_not_asked() -> None:
+def test_a_cluster_without_metrics_is_judged_without_response_times() -> None:
     judgement = judged(
         brokers=with_one(produce=RequestWindow(), handler_idle=None),
         thresholds=goal(produce_response_ms_max=20, request_queue_max=5),
@@ -66,7 +66,7 @@ def test_a_cluster_without_metrics_is_not_asked() -> None:
 
 
 def test_a_slice_weighs_by_its_requests() -> None:
-    """So that the mean over the slices is that of the window, as it will be judged."""
+    """The mean over the slices is then the mean of the window, which is judged at the end."""
     taken: list[BrokerSample] = []
     count, sum_ms = 0.0, 0.0
     for second, (requests, each_ms) in enumerate([(0, 0.0)] + [(100, 2.0), (300, 20.0)] * 5):

@@ -1,4 +1,4 @@
-"""What a run's end and its boundaries say."""
+"""The outcomes of runs, and the contents of their boundaries."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _boundary(gave_up: str | None = None) -> Boundary:
 
 
 def _ended(error: BaseException | None, *boundaries: Boundary) -> RunOutcome:
-    """How a search ended that raised this and left these points."""
+    """The outcome of a search that raised this error and found these boundaries."""
     body = LimitRun(load("testbed", "demo", "default"))
     body.boundaries.extend(boundaries)
     return body.outcome(error)
@@ -68,12 +68,14 @@ def _ended(error: BaseException | None, *boundaries: Boundary) -> RunOutcome:
         (ZeroDivisionError(), "failed", 1),
     ],
 )
-def test_how_a_run_ends(error: BaseException | None, status: str, code: int) -> None:
+def test_each_end_of_a_run_has_its_status_and_exit_code(
+    error: BaseException | None, status: str, code: int
+) -> None:
     for outcome in (outcome_of(error), _ended(error, _boundary())):
         assert (outcome.status, outcome.exit_code) == (status, code)
 
 
-def test_what_an_interrupt_broke_on_its_way_is_an_interrupt() -> None:
+def test_an_error_that_an_interrupt_causes_is_an_interrupt() -> None:
     try:
         try:
             raise KeyboardInterrupt
@@ -210,7 +212,7 @@ def test_a_boundary_has_the_latencies_of_the_last_trial_that_sustained_it() -> N
     assert _searched(Done(Bracket(58, 63)), nothing).latency_p99_ms is None
 
 
-def test_an_ending_that_has_a_sentence_is_raised_with_it() -> None:
+def test_an_outcome_with_a_sentence_is_raised_with_it() -> None:
     assert RunOutcome().checked_exit_code() == 0
     with pytest.raises(RegressionError, match="a limit fell"):
         RunOutcome("regression", RegressionError.exit_code, "a limit fell").checked_exit_code()
@@ -233,7 +235,7 @@ def test_the_plan_adds_up() -> None:
     ), "the first loads grow to twice load_start_max at most"
 
 
-def test_what_stands_beside_the_trials_counts() -> None:
+def test_the_plan_counts_the_time_beside_the_trials() -> None:
     """A search that was forecast at 75 s once took 199."""
     plan = plan_of(load("testbed", "1kB", "default"))
     shown = dict(plan_rows(plan))
@@ -255,7 +257,7 @@ def test_quick_answers_within_a_quarter_of_an_hour() -> None:
 
 
 @pytest.mark.parametrize("name", ["quick", "100B-to-100kB"])
-def test_workloads_for_real_clusters_are_as_kafkas_producer_is(name: str) -> None:
+def test_workloads_for_real_clusters_have_the_defaults_of_kafkas_producer(name: str) -> None:
     workload = load_workload(name)
     assert (workload.producer.acks, workload.producer.enable_idempotence) == ("all", True)
     assert workload.topic.replication_factor == 3
@@ -273,7 +275,7 @@ def test_the_plan_counts_the_time_in_which_limits_are_held() -> None:
     assert (longer.write_bytes_max or 0) > 3 * (plan.write_bytes_max or 0)
 
 
-def test_an_answer_says_how_long_it_was_held_and_what_did_not_last() -> None:
+def test_an_answer_states_the_time_of_its_hold_and_the_loads_that_did_not_last() -> None:
     config = load("testbed", "demo", "default", ["goal.search.confirm_s=30"])
     made = [(63, overloaded(), False), (58, sustained(), False), (58, sustained(), True)]
     made += [(58, overloaded(), True)] * 3
@@ -312,26 +314,26 @@ def test_a_time_has_a_unit(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90.0), ("1.5", 1.5), (" 30m", 1800.0), ("8h", 28_800.0)]
 )
-def test_how_long_a_load_lasts_may_be_seconds_or_a_time(text: str, seconds: float) -> None:
+def test_a_duration_is_a_number_of_seconds_or_a_time(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == seconds
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "nan", "inf", "0h", "8d", "", "h"])
-def test_what_is_no_time_does_not_last(text: str, snapshot: SnapshotAssertion) -> None:
+def test_a_wrong_duration_is_refused(text: str, snapshot: SnapshotAssertion) -> None:
     with pytest.raises((ConfigError, click.BadParameter)) as refused:
         Duration().convert(text, None, None)
     assert str(refused.value) == snapshot
 
 
 @pytest.mark.parametrize("text", ["30", "0m", "m", "-1m", "1d", "1h30m"])
-def test_a_time_without_one_is_refused(text: str, snapshot: SnapshotAssertion) -> None:
+def test_a_time_without_a_unit_is_refused(text: str, snapshot: SnapshotAssertion) -> None:
     with pytest.raises(ConfigError, match="30m") as refused:
         duration_s(text)
     assert str(refused.value) == snapshot
 
 
 @pytest.mark.parametrize(("replicas", "notes"), [(1, 0), (3, 1)])
-def test_the_plan_says_what_window_followers_need(replicas: int, notes: int) -> None:
+def test_the_plan_states_the_window_that_followers_need(replicas: int, notes: int) -> None:
     overrides = [
         "workload.trial.measure_s=15",
         f"workload.topic.replication_factor={replicas}",
@@ -346,7 +348,7 @@ def test_the_plan_says_what_window_followers_need(replicas: int, notes: int) -> 
         assert "replica.lag.time.max.ms is at most 10000 (Kafka's default is 30000)" in note
 
 
-def test_a_run_leaves_its_report_first_of_all(tmp_path: Path) -> None:
+def test_a_run_writes_its_report_first(tmp_path: Path) -> None:
     settings = json.loads(config_text(load("testbed", "demo", "default")))
     trials = trials_of_sizes([1000])
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials, settings)
@@ -357,13 +359,13 @@ def test_a_run_leaves_its_report_first_of_all(tmp_path: Path) -> None:
     assert "--workload demo" in page
 
 
-def test_a_run_that_opened_no_tables_leaves_no_report(tmp_path: Path) -> None:
+def test_a_run_that_opened_no_tables_writes_no_report(tmp_path: Path) -> None:
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables")
     assert {what for what, _ in files.written} == {"summary", "chart"}, "and no tables"
     assert not (tmp_path / "report.html").exists()
 
 
-def test_a_file_that_cannot_be_written_keeps_no_other_away(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_prevents_no_other(tmp_path: Path) -> None:
     (tmp_path / "summary.json").mkdir()  # which no file can replace
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials_of_sizes([1000]))
     assert [what for what, _ in files.written] == ["report", "chart", "chart", "tables"]
@@ -371,7 +373,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_away(tmp_path: Path) -> No
         files.require_all(regeneration_hint("r1"))
 
 
-def test_the_answer_is_written_where_it_is_asked_for_too(tmp_path: Path) -> None:
+def test_the_answer_is_also_written_to_the_given_file(tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere" / "answer.json"
     files = write_results(summary_of_sizes([1000]), tmp_path, "tables", json_file=copy)
     own = tmp_path / "summary.json"
@@ -391,5 +393,5 @@ def test_an_answer_that_cannot_be_copied_is_kept_and_reported(tmp_path: Path) ->
         files.require_all("see to it")
 
 
-def test_nothing_is_missed_where_all_was_written(tmp_path: Path) -> None:
+def test_no_file_is_missing_when_all_were_written(tmp_path: Path) -> None:
     write_results(summary_of_sizes([1000]), tmp_path, "tables").require_all("nothing to be done")

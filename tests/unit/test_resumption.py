@@ -1,4 +1,4 @@
-"""Runs go on where they stopped: what was decided is decided again from the trials."""
+"""Runs continue where they stopped: the recorded trials lead to the same decisions."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_differences_name_file_and_key() -> None:
     assert differences(then, {**then, **raised}) == []
 
 
-def test_a_run_goes_on_with_its_own_cluster_only() -> None:
+def test_a_run_continues_with_its_own_cluster_only() -> None:
     then = {
         "cluster.id": "a",
         "cluster.brokers": "3",
@@ -196,7 +196,9 @@ def test_a_run_goes_on_with_its_own_cluster_only() -> None:
 @pytest.mark.parametrize("cluster", ["testbed", "calibrated", "example"])
 @pytest.mark.parametrize("workload", ["demo", "quick", "100B-to-100kB"])
 @pytest.mark.parametrize("goal", ["default", "strict,tolerant"])
-def test_what_a_run_recorded_is_its_configuration(cluster: str, workload: str, goal: str) -> None:
+def test_the_recorded_configuration_is_that_of_the_run(
+    cluster: str, workload: str, goal: str
+) -> None:
     changes = [
         "goal.search.budget.trials=7",
         "workload.payload.kind=mixed",
@@ -225,7 +227,7 @@ def test_an_unknown_key_in_a_record_is_named() -> None:
         load_recorded(recorded)
 
 
-def test_a_run_that_this_folder_does_not_have_is_refused_before_anything_is_made(
+def test_a_run_that_the_folder_does_not_have_is_refused_before_any_file_is_made(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     out = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""One driver for each run, also where no broker keeps a second one away."""
+"""One driver for each run, also on clusters without a lock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ with run_lock(Path(sys.argv[1]), "redline run r1 of a@b since then"):
 
 
 @pytest.mark.parametrize("out", ["/proc/runs", "/dev/null/runs"])
-def test_a_run_whose_folder_cannot_be_made_is_refused_before_anything_is_started(out: str) -> None:
+def test_a_run_whose_folder_cannot_be_made_is_refused_before_it_starts(out: str) -> None:
     line = ["--workload", "1kB", "--np", "1", "--out", out]
     with pytest.raises(ConfigError, match=rf"--out {out}/.* cannot be written \(.*\); expected"):
         traffic.main(line, standalone_mode=False)
@@ -89,7 +89,7 @@ def test_a_driver_that_ends_while_the_next_one_begins_leaves_one_lock(
         pytest.fail("two drivers of one run")
 
 
-def test_a_disk_without_locks_is_said_only_where_the_cluster_has_none(
+def test_a_disk_without_locks_is_reported_only_where_the_cluster_has_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_file: object, _operation: int) -> None:
@@ -105,8 +105,8 @@ def test_a_disk_without_locks_is_said_only_where_the_cluster_has_none(
         order = RunOrder(reporter, tmp_path, "unused", "r1", resumes=True, locks=locks)
         with pytest.raises(TryLaterError, match="enough seen"):
             execute(LimitRun(load("testbed", "demo", "default")), order)
-        said = [event for event in reporter.events if "second driver" in str(event)]
-        assert bool(said) is not locks
+        warnings = [event for event in reporter.events if "second driver" in str(event)]
+        assert bool(warnings) is not locks
 
 
 @pytest.mark.parametrize(

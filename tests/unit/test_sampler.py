@@ -13,7 +13,7 @@ from tests.support.processes import PATIENCE_S
 
 
 class FakeTime:
-    """A clock that only waiting and slow polls move; says stop after some seconds."""
+    """A clock that waits and slow polls move; after some seconds, a wait returns the stop."""
 
     def __init__(self, stop_at_s: float) -> None:
         self.now_s = 1000.0
@@ -131,7 +131,7 @@ def test_stop_ends_the_wait_at_once() -> None:
 
 
 @pytest.mark.parametrize("has_end", [False, True])
-def test_who_waits_for_a_time_goes_on_once_it_was_sampled(has_end: bool) -> None:
+def test_a_wait_for_a_time_ends_once_it_was_sampled(has_end: bool) -> None:
     time, waited = FakeTime(stop_at_s=1.5 if has_end else 1e9), threading.Event()
 
     class Announcing(threading.Condition):

@@ -45,7 +45,7 @@ PATTERNS = st.builds(
     ramp_up_s=st.sampled_from([0.0, 0.5, 20.0]),
     first=st.integers(0, 2_000_000),
 )
-def test_what_is_due_by_its_own_time_is_counted_and_nothing_later(
+def test_records_that_are_due_are_counted_and_no_later_ones(
     pattern: ProducerPattern, index: int, ramp_up_s: float, first: int
 ) -> None:
     schedule = schedule_of(pattern, index, START_S, ramp_up_s)
@@ -157,7 +157,7 @@ def test_poisson_gaps_are_exponential_and_repeatable() -> None:
     assert statistics.variance(counts) == pytest.approx(100, rel=0.35), "not evened out"
 
 
-def test_the_poisson_process_goes_on_beyond_its_cycle() -> None:
+def test_the_poisson_process_continues_beyond_its_cycle() -> None:
     schedule = schedule_of(_pattern(100_000.0, arrivals="poisson"), 2, START_S)
     assert schedule.due_s(2_621_440) - schedule.due_s(0) == pytest.approx(26.2144, abs=1e-6)
     assert schedule.due_until(schedule.due_s(1_000_000)) == pytest.approx(1_000_001, abs=1)

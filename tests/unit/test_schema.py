@@ -89,7 +89,7 @@ class Lists:
 
 
 def through_arrow(record: Any, schema: pa.Schema) -> dict[str, Any]:
-    """A record's row as a table gives it back."""
+    """The row of a record after its way through a table."""
     table = pa.Table.from_pylist([row_of(record)], schema=schema)
     (back,) = table.to_pylist()
     return dict(back)
@@ -105,7 +105,7 @@ def test_annotations_become_columns() -> None:
     )
 
 
-def test_values_become_what_arrow_takes() -> None:
+def test_values_become_values_of_arrow() -> None:
     row = plain(Outer("a", Colour.RED, (Inner(math.nan), Inner(0.5)), {3: 4}))
     assert row == {
         "colour": "red",
@@ -116,7 +116,7 @@ def test_values_become_what_arrow_takes() -> None:
     assert table.to_pylist() == [row]
 
 
-def test_marks_say_how_a_field_stands_in_its_row_and_it_comes_back() -> None:
+def test_marked_fields_have_their_column_form_and_come_back() -> None:
     east = timezone(timedelta(hours=2))
     seen = datetime(2026, 11, 22, 12, tzinfo=east)
     made = Marked(5.25, Histogram([3, 4]), Part(1.0, 4.0), seen)
@@ -174,7 +174,7 @@ def test_records_come_back_as_they_were(table: str) -> None:
 
 
 @pytest.mark.parametrize("table", SCHEMAS)
-def test_no_column_stands_twice(table: str) -> None:
+def test_no_column_exists_twice(table: str) -> None:
     names = SCHEMAS[table].names
     assert len(names) == len(set(names))
 
@@ -195,7 +195,7 @@ def test_trials_keep_pattern_counts_judgement_and_windows() -> None:
     assert row["broker_windows"][0]["produce"]["local_ms"] == 1.0
 
 
-def test_trials_keep_what_each_goal_says() -> None:
+def test_trials_keep_the_judgement_of_each_goal() -> None:
     reason = Reason("isr", "in 60% of the samples", 0.6, 0.5)
     judged = {
         "strict": Judgement(Verdict.OVERLOADED, (reason, reason)),
@@ -213,7 +213,7 @@ def test_trials_keep_what_each_goal_says() -> None:
     assert restored(Trial, back).judgements == judged
 
 
-def test_every_option_of_a_pattern_has_a_column_but_the_rates_that_it_follows_from() -> None:
+def test_every_option_of_a_pattern_except_given_rates_has_a_column() -> None:
     of_producers = {field.name for field in fields(ProducerOptions)}
     of_payloads = {field.name for field in fields(Payload)}
     columns = dict.fromkeys(schema_of(TrafficPattern).names, "")
@@ -287,7 +287,7 @@ WINDOW = client(
 
 
 def kept(made: Trial) -> Trial:
-    """A trial without what its table does not keep."""
+    """A trial without the fields that its table does not have."""
     return replace(made, evidence=replace(made.evidence, end_offsets=None))
 
 
@@ -304,7 +304,7 @@ def test_a_trial_comes_back_with_its_counts_judgements_and_windows() -> None:
     assert back == kept(made)
 
 
-def test_what_a_row_does_not_have_is_the_default() -> None:
+def test_a_missing_column_has_its_default() -> None:
     row = through_arrow(trial(client=WINDOW), SCHEMAS["trials"])
     for name in ("groups", "by_producer", "latency_p999_ms", "producer_worst", "cpu_s", "topics"):
         del row[name]
@@ -324,7 +324,7 @@ def test_what_a_row_does_not_have_is_the_default() -> None:
     assert broker.produce.local_ms is None
 
 
-def test_what_is_not_known_and_has_no_default_is_none_nan_or_nothing() -> None:
+def test_an_unknown_value_without_a_default_is_none_nan_or_empty() -> None:
     unknown = dict.fromkeys(("value", "broker_id"))
     reason = restored(Reason, {"indicator": "isr", "text": "", "threshold": 0.5, **unknown})
     assert math.isnan(reason.value)
