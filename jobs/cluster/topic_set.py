@@ -71,6 +71,20 @@ class TopicSet:
         """A clause for figures measured with these topics; empty where leaders are even."""
         return self.leader_counts.caveat if self.is_own_placement else ""
 
+    def placement_note(self, planned_per_broker: int) -> str:
+        """A sentence on a placement that the cluster chose; empty where the run placed replicas."""
+        if not self.is_own_placement:
+            return ""
+        planned = planned_per_broker * len(self.brokers)
+        more = f" instead of {planned}, as leaders were uneven" if self.per_topic > planned else ""
+        counts = self.leader_counts.counts.values()
+        least, most = min(counts), max(counts)
+        led = f"{most}" if least == most else f"{least} to {most}"
+        return (
+            f"topic {self}: the cluster placed the replicas itself; {self.per_topic} "
+            f"partitions{more}; each broker leads {led}"
+        )
+
     def fit(self, pattern: TrafficPattern) -> TrafficPattern:
         """The pattern with the number of partitions that the topics have.
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from jobs.cluster.admin import AdminError
 from jobs.cluster.leftovers import leftovers
 from jobs.cluster.topic_set import TopicSet
-from jobs.console.events import warn
+from jobs.console.events import note, warn
 from jobs.trials.context import RunContext
 from metrics.common.errors import RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
@@ -34,6 +34,8 @@ class PointTopics:
             return self._topics
         self.close()
         self._topics = self._context.topics.create(pattern)
+        if placement := self._topics.placement_note(pattern.topic.partitions_per_broker):
+            note(self._context.reporter, placement)
         if self._topics.caveat:
             warn(self._context.reporter, f"topic {self._topics}: {self._topics.caveat}")
         self._made_for = wanted
