@@ -1,9 +1,9 @@
-"""The tests that judge loads, one after the other, and beside them those that only compute.
+"""The tests that judge loads, one after the other, in parallel with tests that only compute.
 
     python -m tests.bench.beside
 
-Loads wait for brokers half of the time. What they leave of the machine, the kernel gives to
-processes of its policy for idle time, and takes it back as soon as anybody else wants it.
+Loads wait for brokers half of the time. The tests that only compute run with Linux' scheduling
+policy for idle time: they get the CPU only while no other process needs it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.commands import ROOT
 ALONE = ("-m", "not together and not long", "tests/kafka", "tests/e2e")
 _TWO = ("-n2", "--no-loadscope-reorder")  # one session of Spark often waits for the driver
 BESIDE = ("-m", "(spark or computes) and not long", *_TWO, "tests/spark", "tests/unit")
-"""Arguments of pytest. Those beside load nothing, wait for no clock and flush no disk."""
+"""Arguments of pytest. The tests of BESIDE offer no load, wait for no clock and flush no disk."""
 _OUTPUT = ROOT / ".cache" / "tests-beside.log"
 _LEAST_NICE = 19
 
@@ -30,12 +30,12 @@ _LEAST_NICE = 19
 def run(
     alone: tuple[str, ...] = ALONE, beside: tuple[str, ...] = BESIDE, output: Path = _OUTPUT
 ) -> int:
-    """Run both; the worse exit code.
+    """Run both parts, and return the exit code of the first that failed.
 
     Args:
-        alone: arguments of the pytest that has the terminal.
-        beside: of the one that gets what CPU the first leaves.
-        output: where the second writes; shown once the first has ended.
+        alone: arguments of the pytest that judges loads and writes to the terminal.
+        beside: arguments of the pytest that gets the CPU left by the first.
+        output: file for the output of the second, which is shown at the end.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w") as file, _pytest(beside, file) as other:
@@ -43,7 +43,7 @@ def run(
             for_idle_time(other.pid)
             first = _pytest(alone, None).wait()
             if other.poll() is None:
-                click.echo(f"Those beside are still under way: {output}")
+                click.echo(f"The tests that compute still run; their output: {output}")
             second = other.wait()
         finally:
             other.terminate()
@@ -52,7 +52,7 @@ def run(
 
 
 def for_idle_time(pid: int) -> None:
-    """Let a process, and all that it starts from now on, have what CPU nobody else wants."""
+    """Give a process and its future children only the CPU that no other process needs."""
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
     else:

@@ -1,12 +1,12 @@
-"""Limits that `redline find-limit` finds on real brokers, beside those planted in them.
+"""Comparison of the limits that `redline find-limit` finds on real brokers with planted limits.
 
     python -m tests.bench.calibration --repeats 4 --json calibration.json
 
-Each run starts three brokers of its own whose handlers wait a stated time in each produce request
-(conf/testbed/calibrated.yaml) and searches three message sizes at a resolution of 2 %. Every
-point's distance is that of the answer, the most producers that were sustained, from the planted
-limit. Points are kept in the file as they are found, and a second start with the same file makes
-only the runs that are missing; a run that fails is told and counts as off.
+Each run starts three brokers whose handlers wait a stated time in each produce request
+(conf/testbed/calibrated.yaml), and searches three message sizes at a resolution of 2 %. The
+distance of a point is that of the answer, the largest sustained number of producers, from the
+planted limit. The file keeps each point, and a second start with the same file makes only the
+missing runs. A failed run is reported, and its points count as off.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from metrics.units import format_size
 from tests.support.commands import RunningCommand
 
 STATED_MS = (24.0, 36.0, 60.0, 90.0, 120.0)
-"""Planted times, each another limit: from about 200 producers of 1 kB down to 40 [ms]."""
+"""Planted times [ms]; their limits are from about 200 producers of 1 kB down to 40."""
 RUN_S = 900.0
-"""A run that takes longer has failed [s]."""
+"""Longest duration of a run; a longer one has failed [s]."""
 OPTIONS = (
     "find-limit",
     "--cluster=calibrated",
@@ -46,16 +46,16 @@ NEAR = 0.05
 
 @dataclass(frozen=True)
 class Point:
-    """One size of one run.
+    """The answer of one run for one message size.
 
     Attributes:
-        stated_ms: planted in each produce request [ms].
-        repeat: which run with this time, from 1.
+        stated_ms: planted time of each produce request [ms].
+        repeat: number of the run with this time, from 1.
         message_bytes: message size [B].
-        planted_producers: the planted limit; None where the run did not state it.
-        np_sustained, np_overloaded: the bracket; None where there was no conclusion.
-        np_low, np_high: the interval at 90 %, where the run stated one.
-        trials: that it took.
+        planted_producers: the planted limit; None if the run did not state it.
+        np_sustained, np_overloaded: the bracket; None without a conclusion.
+        np_low, np_high: the interval at 90 %; None if the run did not state one.
+        trials: number of trials.
     """
 
     stated_ms: float
@@ -70,14 +70,14 @@ class Point:
 
     @property
     def off_by(self) -> float:
-        """The answer over the planted limit, less 1; -1 without an answer [ratio]."""
+        """The answer divided by the planted limit, minus 1; -1 without an answer [ratio]."""
         if not self.planted_producers or self.np_sustained is None:
             return -1.0
         return self.np_sustained / self.planted_producers - 1.0
 
     @property
     def interval_holds(self) -> bool | None:
-        """Whether the interval holds the planted limit; None where one of them is missing."""
+        """True if the interval contains the planted limit; None if one of them is missing."""
         if self.planted_producers is None or self.np_low is None or self.np_high is None:
             return None
         return self.np_low <= self.planted_producers <= self.np_high
@@ -102,7 +102,7 @@ def points_of(summary: dict[str, Any], stated_ms: float, repeat: int) -> list[Po
 
 
 def measure(stated_ms: float, repeat: int, *more: str) -> list[Point]:
-    """One run with `more` options, in a folder that is gone afterwards."""
+    """Make one run with `more` options in a temporary folder, and return its points."""
     planted = f"--set=cluster.testbed.properties.produce_handler_ms={stated_ms:g}"
     with (
         tempfile.TemporaryDirectory(prefix="redline-calibration-") as name,
@@ -117,7 +117,7 @@ def measure(stated_ms: float, repeat: int, *more: str) -> list[Point]:
 
 
 def table(points: Sequence[Point]) -> list[str]:
-    """A line for each planted limit: all answers beside it."""
+    """The lines of a table with one row per planted limit, and all answers for it."""
     rows = []
     for (stated_ms, message_bytes), group in groupby(sorted(points, key=_place), _place):
         own = list(group)
@@ -137,10 +137,10 @@ def table(points: Sequence[Point]) -> list[str]:
 
 
 def conclusion(points: Sequence[Point], expected: int) -> list[str]:
-    """Sentences over all points.
+    """Sentences about all points.
 
     Args:
-        expected: points that all runs together should have given.
+        expected: number of points that all runs should have.
     """
     near = sum(abs(each.off_by) <= NEAR for each in points)
     answered = [each for each in points if each.np_sustained is not None and each.planted_producers]
@@ -164,7 +164,9 @@ def conclusion(points: Sequence[Point], expected: int) -> list[str]:
         )
     held = [each.interval_holds for each in answered if each.interval_holds is not None]
     if held:
-        lines.append(f"the interval at 90 % holds the planted limit in {sum(held)} of {len(held)}")
+        lines.append(
+            f"the interval at 90 % contains the planted limit in {sum(held)} of {len(held)}"
+        )
     return lines
 
 
@@ -173,30 +175,32 @@ def _place(point: Point) -> tuple[float, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and say by the exit code whether 95 % of the points were right."""
+    """Measure and print; return 0 if 95 % of the points are right, else 1."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeats", type=int, default=4, help="runs for each planted time")
-    parser.add_argument("--json", type=Path, help="where to keep the points")
-    asked = parser.parse_args(arguments)
+    parser.add_argument("--json", type=Path, help="file that keeps the points")
+    options = parser.parse_args(arguments)
     points: list[Point] = []
-    if asked.json is not None and asked.json.exists():
-        points = [restored(Point, each) for each in json.loads(asked.json.read_text())]
+    if options.json is not None and options.json.exists():
+        points = [restored(Point, each) for each in json.loads(options.json.read_text())]
     done = {(each.stated_ms, each.repeat) for each in points}
-    for repeat in range(1, asked.repeats + 1):
+    for repeat in range(1, options.repeats + 1):
         for stated_ms in STATED_MS:
             if (stated_ms, repeat) in done:
                 continue
             points += (new := measure(stated_ms, repeat))
-            told = ", ".join(
+            answers = ", ".join(
                 f"{format_size(p.message_bytes)}: {p.np_sustained} for "
                 f"{p.planted_producers or 0:.1f}"
                 for p in new
             )
-            click.echo(f"{stated_ms:g} ms, run {repeat}: {told or 'failed'}")
-            if asked.json is not None:
-                asked.json.write_text(json.dumps([as_document(each) for each in points], indent=1))
+            click.echo(f"{stated_ms:g} ms, run {repeat}: {answers or 'failed'}")
+            if options.json is not None:
+                options.json.write_text(
+                    json.dumps([as_document(each) for each in points], indent=1)
+                )
     sizes = len({each.message_bytes for each in points})
-    expected = asked.repeats * len(STATED_MS) * sizes
+    expected = options.repeats * len(STATED_MS) * sizes
     click.echo("\n".join([*table(points), *conclusion(points, expected)]))
     return 0 if sum(abs(each.off_by) <= NEAR for each in points) >= 0.95 * expected > 0 else 1
 

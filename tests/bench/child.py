@@ -1,4 +1,4 @@
-"""The child process of one repeat, which reads its task from standard input."""
+"""The child process of one repeat; it reads its task from standard input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def die_with_parent() -> None:
 
 
 def main() -> int:
-    """Do the task; returns the exit code."""
+    """Do the task, and return the exit code."""
     die_with_parent()
     task = Task.from_text(sys.stdin.readline())
     try:

@@ -1,4 +1,4 @@
-"""`make bench`: throughput per CPU-second of the engine's client and of others, side by side."""
+"""`make bench`: throughput per CPU-second of the engine's client and of other clients."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TURNS_MAX = 20
 VARIANTS_BPM = 1_000
 VARIANT_REPEATS = 3
 
-# Segments that roll seldom: the broker shall be as little in the way as it can.
+# Large segments, which roll seldom, so that the broker limits the clients as little as possible.
 BROKERS = {
     "log.segment.bytes": 67_108_864,
     "log.retention.bytes": 67_108_864,
@@ -77,7 +77,7 @@ class Bench:
     def measure(
         self, entries: Sequence[Entry], message_bytes: int, repeats: int, turns_max: int = 0
     ) -> None:
-        """Repeats of all entries at a size, in turns, on one topic for each role.
+        """Measure all entries at a size in turns, on one topic per role.
 
         Args:
             entries: the clients that take turns.
@@ -153,7 +153,7 @@ def entries_of(clients: Sequence[str], roles: Sequence[str], message_bytes: int)
 
 @click.command()
 @click.option("--repeats", default=5, show_default=True, help="Repeats of each client.")
-@click.option("--seconds", default=1.2, show_default=True, help="Of a repeat, at most [s].")
+@click.option("--seconds", default=1.2, show_default=True, help="Longest duration of a repeat [s].")
 @click.option("--brokers", default=1, show_default=True, type=click.Choice([1, 3]))
 @click.option(
     "--bpm", "sizes", default=(100, 1_000, 10_000), show_default=True, multiple=True,
@@ -164,7 +164,9 @@ def entries_of(clients: Sequence[str], roles: Sequence[str], message_bytes: int)
     "--role", "roles", default=("producer", "consumer"), multiple=True,
     type=click.Choice(["producer", "consumer"]),
 )  # fmt: skip
-@click.option("--variants/--no-variants", "with_variants", default=True, help="Also these rows.")
+@click.option(
+    "--variants/--no-variants", "with_variants", default=True, help="Also measure the variants."
+)
 @click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
 def bench(
     repeats: int,

@@ -16,7 +16,7 @@ _MESSAGES = 10_000
 
 
 def wire(task: Task) -> None:
-    """The engine's consumers as a trial runs them: one group of one member, from the start."""
+    """The engine's consumers, like in a trial: one group of one member, from the start."""
     from jobs.engine.clients.registry import CLIENTS
     from metrics.traffic.consumers import ConsumerOptions
 
@@ -48,7 +48,7 @@ def wire(task: Task) -> None:
 
 
 def librdkafka(task: Task) -> None:
-    """confluent-kafka's Consumer, which takes a list of messages at a time."""
+    """confluent-kafka's Consumer, which returns lists of messages."""
     from confluent_kafka import Consumer
 
     from jobs.engine.clients.librdkafka import connection_options
@@ -66,17 +66,17 @@ def librdkafka(task: Task) -> None:
         }
     )
     consumer.subscribe([task.topic])
-    ends_s, read, said = time.monotonic() + task.seconds_max, 0, 0
+    ends_s, read, reported = time.monotonic() + task.seconds_max, 0, 0
     while read < task.bytes_max and time.monotonic() < ends_s:
         read += sum(map(len, consumer.consume(_MESSAGES, 0.1)))
-        if read - said >= _SAY_BYTES:
+        if read - reported >= _SAY_BYTES:
             say(read)
-            said = read
+            reported = read
     consumer.close()
 
 
 def kafka_python(task: Task) -> None:
-    """KafkaConsumer with its check of CRCs turned off."""
+    """kafka-python's KafkaConsumer without its check of CRCs."""
     from kafka import KafkaConsumer
 
     consumer = KafkaConsumer(
@@ -89,19 +89,19 @@ def kafka_python(task: Task) -> None:
         max_poll_records=_MESSAGES,
         **task.connection,
     )
-    ends_s, read, said = time.monotonic() + task.seconds_max, 0, 0
+    ends_s, read, reported = time.monotonic() + task.seconds_max, 0, 0
     while read < task.bytes_max and time.monotonic() < ends_s:
         polled = consumer.poll(timeout_ms=100)
         read += sum(len(record.value) for records in polled.values() for record in records)
-        if read - said >= _SAY_BYTES:
+        if read - reported >= _SAY_BYTES:
             say(read)
-            said = read
+            reported = read
     consumer.close()
 
 
 def plain_socket(task: Task) -> None:
     """A reader of all bytes of a TCP connection into one buffer."""
-    buffer, read, said = memoryview(bytearray(_FETCH_BYTES)), 0, 0
+    buffer, read, reported = memoryview(bytearray(_FETCH_BYTES)), 0, 0
     ends_s = time.monotonic() + task.seconds_max
     with socket.create_server(("127.0.0.1", 0)) as server:
         say(0, port=server.getsockname()[1])
@@ -110,9 +110,9 @@ def plain_socket(task: Task) -> None:
         with sock:
             while (size := sock.recv_into(buffer)) and time.monotonic() < ends_s:
                 read += size
-                if read - said >= _SAY_BYTES:
+                if read - reported >= _SAY_BYTES:
                     say(read)
-                    said = read
+                    reported = read
 
 
 def ends_of(task: Task) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""The clients of the benchmark, and how one repeat of each is run."""
+"""The clients of the benchmark, and single repeats of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.bench.task import Task
 CHILD = [sys.executable, "-m", "tests.bench.child"]
 CLIENTS = ("wire", "librdkafka", "kafka-python", JAVA, SOCKET)
 
-# Java compiles what runs often: it is given time to.
+# Java's compiler needs time before a measurement.
 WARM_S: Mapping[tuple[str, str], float] = {
     ("producer", JAVA): 2.0,
     ("consumer", JAVA): 1.0,
@@ -34,9 +34,9 @@ class Entry:
     """One client in one role and variant.
 
     Attributes:
-        variant: how it differs from the plain case, in a word or two.
-        options: fields of the engine's producer pattern, by which it differs.
-        is_tls: whether it connects by TLS, with a certificate of its own.
+        variant: the difference from the plain case, in a word or two.
+        options: fields of the engine's producer pattern that differ.
+        is_tls: True to connect with TLS and a client certificate.
     """
 
     role: str
@@ -56,7 +56,7 @@ class Way:
 
     Attributes:
         bootstrap: addresses of brokers, host:port.
-        connection: connection options, as kafka-python calls them.
+        connection: connection options with kafka-python's names.
     """
 
     bootstrap: tuple[str, ...]
@@ -94,10 +94,10 @@ class Contest:
             task: the task that all clients get.
 
         Raises:
-            BenchError: it failed; the text ends with its last output.
+            BenchError: the client failed; the message ends with its last output.
         """
         warm_s = WARM_S.get((entry.role, entry.client), WARM_DEFAULT_S)
-        # A fast consumer has read all there is before it counts as warm.
+        # A fast consumer would reach the end of the topic before `warm_s` has passed.
         window = Window(warm_s, self._measure_s, task.bytes_max / 2 or math.inf)
         way = self._ways[entry.is_tls]
         if way is None:
@@ -123,14 +123,14 @@ class Contest:
             except BenchError as error:
                 process.kill()
                 errors.seek(0)
-                said = " ".join(errors.read().strip().splitlines()[-3:])
-                raise BenchError(f"{entry.role} {entry.client}: {error}. {said}") from error
+                output = " ".join(errors.read().strip().splitlines()[-3:])
+                raise BenchError(f"{entry.role} {entry.client}: {error}. {output}") from error
 
     def fill(self, task: Task, payload_bytes: int, deadline_s: float) -> None:
-        """Fill the topic with so much payload, as producers write it [B].
+        """Fill the topic with this payload, by a producer [B].
 
         Raises:
-            BenchError: the payload was not there within `deadline_s` [s].
+            BenchError: the topic did not have the payload within `deadline_s` [s].
         """
         written = functools.partial(self._written_bytes, task.topic, task.message_bytes)
         plain = self._ways[False]
@@ -144,7 +144,7 @@ class Contest:
                     raise BenchError(f"{task.topic} could not be filled: {errors.read()[-300:]}")
                 time.sleep(0.02)
         before = -1
-        while (held := written()) != before:  # what was under way arrives yet
+        while (held := written()) != before:  # requests in flight still arrive
             before = held
             time.sleep(0.1)
 
@@ -162,7 +162,7 @@ def port_of(line: str) -> int:
     try:
         return int(json.loads(line)["port"])
     except (ValueError, KeyError) as error:
-        raise BenchError(f"a plain socket said {line!r}; expected its port") from error
+        raise BenchError(f"a plain socket printed {line!r}; expected its port") from error
 
 
 def _java_line(message_bytes: int) -> Callable[[str], tuple[int, float | None] | None]:

@@ -1,4 +1,4 @@
-"""CPU time of another process, all of its threads together."""
+"""CPU time of another process with all of its threads."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _SCHEDULED_TIME = 2  # CPUCLOCK_SCHED of Linux
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time that the process has used, also in threads that ended [CPU-s].
+    """User and system time of a process, including threads that have ended [CPU-s].
 
-    Linux keeps a clock for each process, exact to the nanosecond; on other systems psutil reads the
-    time, exact to 10 ms.
+    Linux has a clock for each process, with a resolution of a nanosecond; on other systems psutil
+    reads the time with a resolution of 10 ms.
 
     Raises:
-        psutil.NoSuchProcess: it has ended.
+        psutil.NoSuchProcess: the process has ended.
     """
     try:
         return time.clock_gettime((~pid << 3) | _SCHEDULED_TIME)

@@ -4,9 +4,9 @@
     python -m tests.bench.experiments --out FOLDER io-threads acks
     python -m tests.bench.experiments --out FOLDER --pages    # only write the pages
 
-Each experiment is `redline sweep NAME --quick`, one after the other, with nothing beside it. A
-second start with the same folder runs what has no answer yet. A page keeps what people wrote into
-it: only what stands between its two marks is written anew.
+The experiments run one after the other, each as `redline sweep NAME --quick`. A second start with
+the same folder runs the experiments without an answer. Only the text between the two marks of a
+page is replaced; the rest is written by people.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tests.support.commands import ROOT
 
 PAGES = ROOT / "docs" / "experiments"
 RUN_S = 1_800.0
-"""An experiment that takes longer has failed [s]."""
+"""Longest duration of an experiment; a longer one has failed [s]."""
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 
 
 def measure(name: str, out: Path) -> bool:
-    """Run one experiment, unless it has an answer; whether it has one now."""
+    """Run an experiment unless it has an answer, and return True if it has one now."""
     folder = out / name
     if _sweep_in(folder) is not None:
         return True
@@ -54,7 +54,7 @@ def measure(name: str, out: Path) -> bool:
 
 
 def _sweep_in(folder: Path) -> Path | None:
-    """The newest sweep that has an answer for a case at least."""
+    """The newest sweep with an answer for at least one case."""
     for path in sorted(folder.glob("*/sweep.json"), reverse=True):
         if any(each.value for each in load_answer(path).results):
             return path
@@ -62,10 +62,10 @@ def _sweep_in(folder: Path) -> Path | None:
 
 
 def write_page(name: str, out: Path, pages: Path = PAGES) -> None:
-    """Write what was measured into the experiment's page.
+    """Write the measured results into the experiment's page.
 
     Raises:
-        ConfigError: it has no answer, or the page has lost its marks.
+        ConfigError: the experiment has no answer, or the page does not have its marks.
     """
     path = _sweep_in(out / name)
     if path is None:
@@ -78,8 +78,8 @@ def write_page(name: str, out: Path, pages: Path = PAGES) -> None:
     if BEGIN not in text or END not in text:
         raise ConfigError(f"{page} has no {BEGIN} or no {END}; expected both; restore them")
     head, tail = text.split(BEGIN)[0], text.split(END)[1]
-    told = "\n".join(_measured(answer, path, out / name))
-    page.write_text(f"{head}{BEGIN}\n{told}\n{END}{tail}", encoding="utf-8")
+    measured = "\n".join(_measured(answer, path, out / name))
+    page.write_text(f"{head}{BEGIN}\n{measured}\n{END}{tail}", encoding="utf-8")
 
 
 def _fresh(answer: SweepAnswer) -> str:
@@ -117,15 +117,15 @@ def _measured(answer: SweepAnswer, path: Path, folder: Path) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and write what is asked for; 1 when an experiment has no answer."""
+    """Run the experiments and write their pages; return 1 if one has no answer."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="experiments; all by default")
-    parser.add_argument("--out", type=Path, required=True, help="where their results are kept")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
     parser.add_argument("--pages", action="store_true", help="only write the pages")
-    asked = parser.parse_args(arguments)
-    names = asked.names or list(names_in("experiments"))
-    out = asked.out.absolute()
-    failed = [] if asked.pages else [name for name in names if not measure(name, out)]
+    options = parser.parse_args(arguments)
+    names = options.names or list(names_in("experiments"))
+    out = options.out.absolute()
+    failed = [] if options.pages else [name for name in names if not measure(name, out)]
     for name in set(names) - set(failed):
         write_page(name, out)
     if failed:

@@ -1,4 +1,4 @@
-"""The same pattern from two clients on real brokers, compared by the brokers' metrics."""
+"""Comparison of two clients with the same pattern on real brokers, by the brokers' metrics."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ REPLICAS = 2
 PARTITIONS_PER_BROKER = 10
 START_LEAD_S = 0.5
 WARM_UP_S = 10.0
-"""Duration of each client's load, twice, on brokers whose JVMs are cold [s]."""
+"""Duration of each of two loads per client on brokers with cold JVMs [s]."""
 
 BATCH_BYTES = 8_192
 SAMPLE_INTERVAL_S = 0.5
 ACHIEVED_MIN = 0.98
 ROUNDS = 5
 TRIES = 3
-"""Windows that a client may take, as a broker may stall for a second in one of them."""
+"""Largest number of windows of a client, as a broker can stall for a second in one of them."""
 
 
 class FidelityError(RedlineError):
-    """A client that did not offer the pattern, so that it cannot be compared."""
+    """A client did not offer the pattern, so it cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Case:
     """One pattern of one producer.
 
     Attributes:
-        rate_bytes_per_s: payload that it offers [B/s].
+        rate_bytes_per_s: offered payload [B/s].
         message_bytes: size of a message [B].
         acks: "1" or "all".
     """
@@ -100,12 +100,12 @@ class Compared:
 
     @property
     def wire(self) -> BrokerLoad:
-        """The median of its windows."""
+        """Median of the windows of `wire`."""
         return median_of([wire for wire, _ in self.pairs])
 
     @property
     def librdkafka(self) -> BrokerLoad:
-        """The median of its windows."""
+        """Median of the windows of librdkafka."""
         return median_of([librdkafka for _, librdkafka in self.pairs])
 
     @property
@@ -124,7 +124,7 @@ class Comparison:
         warm_s, measure_s: duration of the load before and in the window [s].
 
     Attributes:
-        held_up: number of windows that did not count, as the sender was delayed.
+        delayed: number of windows that did not count, as the sender was delayed.
     """
 
     def __init__(
@@ -140,12 +140,12 @@ class Comparison:
         self._assigned = assignment(self._brokers, PARTITIONS_PER_BROKER, replicas)
         self._addresses = admin.describe_cluster().addresses
         self._warm_s, self._measure_s = warm_s, measure_s
-        self.held_up = 0
+        self.delayed = 0
 
     def compare(self, case: Case, rounds: int = ROUNDS) -> Compared:
-        """Measure both clients in turns, each first as often as last.
+        """Measure both clients in turns; each is first as often as it is last.
 
-        A disk that stalls for a moment distorts the mean of one window, and not their median.
+        A short stall of the disk distorts the mean of one window, but not the median of all.
         """
         seen: dict[str, list[BrokerLoad]] = {client: [] for client in CLIENTS}
         with self._topic() as topic:
@@ -158,13 +158,13 @@ class Comparison:
         """The brokers' metrics for one client in a window without delays of the sender.
 
         Raises:
-            FidelityError: it failed, or did not offer the pattern in any of `TRIES` windows.
+            FidelityError: the client failed, or did not offer the pattern in `TRIES` windows.
         """
         for turn in range(TRIES):
             row, samples = self._run(client, case, topic)
             if _is_offered(client, case, row, is_last=turn == TRIES - 1):
                 break
-            self.held_up += 1
+            self.delayed += 1
         windows = (
             broker_window(samples, broker, row.start_s, row.end_s, SAMPLE_INTERVAL_S)
             for broker in self._brokers
@@ -172,7 +172,7 @@ class Comparison:
         return load_of(list(windows))
 
     def warm_up(self) -> None:
-        """Load brokers whose JVMs are cold, with both clients in turns."""
+        """Load brokers with cold JVMs, with both clients in turns."""
         with self._topic() as topic:
             for client in (*CLIENTS, *CLIENTS):
                 self._run(client, CASES[-1], topic, WARM_UP_S)
@@ -198,7 +198,7 @@ class Comparison:
 
 
 def _is_offered(client: str, case: Case, row: TaskReport, is_last: bool) -> bool:
-    """True when the window has the pattern; the last try must have it."""
+    """True if the window has the pattern; the last try must have it."""
     counts = row.produced.counts if row.produced else Counts()
     if row.error is not None or counts.failed_total:
         raise FidelityError(f"{client}, {case}: {row.error or counts.errors}")
@@ -213,7 +213,7 @@ def _is_offered(client: str, case: Case, row: TaskReport, is_last: bool) -> bool
 
 
 def table_of(found: Sequence[Compared]) -> Table:
-    """The table of both clients; a star marks a difference that is larger than allowed."""
+    """The table of both clients; a star marks a difference above its tolerance."""
     columns = (
         "offered", "requests/s", "B/request", "MB/s in", "idle", "local ms",
     )  # fmt: skip
@@ -246,9 +246,9 @@ def markdown_of(table: Table) -> str:
 
 @click.command()
 @click.option("--rounds", default=ROUNDS, show_default=True, help="Windows of each client.")
-@click.option("--seconds", default=5.0, show_default=True, help="Of a window [s].")
+@click.option("--seconds", default=5.0, show_default=True, help="Duration of a window [s].")
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 5))
-@click.option("--profile", default="disk-bound", show_default=True, help="Of the testbed.")
+@click.option("--profile", default="disk-bound", show_default=True, help="Profile of the testbed.")
 @click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
 def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path) -> None:
     """Compare the brokers' metrics for `wire` and librdkafka with the same offered pattern."""
@@ -256,7 +256,7 @@ def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path)
 
     with make_reporter() as reporter:
         reporter.report(PhaseStarted(f"starting {brokers} brokers"))
-        # Spark's JVM as a JMX client; what it says belongs to no terminal.
+        # Spark's JVM is the JMX client; its output is discarded.
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         gateway: Any = launch_gateway(popen_kwargs=quiet)  # type: ignore[no-untyped-call]
         found = []
@@ -281,9 +281,9 @@ def fidelity(rounds: int, seconds: float, brokers: int, profile: str, out: Path)
         rows: list[dict[str, Any]] = [asdict(each) for each in found]
         (out / "fidelity.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
         apart = sum(bool(each.differences) for each in found)
-        if comparison.held_up:
-            note(reporter, f"{comparison.held_up} windows were repeated: they were held up")
-        note(reporter, f"{apart} of {len(found)} patterns differ by more than is allowed")
+        if comparison.delayed:
+            note(reporter, f"{comparison.delayed} windows were repeated, as the sender was delayed")
+        note(reporter, f"{apart} of {len(found)} patterns differ by more than the tolerance")
 
 
 if __name__ == "__main__":

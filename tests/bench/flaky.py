@@ -1,9 +1,9 @@
-"""Tests again and again, on a machine that is busy with something else: does chance decide any?
+"""Repeated runs of tests on a busy machine, to find tests that chance decides.
 
     python -m tests.bench.flaky --times 20 tests/unit
 
-Beside the tests a process takes one core the whole time. Ends at the first run that fails, with
-what pytest said of it.
+Another process keeps one core busy all the time. The command ends at the first failed run, with
+its output.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tests.support.commands import ROOT
 
 
 def spin() -> None:
-    """Take a core until somebody ends it."""
+    """Keep a core busy until the process is killed."""
     while True:
         pass
 
 
 @contextmanager
 def busy_core() -> Iterator[None]:
-    """A core is taken while the block lasts."""
+    """Keep a core busy within this context."""
     process = multiprocessing.get_context("spawn").Process(target=spin, daemon=True)
     process.start()
     try:
@@ -41,25 +41,25 @@ def busy_core() -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; the exit code of the first run that failed, or 0."""
+    """Run the tests, and return the exit code of the first failed run, or 0."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=20, help="how often")
-    parser.add_argument("pytest", nargs="+", help="what pytest is told, such as a folder")
-    asked = parser.parse_args(arguments)
+    parser.add_argument("--times", type=int, default=20, help="number of runs")
+    parser.add_argument("pytest", nargs="+", help="arguments of pytest, such as a folder")
+    options = parser.parse_args(arguments)
     command = [sys.executable, "-m", "pytest", "-q", "-n", "logical"]
     took_s: list[float] = []
     with busy_core():
-        for number in range(1, asked.times + 1):
+        for number in range(1, options.times + 1):
             began_s = time.monotonic()
-            ended = subprocess.run([*command, *asked.pytest], cwd=ROOT, capture_output=True,
+            ended = subprocess.run([*command, *options.pytest], cwd=ROOT, capture_output=True,
                                    text=True, check=False)  # fmt: skip
             took_s.append(time.monotonic() - began_s)
             if ended.returncode:
                 click.echo(ended.stdout[-8_000:])
-                click.echo(f"run {number} of {asked.times} failed", err=True)
+                click.echo(f"run {number} of {options.times} failed", err=True)
                 return ended.returncode
             click.echo(f"run {number}: {took_s[-1]:.0f} s, {ended.stdout.splitlines()[-1]}")
-    click.echo(f"{asked.times} runs without a failure, {median(took_s):.0f} s each (median)")
+    click.echo(f"{options.times} runs without a failure, {median(took_s):.0f} s each (median)")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Topics that a benchmark makes for one measurement."""
+"""Topics of single measurements of a benchmark."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ POLL_S = 0.05
 
 
 class NotReadyError(RedlineError):
-    """A broker that does not know the new topic as assigned in time."""
+    """A broker does not have the assigned metadata of a new topic in time."""
 
 
 @contextmanager
 def fresh_topic(
     admin: KafkaAdmin, name: str, assigned: Assignment, config: Mapping[str, str]
 ) -> Iterator[str]:
-    """A topic that every broker knows as assigned, and that is deleted afterwards.
+    """A topic that every broker knows with its assignment; it is deleted at the end.
 
     Raises:
-        AdminError: the cluster refuses or does not answer.
-        NotReadyError: a broker has other metadata for longer than `DEADLINE_S`.
+        AdminError: the cluster refuses the topic or does not answer.
+        NotReadyError: a broker has other metadata after `DEADLINE_S`.
     """
     admin.create_topic(name, assigned, config)
     try:

@@ -31,7 +31,7 @@ _PEM = {"ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
 
 
 def producer_command(task: Task) -> list[str]:
-    """The command of ProducerPerformance, with a limit of its rate only if the task has one."""
+    """The command of ProducerPerformance, with the rate of the task, if it has one."""
     properties = {
         "bootstrap.servers": ",".join(task.bootstrap),
         "acks": "1",
@@ -52,7 +52,7 @@ def producer_command(task: Task) -> list[str]:
 
 
 def consumer_command(task: Task) -> list[str]:
-    """ConsumerPerformance, which prints its progress every tenth of a second."""
+    """The command of ConsumerPerformance, which prints its progress every tenth of a second."""
     return [
         *_java(task),
         f"{_TOOLS}.ConsumerPerformance",
@@ -77,7 +77,7 @@ def _become(command: Sequence[str]) -> NoReturn:
 
 
 def messages_of(line: str) -> int | None:
-    """Messages until now, from a line of `consumer_command`; None when it is another line."""
+    """Number of messages in a progress line of `consumer_command`; None for another line."""
     fields = line.split(", ")
     try:
         return int(fields[4])
@@ -90,7 +90,7 @@ def _text(value: object) -> str:
 
 
 def _connection(options: Mapping[str, object]) -> dict[str, str]:
-    """Connection options; the client's key is in the same file as its certificate."""
+    """Connection options of Java's clients; one file has both the client's key and certificate."""
     known = {JAVA_NAMES[key]: str(options[key]) for key in options if key in JAVA_NAMES}
     return {**known, **_PEM} if "ssl.keystore.location" in known else known
 

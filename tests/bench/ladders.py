@@ -1,11 +1,11 @@
-"""What real brokers read at loads from a tenth to eight times their limit, kept as data.
+"""Recorded readings of real brokers at loads from a tenth to eight times their limit.
 
     python -m tests.bench.ladders --folder tests/data/ladders
     python -m tests.bench.ladders --folder tests/data/ladders --only slow-broker
 
-The simulated clusters of `tests.bench.search` replay these ladders. Each condition starts brokers
-of its own. A ladder is climbed until the brokers are overloaded, then made finer around the limit
-and carried on to eight times of it, in trials of a fixed length that nothing ends early.
+The simulated clusters of `tests.bench.search` replay these ladders. Each condition starts its own
+brokers. The load is doubled until the brokers are overloaded; then trials of a fixed length fill
+in loads around the limit and up to eight times the limit.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from metrics.trial.trial import Trial
 from search.model import Verdict
 
 SHARES = (0.1, 0.3, 0.6, 0.85, 1.0, 1.15, 1.4, 2.0, 4.0, 8.0)
-"""Loads of a ladder, over the limit."""
+"""Loads of a ladder, divided by the limit [ratio]."""
 CLIMB = 2.0
 BYTES_MAX = 400e6
-"""No rung offers more payload than this [B/s]: beyond it the generator and the brokers share two
-cores."""
+"""Largest offered payload of a rung [B/s]: above it two cores are too few for the generator and the
+brokers."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Condition:
     """Brokers and a workload.
 
     Attributes:
-        name: of the file.
+        name: name of the file of recorded ladders.
         cluster: a file of conf/clusters.
         workload: a file of conf/workloads.
-        overrides: as `--set` takes them.
-        first: producers of the first rung.
+        overrides: values of `--set`.
+        first: number of producers in the first rung.
     """
 
     name: str
@@ -71,7 +71,7 @@ _ACKS_ALL = "workload.producer.acks=all"
 _SINGLE = "workload.topic.replication_factor=1"
 _DEFAULT = (
     "cluster.testbed.profile=default",
-    # So that a follower that falls behind shows within a rung.
+    # A follower that falls behind leaves the ISR within a rung.
     "cluster.testbed.properties.replica.lag.time.max.ms=2000",
 )
 
@@ -109,15 +109,16 @@ CONDITIONS = (
 
 @dataclass(frozen=True)
 class Rung:
-    """One trial.
+    """The readings of one trial.
 
     Attributes:
-        producers: producers.
+        producers: number of producers.
         idle: lowest idle fraction of any broker's handlers.
-        achieved: over offered [ratio].
+        achieved: achieved load divided by offered load [ratio].
         isr: share of samples with an ISR change.
-        p50_ms, p99_ms: latencies of acknowledged records.
-        verdict: by the default goal, and its first reason.
+        p50_ms, p99_ms: latencies of acknowledged records [ms].
+        verdict: verdict of the default goal.
+        reason: indicator of the first reason for it.
     """
 
     producers: Annotated[int, Column("np")]
@@ -131,7 +132,7 @@ class Rung:
 
     @classmethod
     def of(cls, trial: Trial) -> Rung:
-        """What the search would see of a trial, and more."""
+        """The readings of a trial that a search uses, and further ones."""
         evidence, client = trial.evidence, trial.evidence.client
         first = next(iter(trial.reasons), None)
         share = (client.achieved_mb_per_s or 0.0) / (client.offered_mb_per_s or math.inf)
@@ -153,10 +154,10 @@ def _rounded(value: float | None) -> float | None:
 
 @dataclass
 class LadderRun(Body):
-    """Climbs a ladder for each message size.
+    """A run that records a ladder for each message size.
 
     Attributes:
-        ladders: message size → its rungs, the lightest first; grows while it runs.
+        ladders: message size → its rungs, the lightest first; filled during the run.
     """
 
     config: Configuration
@@ -165,17 +166,17 @@ class LadderRun(Body):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """The one."""
+        """The configuration of the run."""
         return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
-        """That of as many trials at the first rung; what comes after it is not known yet."""
+        """A plan for the same number of trials at the first load, as later loads are unknown."""
         sizes = self.config.workload.message_bytes
         trials = len(sizes) * len(SHARES)
         return FixedLoadRun(self.config, FixedLoad(sizes[0], self.first, trials)).plan(out)
 
     def measure(self, run: RunState) -> None:
-        """Climb, then fill in."""
+        """Double the load up to the first overload, and then fill in the other loads."""
         for message_bytes in self.config.workload.message_bytes:
             rungs: dict[int, Rung] = {}
             self.ladders[message_bytes] = []
@@ -203,14 +204,14 @@ class LadderRun(Body):
         return self.config.pattern(message_bytes, producers).mb_per_s * 1e6 <= BYTES_MAX
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """The rungs are all there is."""
+        """Do nothing: a ladder has no further conclusion."""
 
 
 def limit_of(rungs: Sequence[Rung], idle_min: float = 0.2) -> float | None:
-    """Where a ladder crosses from sustained to overloaded [producers]; None where it does not.
+    """The limit of a ladder [producers]; None without a rung on each side of it.
 
-    Where the idle fraction crosses its threshold there, in a straight line between the two
-    rungs; else half way, in the logarithm.
+    If idle time is the reason of the first overload, the limit is where a straight line between
+    the two rungs crosses the threshold; else it is the geometric mean of the two loads.
     """
     ordered = sorted(rungs, key=lambda each: each.producers)
     for low, high in pairwise(ordered):
@@ -224,7 +225,7 @@ def limit_of(rungs: Sequence[Rung], idle_min: float = 0.2) -> float | None:
 
 
 def record(condition: Condition) -> dict[str, Any]:
-    """Start the brokers, climb, and say what was seen."""
+    """Start the brokers, record the ladders, and return them as a JSON document."""
     config = load(
         condition.cluster,
         condition.workload,
@@ -264,7 +265,7 @@ def record(condition: Condition) -> dict[str, Any]:
 @click.option("--folder", type=click.Path(path_type=Path), required=True)
 @click.option("--only", multiple=True, help="Names of conditions; all by default.")
 def ladders(folder: Path, only: tuple[str, ...]) -> None:
-    """Record ladders on real brokers; one that is there already is left as it is."""
+    """Record ladders on real brokers; existing files are kept."""
     for condition in CONDITIONS:
         path = folder / f"{condition.name}.json"
         if path.exists() or (only and condition.name not in only):

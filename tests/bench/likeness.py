@@ -12,7 +12,7 @@ from metrics.windows.broker import BrokerWindow
 
 
 class NoReadingError(RedlineError):
-    """A broker without a reading that the comparison needs."""
+    """A broker lacks a reading that the comparison needs."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,22 @@ class BrokerLoad:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Allowed difference of two loads: a share of the larger one, or an amount.
+    """Allowed difference of two loads: a share of the larger one, or an amount, if that is more.
 
-    The larger allowance counts: Kafka rounds the times of a request to whole milliseconds,
-    so a fifth of a mean of some tenths of one cannot be resolved.
+    Kafka rounds the times of a request to whole milliseconds, so a fifth of a mean below a
+    millisecond cannot be resolved.
     """
 
     share: float = 0.0
     amount: float = 0.0
 
     def allows(self, apart: float, larger: float) -> bool:
-        """True when values with this difference, the larger one given, count as equal."""
+        """True if two values with this difference count as equal.
+
+        Args:
+            apart: their difference.
+            larger: the larger value.
+        """
         return abs(apart) <= max(self.share * abs(larger), self.amount)
 
 
@@ -88,7 +93,7 @@ def load_of(windows: Sequence[BrokerWindow]) -> BrokerLoad:
 
 
 def median_of(loads: Sequence[BrokerLoad]) -> BrokerLoad:
-    """The median of several windows of the same pattern, field by field."""
+    """The median of each field over several windows of the same pattern."""
     fields: dict[str, Any] = {
         name: statistics.median(getattr(load, name) for load in loads) for name in TOLERANCES
     }
@@ -100,8 +105,8 @@ def differences(
 ) -> dict[str, tuple[float, float]]:
     """Fields in which two clients' loads differ by more than allowed, with both medians.
 
-    The difference is the median over the pairs of adjacent windows: an effect of the disk in one
-    minute and not in the next affects both windows of a pair.
+    The difference is the median over the pairs of adjacent windows, as a slow minute of the disk
+    affects both windows of a pair.
     """
     found = {}
     for name, tolerance in TOLERANCES.items():

@@ -1,4 +1,4 @@
-"""One repeat: a client in a process of its own, its payload over its CPU time in a window."""
+"""One repeat: the payload and the CPU time of a client process in a window."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from metrics.common.errors import RedlineError
 from tests.bench.cpu import cpu_s
 
 START_DEADLINE_S = 120.0
-"""Time after which a client counts as hanging, even on a busy machine [s]."""
+"""Time without progress after which a client has failed, even on a busy machine [s]."""
 _POLL_S = 0.05
 
 
 class BenchError(RedlineError):
-    """A client that did not do its task."""
+    """A client did not do its task."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Mark:
 
     Attributes:
         at_s: monotonic time [s].
-        payload_bytes: payload until then [B].
-        cpu_s: CPU time of its process until then [CPU-s].
+        payload_bytes: payload until this time [B].
+        cpu_s: CPU time of the client's process until this time [CPU-s].
     """
 
     at_s: float
@@ -47,10 +47,10 @@ class Window:
     """Durations of a measurement.
 
     Attributes:
-        warm_s: time from its first byte that is not measured [s].
-        measure_s: longest measured time after that [s].
-        warm_bytes: payload after which it is measured though `warm_s` has not passed, where
-            there is an end to what it can move [B].
+        warm_s: unmeasured time from the first byte on [s].
+        measure_s: longest measured time after it [s].
+        warm_bytes: payload after which the measurement starts even before `warm_s`, for a client
+            with a limited payload [B].
     """
 
     warm_s: float
@@ -60,7 +60,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Repeat:
-    """What one repeat measured: payload [B] and CPU time [CPU-s] over `seconds` of wall time."""
+    """Payload [B] and CPU time [CPU-s] of one repeat, and its duration [s]."""
 
     payload_bytes: int
     cpu_s: float
@@ -73,8 +73,8 @@ class Repeat:
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], told: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """A client's process with its task, and its error output; the end of the block kills it."""
+def started(command: Sequence[str], task: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """The process of a client with this task, and its error output; it is killed at the end."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -83,7 +83,7 @@ def started(command: Sequence[str], told: str) -> Iterator[tuple[subprocess.Pope
         assert process.stdout is not None
         try:
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(told + "\n")
+                process.stdin.write(task + "\n")
                 process.stdin.flush()
             yield process, errors
         finally:
@@ -108,7 +108,7 @@ def by_offsets(
         written_bytes: payload in the topic [B].
         window: the times of the measurement.
         clock: a monotonic clock [s].
-        sleep: waits [s].
+        sleep: waits for a time [s].
     """
     before = written_bytes()
     ends_s = clock() + START_DEADLINE_S
@@ -129,12 +129,12 @@ def by_lines(
     window: Window,
     clock: Callable[[], float] = time.monotonic,
 ) -> Repeat:
-    """Measure a client by the progress that it prints.
+    """Measure a client by the progress lines that it prints.
 
     Args:
         process: the client.
-        parse: a line → payload so far [B] and its own CPU time [CPU-s], where it says that;
-            None for another line.
+        parse: a line → payload until now [B] and the CPU time in the line [CPU-s], None without;
+            None for a line without progress.
         window: the times of the measurement.
         clock: a monotonic clock [s].
     """
@@ -147,21 +147,22 @@ def by_lines(
     began_s: float | None = None
     try:
         for line in stdout:
-            told = parse(line)
-            if told is None:
+            progress = parse(line)
+            if progress is None:
                 continue
+            payload_bytes, used_s = progress
             now = clock()
             began_s = now if began_s is None else began_s
-            if now - began_s < window.warm_s and told[0] < window.warm_bytes:
+            if now - began_s < window.warm_s and payload_bytes < window.warm_bytes:
                 continue
-            mark = Mark(now, told[0], _cpu_of(process) if told[1] is None else told[1])
+            mark = Mark(now, payload_bytes, _cpu_of(process) if used_s is None else used_s)
             first, last = first or mark, mark
             if now - first.at_s >= window.measure_s:
                 break
     finally:
         timer.cancel()
     if first is None or last is None or last is first:
-        raise BenchError("it did not say twice how far it is")
+        raise BenchError("it printed fewer than two progress lines")
     return between(first, last)
 
 
@@ -169,7 +170,7 @@ def between(first: Mark, last: Mark) -> Repeat:
     """The repeat between two marks.
 
     Raises:
-        BenchError: there was no progress.
+        BenchError: the client made no progress.
     """
     payload, cpu = last.payload_bytes - first.payload_bytes, last.cpu_s - first.cpu_s
     if payload <= 0 or cpu <= 0:
@@ -179,8 +180,8 @@ def between(first: Mark, last: Mark) -> Repeat:
 
 def own_line(line: str) -> tuple[int, float | None] | None:
     """Parse a line of `tests.bench.task.say`."""
-    told = json.loads(line)
-    return int(told["bytes"]), float(told["cpu_s"])
+    progress = json.loads(line)
+    return int(progress["bytes"]), float(progress["cpu_s"])
 
 
 def _cpu_of(process: subprocess.Popen[str]) -> float:

@@ -1,8 +1,8 @@
-"""MLRsearch of FD.io CSIT, from PyPI, as a contestant of the search benchmark.
+"""FD.io CSIT's MLRsearch from PyPI, as a contestant of the search benchmark.
 
-A verdict is handed to it as a loss: none for a sustained trial, and for an overloaded one
-the share that was not achieved, at least one record in a million. It so gets the
-delivered rate, which it uses as a hint, and judges loads by verdicts as the others do.
+It gets a verdict as a loss: none for a sustained trial, and for an overloaded one the share that
+was not achieved, at least one record in a million. So it knows the delivered rate, which it uses
+as a hint, and judges loads by verdicts like the other methods.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.bench.search_methods import LIMITS, Contestant
 
 _RECORDS = 1_000_000
 _PATIENCE_S = 60.0
-# MLRsearch wants its maximum to be above the limit; ours are all below this load.
+# MLRsearch needs a maximum above the limit; all limits of the benchmark are below this load.
 _MAX_LOAD = 1024.0
 
 
@@ -37,7 +37,7 @@ class _Adapter(AbstractMeasurer):  # type: ignore[misc]
         self._last = Verdict.SUSTAINED
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
-        """One trial; INVALID ones are repeated, as MLRsearch has no such verdict."""
+        """Make one trial; an INVALID one is repeated, as MLRsearch has no such verdict."""
         if self._last is Verdict.OVERLOADED:
             self._cluster.recover()
         seen = self._cluster.measure(round(intended_load))
@@ -54,7 +54,7 @@ class _Adapter(AbstractMeasurer):  # type: ignore[misc]
 
 
 def mlrsearch(trials: int) -> Contestant:
-    """MLRsearch that believes a load after `trials` trials, more than half of one kind."""
+    """MLRsearch that judges a load by the majority of `trials` trials."""
 
     def run(simulated: SimulatedLine, sizes: Sequence[int]) -> list[SimulatedEnd]:
         outcomes = []

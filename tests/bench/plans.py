@@ -1,4 +1,4 @@
-"""Trial plans that make the engine send, or read, as fast as it can."""
+"""Plans of trials that make the engine send or read as fast as it can."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RATE_BYTES_PER_S = 20e9
 
 
 def flat_out(task: Task, measure_s: float | None = None) -> TrialPlan:
-    """One producer that always has full batches waiting."""
+    """The plan of one producer that always has full batches to send."""
     fields: dict[str, Any] = {
         "message_bytes": task.message_bytes,
         "rate_records_per_s": RATE_BYTES_PER_S / task.message_bytes,

@@ -39,7 +39,7 @@ class Alone:
 
 
 def wire(task: Task) -> None:
-    """The engine as a trial runs it, with a schedule that no client could keep."""
+    """The engine, like in a trial, with a schedule above any client's rate."""
     from jobs.engine.stage import run_task
     from tests.bench.plans import flat_out
 
@@ -51,8 +51,8 @@ def wire(task: Task) -> None:
 def librdkafka(task: Task) -> None:
     """confluent-kafka's Producer, with a report of every delivery unless `reports` is False.
 
-    The engine accounts for every record, and so does ProducerPerformance; a producer that
-    requests no reports does not know what arrived.
+    The engine and ProducerPerformance account for every record; a producer without reports does
+    not know which records arrived.
     """
     from confluent_kafka import Producer
 
@@ -67,7 +67,7 @@ def librdkafka(task: Task) -> None:
         nonlocal acknowledged
         acknowledged += error is None
 
-    asked: dict[str, Any] = {"on_delivery": delivered} if reports else {}
+    callback: dict[str, Any] = {"on_delivery": delivered} if reports else {}
     producer = Producer(
         {
             **connection_options(task.connection),
@@ -85,7 +85,7 @@ def librdkafka(task: Task) -> None:
     for _ in _until(task.seconds_max):
         for value in values:
             try:
-                produce(topic, value, **asked)
+                produce(topic, value, **callback)
             except BufferError:
                 producer.poll(0.01)
         producer.poll(0)
@@ -93,7 +93,7 @@ def librdkafka(task: Task) -> None:
 
 
 def kafka_python(task: Task) -> None:
-    """KafkaProducer, which bounds no waiting records, so the loop waits for the oldest one."""
+    """kafka-python's KafkaProducer; as it does not limit waiting records, the loop does."""
     from kafka import KafkaProducer
 
     producer = KafkaProducer(
@@ -115,23 +115,23 @@ def kafka_python(task: Task) -> None:
 
 
 def plain_socket(task: Task) -> None:
-    """A sender of random bytes over TCP, in pieces of a batch: the kernel's maximum."""
+    """A sender of random bytes over TCP, in pieces of a batch, which shows the kernel's maximum."""
     pool = memoryview(random.randbytes(32 * task.batch_bytes))
     pieces = [pool[at : at + task.batch_bytes] for at in range(0, len(pool), task.batch_bytes)]
-    sent, said = 0, 0
+    sent, reported = 0, 0
     with socket.create_connection(("127.0.0.1", task.port)) as sock:
         say(0)
         for _ in _until(task.seconds_max):
             for piece in pieces:
                 sock.sendall(piece)
                 sent += len(piece)
-            if sent - said >= _SAY_BYTES:
+            if sent - reported >= _SAY_BYTES:
                 say(sent)
-                said = sent
+                reported = sent
 
 
 def _values(message_bytes: int, repeated_share: float = 0.0) -> list[bytes]:
-    """Some MB of different values, made in advance, so that making them costs no CPU time later.
+    """Some MB of different values, made in advance, so that they cost no CPU time later.
 
     Args:
         message_bytes: size of a value [B].
@@ -143,7 +143,7 @@ def _values(message_bytes: int, repeated_share: float = 0.0) -> list[bytes]:
 
 
 def _until(seconds: float) -> Iterator[None]:
-    """Turns until so many seconds have passed or the parent is gone."""
+    """Repeat until `seconds` have passed or the parent process has ended."""
     ends_s, parent = time.monotonic() + seconds, os.getppid()
     while time.monotonic() < ends_s and os.getppid() == parent:
         yield

@@ -1,7 +1,7 @@
-"""The ready files of docs/deploy, by those who read them and are too large to come with the tests.
+"""Checks of the ready files of docs/deploy by programs that are too large for the tests.
 
-Airflow loads the DAG, in an environment of its own, and the schema of Kubeflow's Spark operator
-is held against the application. `make release-check` does both; tests do the rest.
+Airflow loads the DAG in a separate environment, and the schema of Kubeflow's Spark operator
+validates the application. `make release-check` does both; tests check the other files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPERATOR_SCHEMA: Final = (
     f"https://raw.githubusercontent.com/kubeflow/spark-operator/v{OPERATOR}/charts/"
     "spark-operator-chart/crds/sparkoperator.k8s.io_scheduledsparkapplications.yaml"
 )
-"""Of 850 kB, so it is read where it is, or from a file that somebody has of it."""
+"""Address of the operator's schema, which is too large for this repository (850 kB)."""
 
 _LOAD = """
 import json, sys
@@ -38,7 +38,11 @@ print(json.dumps([bag.import_errors, tasks]))
 
 
 def airflow_trouble(folder: Path, dag: Path = READY / "airflow_nightly.py") -> str:
-    """What Airflow says against a DAG of one task in bash, once installed in `folder`.
+    """The errors of Airflow about a DAG of one task in bash; empty without an error.
+
+    Args:
+        folder: folder in which Airflow is installed first, if it is not there.
+        dag: file of the DAG.
 
     Raises:
         subprocess.CalledProcessError: pip could not install Airflow.
@@ -66,11 +70,11 @@ def airflow_trouble(folder: Path, dag: Path = READY / "airflow_nightly.py") -> s
 
 
 def operator_trouble(place: str, given: dict[str, Any] | None = None) -> str:
-    """What the operator's custom resource definition says against an application.
+    """The errors of the operator's custom resource definition about an application.
 
     Args:
-        place: of the definition, an address or a file.
-        given: the application; the ready one by default.
+        place: address or file of the definition.
+        given: the application; by default the ready one.
     """
     try:
         text = _read(place)
@@ -86,9 +90,9 @@ def operator_trouble(place: str, given: dict[str, Any] | None = None) -> str:
 
 
 def strict(schema: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a schema that refuses keys it does not know; Kubernetes drops them in silence.
+    """A copy of a schema that refuses unknown keys, which Kubernetes drops without a message.
 
-    What is described no further, such as `metadata`, is left open.
+    Objects without described properties, such as `metadata`, may have any keys.
     """
     own = dict(schema)
     if "properties" in own:

@@ -1,11 +1,11 @@
-"""What a release consists of, checked: `make release-check`.
+"""Checks of the parts of a release: `make release-check`.
 
-The version has an entry in the changelog and no other version is named in the deploy pages; the
-wheel builds, and in an empty environment each job that needs no Spark works without the extras,
-and says which one it wants where it does; with them it plans a run, and it says when another
-package has the name of one of ours. Airflow loads the ready DAG, and the ready application is held
-against the schema of Kubeflow's Spark operator. Needs the package index and GitHub; where GitHub is
-out of reach, `--operator-schema` names a copy of that schema.
+The version has an entry in the changelog, and the deploy pages name no other version. The wheel
+builds. In an empty environment without extras, jobs that do not need Spark work, and the others
+name the missing extra; with the extras a run is planned. A message names another package with the
+name of one of the project's packages. Airflow loads the ready DAG, and the schema of Kubeflow's
+Spark operator validates the ready application. The checks need the package index and GitHub;
+without GitHub, `--operator-schema` names a copy of the schema.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ DRY_RUN = ("find-limit", "--dry-run")
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a release needs.
+    """The check of one requirement of a release.
 
     Attributes:
-        what: it is.
-        trouble: what is wrong with it; empty for nothing.
+        what: the requirement.
+        trouble: the error; empty without an error.
     """
 
     what: str
@@ -53,7 +53,7 @@ class Check:
 
 
 def changelog(text: str, version: str) -> Check:
-    """That the changelog has the version with its date, and nothing unreleased is left."""
+    """Check that the changelog has the version with its date, and nothing unreleased."""
     what = f"CHANGELOG.md has {version}"
     if re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", text, re.M) is None:
         return Check(what, f"expected a line such as `## [{version}] - 2026-11-23`")
@@ -64,21 +64,21 @@ def changelog(text: str, version: str) -> Check:
 
 
 def committed() -> Check:
-    """That what is released is what is committed."""
+    """Check that all files are committed."""
     done = _run(["git", "status", "--porcelain"], ROOT)
     changed = [line[3:] for line in done.stdout.splitlines()]
     return Check("all is committed", f"changed: {', '.join(changed)}" if changed else "")
 
 
 def licensed() -> Check:
-    """That the files which people look for are there."""
+    """Check that the usual files of a project exist."""
     missing = [name for name in ("LICENSE", "CONTRIBUTING.md", "SECURITY.md", "README.md")
                if not (ROOT / name).is_file()]  # fmt: skip
-    return Check("licence and the like", f"missing: {', '.join(missing)}" if missing else "")
+    return Check("licence and other files", f"missing: {', '.join(missing)}" if missing else "")
 
 
 def addressed(home: str) -> Check:
-    """That the package says where its source, its issues and its changes are."""
+    """Check that the package has the address of its source, issues and changes."""
     what = "the project's address"
     if re.fullmatch(r"https://[\w.-]+(/[\w.-]+)+", home):
         return Check(what)
@@ -86,7 +86,7 @@ def addressed(home: str) -> Check:
 
 
 def installed(wheel: Path, folder: Path, extras: str) -> Path:
-    """The Python of an empty environment with the wheel and some extras.
+    """The Python of a new environment with the wheel and some extras.
 
     Raises:
         subprocess.CalledProcessError: pip could not install it.
@@ -101,25 +101,28 @@ def installed(wheel: Path, folder: Path, extras: str) -> Path:
 
 
 def answers(
-    python: Path, words: Sequence[str], code: int, told: str, path: Path | None = None
+    python: Path, words: Sequence[str], code: int, expected: str, path: Path | None = None
 ) -> Check:
-    """That the installed command ends with a code and says something.
+    """Check the exit code and the output of the installed command.
 
     Args:
-        path: a folder that PYTHONPATH names.
+        words: arguments of the command.
+        code: expected exit code.
+        expected: expected part of the output.
+        path: folder for PYTHONPATH.
     """
     redline = str(python.with_name("redline"))
     done = _run([redline, *words], python.parents[1], PYTHONPATH=str(path or ""))
     output = " ".join((done.stdout + done.stderr).split())
     beside = f" beside another {', '.join(each.name for each in path.iterdir())}" if path else ""
     what = f"{python.parents[1].name}{beside}: redline {' '.join(words)}"
-    if done.returncode == code and told in output:
+    if done.returncode == code and expected in output:
         return Check(what)
-    return Check(what, f"expected {code} and {told!r}; ended with {done.returncode}: {output}")
+    return Check(what, f"expected {code} and {expected!r}; ended with {done.returncode}: {output}")
 
 
 def wheels(folder: Path) -> Iterator[Check]:
-    """The wheel in an environment without the extras, and in one with them."""
+    """Check the wheel in an environment without extras, and in one with the extras."""
     wheel = built_wheel(folder / "build")
     yield Check("the wheel builds")
     bare = installed(wheel, folder / "without-extras", "")
@@ -130,14 +133,14 @@ def wheels(folder: Path) -> Iterator[Check]:
         other = folder / f"other-{name}"
         (other / name).mkdir(parents=True)
         (other / name / "__init__.py").touch()
-        told = f"is imported in its place: {name} ({other / name})"
-        yield answers(bare, ["--version"], 2, told, other)
+        expected = f"is imported in its place: {name} ({other / name})"
+        yield answers(bare, ["--version"], 2, expected, other)
     whole = installed(wheel, folder / "with-extras", ",".join(RUN_EXTRAS))
     yield answers(whole, DRY_RUN, 0, "forecast")
 
 
 def ready_files(folder: Path, schema: str) -> Iterator[Check]:
-    """The ready files that no test holds against those who read them."""
+    """Check the ready files that the tests cannot check."""
     yield Check(f"{AIRFLOW[0]} loads the DAG", airflow_trouble(folder))
     what = f"the application is one of Kubeflow's Spark operator {OPERATOR}"
     yield Check(what, operator_trouble(schema))
@@ -155,7 +158,7 @@ def _run(command: Sequence[str], folder: Path, **environ: str) -> subprocess.Com
 
 
 def main() -> int:
-    """Check everything, and say what is wrong; 1 where something is."""
+    """Check all parts of a release and print the results; return 1 if a check failed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument(
         "--operator-schema",

@@ -16,7 +16,7 @@ from tests.bench.meter import Repeat
 JAVA = "java"
 SOCKET = "plain socket"
 SURE = 0.10
-"""A ratio is sure when its interval ends no further from it than this [share]."""
+"""Largest distance of the ends of an interval from a ratio that is certain enough [share]."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class Row:
 
     Attributes:
         role: `producer` or `consumer`.
-        client: what did it.
-        variant: how it differs from the plain case; empty when it does not.
+        client: name of the client.
+        variant: difference from the plain case; empty for the plain case.
         message_bytes: size of a message's value [B].
         mb_per_cpu_s: median of the repeats, payload per CPU time of the client [MB/CPU-s].
         spread: (highest - lowest) / median of the repeats [ratio].
-        mb_per_s: median of the payload per wall time; the brokers bound it [MB/s].
+        mb_per_s: median of the payload per wall time, which the brokers limit [MB/s].
         repeats: each repeat [MB/CPU-s], in order.
-        ratio_to_java: over Java's row of the same role, size and variant, else over its
-            plain one; None without Java.
-        ratio_low, ratio_high: the interval that holds it with a confidence of 95 %, from the
-            turns that both had; None with fewer than three.
+        ratio_to_java: ratio to Java's row of the same role, size and variant, else to its plain
+            row; None without Java.
+        ratio_low, ratio_high: its interval with a confidence of 95 %, from the common turns; None
+            with fewer than three.
     """
 
     role: str
@@ -59,22 +59,22 @@ Key = tuple[str, str, str, int]
 """(role, client, variant, message bytes)."""
 
 Found = Mapping[Key, Mapping[int, Repeat]]
-"""The repeats of each key by their turn: those of one turn ran next to each other."""
+"""Key → turn → repeat; the repeats of one turn ran one after the other."""
 
 
 def ratio_of(ours: Mapping[int, Repeat], other: Mapping[int, Repeat]) -> Effect | None:
-    """Ours over the other's payload per CPU time, by turns; None with fewer than three."""
+    """Ratio of the payloads per CPU time of two clients by turns; None with fewer than three."""
     turns = sorted(ours.keys() & other.keys())
     return paired_effect([(other[turn].mb_per_cpu_s, ours[turn].mb_per_cpu_s) for turn in turns])
 
 
 def is_sure(ratio: Effect | None) -> bool:
-    """Whether its interval is narrow enough to be quoted."""
+    """True if the interval of a ratio is narrow enough to quote the ratio."""
     return ratio is not None and math.log(ratio.high / ratio.low) <= 2 * math.log(1 + SURE)
 
 
 def rows_of(found: Found) -> list[Row]:
-    """A row for each key that has repeats, in their order."""
+    """A row for each key with repeats, in the order of the keys."""
     return [_row(key, repeats, _java_of(key, found)) for key, repeats in found.items() if repeats]
 
 
@@ -136,12 +136,12 @@ def _words(ratio: float | None, low: float | None, high: float | None, form: str
 
 @dataclass(frozen=True)
 class Aim:
-    """A ratio that the engine is built for.
+    """A ratio that is an aim of the engine.
 
     Attributes:
-        role, message_bytes: which rows.
-        other: the client that ours is compared with.
-        at_least: ours over the other's [ratio].
+        role, message_bytes: role and message size of the rows.
+        other: the client that the engine is compared with.
+        at_least: smallest ratio that reaches the aim.
     """
 
     role: str
@@ -151,16 +151,16 @@ class Aim:
 
     @property
     def ours(self) -> Key:
-        """The row of ours."""
+        """The key of the engine's row."""
         return (self.role, "wire", "", self.message_bytes)
 
     @property
     def theirs(self) -> Key:
-        """The row that it is compared with."""
+        """The key of the other client's row."""
         return (self.role, self.other, "", self.message_bytes)
 
     def ratio(self, found: Found) -> Effect | None:
-        """Ours over the other's."""
+        """The measured ratio; None with fewer than three turns."""
         return ratio_of(found.get(self.ours, {}), found.get(self.theirs, {}))
 
 
@@ -175,23 +175,23 @@ AIMS = (
 
 
 def unsure_of(found: Found) -> list[Key]:
-    """The rows that need more turns, for an aim whose ratio is not sure yet."""
+    """The keys of rows that need more turns, as the ratio of an aim is still uncertain."""
     aims = [aim for aim in AIMS if found.get(aim.ours) and found.get(aim.theirs)]
     keys = [key for aim in aims if not is_sure(aim.ratio(found)) for key in (aim.ours, aim.theirs)]
     return list(dict.fromkeys(keys))
 
 
 def sentences_of(found: Found) -> list[str]:
-    """Each aim beside what was measured, where both clients were."""
-    said = []
+    """A sentence for each aim whose clients were both measured."""
+    sentences = []
     for aim in AIMS:
         ratio = aim.ratio(found)
         if ratio is None:
             continue
         verb = "reached" if ratio.ratio >= aim.at_least else "missed"
-        said.append(
+        sentences.append(
             f"{aim.role} at {aim.message_bytes:,} B: "
             f"{_words(ratio.ratio, ratio.low, ratio.high, '.2f')} x {aim.other} in "
             f"{ratio.count} turns; the aim of {aim.at_least:g} is {verb}"
         )
-    return said
+    return sentences

@@ -1,4 +1,4 @@
-"""What sampling brokers costs the driver: the testbed's brokers, polled under many names."""
+"""Cost of sampling for the driver: the testbed's brokers, polled under many names."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from tests.bench.cpu import cpu_s
 INTERVAL_S = 1.0
 DEADLINE_S = 2.0
 SETTLE_S = 10.0
-"""Samples before those that count; the many names come first, so that the driver's JVM has
-compiled what it does by then, as in a run of an hour [s]."""
+"""Time of sampling before the measurement, in which the driver's JVM compiles its code [s]."""
 
 
 def java_gateway(options: Sequence[str]) -> tuple[JavaGateway, subprocess.Popen[bytes]]:
-    """A JVM with Spark's compiler and nothing else, and a way to talk to it."""
+    """A gateway to a JVM that has only Spark's Java compiler, and the JVM's process."""
     jars = Path(pyspark.__file__).parent.glob("jars/*.jar")
     names = ("janino", "commons-compiler")
     classpath = ":".join(str(jar) for jar in jars if jar.name.startswith(names))
@@ -45,7 +44,7 @@ def java_gateway(options: Sequence[str]) -> tuple[JavaGateway, subprocess.Popen[
 
 @contextmanager
 def bare_jvm(*options: str) -> Iterator[tuple[Any, int]]:
-    """The view of such a JVM and its process id."""
+    """The py4j view of such a JVM, and its process id."""
     gateway, process = java_gateway(options)
     try:
         yield gateway.jvm, process.pid
@@ -59,7 +58,7 @@ def bare_jvm(*options: str) -> Iterator[tuple[Any, int]]:
 
 
 class Crowd(DriverJvmSource):
-    """A few brokers under many names: each name has a connection and a thread of its own."""
+    """A source of a few brokers under many names, each with its own connection and thread."""
 
     def __init__(self, jvm: Any, brokers: Sequence[JmxEndpoint], names: int) -> None:
         self._brokers = brokers
@@ -73,13 +72,13 @@ class Crowd(DriverJvmSource):
 
 @dataclass(frozen=True)
 class Cost:
-    """What sampling took.
+    """The cost of sampling.
 
     Attributes:
-        names: brokers, as the source sees them.
-        beans: of each, and the readings of them.
-        expected, taken, failed: samples of single brokers.
-        spread_s: from the first to the last broker of one sample, on average [s].
+        names: number of brokers that the source sees.
+        beans, readings: numbers of beans and of readings of each broker.
+        expected, taken, failed: numbers of samples of single brokers.
+        spread_s: mean time from the first to the last broker of a sample [s].
         driver_share: CPU time of the driver's JVM and of Python per second [cores].
     """
 
@@ -101,14 +100,14 @@ def measure(
     duration_s: float,
     settle_s: float = SETTLE_S,
 ) -> Cost:
-    """Sample the brokers under so many names every second.
+    """Sample the brokers every second under this number of names.
 
     Args:
         jvm: py4j's view of the driver's JVM.
-        jvm_pid: its process.
-        brokers: the real ones.
-        names: how many brokers the source is to see.
-        duration_s, settle_s: what counts, and what comes before it [s].
+        jvm_pid: process id of the JVM.
+        brokers: the real brokers.
+        names: number of brokers that the source sees.
+        duration_s, settle_s: duration of the measurement, and of the sampling before it [s].
     """
     with closing(Crowd(jvm, brokers, names)) as source:
         source.open()
@@ -134,9 +133,9 @@ def measure(
 
 
 def _sample_for(source: DriverJvmSource, duration_s: float) -> list[BrokerSample]:
-    """All samples of so many intervals."""
+    """All samples of `duration_s` [s]."""
     with Sampler(source, INTERVAL_S) as sampler:
-        time.sleep(duration_s - INTERVAL_S / 2)  # the last one is well under way by then
+        time.sleep(duration_s - INTERVAL_S / 2)  # the last sample has started by then
         return sampler.stop()
 
 
@@ -150,11 +149,13 @@ def line_of(cost: Cost) -> str:
 
 @click.command()
 @click.option("--brokers", default=3, show_default=True, help="Real brokers to start.")
-@click.option("--names", default="100,3", show_default=True, help="How many to sample, in turn.")
-@click.option("--seconds", default=30.0, show_default=True, help="How long to sample [s].")
+@click.option(
+    "--names", default="100,3", show_default=True, help="Numbers of names, one after the other."
+)
+@click.option("--seconds", default=30.0, show_default=True, help="Duration of sampling [s].")
 def bench_sampling(brokers: int, names: str, seconds: float) -> None:
-    """Measure what sampling costs the driver, every second, by JMX in its JVM."""
-    click.echo("Every second, by the driver's JVM; the share is of one core, Python's included.")
+    """Measure the driver's cost of sampling every second, by JMX in its JVM."""
+    click.echo("Sampling every second by the driver's JVM; shares of one core include Python.")
     click.echo("    names  beans  readings    taken  expected  failed spread ms driver share")
     with start(brokers=brokers, name="bench-sampling") as testbed, bare_jvm() as (jvm, pid):
         endpoints = [

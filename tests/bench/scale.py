@@ -1,8 +1,8 @@
-"""What 10, 100 and 1,000 brokers cost the driver: sampling, judging, memory, rows and bytes.
+"""Cost of 10, 100 and 1,000 brokers for the driver: sampling, judging, memory, rows and bytes.
 
-The driver's side is the real one. What it meets is simulated on loopback and on the same machine:
-exporters, JMX of many brokers in one JVM, and the samples of a trial. So the CPU time of both
-sides is told apart, and the wall time of a round holds them together.
+The driver's code is real. The rest is simulated on loopback of the same machine: exporters, JMX of
+many brokers in one JVM, and the samples of a trial. So CPU time is given for each side, and the
+wall time of a round includes both.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from tests.support.simulated_jmx import simulated_jmx
 from tests.support.simulated_trial import PARTITIONS_PER_BROKER, SimulatedTrial
 
 INTERVAL_S = 5.0
-"""Between two samples, as docs/scale.md advises for many brokers [s]."""
+"""Interval between two samples, as docs/scale.md advises for many brokers [s]."""
 PATIENCE_S = 120.0
-"""A sample that took longer counts as missed; rounds beyond `INTERVAL_S` are told as they are."""
+"""Deadline of a sample; a later one counts as missed. Rounds may exceed `INTERVAL_S` [s]."""
 SETTLE_ROUNDS = 5
-"""Rounds before those that count, in which the driver's JVM compiles what it does."""
+"""Number of rounds before the measurement, in which the driver's JVM compiles its code."""
 MB = 1e6
 PARTS = ("exporters", "jmx", "judging", "tables", "administration", "topics")
 
@@ -62,7 +62,7 @@ _Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds of a source, each by its wall time and by the CPU time of each process [s]."""
+    """Rounds of a source: the wall time of each, and the CPU time of each process [s]."""
 
     wall_s: Sequence[float]
     cpu_s: dict[str, Sequence[float]]
@@ -75,11 +75,11 @@ class Rounds:
 
 
 def rounds_of(look: Callable[[], Sequence[Any]], pids: dict[str, int], count: int) -> Rounds:
-    """So many rounds, one after the other, after those that settle it.
+    """Measure `count` rounds, one after the other, after rounds to settle.
 
     Args:
-        look: one round; what it returns has an `error` each.
-        pids: processes whose CPU time is taken, by what they are.
+        look: makes one round, and returns samples with an `error` each.
+        pids: name of a process → its id, for the CPU time.
     """
     for _ in range(SETTLE_ROUNDS):
         look()
@@ -96,12 +96,12 @@ def rounds_of(look: Callable[[], Sequence[Any]], pids: dict[str, int], count: in
 
 
 def resident_mb(*pids: int) -> float:
-    """Memory of some processes [MB]."""
+    """Resident memory of these processes [MB]."""
     return sum(psutil.Process(pid).memory_info().rss for pid in pids) / MB
 
 
 def exporters(count: int, rounds: int) -> Iterator[_Row]:
-    """A row for the brokers' exporters and one for those of their hosts."""
+    """A row for the brokers' exporters, and one for the hosts' exporters."""
     own = {"Python": os.getpid()}
     with simulated_exporters(count, count) as (brokers, hosts):
         endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(brokers, 1)]
@@ -118,7 +118,7 @@ def exporters(count: int, rounds: int) -> Iterator[_Row]:
 
 
 def jmx(count: int, rounds: int) -> Iterator[_Row]:
-    """A row for JMX in a JVM of its own."""
+    """A row for JMX, read by a separate JVM."""
     with (
         simulated_jmx(count) as brokers,
         bare_jvm() as (jvm, pid),
@@ -131,7 +131,7 @@ def jmx(count: int, rounds: int) -> Iterator[_Row]:
 
 
 def judging(count: int) -> _Row:
-    """CPU time to put the evidence together, to judge it, and of one look of the early end."""
+    """CPU times of collecting the evidence, of its judgement, and of one check of the early end."""
     trial = SimulatedTrial(count, interval_s=INTERVAL_S)
     samples, hosts, client = trial.samples(), trial.host_samples(), trial.client()
     goals, window = {"goal": Thresholds()}, (trial.start_s, trial.start_s + trial.window_s)
@@ -148,18 +148,18 @@ def judging(count: int) -> _Row:
 
 
 def traffic(count: int) -> TrafficPattern:
-    """The load of a trial on so many brokers; nobody offers it."""
+    """The pattern of a trial on this number of brokers; it is not offered."""
     made = pattern(count, message_bytes=1_000, topic=TopicOptions(replication_factor=3))
     return replace(made, brokers=count)
 
 
 def tables(count: int, store: TableStore, base: Path, jvm_pid: int) -> _Row:
-    """Rows and bytes that a trial adds, by table, and what appending it takes."""
+    """Rows and bytes that a trial adds to each table, and the time to append it."""
     made = SimulatedTrial(count, interval_s=INTERVAL_S)
     samples, hosts = made.samples(), made.host_samples()
     evidence = made.evidence(samples, hosts, made.client())
     trial = Trial(
-        f"scale-{time.monotonic_ns()}",  # what was appended once is not appended again
+        f"scale-{time.monotonic_ns()}",  # a new id, as a run's trial is appended only once
         1,
         made.start_s,
         made.start_s + made.window_s,
@@ -186,7 +186,7 @@ def tables(count: int, store: TableStore, base: Path, jvm_pid: int) -> _Row:
 
 
 def _sizes(base: Path) -> dict[str, int]:
-    """Bytes of each table's data, without its log of changes [B]."""
+    """Size of each table's data, without its transaction log [B]."""
     return {
         table: sum(each.stat().st_size for each in (base / table).glob("*.parquet"))
         for table in SCHEMAS
@@ -195,7 +195,7 @@ def _sizes(base: Path) -> dict[str, int]:
 
 @contextmanager
 def stored() -> Iterator[tuple[TableStore, Path, int]]:
-    """Fresh tables, their folder, and the process of Spark's JVM."""
+    """New tables, their folder, and the process id of Spark's JVM."""
     with tempfile.TemporaryDirectory(prefix="redline-scale-") as folder:
         session = local_session(2, "kafka-redline scale")
         try:
@@ -209,7 +209,7 @@ def stored() -> Iterator[tuple[TableStore, Path, int]]:
 
 
 def administration(count: int) -> _Row:
-    """What it takes to connect, and to ask all brokers three things; both sides share a process."""
+    """Times to connect and to send three requests to all brokers; one process has both sides."""
     brokers = range(count)
     replicas = {
         i: tuple((i + k) % count + 1 for k in range(3))
@@ -232,7 +232,7 @@ def administration(count: int) -> _Row:
 
 
 def topics(partitions: Sequence[int]) -> Iterator[_Row]:
-    """What it takes to make topics of so many partitions on real brokers, to look and delete."""
+    """Times to create, check and delete topics of these numbers of partitions on real brokers."""
     with (
         start(brokers=3, name="bench-scale") as testbed,
         connect(testbed.bootstrap_servers) as admin,
@@ -252,8 +252,8 @@ def topics(partitions: Sequence[int]) -> Iterator[_Row]:
             at_s.append(time.monotonic())
             keeper.delete(made.names)
             at_s.append(time.monotonic())
-            told = f"{3 * share * several:,} in {several}"
-            yield told, *(f"{after - before:.2f}" for before, after in pairwise(at_s))
+            size = f"{3 * share * several:,} in {several}"
+            yield size, *(f"{after - before:.2f}" for before, after in pairwise(at_s))
 
 
 _SAMPLING = ("brokers", "source", "round s", "longest s", "CPU-s a round", "missed", "driver MB")
@@ -278,33 +278,35 @@ _ADMINISTRATION = (
 _TOPICS = ("partitions, topics", "make s", "check s", "end offsets s", "delete s")
 
 
-def _told(title: str, heads: _Row, rows: Iterator[_Row]) -> None:
-    """A table as Markdown has it, each row as soon as it is known."""
+def _show(title: str, heads: _Row, rows: Iterator[_Row]) -> None:
+    """Print a Markdown table, each row as soon as it is measured."""
     click.echo(f"\n{title}\n\n| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
     for row in rows:
         click.echo(f"| {' | '.join(row)} |")
 
 
 @click.command()
-@click.option("--brokers", default="10,100,1000", show_default=True, help="How many, in turn.")
-@click.option("--rounds", default=10, show_default=True, help="Rounds of sampling that count.")
+@click.option(
+    "--brokers", default="10,100,1000", show_default=True, help="Numbers of brokers, in turn."
+)
+@click.option("--rounds", default=10, show_default=True, help="Measured rounds of sampling.")
 @click.option(
     "--part",
     "parts",
     multiple=True,
     type=click.Choice(PARTS),
-    help="Only these; may be given several times.",
+    help="Only this part; may be given several times.",
 )
 def bench_scale(brokers: str, rounds: int, parts: tuple[str, ...]) -> None:
-    """Measure what many brokers cost the driver."""
+    """Measure the cost of many brokers for the driver."""
     counts = [int(each) for each in brokers.split(",")]
     wanted = set(parts or PARTS)
     for name, sampled in (("exporters", exporters), ("jmx", jmx)):
         if name in wanted:
             found = (row for count in counts for row in sampled(count, rounds))
-            _told(f"Sampling, {name}: rounds one after the other", _SAMPLING, found)
+            _show(f"Sampling, {name}: rounds one after the other", _SAMPLING, found)
     if "judging" in wanted:
-        _told(
+        _show(
             f"Judging a trial of 30 s, a sample every {INTERVAL_S:g} s",
             _JUDGING,
             map(judging, counts),
@@ -316,13 +318,13 @@ def bench_scale(brokers: str, rounds: int, parts: tuple[str, ...]) -> None:
                 f"Delta tables: a trial, and an hour of such trials of {30 + 2 * INTERVAL_S:g} s"
             )
             next(found)  # the first append of a session takes longer
-            _told(title, _TABLES, found)
+            _show(title, _TABLES, found)
     if "administration" in wanted:
         found = (administration(count) for count in counts)
-        _told("Administration, ten partitions a broker", _ADMINISTRATION, found)
+        _show("Administration, ten partitions a broker", _ADMINISTRATION, found)
     if "topics" in wanted:
         each = [count * PARTITIONS_PER_BROKER for count in counts]
-        _told("Topics on three real brokers", _TOPICS, topics([n // 3 * 3 for n in each]))
+        _show("Topics on three real brokers", _TOPICS, topics([n // 3 * 3 for n in each]))
 
 
 if __name__ == "__main__":

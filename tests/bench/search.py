@@ -1,4 +1,4 @@
-"""`make bench-search`: the search beside plain bisection and MLRsearch, as a table."""
+"""`make bench-search`: tables of the search, plain bisection and MLRsearch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def line_of(row: Row) -> str:
 
 
 def pair_line(bisection: Result, ours: Result) -> str:
-    """One row of the second table: both methods under one condition."""
+    """One row of the second table, with both methods under one condition."""
     condition = ours.condition
     return (
         f"  {condition.delivers:<6g}{'held out' if condition.is_held_out else '':10}"
@@ -57,15 +57,15 @@ PARTS = ("all", "lines", "overloads", "coverage", "recorded")
 
 
 @click.command()
-@click.option("--scale", default=1.0, show_default=True, help="Multiplies the clusters.")
+@click.option("--scale", default=1.0, show_default=True, help="Factor on the number of clusters.")
 @click.option("--part", type=click.Choice(PARTS), default="all", show_default=True)
 @click.option("--processes", type=click.IntRange(1, 2), default=2, show_default=True)
 def bench_search(scale: float, part: str, processes: int) -> None:
-    """Measure limits on simulated clusters by several methods, side by side.
+    """Measure limits on simulated clusters with several methods.
 
-    LINES compares boundary lines of eight sizes with MLRsearch too; OVERLOADS has clusters
-    that deliver more than their limit; COVERAGE says how often the interval holds the truth;
-    RECORDED replays what real brokers read.
+    LINES compares boundary lines of eight sizes, also with MLRsearch; OVERLOADS has clusters that
+    deliver more than their limit; COVERAGE shows how often the interval contains the true limit;
+    RECORDED replays readings of real brokers.
     """
     started_s = time.monotonic()
     if part in ("all", "lines"):

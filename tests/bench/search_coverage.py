@@ -1,7 +1,7 @@
-"""How often the interval holds the truth, under every condition of the benchmark.
+"""Share of intervals that contain the true limit, under each condition of the benchmark.
 
-The searcher knows no condition. What its posterior assumes was chosen on half of the
-conditions; those with `is_held_out` had no part in it.
+The searcher does not know the condition. The constants of its posterior were chosen on half of the
+conditions, and not on those with `is_held_out`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tests.bench.search_overloads import (
 )
 
 POINTS = 1000
-"""Points of a condition."""
+"""Number of points per condition."""
 NOISES = (0.0, 0.01, 0.03, 0.05, 0.08)
-"""Noise that single cold points meet [σ, ratio]."""
+"""Noise of single points without earlier knowledge [σ, ratio]."""
 _NOISES_CHOSEN_ON = (0.01, 0.05)
 _CHOSEN_ON = {
     "no noise, no false alarms",
@@ -44,7 +44,12 @@ _CHOSEN_ON = {
 
 @dataclass(frozen=True)
 class Case:
-    """One condition: how its points are measured, and whether it chose constants."""
+    """One condition.
+
+    Attributes:
+        is_held_out: True if it was not used to choose constants.
+        ends: measures its points.
+    """
 
     name: str
     is_held_out: bool
@@ -53,13 +58,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the intervals of one condition were worth. Shares are of its points [ratio].
+    """The quality of the intervals of one condition; shares are shares of its points [ratio].
 
     Attributes:
-        held: intervals that hold the true limit.
-        too_high, too_low: intervals that lie above or below it.
-        width: of an interval, median [ratio].
-        inside, stated: brackets that hold it, and the mean confidence in that.
+        held: share of intervals that contain the true limit.
+        too_high, too_low: shares of intervals above and below the true limit.
+        width: median width of an interval [ratio].
+        inside, stated: share of brackets that contain the limit, and the mean stated confidence.
     """
 
     name: str
@@ -74,7 +79,7 @@ class Coverage:
 
 
 def coverage_of(case: Case) -> Coverage:
-    """Measure one condition. A point without an interval counts as not held."""
+    """Measure one condition; a point without an interval counts as not held."""
     ends = case.ends()
     count = len(ends)
     found = [(end.result.interval, end.true_limit) for end in ends if end.result.interval]
@@ -93,7 +98,7 @@ def coverage_of(case: Case) -> Coverage:
 
 
 def cases(scale: float = 1.0) -> tuple[Case, ...]:
-    """Every condition of the benchmark, and single cold points at other noises."""
+    """All conditions of the benchmark, and single points with other noise."""
     points = max(len(SIZES), round(POINTS * scale))
     lines = [
         Case(one.name, one.name not in _CHOSEN_ON, _Lines(replace(one, lines=points // len(SIZES))))
@@ -112,10 +117,10 @@ def cases(scale: float = 1.0) -> tuple[Case, ...]:
 
 
 def compare_coverage(of: Sequence[Case], processes: int = 1) -> Iterator[Coverage]:
-    """Each condition in turn, as they are done.
+    """The result of each condition, as soon as it is measured.
 
     Args:
-        processes: how many work at once, at low priority; 1 stays in this one.
+        processes: number of processes at low priority; 1 for this process.
     """
     if processes == 1:
         yield from map(coverage_of, of)
@@ -124,7 +129,7 @@ def compare_coverage(of: Sequence[Case], processes: int = 1) -> Iterator[Coverag
         yield from pool.imap(coverage_of, of)
 
 
-# Classes and not functions inside of functions, as they cross to other processes.
+# Classes instead of nested functions, as they are pickled for other processes.
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Search methods side by side on the same simulated clusters.
+"""Comparison of search methods on the same simulated clusters.
 
-A cluster is drawn with a random size, bend and curve; a line of eight message sizes is
-measured on it by each contestant. What counts is what a boundary point costs and how far
-its answer, the sustained side of the bracket, lies from the true capacity averaged over
-the time of its trials. A search that gave up counts as wrong by 100 %.
+A cluster has a random size, bend and curve; each method measures a line of eight message sizes on
+it. The results are the cost of a boundary point, and the distance of its answer, the sustained side
+of the bracket, from the mean true capacity during its trials. A search that gave up counts as wrong
+by 100 %.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Run = Callable[[SimulatedLine, Sequence[int]], list[SimulatedEnd]]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to measure a line: `run` gets a fresh simulated line and its sizes."""
+    """A method to measure a line: `run` gets a new simulated line and its sizes."""
 
     name: str
     run: Run
@@ -39,13 +39,13 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Conditions to measure under.
+    """The conditions of a comparison.
 
     Attributes:
-        name: for people.
-        behavior: of every cluster; capacity and curve are drawn per cluster.
-        misfit: how far sizes lie from a line of two costs [σ, ratio].
-        lines: how many clusters.
+        name: name in tables.
+        behavior: behavior of every cluster; capacity and curve are random.
+        misfit: deviation of the sizes from a line of two costs [σ, ratio].
+        lines: number of clusters.
     """
 
     name: str
@@ -56,14 +56,14 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Row:
-    """One contestant under one scenario. Shares and means are over all points.
+    """The result of one method in one scenario; shares and means are over all points.
 
     Attributes:
-        trials_mean, trials_p95: trials per point.
-        seconds_mean: simulated trial time per point, waiting for recovery included [s].
-        off_5, off_10: share of points off by more than 5 % and 10 % [ratio].
-        inside: share of brackets that hold the true limit [ratio].
-        confidence: mean confidence that the contestant gave, or None.
+        trials_mean, trials_p95: mean and 95th percentile of the trials per point.
+        seconds_mean: mean simulated time per point, with waits for recovery [s].
+        off_5, off_10: shares of points off by more than 5 % and 10 % [ratio].
+        inside: share of brackets that contain the true limit [ratio].
+        confidence: mean stated confidence, or None.
     """
 
     scenario: str
@@ -82,7 +82,7 @@ _USUAL = ClusterSpec(capacity=1.0, reading_noise=0.005, noise=0.02, false_alarm=
 
 
 def scenarios(scale: float = 1.0) -> tuple[Scenario, ...]:
-    """The conditions of the benchmark; `scale` multiplies the number of clusters."""
+    """The scenarios of the benchmark; `scale` is a factor on the number of clusters."""
     few = max(1, round(75 * scale))
     return (
         Scenario(
@@ -110,7 +110,7 @@ def scenarios(scale: float = 1.0) -> tuple[Scenario, ...]:
 
 
 def draw_line(scenario: Scenario, seed: int) -> SimulatedLine:
-    """A random cluster with between 30 and 1,000 producers at every size, misfit aside."""
+    """A random cluster with a limit of 30 to 1,000 producers at every size, without the misfit."""
     chance = random.Random(seed)
     bend = math.exp(chance.uniform(math.log(30.0), math.log(2000.0)))
     lightest = max(60.0, 30.0 * (1.0 + bend / min(SIZES)))
@@ -139,7 +139,7 @@ OURS = (Contestant("plain bisection", _bisect), Contestant("redline", _guided))
 def compare(
     contestants: Iterable[Contestant] = OURS, conditions: Iterable[Scenario] | None = None
 ) -> Iterator[Row]:
-    """One row per scenario and contestant, as they are done."""
+    """A row per scenario and method, as soon as it is measured."""
     for scenario in scenarios() if conditions is None else conditions:
         for contestant in contestants:
             outcomes: list[SimulatedEnd] = []
@@ -149,7 +149,7 @@ def compare(
 
 
 def row_of(scenario: str, contestant: str, outcomes: Sequence[SimulatedEnd]) -> Row:
-    """Sum up what a contestant made of a scenario."""
+    """The summary of all points of a method in a scenario."""
     count = len(outcomes)
     trials = sorted(outcome.trials for outcome in outcomes)
     sure = [

@@ -1,11 +1,11 @@
-"""The search beside plain bisection on clusters that deliver more than their limit.
+"""Comparison of the search with plain bisection on clusters that deliver more than their limit.
 
-Each condition has clusters of random size, curve and growth of requests; both methods meet
-the same ones. An answer counts as off where it lies more than 10 % from the true capacity,
-or more than one producer where that is more.
+Each condition has clusters of random size, curve and growth of requests, the same for both methods.
+An answer counts as off if its distance from the true capacity is more than 10 %, and more than one
+producer.
 
-Constants of the search may be chosen on half of the conditions alone; those with
-`is_held_out` say only how well it works.
+Constants of the search may be chosen on half of the conditions only; those with `is_held_out` only
+measure its quality.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from search.simulate_line import LineSpec, SimulatedLine, run_line_on, run_sizes
 from tests.bench.search_methods import RATE
 
 LIMITS_NP = (8.0, 900.0)
-"""From where to where the limits lie [producers], even in their logarithm."""
+"""Range of the limits [producers], uniform in the logarithm."""
 LINE_SIZES = (100, 1_000, 10_000, 100_000)
 """Message sizes of a line [B]."""
 WRONG_BY = 16
-"""How many times too high or too low a wrong start is."""
+"""Factor by which a wrong start is too high or too low."""
 START, CAP, RESOLUTION = 128, 20_000, 0.05
 EXCESSES = (1.15, 1.5, 2.0, 5.0, 8.0)
-"""How many times their limit the clusters deliver."""
+"""Factors by which the clusters deliver more than their limit."""
 STARTS = {
     "cold": "a single size, nothing known",
     "high": f"a single size, the start {WRONG_BY} times too high",
@@ -46,12 +46,12 @@ _CHOSEN_ON |= {(1.15, "cold"), (1.15, "line")}
 
 @dataclass(frozen=True)
 class Condition:
-    """What the clusters deliver, and where the search starts.
+    """The excess of the clusters, and the start of the search.
 
     Attributes:
-        delivers: times the limit.
+        delivers: largest delivered load, in multiples of the limit.
         start: one of `STARTS`.
-        points: how many, of a line in lines of `LINE_SIZES`.
+        points: number of points; for `line`, in lines of `LINE_SIZES`.
     """
 
     delivers: float
@@ -60,23 +60,23 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name in tables."""
         return f"{STARTS[self.start]}, {self.delivers:g} times"
 
     @property
     def is_held_out(self) -> bool:
-        """True when it had no part in choosing constants."""
+        """True if it was not used to choose constants."""
         return (self.delivers, self.start) not in _CHOSEN_ON
 
 
 @dataclass(frozen=True)
 class Result:
-    """One method under one condition.
+    """The result of one method under one condition.
 
     Attributes:
-        trials: a point, mean.
+        trials: mean number of trials per point.
         off_10: share of points that are off [ratio].
-        inside: share of brackets that hold the true limit [ratio].
+        inside: share of brackets that contain the true limit [ratio].
     """
 
     condition: Condition
@@ -87,7 +87,7 @@ class Result:
 
 
 def conditions(scale: float = 1.0) -> tuple[Condition, ...]:
-    """All of them; `scale` multiplies the points."""
+    """All conditions; `scale` is a factor on the number of points."""
     points = max(len(LINE_SIZES), round(1000 * scale))
     return tuple(Condition(excess, start, points) for start in STARTS for excess in EXCESSES)
 
@@ -107,7 +107,7 @@ def behavior_of(chance: random.Random, delivers: float) -> ClusterSpec:
 
 
 def compare_overloads(of: Iterable[Condition]) -> Iterator[Result]:
-    """Bisection and ours under each condition, as they are done."""
+    """The results of bisection and of the search per condition, as soon as they are measured."""
     for condition in of:
         ours = guided_ends(condition, Guide(states_interval=False))
         for method, ends in (("plain bisection", _bisect(condition)), ("redline", ours)):
@@ -135,7 +135,7 @@ def _bisect(condition: Condition) -> list[SimulatedEnd]:
 
 
 def guided_ends(condition: Condition, guide: Guide) -> list[SimulatedEnd]:
-    """What the search makes of each point of a condition."""
+    """The ends of the search for all points of a condition."""
     if condition.start != "line":
         return _points(condition, lambda limits: Guided(limits, guide))
     ends = []
@@ -173,7 +173,7 @@ def _at(behavior: ClusterSpec, capacity: float) -> ClusterSpec:
 
 
 def limits_from(start: int = START) -> Limits:
-    """The bounds of every search here, from its first guess on."""
+    """The bounds of a search with this first load."""
     return Limits(start, max(CAP, start), RESOLUTION, 3)
 
 

@@ -1,9 +1,9 @@
-"""The search beside plain bisection on what real brokers read, with noise.
+"""Comparison of the search with plain bisection on recorded readings of real brokers, with noise.
 
 `tests.bench.ladders` recorded the readings at loads from a tenth to eight times the limit. A
-cluster here replays one of these ladders at a capacity of its own: what a trial reads depends on
-the load over the capacity alone. Constants of the search may be chosen on half of the ladders;
-the others say only how well it works.
+simulated cluster replays one of these ladders at a random capacity: the readings of a trial depend
+only on the load divided by the capacity. Constants of the search may be chosen on half of the
+ladders; the others only measure its quality.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from search.simulate import (
 from tests.bench.search_overloads import LIMITS_NP, START, WRONG_BY, limits_from
 
 FOLDER = Path(__file__).parents[1] / "data" / "ladders"
-"""Where the recorded ladders lie."""
+"""Folder of the recorded ladders."""
 STARTS = {"cold": None, "warm": None, "high": WRONG_BY, "low": 1 / WRONG_BY}
-"""How far the first load lies from the limit [ratio]; None is the usual start. "warm" is that of
-brokers that were cold: what their warm-up read is a hint."""
+"""Ratio of the first load to the limit; None for the usual start. "warm" is the usual start with a
+hint from the warm-up of cold brokers."""
 COLD = 1.1
-"""How many times as utilized brokers are in the warm-up as in a trial [ratio]."""
+"""Utilization of brokers in the warm-up divided by that in a trial [ratio]."""
 AT_REST = 0.02
-"""Utilization of the handlers' threshold at no load."""
+"""Utilization of the handlers' threshold without a load [ratio]."""
 POINTS = 1000
-"""Searches of a ladder and a start."""
+"""Number of searches per ladder and start."""
 
 
 Readings = tuple[tuple[float, float], ...]
-"""Loads over the limit, ascending, and what was read at each."""
+"""(load divided by the limit, reading) of each rung, ascending."""
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """What brokers read over the load. Readings never fall as the load grows.
+    """Readings of brokers as functions of the load; they never fall as the load grows.
 
     Attributes:
-        name: of the brokers and the size.
-        heaviest: the heaviest load that was offered, over the limit [ratio].
-        handlers: utilization of the idle threshold, over the load.
+        name: name of the brokers and the message size.
+        heaviest: heaviest offered load, divided by the limit [ratio].
+        handlers: utilization of the idle threshold [ratio].
         shortfall: share of the offered bytes that was not delivered [ratio].
-        isr: ISR changes, over their threshold.
-        is_held_out: True when it had no part in choosing constants.
+        isr: ISR changes, divided by their threshold [ratio].
+        is_held_out: True if it was not used to choose constants.
     """
 
     name: str
@@ -75,13 +75,13 @@ class Ladder:
     is_held_out: bool
 
     def indicators(self, ratio: float) -> dict[str, float]:
-        """What a load reads, between its two neighbors.
+        """The indicators of a load, interpolated between two rungs.
 
-        Below the lightest rung it falls to that of brokers at rest; past the heaviest, no more
-        is delivered than there.
+        Below the lightest rung they approach those of brokers at rest; above the heaviest, the
+        delivered load does not grow.
 
         Args:
-            ratio: the load over the limit.
+            ratio: the load divided by the limit.
         """
         at = min(ratio, self.heaviest)
         through = at * (1.0 - _between(at, self.shortfall, 0.0))
@@ -98,7 +98,7 @@ def _between(ratio: float, readings: Readings, at_rest: float) -> float:
 
 
 ISR_SHARE_MAX = 0.5
-"""Share of samples with an ISR change from which a trial is overloaded."""
+"""Share of samples with an ISR change above which a trial is overloaded."""
 CHOSEN_ON = frozenset(
     {
         "calibrated 1 kB",
@@ -113,7 +113,7 @@ CHOSEN_ON = frozenset(
 
 @cache
 def ladders(folder: Path = FOLDER) -> tuple[Ladder, ...]:
-    """The ladders of a folder that reach an overload, by file and size."""
+    """The ladders of a folder that reach an overload, sorted by file and size."""
     found = []
     for path in sorted(folder.glob("*.json")):
         recorded = json.loads(path.read_text(encoding="utf-8"))
@@ -122,7 +122,7 @@ def ladders(folder: Path = FOLDER) -> tuple[Ladder, ...]:
 
 
 def _ladder(brokers: str, recorded: dict[str, Any]) -> Ladder | None:
-    """None where no rung is overloaded. Rungs that were INVALID say nothing."""
+    """The ladder of recorded rungs without INVALID ones; None without an overloaded rung."""
     rungs = [rung for rung in recorded["rungs"] if rung["verdict"] != "INVALID"]
     if not any(rung["verdict"] == "OVERLOADED" for rung in rungs):
         return None
@@ -157,7 +157,7 @@ def _over(limit: float, readings: Readings) -> Readings:
 def _smoothed(loads: Sequence[float], used: Sequence[float]) -> list[float]:
     """Utilizations without the scatter of single trials, which the replay adds again.
 
-    Where they can be read they follow a parabola of their logarithm over that of the load.
+    Readable values are fitted by a parabola of their logarithm over the logarithm of the load.
     """
     read = [i for i, each in enumerate(used) if READABLE_MIN < each < SATURATED_UTILIZATION]
     where, what = np.log([loads[i] for i in read]), np.log([used[i] for i in read])
@@ -166,7 +166,7 @@ def _smoothed(loads: Sequence[float], used: Sequence[float]) -> list[float]:
 
 
 def _rising(loads: Sequence[float], values: Sequence[float]) -> Readings:
-    """The nearest readings that never fall."""
+    """The isotonic regression of the readings, which never falls."""
     from scipy.optimize import isotonic_regression
 
     return tuple(zip(loads, map(float, isotonic_regression(values).x), strict=True))
@@ -185,14 +185,14 @@ def _limit_of(ladder: Ladder, low: float) -> float:
 
 
 class RecordedCluster(SimulatedCluster):
-    """A cluster that reads what a ladder says; noise and false alarms are those of its spec."""
+    """A cluster with the readings of a ladder, and the noise and false alarms of its spec."""
 
     def __init__(self, ladder: Ladder, spec: ClusterSpec, seed: int) -> None:
         super().__init__(spec, seed)
         self._ladder = ladder
 
     def utilization(self, load: int) -> float:
-        """That of the handlers' threshold in one trial, which counts for nothing."""
+        """Utilization of the handlers' threshold in a trial that does not count."""
         return self.measure(load).indicators["request_handler_idle"]
 
     def _indicators(self, ratio: float, reading: float) -> dict[str, float]:
@@ -204,13 +204,13 @@ class RecordedCluster(SimulatedCluster):
 
 @dataclass(frozen=True)
 class Replayed:
-    """One method on one ladder.
+    """The result of one method on one ladder.
 
     Attributes:
-        trials: of a search, mean.
-        off_10: share of searches that are off by more than 10 %, or by more than one producer
-            where that is more [ratio].
-        held: share of the intervals that hold the limit [ratio].
+        trials: mean number of trials per search.
+        off_10: share of searches that are off by more than 10 % and by more than one producer
+            [ratio].
+        held: share of the intervals that contain the limit [ratio].
     """
 
     ladder: Ladder
@@ -224,7 +224,7 @@ class Replayed:
 def replay(
     of: Iterable[Ladder], starts: Iterable[str] = STARTS, points: int = POINTS
 ) -> Iterator[Replayed]:
-    """Bisection and ours on each ladder, as they are done."""
+    """The results of bisection and of the search on each ladder, as soon as they are measured."""
     for start in starts:
         for ladder in of:
             for method, make in (("plain bisection", Bisection), ("redline", Guided)):

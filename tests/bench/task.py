@@ -20,14 +20,14 @@ class Task:
         role: `producer` or `consumer`.
         client: the client to run.
         bootstrap: addresses of brokers, host:port.
-        seconds_max: time after which it ends on its own [s].
+        seconds_max: time after which the client ends [s].
         batch_bytes: `batch.size` [B].
         options: fields of the producers' pattern that differ from the benchmark's.
-        connection: connection options, as kafka-python calls them.
-        port: of the other end of a plain socket.
-        records_per_s: that Java's producer paces itself to; -1 is as fast as it can [1/s].
-        bytes_max: a consumer ends after so much payload [B].
-        jars: of Kafka's tools, for Java.
+        connection: connection options with kafka-python's names.
+        port: port of the other end of a plain socket.
+        records_per_s: rate of Java's producer; -1 for no limit [1/s].
+        bytes_max: payload after which a consumer ends [B].
+        jars: jars of Kafka's tools, for Java.
     """
 
     topic: str
@@ -50,7 +50,7 @@ class Task:
 
     @classmethod
     def from_text(cls, text: str) -> Task:
-        """Read what `to_text` wrote."""
+        """Read a task from the text of `to_text`."""
         fields = json.loads(text)
         lists = {name: tuple(fields[name]) for name in ("bootstrap", "jars")}
         return cls(**{**fields, **lists})

@@ -12,13 +12,13 @@ from tests.bench.rows import JAVA
 
 CODECS_SHOWN = ("lz4", "zstd")
 
-# Half of each value is one character: random bytes would only cost, and all of one would be gone.
+# Half of each value is one character: random bytes do not compress, and one character vanishes.
 _HALF = {"kind": "mixed", "compressibility": 0.5}
 
 
 @dataclass(frozen=True)
 class Variants:
-    """The variants that are measured, and a sentence for each one that is not."""
+    """The measured variants, and a sentence for each skipped one."""
 
     entries: tuple[Entry, ...]
     skipped: tuple[str, ...]
