@@ -19,7 +19,7 @@ from jobs.setup.ivy import Coordinate, NotFoundError, retrieve
 from jobs.setup.jar_cache import JarCache
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
 from jobs.setup.places import cache_dir
-from jobs.setup.spark_pairs import installed_delta, installed_spark, require_pair
+from jobs.setup.spark_pairs import SparkPair, installed_delta, installed_spark, require_pair
 from metrics.common.errors import ConfigError, RedlineError
 
 SCALA = "2.13"
@@ -61,10 +61,14 @@ def delta_jars(spark: str | None = None, scala: str | None = None) -> list[Path]
     pair = require_pair(spark, scala)
     own = installed_delta()
     wanted = pair.artifact(scala, own if own and pair.accepts_delta(own) else None)
-    name = f"delta-{wanted.version}-spark-{pair.spark}"
-    if len(pair.scala) > 1:
-        name += f"-scala-{scala}"
+    name = delta_set(pair, scala, wanted.version)
     return _resolve(name, [wanted], excluded=SPARK_HAS)
+
+
+def delta_set(pair: SparkPair, scala: str, delta: str) -> str:
+    """The name of the set with the jars of a release of Delta."""
+    name = f"delta-{delta}-spark-{pair.spark}"
+    return f"{name}-scala-{scala}" if len(pair.scala) > 1 else name
 
 
 @functools.cache

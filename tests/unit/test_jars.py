@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import re
 import subprocess
@@ -18,6 +17,7 @@ from jobs.setup import ivy, jars
 from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError
 from jobs.setup.jar_cache import MANIFEST, JarCache
 from jobs.setup.kafka_release import DEFAULT_RELEASE
+from jobs.setup.spark_pairs import PAIRS
 from metrics.common.errors import ConfigError
 
 KAFKA = Coordinate("org.apache.kafka", "kafka_2.13", "4.1.2")
@@ -61,7 +61,7 @@ def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
         fetch = Fetcher()
         with pytest.raises(ConfigError, match=words):
             JarCache(tmp_path).jars("kafka-1", "recipe", fetch, pinned)
-        assert fetch.calls == 1, "what was in the cache is not trusted either"
+        assert fetch.calls == 1, "a set in the cache is checked, too"
     fetch = Fetcher()
     JarCache(tmp_path).jars("kafka-1", "recipe", fetch, known)
     assert fetch.calls == 0
@@ -69,11 +69,11 @@ def test_a_jar_that_is_not_the_known_one_is_never_used(tmp_path: Path) -> None:
 
 def test_the_jars_that_set_up_fetches_are_known() -> None:
     pinned = jars.pins()
-    delta, spark = (importlib.metadata.version(each) for each in ("delta-spark", "pyspark"))
+    deltas = {jars.delta_set(pair, scala, pair.delta) for pair in PAIRS for scala in pair.scala}
     assert {
         f"kafka-{DEFAULT_RELEASE}",
-        f"delta-{delta}-spark-{spark.rpartition('.')[0]}",
         f"jmx_prometheus_javaagent-{jars.EXPORTER_VERSION}",
+        *deltas,
     } <= set(pinned)
     digests = [digest for each in pinned.values() for digest in each.values()]
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
