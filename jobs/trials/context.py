@@ -11,6 +11,7 @@ from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration, Workload
 from jobs.console.events import Reporter
+from jobs.spark.log_stores import require_safe_commits
 from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import Guards
 from jobs.trials.history import TrialHistory
@@ -41,8 +42,13 @@ class Session:
     stores: dict[str, TableStore] = field(default_factory=dict)
 
     def tables(self, location: str) -> TableStore:
-        """Return the tables at a location; the first call opens them in the background."""
+        """Return the tables at a location; the first call opens them in the background.
+
+        Raises:
+            ConfigError: two runs that write at the same time would lose commits there.
+        """
         if location not in self.stores:
+            require_safe_commits(self.spark, location)
             self.stores[location] = TableStore(self.spark, location).open()
         return self.stores[location]
 

@@ -3,62 +3,28 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from jobs.config import load
-from jobs.console.events import Notice, RecordingReporter
-from jobs.runs.lifecycle import RunOrder, execute
-from jobs.runs.limit import LimitRun
 from jobs.runs.run_lock import FILE, is_locked, run_lock
-from metrics.common.errors import TryLaterError
 from metrics.reporting.files import open_to_append
-from tests.support import no_appends
 from tests.support.commands import ROOT
+from tests.support.run_in_parts import parts_of_a_run
 from tests.support.whole_file_volume import whole_file_volume
 
-CHILD_S = 60.0
-
-
-def parts_of_a_run(folder: Path, *, locks: bool) -> dict[str, Any]:
-    """Execute a run in two parts, each of which logs a warning and ends before any load."""
-    notices: list[str] = []
-    for number in (1, 2):
-        reporter = RecordingReporter()
-        order = RunOrder(reporter, folder, "unused", "r1", resumes=True, locks=locks)
-
-        def end(_self: object, _stack: object, number: int = number) -> None:
-            logging.getLogger("library").warning("part %s", number)
-            assert is_locked(folder / "r1"), "an active run is not one that was killed"
-            raise TryLaterError("enough seen")
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("jobs.runs.lifecycle.ContextFactory.open", end)
-            with pytest.raises(TryLaterError, match="enough seen"):
-                execute(LimitRun(load("testbed", "demo", "default")), order)
-        notices += [each.text for each in reporter.events if isinstance(each, Notice)]
-    log = (folder / "r1" / "run.log").read_text()
-    return {
-        "locks": locks,
-        "notices": notices,
-        "log": [line.partition(" WARNING ")[2] for line in log.splitlines()],
-        "files": sorted(path.name for path in (folder / "r1").iterdir()),
-        "refused": no_appends.refused,
-    }
+CHILD_S = 240.0
+"""A process that imports all of a run, on a busy machine [s]."""
 
 
 def in_a_child(value: str, folder: Path) -> Any:
-    """The value of an expression of this module in a process with the layer planted on `folder`."""
+    """The value of an expression in a process of its own, with the layer planted on `folder`."""
     program = f"""
 import json
 from pathlib import Path
 from tests.support import no_appends
-from tests.unit.test_whole_files import parts_of_a_run
+from tests.support.run_in_parts import parts_of_a_run
 folder = Path({str(folder)!r})
 no_appends.plant(folder)
 print(json.dumps({value}))
