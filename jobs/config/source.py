@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from io import StringIO
 from typing import Any
 
@@ -63,7 +64,7 @@ def parse_map(text: str, label: str) -> ParsedFile:
     """
     reader = _Reader(label)
     try:
-        node = reader.compose(text)
+        node = _compose(text)
         if node is None or (isinstance(node, ScalarNode) and not node.value):
             raise ConfigError(
                 f"{label} is empty; expected keys and values; "
@@ -88,7 +89,7 @@ def parse_value(text: str, label: str) -> Any:
     """
     reader = _Reader(label)
     try:
-        node = reader.compose(text)
+        node = _compose(text)
         return None if node is None else reader.read(node, ())
     except _MALFORMED as error:
         raise ConfigError(
@@ -104,6 +105,26 @@ def yaml_text(data: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
+@lru_cache(maxsize=256)
+def _compose(text: str) -> Node | None:
+    """The top node of a text; None for an empty text.
+
+    The cases of a sweep read the same files and options again; `_Reader` changes no node.
+
+    Raises:
+        RecursionError: the text is nested too deeply; the parser itself would take seconds.
+    """
+    depth = 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        if depth > DEPTH_MAX:
+            raise RecursionError
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it
+        node: Node | None = YAML(typ="safe", pure=True).compose(text)
+    return node
+
+
 class _Reader:
     """Builds plain data from YAML's nodes, and records the place of each value."""
 
@@ -112,22 +133,6 @@ class _Reader:
         self.origins: dict[Path, str] = {}
         self._label = label
         self._read = 0
-
-    def compose(self, text: str) -> Node | None:
-        """The top node of a text; None for an empty text.
-
-        Raises:
-            RecursionError: the text is nested too deeply; the parser itself would take seconds.
-        """
-        depth = 0
-        for character in text:
-            depth += (character in "[{") - (character in "]}")
-            if depth > DEPTH_MAX:
-                raise RecursionError
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ReusedAnchorWarning)  # YAML allows it
-            node: Node | None = self.yaml.compose(text)
-        return node
 
     def read(self, node: Node, path: Path, above: tuple[Node, ...] = ()) -> Any:
         """The data of a node at a path, below those in `above`."""
