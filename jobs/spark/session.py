@@ -32,6 +32,7 @@ from jobs.setup.jars import delta_jars
 from jobs.setup.java_jar import java_jar
 from jobs.setup.preflight import java_command
 from jobs.spark import files_java
+from jobs.spark.compatibility import has_class, require_supported_spark, scala_of
 from jobs.spark.failures import SparkFailedError, failure_of
 from jobs.spark.termination import pass_on_termination
 from jobs.spark.wheels import send_wheels
@@ -118,9 +119,10 @@ def local_session(
         java_options: options that replace those for `session_archive`. Local sessions only.
 
     Raises:
-        ConfigError: Java or Delta's jars are missing.
+        ConfigError: Java or Delta's jars are missing, or the release of Spark is not supported.
         SparkFailedError: Spark did not start.
     """
+    require_supported_spark()
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -329,8 +331,8 @@ def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSessi
     context.setLogLevel("ERROR")
     send_wheels(context)
     builder = SparkSession.builder.appName(app_name)
-    if not _has_class(context, DELTA["spark.sql.extensions"]):
-        _add_jars(context, delta_jars())
+    if not has_class(_jvm(context), DELTA["spark.sql.extensions"]):
+        _add_jars(context, delta_jars(context.version, scala_of(_jvm(context))))
     for key, value in {**DELTA, **settings}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
@@ -341,13 +343,6 @@ def apply_small_table_settings(conf: SparkConf) -> SparkConf:
     for name, value in SMALL_TABLES.items():
         conf.setIfMissing(name, value)
     return conf
-
-
-def _has_class(context: SparkContext, name: str) -> bool:
-    jvm = _jvm(context)
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    path = name.replace(".", "/") + ".class"
-    return loader.getResource(path) is not None
 
 
 def _add_jars(context: SparkContext, jars: Iterable[Path]) -> None:
