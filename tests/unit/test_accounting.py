@@ -1,4 +1,4 @@
-"""What producers report adds up with what the logs hold, and each producer can be judged."""
+"""Counts of producers add up with the logs, and each producer can be judged."""
 
 from __future__ import annotations
 

@@ -290,12 +290,12 @@ LIMITS = {
     Resource.NETWORK: 0.9,
     Resource.REPLICATION: 0.5,
 }
-"""As docs/attribution.md has them: at which utilization a row of the table is at its limit."""
+"""The utilizations at which a row of the table is at its limit, as in docs/attribution.md."""
 HALF_OF_A_BUSY_HANDLER = 0.4
 
 
 def near(row: ResourceUse) -> float:
-    """How near a row is to its limit, as a reader of the table sees it; at most 1."""
+    """The nearness of a row to its limit, as the table shows it; at most 1."""
     if row.resource is Resource.QUOTA:
         return 1.0 if row.saturation else 0.0
     used = (row.utilization or 0.0) / LIMITS[row.resource]

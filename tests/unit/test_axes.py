@@ -1,4 +1,4 @@
-"""What a load on each axis is, and which workloads an axis takes."""
+"""The loads on each axis, and the workloads that an axis accepts."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ for name in loaded:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """As much of a checkout as set-up touches before it installs anything."""
+    """The parts of a checkout that set-up uses before it installs anything."""
     for name in ("jobs", "metrics", "search", "conf"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Makefile", "setup.py"):

@@ -35,7 +35,7 @@ def test_a_jvm_starts_without_an_archive_that_is_not_there(tmp_path: Path) -> No
 
 
 class Session:
-    """In place of a session whose JVM writes as much of an archive as it gets to."""
+    """A replacement of a session whose JVM writes an archive or a part of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, archive: Path, exit_code: int) -> None:
         self.exit_code = exit_code

@@ -40,7 +40,7 @@ def test_exporters_have_one_port_or_an_address_for_each_broker() -> None:
         each.addresses({1: "a", 2: "b"})
 
 
-def test_a_testbed_can_be_judged_without_its_metrics_but_not_by_others() -> None:
+def test_a_testbed_can_be_judged_without_metrics_but_not_by_another_source() -> None:
     blind = load_cluster("testbed", ["cluster.metrics.client_only=true"])
     assert isinstance(broker_source(blind), ClientOnly)
     assert isinstance(broker_source(load_cluster("testbed")), JmxOfStartedBrokers)

@@ -69,8 +69,8 @@ def test_caveats_of_either_run_stand_beside_the_answer(tmp_path: Path) -> None:
     assert f"caveat of after: {uneven}" in document["caveats"]
     both = tmp_path / "both"
     both.mkdir()
-    told = run_compare(both, replace(first, caveat=uneven), second).output
-    assert told.count(uneven) == 1 and f"caveat of both runs: {uneven}" in told
+    printed = run_compare(both, replace(first, caveat=uneven), second).output
+    assert printed.count(uneven) == 1 and f"caveat of both runs: {uneven}" in printed
 
 
 def test_a_loss_below_min_effect_is_no_regression(tmp_path: Path) -> None:

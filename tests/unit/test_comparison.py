@@ -19,8 +19,8 @@ def effect(ratio: float, p_value: float) -> Effect:
 
 
 def test_the_values_of_a_trial() -> None:
-    asked = {1: BrokerAccount(requests=30), 2: BrokerAccount(requests=20)}
-    window = client(acked_bytes=60_000_000, latency_p99_ms=12.5, by_broker=asked)
+    accounts = {1: BrokerAccount(requests=30), 2: BrokerAccount(requests=20)}
+    window = client(acked_bytes=60_000_000, latency_p99_ms=12.5, by_broker=accounts)
     brokers = (
         broker(1, handler_idle=0.4, cpu_cores=0.5),
         broker(2, handler_idle=0.25, cpu_cores=0.7),

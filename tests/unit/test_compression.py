@@ -66,9 +66,7 @@ def test_without_a_level_each_codec_has_kafkas_default() -> None:
         ("compression_zstd_level", 23, "a whole number from -131072 to 22"),
     ],
 )
-def test_a_level_that_kafka_refuses_is_refused_in_words(
-    key: str, value: int, expected: str
-) -> None:
+def test_a_level_outside_of_kafkas_range_is_refused(key: str, value: int, expected: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} is {value}.*{expected}"):
         load_workload("demo", [f"workload.producer.{key}={value}"])
 

@@ -54,7 +54,7 @@ class Broker:
 
 
 def open_at(broker: Broker, count: int, seed: int = 1) -> tuple[ConnectPacer, float]:
-    """Open so many connections to a broker; returns the pacer and the time that it took [s]."""
+    """Open connections to a broker; return the pacer and the elapsed time [s]."""
     pacer = ConnectPacer(random.Random(seed))
     pacer.add((f"producer-{i}", 1) for i in range(count))
     now_s, running = 0.0, list[tuple[float, int, Attempt, bool]]()

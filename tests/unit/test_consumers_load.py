@@ -27,7 +27,7 @@ def test_members_spread_over_the_tasks() -> None:
     assert options.members_of(1, 2) == [(0, 1), (1, 0), (1, 2)]
 
 
-def test_groups_without_room_are_refused_in_words() -> None:
+def test_groups_without_room_are_refused() -> None:
     workload = load_workload("demo", ["workload.consumers.groups=2"])
     pattern = workload.pattern(1_000, brokers=3)
     require_room(pattern, 2)
@@ -76,9 +76,9 @@ def test_a_backlog_needs_both_of_its_keys(override: str) -> None:
         ({"start": "backlog", "backlog_records": 10}, [97, 5, 5, 5]),
     ],
 )
-def test_a_group_begins_at_the_end_at_the_first_record_or_so_far_behind_the_end(
+def test_a_group_begins_at_the_first_record_at_the_end_or_its_backlog_before_it(
     options: dict[str, Any], offsets: list[int]
 ) -> None:
-    """A backlog of ten records on four partitions is three of each, if it holds as many."""
+    """A backlog of ten records on four partitions is three records of each that has as many."""
     trial = plan(consumers=ConsumerOptions(groups=1, **options), end_offsets={0: 100, 1: 7})
     assert [trial.start_offset(partition, first=5) for partition in range(4)] == offsets

@@ -15,7 +15,7 @@ from tests.support.answers import PARTITIONS, Notes, encoded_batch, response, si
 
 
 def read(data: bytes, cuts: int | None = None, check_crcs: bool = True) -> Notes:
-    """Feed the bytes in one piece, or in so many of random sizes."""
+    """Feed the bytes in one piece, or in a number of pieces of random sizes."""
     notes = Notes()
     stream = FetchStream(notes, PARTITIONS, check_crcs)
     rng = random.Random(cuts)

@@ -171,7 +171,7 @@ def test_a_failed_partition_is_muted_and_sent_again_one_by_one_in_order() -> Non
     driven.answer(driven.one, 5.5)
     assert sent(driven.until(5.5)) == [3, 4, 5], "in order, as fast as the connection takes them"
     assert not driven.producer.muted
-    assert sent(driven.until(6.0)) == [6], "and on as ever"
+    assert sent(driven.until(6.0)) == [6], "and the next batch follows"
     assert driven.counts.retried_by_partition == {0: 2}
     assert driven.counts.retry_errors == {"NotEnoughReplicasError": 2}
     assert driven.counts.sent_by_partition == {0: 7}, "each counts once"
@@ -867,8 +867,8 @@ def test_batches_that_wait_at_the_old_leader_go_to_the_new_one_before_later_ones
     driven = Driven(producers=2, max_in_flight=1, **IDEMPOTENT)
     driven.until(2.5)
     assert driven.one.pending
-    neighbour = driven.delivery.producers[1].connections
-    driven.answer(neighbour[1], 2.5, NOT_LEADER)
+    neighbor = driven.delivery.producers[1].connections
+    driven.answer(neighbor[1], 2.5, NOT_LEADER)
     (question,) = [each for each in driven.until(2.5) if not isinstance(each, Produce)]
     driven.answer_metadata(question.connection, 2.6, {0: 2})
     actions = driven.until(3.5)

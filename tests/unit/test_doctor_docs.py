@@ -20,9 +20,9 @@ def rows(heading: str) -> list[str]:
 
 
 def test_every_option_is_there() -> None:
-    told = set(re.findall(r"--[a-z][a-z-]+", " ".join(rows("The exit code is"))))
+    documented = set(re.findall(r"--[a-z][a-z-]+", " ".join(rows("The exit code is"))))
     real = {name for each in doctor.params for name in each.opts if name != "--help"}
-    assert told == real
+    assert documented == real
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:

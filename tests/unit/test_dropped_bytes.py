@@ -57,7 +57,7 @@ class Reader:
 
 
 def answers(*sizes: int) -> bytes:
-    """An answer for each size: a few batches of so many records."""
+    """An answer for each size, of a few batches with this number of records."""
     rng = random.Random(4)
     return b"".join(
         response(

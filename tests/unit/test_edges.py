@@ -1,4 +1,4 @@
-"""Whatever stands in a file, an option or a message: an answer, or one sentence, and soon.
+"""Any content of a file, an option or a message gets an answer or one sentence, soon.
 
 The few hundred examples of `make test` are the same each time; `make test-long` tries 20,000.
 """
@@ -66,7 +66,7 @@ def check_option(key: str, value: str) -> None:
 
 
 def check_summary(folder: Path, choices: list[int], value: Any) -> None:
-    """A summary in which one value is another: it plans, or says what is wrong."""
+    """Plan with a summary in which one value is replaced: the plan works or names the problem."""
     write_summary(SUMMARY, folder / "summary.json")
     document = json.loads((folder / "summary.json").read_text())
     whole = {"": document}
@@ -105,51 +105,57 @@ thorough = settings(usual, max_examples=MANY)
 
 @given(damaged=damaged_files())
 @usual
-def test_damaged_files_are_told(tmp_path: Path, damaged: tuple[str, str]) -> None:
+def test_damaged_files_are_read_or_refused(tmp_path: Path, damaged: tuple[str, str]) -> None:
     check_file(tmp_path, damaged)
 
 
 @given(key=st.sampled_from(KEYS), value=unusual_texts | st.text(string.printable, max_size=30))
 @usual
-def test_any_value_of_an_option_is_taken_or_told(key: str, value: str) -> None:
+def test_any_value_of_an_option_is_taken_or_refused(key: str, value: str) -> None:
     check_option(key, value)
 
 
 @given(choices=st.lists(st.integers(0, 60), min_size=1, max_size=4), value=unusual_values)
 @usual
-def test_damaged_summaries_are_told(tmp_path: Path, choices: list[int], value: Any) -> None:
+def test_damaged_summaries_are_read_or_refused(
+    tmp_path: Path, choices: list[int], value: Any
+) -> None:
     check_summary(tmp_path, choices, value)
 
 
 @given(text=st.binary(max_size=200) | unusual_values.map(lambda value: json.dumps(value).encode()))
 @usual
-def test_any_message_to_the_driver_is_taken_or_is_nonsense(text: bytes) -> None:
+def test_any_message_to_the_driver_is_taken_or_malformed(text: bytes) -> None:
     check_message(text)
 
 
 @pytest.mark.long
 @given(damaged=damaged_files())
 @settings(thorough, max_examples=2 * MANY)
-def test_thousands_of_damaged_files_are_told(tmp_path: Path, damaged: tuple[str, str]) -> None:
+def test_thousands_of_damaged_files_are_read_or_refused(
+    tmp_path: Path, damaged: tuple[str, str]
+) -> None:
     check_file(tmp_path, damaged)
 
 
 @pytest.mark.long
 @given(key=st.sampled_from(KEYS), value=unusual_texts | st.text(string.printable, max_size=30))
 @thorough
-def test_thousands_of_values_are_taken_or_told(key: str, value: str) -> None:
+def test_thousands_of_values_are_taken_or_refused(key: str, value: str) -> None:
     check_option(key, value)
 
 
 @pytest.mark.long
 @given(choices=st.lists(st.integers(0, 60), min_size=1, max_size=4), value=unusual_values)
 @thorough
-def test_thousands_of_summaries_are_told(tmp_path: Path, choices: list[int], value: Any) -> None:
+def test_thousands_of_damaged_summaries_are_read_or_refused(
+    tmp_path: Path, choices: list[int], value: Any
+) -> None:
     check_summary(tmp_path, choices, value)
 
 
 @pytest.mark.long
 @given(text=st.binary(max_size=200) | unusual_values.map(lambda value: json.dumps(value).encode()))
 @thorough
-def test_thousands_of_messages_are_taken_or_nonsense(text: bytes) -> None:
+def test_thousands_of_messages_are_taken_or_malformed(text: bytes) -> None:
     check_message(text)

@@ -1,4 +1,4 @@
-"""Whatever others answer or have written: it is read, or refused in a sentence, and soon.
+"""Any answer or file of other programs is read, or refused in one sentence, soon.
 
 The few hundred examples of `make test` are the same each time; `make test-long` tries thousands.
 """
@@ -56,11 +56,11 @@ thorough = settings(usual, max_examples=MANY)
 
 ROW = row_of(trial(1))
 _NEEDED = {"run_id", "trial", "started_at", "np", "bpm"}
-"""What a row of a trial cannot do without."""
+"""The columns that a row of a trial requires."""
 
 
 def check_row(gone: list[int], nulls: list[int], more: dict[str, Any]) -> None:
-    """A row that lacks columns, has null in others, and has some that we do not know."""
+    """Read a row that lacks columns, has null in others, and has some unknown ones."""
     names = sorted(ROW)
     row = {name: ROW[name] for name in names}
     for place in gone:
@@ -71,7 +71,7 @@ def check_row(gone: list[int], nulls: list[int], more: dict[str, Any]) -> None:
     assert_ends_soon(lambda: trial_from(columns), ValueError)
 
 
-# --- what brokers send ----------------------------------------------------------
+# --- bytes of brokers ----------------------------------------------------------
 
 ANSWERS = (
     produced({0: 0, 3: 6}),
@@ -83,7 +83,7 @@ ANSWERS = (
 
 
 def check_stream(data: bytes, cuts: list[int], read: Callable[[bytes], object]) -> None:
-    """A stream of bytes, in whatever pieces, ends in answers or in our error, and soon."""
+    """Read a stream in any pieces: it ends in answers or in a RedlineError, soon."""
     ends = [*sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
 
     def read_all() -> None:
@@ -96,7 +96,7 @@ def check_stream(data: bytes, cuts: list[int], read: Callable[[bytes], object]) 
 
 
 def check_frames(data: bytes, cuts: list[int]) -> None:
-    """To each reader of answers the bytes may be anything."""
+    """Feed any bytes to each reader of answers."""
     for decode in (decode_produce_response, leaders_in, init_answer, correlation_id_of):
         reader = FrameReader()
         check_stream(data, cuts, partial(_read_frames, reader, decode))
@@ -111,7 +111,7 @@ def _read_frames(reader: FrameReader, decode: Callable[[memoryview], object], da
 
 @st.composite
 def damaged_answers(draw: st.DrawFn) -> bytes:
-    """Two answers of brokers of which some bytes are others, are missing, or are there twice."""
+    """Two answers of brokers in which some bytes are changed, missing or repeated."""
     data = bytearray(b"".join(draw(st.tuples(*[st.sampled_from(ANSWERS)] * 2))))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(data) - 1))
@@ -142,7 +142,7 @@ frames = (
 
 
 def test_undamaged_answers_are_read() -> None:
-    """Else all that is tried above would end at its first byte."""
+    """If the readers refused undamaged answers, the other tests would end at the first byte."""
     reader, notes = FrameReader(), Notes()
     records, leaders, numbered, *fetched = ANSWERS
     (frame,) = reader.feed(records)
@@ -155,7 +155,7 @@ def test_undamaged_answers_are_read() -> None:
     assert (len(notes.batches), len(notes.answers)) == (3, 2)
 
 
-# --- what exporters answer ------------------------------------------------------
+# --- answers of exporters ------------------------------------------------------
 
 
 def check_exposition(text: str) -> None:
@@ -200,7 +200,7 @@ ssl.truststore.location: /etc/ca.pem
 
 
 def load_properties(file: str) -> object:
-    """Read a cluster's file that leaves all to a client.properties."""
+    """Read a cluster file that takes everything from a client.properties."""
     cluster = Path(file).with_name("cluster.yaml")
     cluster.write_text(f"client_properties: {json.dumps(file)}\n", encoding="utf-8")
     return load_cluster(str(cluster))
@@ -240,11 +240,11 @@ def check_other_file(folder: Path, damaged: tuple[str, str]) -> None:
     assert_ends_soon(lambda: OTHER_LOADERS[kind](str(file)))
 
 
-# --- what programs read of us ---------------------------------------------------
+# --- files for other programs ---------------------------------------------------
 
 
 def check_junit(folder: Path, text: str) -> None:
-    """Whatever a case says, a CI server can read."""
+    """Write a report of a case with any text: a CI server can read it."""
     case = CaseReport(text, "limit", 1000, Outcome.INVALID, text)
     night = NightReport(text, text, text, text, text, text, "2026-11-21T00:00:00Z",
                         "2026-11-21T00:10:00Z", text, 3, (case,), text)  # fmt: skip
@@ -265,14 +265,14 @@ class Tags(HTMLParser):
 
 
 def check_table(text: str, value: Any) -> None:
-    """Whatever stands in a cell, it brings no tag of its own."""
+    """Write a table with any text in a cell: the text adds no tag."""
     parser = Tags()
     parser.feed(table_html((text, "b"), [(text, value)], text))
     assert parser.tags <= {"div", "table", "thead", "tbody", "tr", "th", "td", "p", "br"}
 
 
 def check_known_runs(folder: Path, name: str, document: Any) -> None:
-    """A folder of runs with a file of whatever content is listed."""
+    """List a folder of runs that has a file with any content."""
     run = folder / "run-1"
     run.mkdir(parents=True, exist_ok=True)
     for each in run.iterdir():
@@ -306,13 +306,13 @@ def test_rows_of_other_versions_are_read(
 
 @given(data=frames, cuts=st.lists(st.integers(0, 200), max_size=5))
 @settings(usual, max_examples=5 * FEW)
-def test_whatever_a_broker_sends_ends(data: bytes, cuts: list[int]) -> None:
+def test_any_bytes_of_a_broker_end_in_answers_or_an_error(data: bytes, cuts: list[int]) -> None:
     check_frames(data, cuts)
 
 
 @given(text=lines)
 @usual
-def test_whatever_an_exporter_answers_is_read(text: str) -> None:
+def test_any_answer_of_an_exporter_is_read(text: str) -> None:
     check_exposition(text)
 
 
@@ -326,7 +326,7 @@ def test_files_of_other_kinds_are_reported(tmp_path: Path, damaged: tuple[str, s
     text=hostile, value=unusual_values | hostile, name=results, document=unusual_values | answers
 )
 @usual
-def test_what_is_shown_is_well_formed(
+def test_any_text_is_shown_well_formed(
     tmp_path: Path, text: str, value: Any, name: str, document: Any
 ) -> None:
     check_junit(tmp_path, text)
@@ -348,7 +348,7 @@ def test_thousands_of_rows_are_read(
 @pytest.mark.long
 @given(data=frames, cuts=st.lists(st.integers(0, 200), max_size=5))
 @settings(thorough, max_examples=5 * MANY)
-def test_thousands_of_answers_end(data: bytes, cuts: list[int]) -> None:
+def test_thousands_of_answers_end_in_answers_or_an_error(data: bytes, cuts: list[int]) -> None:
     check_frames(data, cuts)
 
 

@@ -1,4 +1,4 @@
-"""Whatever stands on a command line: a documented exit code, and soon; never a traceback.
+"""Any command line ends with a documented exit code, soon, and without a traceback.
 
 The few hundred examples of `make test` are the same each time; `make test-long` tries thousands.
 """
@@ -26,7 +26,7 @@ from tests.support.robustness import SLOW_S, SUMMARY, unusual_texts
 
 FEW, MANY = 80, 3_000
 DOCUMENTED = {0, 2, 3, 4, 5, 75}
-"""All but those of signals, and 1, which says that something is wrong with us."""
+"""All exit codes except those of signals, and 1, which is an unexpected error."""
 
 words = st.one_of(
     unusual_texts,
@@ -37,7 +37,7 @@ words = st.one_of(
          "1e308", "0", "0.5", "1", "1000", "9" * 30, "--", "-", "/dev/full", "/dev/stdout",
          "--json", "--goal", "default", "\udcff", "capacity", "quotas", "alerts"]
     ),
-).map(lambda word: word.replace("\0", ""))  # which no system hands over  # fmt: skip
+).map(lambda word: word.replace("\0", ""))  # no system passes NUL  # fmt: skip
 OPTIONS = {
     "plan": ["--run", "--limit", "--sweep", "--goal", "--mb-per-s", "--gb-per-day",
              "--message-bytes", "--replication-factor", "--consumer-groups", "--growth",
@@ -61,7 +61,7 @@ OPTIONS = {
     "testbed status": [],
     "nonsense": [],
 }  # fmt: skip
-NOTHING_IS_LOADED = {
+NO_LOAD_OPTIONS = {
     "find-limit": ["--dry-run", "--cluster", "nowhere"],
     "cleanup": ["--cluster", "nowhere"],
     "nightly": ["--dry-run", "--cluster", "nowhere"],
@@ -71,24 +71,24 @@ NOTHING_IS_LOADED = {
     "compare": ["--dry-run"],
     "init": ["cluster.yaml", "--force"],
 }
-"""What ends a command before it starts anything, whatever else is asked of it."""
+"""The options that end a command before it starts anything."""
 
-WELL = {
+VALID_OPTIONS = {
     "plan": ["--run", "out/run-1", "--mb-per-s", "600", "--message-bytes", "1000"],
     "export": ["--as", "quotas"],
     "runs tag": ["baseline"],
     "compare": ["--a", "kafka=3.9.2", "--b", "kafka=4.1.2"],
     "init": ["--servers", "a:9092", "--protocol", "PLAINTEXT", "--metrics", "none"],
 }
-"""What makes a job do something; an option that comes later wins."""
+"""The options with which a job succeeds; a later option takes precedence."""
 
 
 @st.composite
 def command_lines(draw: st.DrawFn) -> list[str]:
-    """A job, some of its options, and words of which few make sense."""
+    """A job with some of its options, and words that are mostly invalid."""
     job = draw(st.sampled_from(sorted(OPTIONS)))
     line = job.split()
-    line += WELL.get(job, []) if draw(st.booleans()) else []
+    line += VALID_OPTIONS.get(job, []) if draw(st.booleans()) else []
     if job == "compare" and draw(st.booleans()):
         line += draw(st.tuples(*[st.just("run-1") | words] * 2))
     if job in ("runs show", "runs tag", "runs delete", "export"):
@@ -96,14 +96,14 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     for option in draw(st.lists(st.sampled_from(OPTIONS[job] or ["--x"]), max_size=4)):
         line += [option, draw(words)]
     line += [draw(words)] if draw(st.integers(0, 4)) == 0 else []
-    return [*line, *NOTHING_IS_LOADED.get(job, [])]
+    return [*line, *NO_LOAD_OPTIONS.get(job, [])]
 
 
 def check_command(folder: Path, line: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends with a documented code, soon, and touches nothing but its folder."""
+    """Run a command: it ends with a documented code, soon, and changes only its folder."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("REDLINE_CACHE", str(folder / "cache"))
-    monkeypatch.setattr(sys, "stdin", io.StringIO())  # nobody answers a question
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # no answer to a question
     if not (folder / "out" / "run-1").exists():
         write_summary(SUMMARY, folder / "out" / "run-1" / "summary.json")
     shown, begun_s = io.StringIO(), time.thread_time()
@@ -140,19 +140,19 @@ def test_thousands_of_command_lines_end_with_a_documented_code(
 
 
 class NoSpark:
-    """Keeps what becomes a query."""
+    """A Spark session that keeps the texts of queries."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.queries: list[str] = []
 
     def sql(self, text: str) -> None:
-        self.asked.append(text)
+        self.queries.append(text)
 
 
 def check_tables(base: str) -> None:
-    """A place of tables is one quoted name in a query, or refused."""
+    """Open tables at a place: it is one quoted name in a query, or refused."""
     try:
-        store = TableStore(NoSpark(), base)  # type: ignore[arg-type]  # all that is asked of it
+        store = TableStore(NoSpark(), base)  # type: ignore[arg-type]
     except ConfigError:
         return
     name = store._sql_name("runs")
@@ -169,19 +169,19 @@ places = st.text(string.printable, max_size=20) | words
 
 @given(base=places)
 @usual
-def test_no_place_of_tables_becomes_a_query(base: str) -> None:
+def test_no_place_of_tables_injects_a_query(base: str) -> None:
     check_tables(base)
 
 
 @pytest.mark.long
 @given(base=places)
 @thorough
-def test_thousands_of_places_become_no_query(base: str) -> None:
+def test_thousands_of_places_inject_no_query(base: str) -> None:
     check_tables(base)
 
 
-def test_the_commands_of_this_page_know_their_options() -> None:
-    """Else they would all end as bad usage, and nothing would be tried."""
+def test_the_commands_of_this_file_have_their_options() -> None:
+    """Unknown options would all end as bad usage, and the tests above would check nothing."""
     for job, options in OPTIONS.items():
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
@@ -190,7 +190,9 @@ def test_the_commands_of_this_page_know_their_options() -> None:
         assert [each for each in options if each not in shown.getvalue()] == [], job
 
 
-def test_what_is_tried_can_succeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_in_this_environment_can_succeed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = ["plan", "--run", "out/run-1", "--mb-per-s", "600", "--message-bytes", "1000",
             "--json", "plan.json"]  # fmt: skip
     check_command(tmp_path, line, monkeypatch)

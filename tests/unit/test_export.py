@@ -35,7 +35,7 @@ SMALL = replace(
     make_boundary(Bracket(900, 940), NP, traffic(1, 100, 1_000.0, brokers=3), trials=4),
     goal="strict",
 )
-"""90 MB/s at 100 B: lower in bytes."""
+"""90 MB/s at 100 B, the lower limit in bytes."""
 SUMMARY = RunSummary(
     "run-1", "a", "b", "c", "w", "strict", (SMALL, LARGE), 3,
     caveat="a small cluster", replication_factor=3, consumer_groups=2,

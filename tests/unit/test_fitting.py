@@ -72,7 +72,7 @@ def test_a_window_too_short_for_the_slowest_broker_is_refused_before_any_load() 
     require_fitting(cluster, workload(45), goal())
 
 
-def test_without_followers_any_window_will_do() -> None:
+def test_without_followers_any_window_is_accepted() -> None:
     cluster = opened(lag(30_000))
     assert window_needed_s(cluster, workload(10, replicas=1)) is None
     require_fitting(cluster, workload(10, replicas=1), goal())

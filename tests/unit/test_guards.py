@@ -39,7 +39,7 @@ GB = 10**9
 
 
 def traffic(producers: int) -> TrafficPattern:
-    """So many producers of 1 MB/s each for 10 s, three replicas."""
+    """The traffic of producers of 1 MB/s each for 10 s, with three replicas."""
     return NP.apply(WORKLOAD.pattern(1_000), producers)
 
 
@@ -253,10 +253,10 @@ def test_the_disks_that_are_reported_are_watched_and_the_others_named_once(
     cluster.dirs = (LogDir(4, "/d", 100 * GB, 50 * GB), *UNSEEN[:2])
     watching = guards(cluster, disk_used_share_max=0.9)
     watching.require_healthy()
-    said = capsys.readouterr().out
-    assert said.count("cannot see 2 of 3 log directories") == 1
-    assert "broker 1 reports no log directory" in said
-    assert "broker 2 does not report the size of /b" in said
+    printed = capsys.readouterr().out
+    assert printed.count("cannot see 2 of 3 log directories") == 1
+    assert "broker 1 reports no log directory" in printed
+    assert "broker 2 does not report the size of /b" in printed
     cluster.dirs = (*cluster.dirs, UNSEEN[2])
     watching.require_healthy()
     assert "cannot see 3 of 4 log directories: /c of broker 3 is off" in capsys.readouterr().out
@@ -367,7 +367,7 @@ def test_a_load_that_has_ended_is_not_ended_again(cluster: Cluster) -> None:
 
 
 def kept(retention_bytes: int) -> TrafficPattern:
-    """100 MB/s for 10 s on 30 partitions of three replicas; each keeps so much and a segment."""
+    """100 MB/s for 10 s on 30 partitions of three replicas that retain `retention_bytes`."""
     one = traffic(100)
     config = {"retention.bytes": f"{retention_bytes}", "segment.bytes": "1000000"}
     return replace(one, brokers=3, topic=replace(one.topic, config=config))
@@ -437,7 +437,7 @@ def test_a_disk_that_fills_slowly_does_not_trip(cluster: Cluster) -> None:
         watching.require_healthy()
 
 
-def test_how_late_brokers_delete_is_read_from_the_slowest() -> None:
+def test_the_delay_of_deletion_is_that_of_the_slowest_broker() -> None:
     quick = {"log.retention.check.interval.ms": "1000", "log.segment.delete.delay.ms": "0",
              "log.segment.bytes": "1048576"}  # fmt: skip
     slow = {**quick, "log.retention.check.interval.ms": "600000"}

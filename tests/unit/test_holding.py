@@ -37,7 +37,7 @@ class Measurer:
         return trial()
 
 
-def test_a_trial_with_a_configuration_of_its_own_keeps_what_the_warm_up_read(
+def test_a_trial_with_its_own_configuration_keeps_the_readings_of_the_warm_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(holding, "TrialMeasurer", Measurer)

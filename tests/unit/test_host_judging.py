@@ -42,7 +42,7 @@ WAITING: dict[str, Any] = {
 
 
 def overload(host: HostWindow, **changes: Any) -> Judgement:
-    """A shortfall on brokers of which the first differs so, and all are on this host."""
+    """The judgement of a shortfall of brokers on this host, with changes of the first broker."""
     brokers = (broker(1, **changes), broker(2), broker(3))
     return judged(client(acked_records=9_000), brokers, hosts=(host,))
 

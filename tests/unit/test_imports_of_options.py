@@ -11,7 +11,7 @@ from tests.support.commands import ROOT
 
 HEAVY = ("altair", "kafka", "numpy", "pandas", "pyarrow", "pydantic", "pyspark")
 ALLOWED = {"runs": ["pydantic"], "testbed": ["kafka", "pydantic"]}
-"""Of jobs whose answers take no longer than their options."""
+"""The libraries that jobs may import because their answers take no longer than their options."""
 ORDER = sorted(JOBS, key=lambda job: (job in ALLOWED, job))
 LOADED = f"""
 import json, sys

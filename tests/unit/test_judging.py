@@ -108,11 +108,11 @@ def test_optional_broker_rules_are_off_until_they_have_a_threshold(
 
 
 def test_the_latency_objective_is_off_until_it_has_a_threshold() -> None:
-    asked = goal(latency_p99_ms_max=7.9, latency_p50_ms_max=2.0, latency_p999_ms_max=15.0)
+    limits = goal(latency_p99_ms_max=7.9, latency_p50_ms_max=2.0, latency_p999_ms_max=15.0)
     seen = client(latency_p999_ms=15.1)
     assert judged(seen).verdict is Verdict.SUSTAINED
-    assert rules(judged(seen, thresholds=asked)) == {"latency_p99", "latency_p999"}
-    assert rules(judged(thresholds=asked)) == {"latency_p99"}  # no quantile is no evidence
+    assert rules(judged(seen, thresholds=limits)) == {"latency_p99", "latency_p999"}
+    assert rules(judged(thresholds=limits)) == {"latency_p99"}  # no quantile is no evidence
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_the_latency_objective_is_off_until_it_has_a_threshold() -> None:
     [(400.0, None), (400.1, 400.0), (300.0, 250.0)],
 )
 def test_a_queue_is_near_full_by_its_own_brokers_size(waiting: float, limit: float | None) -> None:
-    asked = goal(request_queue_share_max=0.8, request_queue_max=250.0 if limit == 250.0 else None)
+    limits = goal(request_queue_share_max=0.8, request_queue_max=250.0 if limit == 250.0 else None)
     facts = ClusterFacts(queued_max_requests={1: 5_000.0, 2: 500.0, 3: 5_000.0})
-    judgement = judged(None, with_one(request_queue_max=waiting), asked, cluster=facts)
+    judgement = judged(None, with_one(request_queue_max=waiting), limits, cluster=facts)
     if limit is None:
         assert judgement.verdict is Verdict.SUSTAINED
     else:
@@ -146,11 +146,11 @@ def with_groups(*unread: int) -> ClientWindow:
 )
 def test_a_consumer_group_that_falls_behind(unread: int, growth: float, verdict: Verdict) -> None:
     # The first one reads its backlog, too.
-    seen, asked = with_groups(-5_000, unread), goal(consumer_lag_growth_max=0.01)
+    seen, limits = with_groups(-5_000, unread), goal(consumer_lag_growth_max=0.01)
     assert evidence(seen).lag_growth_per_s == pytest.approx({"0": -500.0, "1": growth})
     off = judged(seen, thresholds=goal(consumer_lag_growth_max=None))
     assert off.verdict is Verdict.SUSTAINED and "consumer_lag" not in rules(off)
-    judgement = judged(seen, thresholds=asked)
+    judgement = judged(seen, thresholds=limits)
     assert judgement.verdict is verdict
     if verdict is Verdict.OVERLOADED:
         assert rules(judgement) == {"consumer_lag"}

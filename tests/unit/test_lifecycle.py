@@ -32,7 +32,7 @@ CONFIG = load("testbed", "demo", "default")
 
 @dataclass
 class Tables:
-    """Keeps the rows of `runs`, and fails as scripted."""
+    """Tables that keep the rows of `runs` and fail as scripted."""
 
     ends: Callable[[], None] = lambda: None
     compacts: Callable[[], None] = lambda: None
@@ -52,7 +52,7 @@ class Tables:
 
 
 class Job(Body):
-    """Measures as scripted, and keeps the outcomes it was concluded with."""
+    """A scripted job that keeps the outcomes of its conclusion."""
 
     def __init__(self, measures: Callable[[], None], answer: RunOutcome) -> None:
         self._measures, self._answer = measures, answer
@@ -152,7 +152,7 @@ def test_an_interrupt_while_tables_are_compacted_leaves_a_run_that_is_done(
     assert "not compacted" in case.warnings
 
 
-def test_files_are_written_while_what_was_open_is_closed(
+def test_files_are_written_while_resources_are_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = threading.Barrier(2)
@@ -174,7 +174,7 @@ def test_files_are_written_while_what_was_open_is_closed(
     [(RunOutcome(), 0), (RunOutcome("overloaded", 3, None), 3)],
     ids=["done", "overloaded"],
 )
-def test_what_breaks_after_the_end_changes_nothing_of_it(
+def test_an_error_after_the_end_does_not_change_the_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: RunOutcome, code: int
 ) -> None:
     case = Case(tidies=raises(RedlineError("brokers do not stop")), answer=answer)
@@ -184,7 +184,7 @@ def test_what_breaks_after_the_end_changes_nothing_of_it(
     assert "brokers do not stop" in case.warnings
 
 
-def test_an_error_ends_the_command_though_the_tidying_up_breaks_too(
+def test_an_error_ends_the_command_when_closing_fails_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = GuardStopError("the disk is full")
@@ -219,7 +219,7 @@ def test_a_file_that_cannot_be_written_hides_no_result(
     assert ("not written: out/answer.json" in case.warnings) is (code != 2), "once"
 
 
-def test_a_file_of_a_stopped_run_that_cannot_be_written_leaves_its_code(
+def test_a_stopped_run_keeps_its_exit_code_when_a_file_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = GuardStopError("the disk fills")
@@ -228,7 +228,7 @@ def test_a_file_of_a_stopped_run_that_cannot_be_written_leaves_its_code(
     assert "not written: x" in case.warnings
 
 
-def test_an_end_that_cannot_be_recorded_is_no_good_end(
+def test_a_good_run_whose_end_cannot_be_recorded_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = Case(ends=raises(ConfigError("no space left"))).run(tmp_path, monkeypatch)
@@ -248,7 +248,7 @@ def test_an_error_whose_end_cannot_be_recorded_stays_that_error(
     assert "no space left" in case.warnings
 
 
-def test_files_that_cannot_be_written_end_a_good_run_and_no_bad_one(
+def test_files_that_cannot_be_written_fail_only_a_good_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacks = ConfigError("summary.json could not be written")

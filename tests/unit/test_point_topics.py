@@ -24,7 +24,7 @@ NAMES = ("redline-run1-100B-10p-0", "redline-run1-100B-10p-1")
 
 
 def traffic(message_bytes: int, producers: int, partitions: int = 10) -> TrafficPattern:
-    """The traffic of so many producers."""
+    """The traffic of this number of producers."""
     pattern = NP.apply(WORKLOAD.pattern(message_bytes), producers)
     return replace(pattern, topic=replace(pattern.topic, partitions_per_broker=partitions))
 

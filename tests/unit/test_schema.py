@@ -46,7 +46,7 @@ from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, OVERLOADED, traffic, trial
 
 
-class Colour(Enum):
+class Color(Enum):
     RED = "red"
 
 
@@ -58,7 +58,7 @@ class Inner:
 @dataclass(frozen=True)
 class Outer:
     name: Annotated[str, NO_COLUMN]
-    colour: Colour | None
+    color: Color | None
     inner: tuple[Inner, ...]
     counts: Mapping[int, int]
 
@@ -97,7 +97,7 @@ def through_arrow(record: Any, schema: pa.Schema) -> dict[str, Any]:
 
 def test_annotations_become_columns() -> None:
     assert ddl(schema_of(Outer)) == (
-        "`colour` string, `inner` array<struct<`ratio`:double>>, `counts` map<bigint,bigint>"
+        "`color` string, `inner` array<struct<`ratio`:double>>, `counts` map<bigint,bigint>"
     )
     assert ddl(schema_of(Marked)) == (
         "`at` timestamp, `times` string, `part_low` double, `top` double, `part_width` double, "
@@ -106,9 +106,9 @@ def test_annotations_become_columns() -> None:
 
 
 def test_values_become_values_of_arrow() -> None:
-    row = plain(Outer("a", Colour.RED, (Inner(math.nan), Inner(0.5)), {3: 4}))
+    row = plain(Outer("a", Color.RED, (Inner(math.nan), Inner(0.5)), {3: 4}))
     assert row == {
-        "colour": "red",
+        "color": "red",
         "inner": [{"ratio": None}, {"ratio": 0.5}],
         "counts": [(3, 4)],
     }
@@ -202,12 +202,12 @@ def test_trials_keep_the_judgement_of_each_goal() -> None:
         "tolerant": Judgement(Verdict.SUSTAINED, ()),
     }
     back = through_arrow(trial(judgements=judged, recovery_s=7.5), SCHEMAS["trials"])
-    said = dict(back["verdicts"])
-    assert {goal: each["verdict"] for goal, each in said.items()} == {
+    verdicts = dict(back["verdicts"])
+    assert {goal: each["verdict"] for goal, each in verdicts.items()} == {
         "strict": "OVERLOADED",
         "tolerant": "SUSTAINED",
     }
-    assert [each["text"] for each in said["strict"]["reasons"]] == ["in 60% of the samples"] * 2
+    assert [each["text"] for each in verdicts["strict"]["reasons"]] == ["in 60% of the samples"] * 2
     assert back["verdict"] == "OVERLOADED"
     assert back["recovery_s"] == 7.5
     assert restored(Trial, back).judgements == judged

@@ -38,10 +38,10 @@ def test_the_command_prints_the_table() -> None:
     assert "off >5 %" in done.output
     held_out = sum(one.is_held_out for one in cases())
     held_out += len(STARTS) * sum(one.is_held_out for one in ladders())
-    assert done.output.count("*") == held_out + 2, "and what the star means"
+    assert done.output.count("*") == held_out + 2, "and the meaning of the star"
 
 
-def test_half_of_the_conditions_of_the_interval_chose_no_constant_and_all_travel() -> None:
+def test_half_of_the_conditions_of_the_interval_are_held_out_and_all_can_be_pickled() -> None:
     of = cases(0.008)
     assert [one.name for one in of[: len(scenarios())]] == [one.name for one in scenarios()]
     bench = of[: len(scenarios()) + len(conditions())]
@@ -57,7 +57,7 @@ def test_intervals_at_90_percent_hold_the_limit_in_87_to_95_percent_of_points() 
     of = cases(0.4)
     bench = of[: len(scenarios()) + len(conditions())]
     rows = list(compare_coverage(bench, processes=2))
-    # 400 points tell a share of 90 % to within 3 %; a few intervals are known to be too wide.
+    # 400 points determine a share of 90 % to within 3 %; a few intervals are known to be too wide.
     too_low = {row.name: row.held for row in rows if row.held < 0.84}
     assert not too_low
     assert sum(row.held <= 0.98 for row in rows) >= 0.9 * len(rows)

@@ -135,7 +135,7 @@ def test_contradictory_trials_keep_the_lowest_overload() -> None:
 
 
 def estimates_along(subject: Bisection, limit: int) -> list[int]:
-    """What `trials_left` says before every trial and at the end."""
+    """The values of `trials_left` before every trial and at the end."""
     estimates: list[int] = []
 
     def note(_: Decision, history: Sequence[Observation]) -> None:
@@ -180,7 +180,7 @@ def test_trials_left_is_exact_within_one_inside_the_maximum() -> None:
         (1, 10, 0.05, -1, "invalid_repeats_max is -1"),
     ],
 )
-def test_senseless_limits_are_refused_in_words(
+def test_impossible_limits_are_refused(
     start_max: int, cap: int, resolution: float, repeats: int, names: str
 ) -> None:
     with pytest.raises(ValueError, match=names):

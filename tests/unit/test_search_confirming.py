@@ -60,7 +60,7 @@ class Tiring:
 
 
 class Misleading(Tiring):
-    """A cluster whose held windows read as if it could take much more."""
+    """A cluster whose held windows have readings of a much higher limit."""
 
     def hold(self, load: int) -> Observation:
         seen = super().hold(load)
@@ -69,7 +69,7 @@ class Misleading(Tiring):
 
 @dataclass
 class AllGoals:
-    """One tiring cluster, in the eyes of goals that accept a share of its limit."""
+    """One tiring cluster, judged by goals that accept a share of its limit."""
 
     cluster: Tiring
     shares: dict[str, float]
@@ -109,7 +109,7 @@ def windows(verdicts: str, load: int = 95) -> tuple[Observation, ...]:
 
 
 @pytest.mark.parametrize("make", SEARCHERS)
-def test_a_limit_that_lasts_is_the_answer_of_the_search_alone(make: Callable[[], Searcher]) -> None:
+def test_a_limit_that_lasts_is_the_answer_of_the_search(make: Callable[[], Searcher]) -> None:
     alone = run_search(make(), Tiring(steady))
     cluster = Tiring(steady)
     held = run_search(confirming(make()), cluster)
@@ -138,7 +138,7 @@ def test_a_limit_that_does_not_last_is_searched_again_below_and_held_again(
     assert max(after) == failed.load, "nothing above a limit that did not last"
 
 
-def test_the_first_trial_after_a_hold_that_failed_says_why() -> None:
+def test_the_first_trial_after_a_failed_hold_has_the_reason() -> None:
     reasons: list[str] = []
     run_search(
         confirming(Guided(LIMITS)),
@@ -164,7 +164,9 @@ def test_the_first_trial_after_a_hold_that_failed_says_why() -> None:
         ("ssiissssiss", None, True),
     ],
 )
-def test_what_fails_a_hold(verdicts: str, broke_at: int | None, has_lasted: bool) -> None:
+def test_a_hold_fails_by_the_number_of_its_overloads(
+    verdicts: str, broke_at: int | None, has_lasted: bool
+) -> None:
     hold = Hold(95, windows(verdicts), PLAN)
     assert (hold.broke_at, hold.has_lasted) == (broke_at, has_lasted)
 
@@ -180,7 +182,7 @@ def test_a_change_that_stays_is_seen_although_most_of_the_hold_was_sustained() -
     assert Hold(95, windows("sso" * 33 + "s"), plan).has_lasted, "a third of them, spread evenly"
 
 
-def test_words_of_a_hold_that_failed() -> None:
+def test_the_sentence_of_a_failed_hold() -> None:
     hold = Hold(95, windows("sosssooo"), PLAN)
     assert describe_failure(hold) == (
         "3 of 3 windows were overloaded from 50 s of load on, and 1 before"
@@ -195,7 +197,7 @@ def test_a_time_becomes_whole_windows() -> None:
 
 
 @pytest.mark.parametrize("make", SEARCHERS)
-def test_a_search_that_stopped_anywhere_goes_on_as_if_it_had_not(
+def test_a_search_that_stopped_anywhere_continues_with_the_same_steps(
     make: Callable[[], Searcher],
 ) -> None:
     whole: list[Observation] = []
@@ -236,7 +238,7 @@ def searched_at_rest() -> tuple[list[Observation], Bracket]:
     return searched, answer.bracket
 
 
-def test_what_is_left_is_the_search_and_the_hold_of_its_limit() -> None:
+def test_trials_left_are_those_of_the_search_and_of_the_hold() -> None:
     searched, found = searched_at_rest()
     searcher, load = confirming(Guided(LIMITS)), found.sustained
     assert searcher.trials_left(searched[:1]) == Guided(LIMITS).trials_left(searched[:1]) + 8
@@ -303,7 +305,7 @@ def test_a_hold_that_another_goal_asked_for_does_not_fail_one_below_it() -> None
         {name: confirming(Guided(LIMITS, allowance=8)) for name in shares},
         AllGoals(cluster, shares),
     )
-    # In the eyes of the strict goal each window of the tolerant goal's hold is an overload.
+    # For the strict goal, each window of the tolerant goal's hold is an overload.
     assert split_history(ends["strict"].history, PLAN).failed == ()
 
 
@@ -321,7 +323,7 @@ def test_a_budget_that_ends_in_a_hold_keeps_the_bracket_of_the_search() -> None:
     assert [each.verdict for each in point.history[-3:]] == [S, O, S]
 
 
-def test_held_windows_teach_the_next_sizes_nothing() -> None:
+def test_held_windows_do_not_affect_the_next_sizes() -> None:
     line = Line((100, 1000), ProducerRate(bytes_per_s=1000.0), LIMITS)
     holding = replace(line, confirmation=PLAN)
     (_, plain), (_, held) = (

@@ -1,4 +1,4 @@
-"""What guides the search: which readings count, and how far they are trusted."""
+"""The guide of the search: the readings that count, and their weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def seen(load: int, idle: float) -> Observation:
 
 
 MISLED = [seen(64, 0.19), seen(59, 0.40), seen(64, 0.36), seen(69, 0.28)]
-"""As it was on three brokers whose first trial met JVMs that were still cold."""
+"""Readings of three brokers whose first trial met JVMs that were still cold."""
 
 
 def test_the_reading_of_an_outvoted_trial_no_longer_guides() -> None:
@@ -65,7 +65,7 @@ def test_an_outvoted_reading_counts_where_it_is_as_near_as_two_readings_scatter(
     assert (guide.expectation(all_of_them) != guide.expectation(alone)) is counts
 
 
-def test_a_ceiling_below_a_load_that_held_was_a_stall() -> None:
+def test_a_ceiling_below_a_sustained_load_was_a_stall() -> None:
     read = {"request_handler_idle": 0.5, "achieved": 50.0}
     stood_still = Observation(100, Verdict.OVERLOADED, read)
     assert Guide().curve_of([stood_still]).at_limit == 0.5
@@ -98,7 +98,7 @@ def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     ],
     ids=["closes at 115", "overload near the estimate", "overload far above it"],
 )
-def test_a_load_closes_the_bracket_or_bounds_it_where_that_helps_most(
+def test_the_next_load_closes_the_bracket_or_bounds_it_by_the_larger_gain(
     overloaded: int, limit: float, expected: Aim
 ) -> None:
     estimate = Estimate(limit, spread=0.1, gain=0.75, at_limit=1.0)
@@ -106,7 +106,7 @@ def test_a_load_closes_the_bracket_or_bounds_it_where_that_helps_most(
     assert aim(bracket, estimate, resolution=0.05, cap=1_000, climb_max=4.0) == expected
 
 
-def test_a_bound_from_below_is_no_lighter_where_next_to_nothing_is_known() -> None:
+def test_a_bound_from_below_has_a_floor_for_uncertain_estimates() -> None:
     def load(spread: float) -> int:
         estimate = Estimate(1_000.0, spread=spread, gain=0.75, at_limit=1.0)
         return bound_from_below(Aim(990, "close from below"), estimate).load
@@ -115,7 +115,7 @@ def test_a_bound_from_below_is_no_lighter_where_next_to_nothing_is_known() -> No
 
 
 @pytest.mark.parametrize("load", [60, 100, 110])
-def test_what_an_estimate_expects_to_read_at_a_load_says_the_same_limit(load: int) -> None:
+def test_the_expected_reading_of_an_estimate_gives_the_same_limit(load: int) -> None:
     estimate = Estimate(120.0, spread=0.1, gain=0.5, at_limit=0.8)
     expected = {"request_handler_idle": estimate.utilization_at(load)}
     seen_there = [Observation(load, Verdict.SUSTAINED, expected)]

@@ -78,8 +78,8 @@ SMALL = [
 
 
 @pytest.mark.parametrize("limits", SMALL, ids=str)
-def test_whatever_affordable_loads_are_chosen_the_worst_case_holds(limits: Limits) -> None:
-    """Plays every affordable wish of every conceivable guide against every limit."""
+def test_the_worst_case_holds_for_any_affordable_loads(limits: Limits) -> None:
+    """Check every affordable load of every possible guide against every limit."""
     shadow = Shadow(Bisection(limits))
     allowed = [bisection_trials(limits, limit) + ALLOWANCE for limit in range(limits.load_cap + 1)]
 
@@ -147,7 +147,7 @@ def test_any_readings_any_axis_monotone_verdicts(data: st.DataObject) -> None:
 
 
 class AnyVerdict:
-    """Verdicts and readings from a list, whatever the load."""
+    """Verdicts and readings from a list, for any load."""
 
     def __init__(self, script: Sequence[tuple[Verdict, dict[str, float]]]) -> None:
         self.script = script
@@ -169,7 +169,7 @@ class AnyVerdict:
     start_max=st.integers(1, 300),
     prior=st.none() | st.builds(Prior, st.floats(1, 1e5), st.floats(0.01, 0.5)),
 )
-def test_it_always_ends_and_never_answers_above_an_overload_without_saying_so(
+def test_the_search_always_ends_and_notes_each_overload_below_its_answer(
     script: list[tuple[Verdict, dict[str, float]]], start_max: int, prior: Prior | None
 ) -> None:
     limits = Limits(start_max, 4 * start_max, 0.05, 2)

@@ -1,4 +1,4 @@
-"""What the warm-up read: it chooses the first load, and costs little when it is wrong."""
+"""The reading of the warm-up chooses the first load, and costs little when it is wrong."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_reading_near_the_threshold_is_where_the_search_begins() -> None:
     assert "the warm-up put the limit near" in decision.reason
 
 
-def test_a_warm_up_that_left_no_idle_time_says_only_lower() -> None:
+def test_a_warm_up_that_left_no_idle_time_shows_only_a_lower_limit() -> None:
     decision = first_load(hint(64, 0.0))
     assert decision.load == 21
     assert "idle 0.00 at 64 producers in the warm-up" in decision.reason
@@ -56,20 +56,20 @@ def test_a_warm_up_that_left_no_idle_time_says_only_lower() -> None:
 
 
 @pytest.mark.parametrize("idle", [1.0, 0.99, 0.975])
-def test_a_warm_up_that_left_brokers_at_rest_says_only_higher(idle: float) -> None:
+def test_a_warm_up_that_left_brokers_at_rest_shows_only_a_higher_limit(idle: float) -> None:
     decision = first_load(hint(64, idle))
     assert decision.load == 256
     assert "higher" in decision.reason
 
 
-def test_it_is_no_bound() -> None:
+def test_a_hint_is_no_bound() -> None:
     cluster = SimulatedCluster(ClusterSpec(300.0), 1)  # warm ones bear far more than cold ones did
     end = run_on(Guided(LIMITS, Guide().with_hint(hint(64, 0.0))), cluster)
     assert isinstance(end.result, Done)
     assert end.result.bracket.sustained == pytest.approx(290, abs=12)
 
 
-def test_only_the_size_that_is_measured_first_takes_it() -> None:
+def test_only_the_first_measured_size_uses_the_hint() -> None:
     line = Line((100, 1000), ProducerRate(bytes_per_s=1e5), LIMITS, hint=hint(32, 0.49))
     assert line.guide_for(1000, ()).prior is not None
     done = FinishedPoint(1000, Done(Bracket(40, 42)), (Observation(42, Verdict.OVERLOADED, {}),))
@@ -90,7 +90,7 @@ def test_a_misleading_hint_costs_a_trial_more_than_any_misleading_guide_at_most(
             assert end.trials <= plain + ALLOWANCE + misled, (limit, load)
 
 
-def test_it_saves_trials_where_a_single_size_starts_cold() -> None:
+def test_a_hint_saves_trials_where_a_single_size_starts_cold() -> None:
     saved, wrong, count = 0, 0, 150
     for seed in range(count):
         chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The interval of a limit: what it contains, what widens it, and how often it is right."""
+"""The interval of a limit: its contents, the readings that widen it, and how often it is right."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def seen(load: int, used: float) -> Observation:
 
 
 def met(load: int, limit: float, gain: float = 0.75) -> Observation:
-    """What a trial reads that met this limit."""
+    """The reading of a trial at a load, on a cluster with this limit."""
     return seen(load, min(1.25, (load / limit) ** (1.0 / gain)))
 
 
@@ -58,41 +58,41 @@ def posterior(history: Iterable[Observation], guide: Guide | None = None) -> Pos
 CLEAR = [met(80, 100.3), met(97, 100.2), met(102, 99.8)]
 
 
-# --- What it says -----------------------------------------------------------------
+# --- Contents ---------------------------------------------------------------------
 
 
-def test_it_lies_around_the_limit_that_all_trials_agree_on() -> None:
+def test_an_interval_lies_around_the_limit_that_all_trials_agree_on() -> None:
     found = interval(CLEAR)
     assert 95.0 < found.low < 99.0
     assert 101.0 < found.high < 105.0
     assert posterior(CLEAR).quantile(0.5) == pytest.approx(100.0, rel=0.01)
 
 
-def test_agreeing_trials_narrow_it() -> None:
+def test_agreeing_trials_narrow_an_interval() -> None:
     widths = [interval(CLEAR + [met(99, 100.0)] * more).relative_width for more in range(4)]
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 0.8 * widths[0]
 
 
-def test_trials_that_contradict_each_other_widen_it() -> None:
+def test_trials_that_contradict_each_other_widen_an_interval() -> None:
     torn = [met(80, 100.3), met(97, 91.0), met(97, 107.0), met(102, 95.0)]
     assert interval(torn).relative_width > 2.0 * interval(CLEAR).relative_width
 
 
-def test_one_stray_reading_moves_it_little() -> None:
+def test_one_stray_reading_moves_an_interval_little() -> None:
     steady = [*CLEAR, met(99, 100.1), met(98, 99.9)]
     stalled = interval([*steady, met(97, 125.0)])
     assert stalled.low > 95.0
     assert stalled.high < 105.0
 
 
-def test_a_narrow_one_far_from_what_neighbours_say_is_not_lost_between_cells() -> None:
+def test_a_narrow_interval_far_from_the_neighbors_is_not_lost_between_cells() -> None:
     many = [met(load, 100.0) for load in (96, 97, 98, 99, 100) * 6]
     found = interval(many, Guide(prior=Prior(90_000.0, 0.01)))
     assert 98.5 < found.low < found.high < 101.5
 
 
-def test_verdicts_alone_put_it_around_the_bracket() -> None:
+def test_verdicts_alone_put_an_interval_around_the_bracket() -> None:
     blind = [Observation(90, HELD), Observation(100, OVER)]
     found = interval(blind)
     assert found.low < 92.0
@@ -100,7 +100,7 @@ def test_verdicts_alone_put_it_around_the_bracket() -> None:
     assert 70.0 < found.low < found.high < 125.0
 
 
-def test_a_saturated_overload_says_only_that_the_limit_is_lower() -> None:
+def test_a_saturated_overload_shows_only_that_the_limit_is_lower() -> None:
     low = met(50, 100.0)
     assert interval([low, met(400, 100.0)]).relative_width == pytest.approx(
         interval([low, met(800, 100.0)]).relative_width, rel=0.02
@@ -131,7 +131,7 @@ def test_scattering_trials_lower_the_confidence() -> None:
     assert posterior(torn).inside(bracket) < 0.7 * posterior(calm).inside(bracket)
 
 
-def test_neighbours_that_mislead_move_it_little_and_those_that_agree_narrow_it() -> None:
+def test_misleading_neighbors_move_an_interval_little_and_agreeing_ones_narrow_it() -> None:
     alone = interval(CLEAR)
     misled = interval(CLEAR, Guide(prior=Prior(125.0, 0.05)))
     backed = interval(CLEAR, Guide(prior=Prior(100.0, 0.02)))
@@ -139,7 +139,7 @@ def test_neighbours_that_mislead_move_it_little_and_those_that_agree_narrow_it()
     assert backed.relative_width < alone.relative_width
 
 
-def test_finished_sizes_that_scattered_widen_it() -> None:
+def test_finished_sizes_that_scattered_widen_an_interval() -> None:
     signals, curve = Signals(), Curve()
     calm = [met(97, 100.0), met(99, 100.2), met(101, 99.9), met(96, 100.1)]
     torn = [met(97, 92.0), met(99, 107.0), met(101, 96.0), met(96, 104.0)]
@@ -152,7 +152,7 @@ def test_finished_sizes_that_scattered_widen_it() -> None:
     assert widths[1] > 1.5 * widths[0]
 
 
-def test_where_something_else_binds_what_was_delivered_says_where_the_limit_is() -> None:
+def test_delivered_records_show_the_limit_where_another_resource_binds() -> None:
     def short(load: int) -> Observation:
         lost = 1.0 - min(1.0, 0.99 * 100.0 / load)
         read = {"request_handler_idle": 0.6, "achieved": lost / 0.01}
@@ -163,7 +163,7 @@ def test_where_something_else_binds_what_was_delivered_says_where_the_limit_is()
     assert 90.0 < found.low < 100.0 < found.high < 106.0
 
 
-def test_overloads_of_idle_handlers_that_repeat_are_no_flukes_of_a_limit_far_above() -> None:
+def test_repeated_overloads_of_idle_handlers_are_no_flukes_below_a_far_higher_limit() -> None:
     idle = {"request_handler_idle": 0.61, "achieved": 1.5}
     history = [Observation(151, OVER, idle), Observation(151, OVER, idle), seen(144, 0.57)]
     found = interval(history)
@@ -171,13 +171,13 @@ def test_overloads_of_idle_handlers_that_repeat_are_no_flukes_of_a_limit_far_abo
     assert found.high < 165.0
 
 
-# --- What it says exactly, where noise and gain are known ---------------------------
+# --- Exact values for known noise and gain -----------------------------------------
 
 NOISE, GAIN = NOISES[3], GAINS[7]
 
 
 def known(by_gain: Mapping[float, float]) -> Odds:
-    """The odds where the noise is `NOISE`, and each gain as probable as given."""
+    """The odds with the noise `NOISE` and the given probabilities of gains."""
     row = tuple(math.log(by_gain[gain]) if gain in by_gain else -1e9 for gain in GAINS)
     return Odds(tuple(row if noise == NOISE else (-1e9,) * len(GAINS) for noise in NOISES))
 
@@ -186,14 +186,16 @@ KNOWN = known({GAIN: 1.0})
 
 
 def probable(away: float) -> float:
-    """A verdict whose load is so far on its side [σ]; 4 of 100 are flukes, half of them right."""
+    """The probability of a verdict at a distance from the limit [σ]; 4 of 100 are flukes,
+    of which half are right by chance.
+    """
     return 0.02 + 0.96 * NormalDist().cdf(away)
 
 
 def sustained_and_read(x: float, load: float, limit: float, error: float) -> float:
-    """How probable it is that a load holds and reads `limit` with this error, where ln x is true.
+    """The probability that a load is sustained and reads `limit` with this error, for ln limit x.
 
-    What the trial met is between both, by their variances; above the load, as it held.
+    The limit of the trial lies between both, by their variances, and above the load.
     """
     variance = NOISE**2 + error**2
     between = (x * error**2 + math.log(limit) * NOISE**2) / variance
@@ -202,12 +204,12 @@ def sustained_and_read(x: float, load: float, limit: float, error: float) -> flo
 
 
 def read_error(used: float, gain: float = 0.75) -> float:
-    """Of an idle fraction known to 0.005, and of a curve to 2 % and more further from the limit."""
+    """The error of an idle fraction (0.005) and of the curve (2 %, and more far from the limit)."""
     return math.hypot(gain * 0.005 / used, 0.02 * math.log(used), 0.12 * math.log(used) ** 2)
 
 
 def assert_is(found: Posterior, density: Callable[[float], float], low: float, high: float) -> None:
-    """It is this density over ln limit, and nothing of it lies below `low` or above `high`."""
+    """Require this density over ln limit, and none of it below `low` or above `high`."""
     parts, each = 50, 80
     step = math.log(high / low) / (parts * each)
     shares = [density(math.log(low) + step * (number + 0.5)) for number in range(parts * each)]
@@ -224,7 +226,7 @@ def test_a_single_reading_is_not_a_stray_and_shows_less_the_lower_the_utilizatio
     assert_is(posterior([seen(100, 0.8)], guide), density, 90.0, 160.0)
 
 
-def test_neighbours_weigh_as_students_t_of_three_degrees() -> None:
+def test_neighbors_weigh_as_students_t_of_three_degrees() -> None:
     def density(x: float) -> float:
         by_neighbors = (1.0 + ((x - math.log(120.0)) / 0.03) ** 2 / 3.0) ** -2
         return by_neighbors * sustained_and_read(x, 100, 100.0 * 0.9**-GAIN, read_error(0.9))
@@ -234,7 +236,7 @@ def test_neighbours_weigh_as_students_t_of_three_degrees() -> None:
 
 
 @pytest.mark.parametrize(("held", "over"), [(1, 2), (90, 150)])
-def test_a_load_that_held_and_a_saturated_one_leave_all_between_them_and_flukes(
+def test_a_sustained_and_a_saturated_load_leave_all_limits_between_them_and_flukes(
     held: int, over: int
 ) -> None:
     """The curve needs a utilization of 1.1875 to saturate, and may be off by a tenth of that."""
@@ -259,7 +261,7 @@ def test_a_gain_of_finished_sizes_is_shared_with_the_gains_beside_it() -> None:
     assert sum(map(sum, shares)) == pytest.approx(sum(expected))
 
 
-# --- Where there is none ----------------------------------------------------------
+# --- No interval ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -267,12 +269,12 @@ def test_a_gain_of_finished_sizes_is_shared_with_the_gains_beside_it() -> None:
     [[], [Observation(64, INVALID)], [Observation(64, HELD)], [seen(4, 0.01)]],
     ids=["nothing", "invalid", "no reading", "at rest"],
 )
-def test_trials_that_say_nothing_give_none(history: list[Observation]) -> None:
+def test_trials_without_information_give_no_interval(history: list[Observation]) -> None:
     assert Guide().interval(history) is None
     assert Guide().posterior(history) is None
 
 
-def test_where_nothing_held_and_nothing_was_read_it_reaches_down_to_zero() -> None:
+def test_an_interval_without_sustained_loads_and_readings_reaches_down_to_zero() -> None:
     found = Guide().interval([Observation(1, OVER)])
     assert found == Interval(0.0, 1.0)
     done = Guided(LIMITS).decide([Observation(1, OVER), Observation(1, OVER)])
@@ -280,7 +282,7 @@ def test_where_nothing_held_and_nothing_was_read_it_reaches_down_to_zero() -> No
     assert done.interval == found
 
 
-# --- Whatever the trials ----------------------------------------------------------
+# --- Any trials -------------------------------------------------------------------
 
 trials = st.lists(
     st.builds(
@@ -321,7 +323,7 @@ def test_any_trials_give_an_ordered_interval_or_none_and_always_the_same(
 
 
 @pytest.mark.parametrize("factor", [2, 7, 40])
-def test_loads_in_other_units_move_it_by_their_factor(factor: int) -> None:
+def test_loads_in_other_units_move_an_interval_by_their_factor(factor: int) -> None:
     many = interval(replace(one, load=factor * one.load) for one in CLEAR)
     one = interval(CLEAR)
     assert many.low == pytest.approx(factor * one.low)
@@ -332,7 +334,9 @@ def test_loads_in_other_units_move_it_by_their_factor(factor: int) -> None:
 
 
 @pytest.mark.parametrize(("noise", "least", "most"), [(0.02, 0.89, 0.96), (0.05, 0.80, 0.95)])
-def test_it_holds_the_truth_as_often_as_it_says(noise: float, least: float, most: float) -> None:
+def test_intervals_contain_the_true_limit_at_the_stated_rate(
+    noise: float, least: float, most: float
+) -> None:
     held, count = 0, 300
     for seed in range(count):
         chance = random.Random(seed)
@@ -345,7 +349,7 @@ def test_it_holds_the_truth_as_often_as_it_says(noise: float, least: float, most
     assert least <= held / count <= most
 
 
-# --- What a search does with it ---------------------------------------------------
+# --- Intervals in a search --------------------------------------------------------
 
 
 class Scattered:
@@ -391,7 +395,7 @@ def test_a_wide_interval_is_measured_further_and_a_narrow_one_is_not() -> None:
     assert sum(after) < 0.85 * sum(before)
 
 
-def test_it_is_measured_near_the_middle_and_the_reason_says_why() -> None:
+def test_a_wide_interval_is_measured_near_the_middle_with_its_reason() -> None:
     limits = replace(LIMITS, interval_max=0.01)
     decision = Guided(limits).decide(CLEAR)
     assert isinstance(decision, Measure)
@@ -432,7 +436,7 @@ def test_a_width_that_is_no_ratio_is_refused(wrong: float) -> None:
         replace(LIMITS, interval_max=wrong)
 
 
-def test_a_search_that_gave_up_says_what_its_trials_say() -> None:
+def test_a_search_that_gave_up_has_the_interval_of_its_trials() -> None:
     history = [met(80, 100.0), met(130, 100.0), *[Observation(100, INVALID)] * 4]
     gave_up = Guided(LIMITS).decide(history)
     assert isinstance(gave_up, GaveUp)
@@ -442,7 +446,7 @@ def test_a_search_that_gave_up_says_what_its_trials_say() -> None:
     assert empty.interval is None
 
 
-def test_a_search_without_budget_says_what_its_trials_say() -> None:
+def test_a_search_without_budget_has_the_interval_of_its_trials() -> None:
     history = [met(80, 100.0), met(130, 100.0)]
     for inner, expected in (
         (Guided(LIMITS), interval(history)),
@@ -456,7 +460,7 @@ def test_a_search_without_budget_says_what_its_trials_say() -> None:
         assert gave_up.interval == expected
 
 
-def test_bisection_with_a_guide_bisects_as_ever_and_states_an_interval() -> None:
+def test_bisection_with_a_guide_makes_the_same_trials_and_states_an_interval() -> None:
     plain, stated = Scattered(0.02, 1), Scattered(0.02, 1)
     bare, full = (
         run_search(Bisection(LIMITS), plain),
@@ -468,7 +472,7 @@ def test_bisection_with_a_guide_bisects_as_ever_and_states_an_interval() -> None
     assert bare == replace(full, interval=None)
 
 
-def test_a_line_hands_on_how_much_its_trials_scattered() -> None:
+def test_a_line_passes_the_scatter_of_its_trials_to_the_next_size() -> None:
     rate = ProducerRate(bytes_per_s=1e6)
     calm = FinishedPoint(1_000, Done(Bracket(97, 102)), tuple(CLEAR))
     torn = tuple(met(load, limit) for load, limit in ((80, 92), (97, 107), (97, 93), (102, 96)))

@@ -1,4 +1,4 @@
-"""The boundary line: its order, what sizes teach each other, budgets, resume, goals."""
+"""The boundary line: its order, the effect of sizes on each other, budgets, resume, goals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_size_is_measured_and_neighbours_save_trials() -> None:
     assert sum(later) / len(later) < 4.0
 
 
-def test_killed_after_any_trial_and_resumed_it_decides_the_same() -> None:
+def test_a_line_that_is_killed_after_any_trial_decides_the_same_when_resumed() -> None:
     def measure(finished: Sequence[FinishedPoint], begun: Sequence[Observation], seed: int) -> None:
         simulated = draw_line(USUAL, seed)
         # The same cluster, at the moment of the kill: it has made the trials before.
@@ -99,7 +99,7 @@ def test_the_least_budget_is_not_used_up_before_the_first_trial() -> None:
     assert Budget(trials=1, duration_s=0.1, payload_bytes=1).exhausted(LINE.spent(())) is None
 
 
-def test_a_size_without_readings_teaches_the_middle_of_its_bracket() -> None:
+def test_a_size_without_readings_counts_with_the_middle_of_its_bracket() -> None:
     trials = (Observation(81, Verdict.SUSTAINED), Observation(100, Verdict.OVERLOADED))
     (point,) = LINE.points([FinishedPoint(1_000, Done(Bracket(81, 100)), trials)])
     assert point.limit == pytest.approx(90.0)
@@ -133,7 +133,7 @@ def test_batches_follow_from_rate_linger_and_size() -> None:
 
 
 def test_small_batches_cost_as_much_as_large_ones() -> None:
-    """As three disk-bound brokers sustained 46 producers at 100 B and 112 at 10 kB."""
+    """Three disk-bound brokers sustained 46 producers at 100 B and 112 at 10 kB."""
     rate = ProducerRate(bytes_per_s=125_000, linger_s=0.025, batch_bytes=16_384)
     model = fit([Point(10_000, 112.0, 0.04), Point(100, 46.0, 0.04)], rate, brokers=3)
     assert model is not None
@@ -149,7 +149,7 @@ def test_one_point_predicts_near_sizes_better_than_far_ones() -> None:
     assert fit([], RATE, brokers=3) is None
 
 
-def test_bends_weigh_as_the_difference_of_two_points_makes_them_likely() -> None:
+def test_bends_weigh_by_the_likelihood_of_the_difference_of_two_points() -> None:
     points = [Point(100, 46.0, 0.2), Point(10_000, 26.0, 0.1)]
     model = fit(points, ProducerRate(records_per_s=1_000.0), brokers=3, misfit=0.05)
     assert model is not None
@@ -195,14 +195,14 @@ def test_the_line_is_refined_where_it_bends() -> None:
     ],
     ids=["the next one", "the one before"],
 )
-def test_a_size_is_added_on_the_side_of_the_bend_whose_neighbour_is_further(
+def test_a_size_is_added_on_the_side_of_the_bend_with_the_farther_neighbor(
     limits: dict[int, float], added: int
 ) -> None:
     points = [Point(message_bytes, limit, 0.02) for message_bytes, limit in limits.items()]
     assert bend_of(points, ProducerRate(bytes_per_s=1e6)) == added
 
 
-def test_most_sizes_say_at_which_utilization_the_limit_shows() -> None:
+def test_the_utilization_at_the_limit_is_that_of_most_sizes() -> None:
     def point(message_bytes: int, used: float, achieved: float) -> FinishedPoint:
         read = {"request_handler_idle": used, "achieved": achieved}
         trials = (
@@ -220,7 +220,7 @@ def test_most_sizes_say_at_which_utilization_the_limit_shows() -> None:
         assert LINE.guide_for(10_000, finished).curve.at_limit == at_limit
 
 
-def test_a_forecast_covers_what_comes_and_narrows() -> None:
+def test_a_forecast_covers_the_later_trials_and_narrows() -> None:
     line = Line((100, 1000, 10_000), RATE, Limits(128, 20_000, 0.05, 3), brokers=3)
     before = forecast(line, trial_s=40.0, clusters=30)
     assert before == forecast(line, trial_s=40.0, clusters=30)
@@ -295,7 +295,7 @@ class TwoGoals:
 
 
 def shared_and_apart(limits: tuple[int, int]) -> tuple[int, int]:
-    """Trials of both goals from one set, and of each on its own."""
+    """The number of trials of both goals together, and of each goal alone."""
     goals = dict(zip(("strict", "loose"), limits, strict=True))
     search = Limits(256, 1024, 0.05, 3)
     measurer = TwoGoals(goals)
@@ -320,7 +320,7 @@ def test_several_goals_share_their_trials() -> None:
     assert all(shared <= apart for shared, apart in counts)
 
 
-def test_on_step_hears_every_decision_of_the_line() -> None:
+def test_on_step_gets_every_decision_of_the_line() -> None:
     heard: list[Decision] = []
     points = run_line(LINE, draw_line(USUAL, 1).cluster, lambda decision, _: heard.append(decision))
     assert [one for one in heard if isinstance(one, (Done, GaveUp))] == [p.result for p in points]

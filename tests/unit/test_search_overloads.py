@@ -1,4 +1,4 @@
-"""Clusters that deliver more than their limit: what an overload says, and what it costs."""
+"""Clusters that deliver more than their limit: the information of an overload, and its cost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def next_load(*history: Observation) -> Measure:
 # --- The figures of `make bench-search`, on fewer points --------------------------
 
 
-def test_it_needs_fewer_trials_than_bisection_and_is_seldom_off_in_every_condition() -> None:
+def test_the_guided_search_needs_fewer_trials_than_bisection_in_every_condition() -> None:
     results = list(compare_overloads(conditions(0.1)))
     ours = [one for one in results if one.method == "redline"]
     plain = [one for one in results if one.method != "redline"]
@@ -59,11 +59,11 @@ def test_it_needs_fewer_trials_than_bisection_and_is_seldom_off_in_every_conditi
         assert sum(trials) / len(trials) <= most, start
 
 
-# --- Brokers as they were ---------------------------------------------------------
+# --- Recorded brokers ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_on_what_real_brokers_read(start: str) -> None:
+def test_the_search_on_readings_of_real_brokers(start: str) -> None:
     results = list(replay(ladders(), (start,), points=40))
     ours = [one for one in results if one.method == "redline"]
     plain = [one for one in results if one.method != "redline"]
@@ -86,10 +86,10 @@ def test_ladders_read_what_was_recorded_and_cross_at_their_limit() -> None:
         assert ladder.handlers[0][0] < 0.3 and ladder.heaviest > 3.0, ladder.name
 
 
-# --- What one overload says -------------------------------------------------------
+# --- One overload ----------------------------------------------------------------
 
 
-def test_what_a_saturated_overload_delivered_is_an_upper_bound_and_no_estimate() -> None:
+def test_the_delivered_load_of_a_saturated_overload_is_an_upper_bound_and_no_estimate() -> None:
     signals, saturated = Signals(), seen(64, 0.01, achieved=0.9)
     assert signals.delivered(saturated) is None
     assert signals.at_most(saturated) == pytest.approx(57.6)
@@ -100,7 +100,7 @@ def test_what_a_saturated_overload_delivered_is_an_upper_bound_and_no_estimate()
     assert "idle 0.01 at 64 producers shows only that the limit is lower" in below_it.reason
 
 
-def test_an_overload_with_idle_handlers_says_where_the_limit_is_by_what_it_delivered() -> None:
+def test_the_delivered_load_of_an_overload_with_idle_handlers_shows_the_limit() -> None:
     signals, short = Signals(), seen(64, 0.52, achieved=0.7)
     assert signals.at_most(short) is None
     assert signals.delivered(short) == pytest.approx(0.7)
@@ -109,7 +109,7 @@ def test_an_overload_with_idle_handlers_says_where_the_limit_is_by_what_it_deliv
     assert signals.delivered(Observation(64, Verdict.OVERLOADED, {"achieved": 30.0})) is not None
 
 
-def test_a_sustained_load_that_hardly_shows_is_left_behind_fast() -> None:
+def test_after_a_very_light_sustained_load_the_next_one_is_four_times_as_heavy() -> None:
     decision = next_load(seen(16, 0.98))
     assert decision.load == 64
     assert "idle 0.98 at 16 producers shows only that the limit is higher" in decision.reason

@@ -66,7 +66,7 @@ def test_more_than_the_limit_is_delivered_while_idle_falls_to_nothing(
 
 @pytest.mark.parametrize("delivers", [1.5, 2.0, 5.0, 8.0])
 @pytest.mark.parametrize("power", [1.0, 2.5])
-def test_idle_is_gone_just_where_nothing_more_gets_through(power: float, delivers: float) -> None:
+def test_idle_time_ends_at_the_largest_delivered_load(power: float, delivers: float) -> None:
     spec = ClusterSpec(1e6, curve_power=power, delivers=delivers, growth=0.012, idle_min=0.0)
     cluster = SimulatedCluster(spec, 1)
     before, there = (cluster.measure(round(share * delivers * 1e6)) for share in (0.99, 1.0))
@@ -103,7 +103,7 @@ def test_flukes_come_as_often_as_specified() -> None:
     assert share(noisy, 135, Verdict.OVERLOADED) < 0.05
 
 
-def test_a_false_alarm_is_a_flap_or_a_passing_stall_of_which_handlers_show_nothing() -> None:
+def test_a_false_alarm_is_a_flap_or_a_passing_stall_without_busy_handlers() -> None:
     plain, alarmed = (SimulatedCluster(replace(PLAIN, false_alarm=x), 3) for x in (0.0, 1.0))
     for _ in range(100):
         calm, alarm = plain.measure(75), alarmed.measure(75)
@@ -116,7 +116,7 @@ def test_a_false_alarm_is_a_flap_or_a_passing_stall_of_which_handlers_show_nothi
 
 
 def test_readings_and_sizes_scatter_as_specified() -> None:
-    """Of 2,000 each, whose own scatter is known to 1.6 %."""
+    """A scatter from 2,000 samples has an error of 1.6 %."""
     cluster = SimulatedCluster(replace(PLAIN, reading_noise=0.01), 3)
     read = [cluster.measure(75).indicators["request_handler_idle"] for _ in range(2000)]
     assert 0.8 * stdev(read) == pytest.approx(0.01, rel=0.06)
@@ -148,7 +148,7 @@ def test_a_search_waits_for_recovery_after_an_overload() -> None:
     assert outcome.duration_s > outcome.trials * PLAIN.trial_s + 600.0
 
 
-def test_a_band_that_fails_below_the_limit_is_never_answered_over_in_silence() -> None:
+def test_an_answer_above_a_failing_band_always_has_a_note() -> None:
     for low in range(20, 140, 6):
         band = (low / 150.0, (low + 20) / 150.0)
         cluster = SimulatedCluster(replace(PLAIN, bands=(band,)), 1)
@@ -184,7 +184,7 @@ def test_the_goals_of_the_benchmark_hold() -> None:
     assert ours_rough.trials_mean < 5.0
 
 
-def test_clusters_with_no_reading_are_bisected_and_flukes_still_found() -> None:
+def test_clusters_without_readings_are_bisected_and_flukes_are_still_found() -> None:
     class Blind(SimulatedCluster):
         def measure(self, load: int) -> Observation:
             return replace(super().measure(load), indicators={})
@@ -241,10 +241,10 @@ def test_a_creeping_overload_is_not_stopped_as_sustained() -> None:
     [(11, 0.005, 3.1693, 0.005), (61, 0.05, 1.6706488649, 0.00000004)],
 )
 @pytest.mark.parametrize(("side", "verdict"), [(-1, None), (1, Verdict.OVERLOADED)])
-def test_growth_is_overload_from_where_students_t_makes_it_sure(
+def test_growth_is_an_overload_from_the_bound_of_students_t_on(
     steps: int, error_rate: float, student: float, off: float, side: int, verdict: Verdict | None
 ) -> None:
-    """Seen in the only look that there is: t of one degree of freedom less than steps."""
+    """With a single look, the bound is t with one degree of freedom less than steps."""
     swing = [-1.0, 1.0] * (steps // 2) + [0.0]  # of variance 1
     mean = (1 + side * off) * student / math.sqrt(len(swing))
     levels = list(accumulate([5.0, *(mean + each for each in swing)]))
@@ -256,12 +256,12 @@ def test_growth_is_overload_from_where_students_t_makes_it_sure(
     ("away", "verdict"),
     [(-1.01, Verdict.SUSTAINED), (-0.99, None), (0.99, None), (1.01, Verdict.OVERLOADED)],
 )
-def test_a_mean_decides_from_where_slices_that_resemble_each_other_make_it_sure(
+def test_a_mean_of_correlated_slices_decides_from_its_bound_on(
     away: float, verdict: Verdict | None
 ) -> None:
-    """Twelve of 24 slices, in the only look: t of six degrees of freedom at 0.005.
+    """At a single look after twelve of 24 slices, the bound is t with six degrees at 0.005.
 
-    Neighbours count as correlated by 0.3, although these swing.
+    Neighbors count as correlated by 0.3, although these alternate.
     """
     swing = [-0.1, 0.1] * 6
     reach = 3.7074 * math.sqrt(variance(swing) * (1 / 12 - 1 / 24) * 1.3 / 0.7)
@@ -270,7 +270,7 @@ def test_a_mean_decides_from_where_slices_that_resemble_each_other_make_it_sure(
     assert rule.verdict(Progress(24, {"idle": values})) is verdict
 
 
-def test_what_builds_up_is_judged_by_where_it_ends() -> None:
+def test_a_growing_backlog_is_judged_by_its_end() -> None:
     chance, rule = random.Random(2), StopRule(error_rate=0.01)
     wrong = stopped = 0
     trials = 800
@@ -301,12 +301,12 @@ def test_shares_are_judged_by_counting() -> None:
     assert StopRule().verdict(Progress(30, calm, quiet)) is Verdict.SUSTAINED
 
 
-def test_nothing_is_sustained_before_half_of_the_trial() -> None:
+def test_no_trial_is_sustained_before_its_half() -> None:
     for seen in range(15):
         assert StopRule().verdict(Progress(30, {"idle": [0.1] * seen})) is None
 
 
-def test_scenarios_name_themselves_once() -> None:
+def test_names_of_scenarios_are_unique() -> None:
     names = [scenario.name for scenario in scenarios(0.01)]
     assert len(set(names)) == len(names)
     assert all(one.lines >= 1 for one in scenarios(0.01))

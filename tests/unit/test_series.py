@@ -12,7 +12,7 @@ def readings(idle_ns: float, bytes_in: float, queue: float) -> dict[str, float]:
     return {"handler_idle_ns": idle_ns, "bytes_in": bytes_in, "request_queue_size": queue}
 
 
-def test_gauges_are_as_they_are_and_counters_are_rates() -> None:
+def test_gauges_are_values_and_counters_are_rates() -> None:
     taken = [
         sample(1.0, readings(1.25e9, 1e6, 0.0)),
         sample(-2.0, readings(0.0, 5e6, 1.0)),

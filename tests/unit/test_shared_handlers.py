@@ -63,7 +63,7 @@ def test_with_zookeeper_the_meter_is_the_brokers_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_at_rest_the_broker_of_a_combined_process_is_idle_once_not_twice(name: str) -> None:
+def test_the_idle_time_of_a_combined_process_at_rest_is_about_1(name: str) -> None:
     first, last = recorded_samples(name)
     grown = last.values["shared_handler_idle_ns"] - first.values["shared_handler_idle_ns"]
     assert grown / 1e9 / (last.at_s - first.at_s) == pytest.approx(2.0, abs=0.1)
@@ -197,7 +197,9 @@ def test_a_derived_idle_time_that_falls_is_no_contradiction_but_a_falling_meter_
         (set(), BROKER),
     ],
 )
-def test_exporters_show_roles_by_the_same_signs(shown: set[str], roles: frozenset[Role]) -> None:
+def test_roles_are_read_from_exporters_by_the_same_metrics(
+    shown: set[str], roles: frozenset[Role]
+) -> None:
     assert roles_of(dict.fromkeys(shown, 1.0)) == roles
 
 

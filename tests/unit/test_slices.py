@@ -1,4 +1,4 @@
-"""A running trial as slices, and what the rule makes of them."""
+"""A running trial as slices, and the decisions of the stop rule."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_clearly_idle_trial_may_end() -> None:
     assert StopRule().verdict(_progress(idle=0.9)) is Verdict.SUSTAINED
 
 
-def test_a_trial_near_its_threshold_goes_on() -> None:
+def test_a_trial_near_its_threshold_continues() -> None:
     assert StopRule().verdict(_progress(idle=0.205)) is None
 
 
@@ -96,7 +96,7 @@ def test_the_busiest_network_thread_ends_a_trial_by_its_own_limit(
 
 
 def test_one_sample_with_too_long_a_queue_is_an_overload() -> None:
-    """By each broker's own limit; the size of the other's queue is not known."""
+    """Each broker has its own limit; the size of the other broker's queue is unknown."""
 
     def waiting(requests: float) -> Progress:
         samples = [
@@ -125,18 +125,18 @@ def test_under_replication_in_most_samples_is_an_overload() -> None:
 
 
 def test_a_latency_objective_is_known_at_the_end_only() -> None:
-    asked = goal(latency_p99_ms_max=50.0)
-    assert StopRule().verdict(_progress(thresholds=asked)) is None
-    overloaded = _progress(idle=0.02, thresholds=asked)
+    limits = goal(latency_p99_ms_max=50.0)
+    assert StopRule().verdict(_progress(thresholds=limits)) is None
+    overloaded = _progress(idle=0.02, thresholds=limits)
     assert StopRule().verdict(overloaded) is Verdict.OVERLOADED
 
 
-def test_without_a_word_from_the_tasks_nothing_ends() -> None:
+def test_a_trial_without_reports_of_its_tasks_does_not_end_early() -> None:
     progress = progress_of(_slices(_samples(0.9, 10), []), Thresholds())
     assert StopRule().verdict(progress) is None
 
 
-def test_where_nothing_may_be_missing_nothing_ends_early() -> None:
+def test_a_goal_that_allows_no_missing_record_ends_no_trial_early() -> None:
     assert StopRule().verdict(_progress(thresholds=goal(achieved_min=1.0))) is None
 
 
@@ -151,7 +151,7 @@ def test_partitions_that_were_short_before_the_run_end_no_window() -> None:
 
 
 def test_a_cluster_without_metrics_ends_its_windows_early_too() -> None:
-    """What was acknowledged and the replicas' state say enough."""
+    """Acknowledged records and the state of replicas are sufficient."""
 
     def verdict(seconds: int, share: float) -> Verdict | None:
         samples = [

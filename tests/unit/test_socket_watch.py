@@ -25,7 +25,7 @@ class Kernel:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers: dict[socket.socket, TcpInfo | None] = {}
         self.memory: SocketMemory | None = SocketMemory(131_072, 87_040, 1_000)
-        self.asked = self.looks = 0
+        self.memory_reads = self.looks = 0
         monkeypatch.setattr(module, "tcp_info", self._tcp_info)
         monkeypatch.setattr(module, "socket_memory", self._memory)
 
@@ -34,7 +34,7 @@ class Kernel:
         return self.answers[sock]
 
     def _memory(self, _sock: socket.socket) -> SocketMemory | None:
-        self.asked += 1
+        self.memory_reads += 1
         return self.memory
 
     def channel(self, info: TcpInfo | None = NOTHING_YET) -> Channel:
@@ -58,7 +58,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     return Kernel(monkeypatch)
 
 
-def test_what_grew_in_the_window_counts_and_not_what_was_before(kernel: Kernel) -> None:
+def test_only_growth_within_the_window_counts(kernel: Kernel) -> None:
     channel = kernel.channel()
     kernel.set_figures(
         channel, sent_bytes=900, acked_bytes=800, busy_us=5_000, receiver_limited_us=4_000
@@ -111,7 +111,7 @@ def test_a_connection_that_was_lost_and_opened_again_counts_with_both_sockets(
     assert (found.connections, found.watched, found.looks) == (1, 1, 2)
 
 
-def test_few_sockets_are_looked_at_and_as_many_of_each_broker(kernel: Kernel) -> None:
+def test_few_sockets_are_watched_in_equal_numbers_for_each_broker(kernel: Kernel) -> None:
     channels = [(1, kernel.channel()) for _ in range(500)] + [(2, kernel.channel())]
     channels += [(3, kernel.channel()) for _ in range(200)]
     watch = SocketWatch(channels)
@@ -123,14 +123,14 @@ def test_few_sockets_are_looked_at_and_as_many_of_each_broker(kernel: Kernel) ->
     assert watched == {1: 32, 2: 1, 3: 31}
 
 
-def test_buffers_are_seen_now_and_then_and_at_the_end(kernel: Kernel) -> None:
+def test_buffers_are_read_at_every_nth_look_and_at_the_end(kernel: Kernel) -> None:
     watch = SocketWatch([(1, kernel.channel())])
     watch.begin()
     for _ in range(2 * MEMORY_EVERY):
         watch.look()
-    assert kernel.asked == 2
+    assert kernel.memory_reads == 2
     watch.end(1.0)
-    assert kernel.asked == 3
+    assert kernel.memory_reads == 3
 
 
 def test_looks_at_which_requests_wait_for_answers_are_counted(kernel: Kernel) -> None:
@@ -143,7 +143,7 @@ def test_looks_at_which_requests_wait_for_answers_are_counted(kernel: Kernel) ->
     assert (found.waiting_share, found.unanswered_max) == (0.75, 5)
 
 
-def test_a_second_window_begins_anew(kernel: Kernel) -> None:
+def test_a_second_window_starts_from_zero(kernel: Kernel) -> None:
     channel = kernel.channel()
     watch = SocketWatch([(1, channel)])
     watch.begin()
@@ -154,7 +154,7 @@ def test_a_second_window_begins_anew(kernel: Kernel) -> None:
     assert watch.end(1.0)[1].sent_bytes == 700
 
 
-def test_a_system_that_tells_nothing_leaves_nothing(kernel: Kernel) -> None:
+def test_a_system_without_figures_of_sockets_has_no_counts(kernel: Kernel) -> None:
     kernel.memory = None
     watch = SocketWatch([(1, kernel.channel(None))])
     watch.begin()
@@ -183,12 +183,12 @@ def test_tasks_add_up() -> None:
     assert (both.busy_us, both.fastest_bytes_per_s) == (100, 7.0)
 
 
-def test_hosts_are_told_once() -> None:
+def test_each_host_appears_once() -> None:
     one, other = KernelBuffers("a", rmem_max=1), KernelBuffers("b", rmem_max=2)
     assert kernel_buffers_of([other, None, one, KernelBuffers("a", rmem_max=1)]) == (one, other)
 
 
-def test_a_look_asks_the_kernel_once_for_each_of_few_sockets(kernel: Kernel) -> None:
+def test_a_look_reads_each_watched_socket_once(kernel: Kernel) -> None:
     channels = [(1, kernel.channel()) for _ in range(500)]
     watch = SocketWatch(channels)
     watch.begin()
@@ -196,10 +196,10 @@ def test_a_look_asks_the_kernel_once_for_each_of_few_sockets(kernel: Kernel) -> 
     for _ in range(MEMORY_EVERY):
         watch.look()
     assert kernel.looks - before == MEMORY_EVERY * WATCHED_MAX
-    assert kernel.asked == WATCHED_MAX, "about their buffers in one look of these"
+    assert kernel.memory_reads == WATCHED_MAX, "the buffers are read in one of these looks"
 
 
-def test_real_sockets_are_looked_at() -> None:
+def test_real_sockets_are_watched() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as opened,

@@ -193,7 +193,7 @@ def test_jmxquery_that_hangs_is_a_missed_sample(tmp_path: Path) -> None:
     assert missed.error == "no answer within 0.2 s"
 
 
-def test_jmxquery_without_java_says_so(tmp_path: Path) -> None:
+def test_jmxquery_without_java_is_an_error(tmp_path: Path) -> None:
     source = JmxQuerySource([ENDPOINT], 1.0, str(tmp_path / "none"))
     with pytest.raises(
         ConfigError, match=r"broker 3 does not answer JMX at broker-3:9999.*Java 17"

@@ -38,7 +38,7 @@ def test_a_password_is_not_on_jmxquerys_command_line(tmp_path: Path) -> None:
     assert arguments[arguments.index('"-u"') + 1] == '"reader"'
 
 
-def test_jmxquery_refuses_tls_in_words() -> None:
+def test_jmxquery_refuses_tls() -> None:
     with pytest.raises(ConfigError, match="JMX with TLS is read through the driver's own JVM"):
         JmxQuerySource([ENDPOINT], 1.0, access=JmxAccess(is_tls=True))
 

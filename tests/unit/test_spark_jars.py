@@ -1,4 +1,4 @@
-"""Where Spark's own jars are looked for."""
+"""The places of Spark's own jars."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def jar(folder: Path, name: str) -> Path:
     return path
 
 
-def test_the_pip_package_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_pip_package_has_the_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "home"))
     jar(tmp_path / "home", "ivy-9.9.jar")
     own = jar(tmp_path / "pyspark", "ivy-2.5.3.jar")
@@ -32,7 +32,7 @@ def test_the_pip_package_has_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert spark_jar("ivy") == own
 
 
-def test_under_spark_submit_they_are_in_its_home(
+def test_under_spark_submit_the_jars_are_in_its_home(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     package_at(monkeypatch, str(tmp_path / "lib" / "pyspark.zip" / "pyspark"))
@@ -41,7 +41,7 @@ def test_under_spark_submit_they_are_in_its_home(
     assert spark_jar("ivy") == own
 
 
-def test_without_either_it_is_said_where_they_were_looked_for(
+def test_the_error_without_either_names_the_searched_places(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     package_at(monkeypatch, str(tmp_path))

@@ -32,7 +32,7 @@ def call(channel: TaskChannel, task: int) -> DriverChannel:
     return DriverChannel.connect(channel.address, task, PATIENCE_S, time.monotonic)
 
 
-def test_the_last_task_that_is_ready_sets_the_start_and_one_of_each_host_looks_at_it() -> None:
+def test_the_last_ready_task_sets_the_start_and_one_task_of_each_host_watches_it() -> None:
     ready = {2: TaskReady(7.0, "a"), 0: TaskReady(5.0, "a"), 1: TaskReady(6.0, "b")}
     assert start_signals(ready) == {
         0: StartSignal(7.0, None, watches_host=True),
@@ -42,30 +42,30 @@ def test_the_last_task_that_is_ready_sets_the_start_and_one_of_each_host_looks_a
 
 
 @pytest.mark.parametrize(("received_s", "start_s"), [(6.5, 7.0), (7.8, 7.8), (3_600.0, 12.0)])
-def test_a_driver_that_hears_late_leaves_the_tasks_their_time_and_another_clock_costs_little(
+def test_a_late_driver_leaves_the_tasks_their_time_and_another_clock_costs_little(
     received_s: float, start_s: float
 ) -> None:
     ready = {0: TaskReady(5.0, "a"), 1: TaskReady(7.0, "b")}
     assert {each.ready_s for each in start_signals(ready, received_s).values()} == {start_s}
 
 
-def test_where_one_cannot_none_does_and_each_hears_why() -> None:
+def test_one_task_with_a_problem_stops_all_and_each_gets_the_reason() -> None:
     ready = {0: TaskReady(5.0, "a"), 1: TaskReady(6.0, "a", "no broker answers")}
     problems = [each.problem for _, each in sorted(start_signals(ready).items())]
     assert problems == ["another task: no broker answers", "no broker answers"]
 
 
-def test_what_a_task_says_arrives_as_it_was_and_a_long_problem_is_cut() -> None:
+def test_a_message_of_a_task_arrives_unchanged_and_a_long_problem_is_cut() -> None:
     assert TaskReady.parse(TaskReady(5.5, "a").document()) == TaskReady(5.5, "a")
     long = TaskReady(5.5, "a", "x" * 10_000).document()
     assert TaskReady.parse(long).problem == "x" * PROBLEM_LENGTH
 
 
-def test_tasks_wait_until_the_driver_has_heard_of_all(server: ControlServer) -> None:
+def test_tasks_wait_until_all_tasks_have_reported_to_the_driver(server: ControlServer) -> None:
     with server.channel(1, consumer_tasks=1) as channel, ThreadPoolExecutor(1) as pool:
         first, last = call(channel, 0), call(channel, 1)
         waiting: Future[StartSignal] = pool.submit(first.await_start, TaskReady(5.0, "a"))
-        last.compare_clocks()  # the driver answers it, and has said nothing of a start
+        last.compare_clocks()  # the driver answers, and has sent no start
         assert not waiting.done()
         reported_s = time.time()
         ready = TaskReady(reported_s - 0.001, "b")

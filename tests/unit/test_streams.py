@@ -1,4 +1,4 @@
-"""Standard output that is full, closed or hung up: no traceback, and the job goes on."""
+"""Standard output that is full or closed: no traceback, and the job continues."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ended(how: str, kept: Path, redirected: str, command: str = "") -> tuple[int
 
 
 @pytest.mark.parametrize(
-    ("redirected", "told"),
+    ("redirected", "message"),
     [
         (">/dev/full", "standard output cannot be written (No space left on device)"),
         (">&-", ""),
@@ -60,13 +60,13 @@ def ended(how: str, kept: Path, redirected: str, command: str = "") -> tuple[int
     ],
 )
 def test_a_job_outlives_the_reader_of_its_output(
-    tmp_path: Path, redirected: str, told: str
+    tmp_path: Path, redirected: str, message: str
 ) -> None:
     code, errors = ended("report", tmp_path / "kept", redirected)
     assert (tmp_path / "kept").read_text() == "measured"
     assert code == 3
-    assert errors.count("\n") == (1 if told else 0), errors
-    assert told in errors
+    assert errors.count("\n") == (1 if message else 0), errors
+    assert message in errors
 
 
 def test_a_reader_that_leaves_in_the_middle_is_no_error(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_failed_stream_warns_once() -> None:
     assert not stream.isatty()
 
 
-def test_a_stream_hands_on_what_it_is_given() -> None:
+def test_a_stream_passes_its_text_on() -> None:
     out, err = io.StringIO(), io.StringIO()
     with make_reporter(out, err) as reporter:
         note(reporter, "all is well")

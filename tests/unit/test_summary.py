@@ -84,7 +84,7 @@ def test_a_boundary_is_its_sustained_side() -> None:
     assert found.limited_by == "disk"
 
 
-def test_an_interval_is_of_the_load_of_np_and_of_the_payload() -> None:
+def test_an_interval_has_the_load_the_producers_and_the_payload() -> None:
     found = along(NP, Interval(90.0, 99.0))
     assert (found.load_low, found.load_high) == (90.0, 99.0)
     assert (found.np_low, found.np_high) == (90.0, 99.0)
@@ -94,7 +94,7 @@ def test_an_interval_is_of_the_load_of_np_and_of_the_payload() -> None:
     assert found.interval == Interval(90.0, 99.0)
 
 
-def test_along_another_axis_no_interval_of_producers_is_said() -> None:
+def test_along_another_axis_there_is_no_interval_of_producers() -> None:
     rate = along(AXES["rate"], Interval(90.0, 99.0))
     assert (rate.load_low, rate.np_low, rate.np_high) == (90.0, None, None)
     assert rate.mb_per_s_low == pytest.approx(90 * 1000 / 1e6)
@@ -102,7 +102,7 @@ def test_along_another_axis_no_interval_of_producers_is_said() -> None:
     assert (fixed.load_high, fixed.mb_per_s_low, fixed.mb_per_s_high) == (99.0, None, None)
 
 
-def test_where_nothing_was_sustained_the_overload_says_the_payload_of_the_interval() -> None:
+def test_without_a_sustained_load_the_payload_of_the_interval_follows_the_overload() -> None:
     found = along(NP, Interval(0.4, 0.9), Bracket(0, 1))
     assert found.mb_per_s_low == pytest.approx(0.4 * 0.25)
     assert along(NP, Interval(0.4, 0.9), Bracket(0, None)).mb_per_s_low is None
@@ -162,7 +162,7 @@ def test_the_file_holds_the_contract(tmp_path: Path) -> None:
     assert unclosed["overload_reasons"] == []
 
 
-def test_reads_back_what_it_wrote(tmp_path: Path) -> None:
+def test_a_written_summary_is_read_back(tmp_path: Path) -> None:
     sure = replace(along(NP, Interval(90.0, 99.5)), interval_max=0.2, latency_p99_ms=12.5)
     written = summary(boundary(), boundary(0, 1, 10_000), boundary(95, None), sure)
     path = tmp_path / "summary.json"
@@ -177,7 +177,7 @@ def test_reads_back_what_it_wrote(tmp_path: Path) -> None:
     assert last["mb_per_s_low"] == pytest.approx(22.5)
 
 
-def test_ignores_fields_of_a_newer_version(tmp_path: Path) -> None:
+def test_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     write_summary(summary(boundary()), path)
     document = json.loads(path.read_text(encoding="utf-8")) | {"later": 1}
@@ -215,14 +215,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"boundaries": [1]}', '{"boundaries": []}'])
-def test_what_is_no_summary_is_a_configuration_error(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_no_summary_is_a_configuration_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "summary.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match="is not the summary of a run"):
         load_summary(path)
 
 
-def test_a_missing_summary_says_what_was_expected(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_summary_names_the_expected_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"OUT/RUN_ID/summary\.json"):
         load_summary(tmp_path / "summary.json")
 
@@ -325,7 +325,7 @@ def test_the_schema_in_the_docs_is_that_of_the_code() -> None:
     assert kept == schema_text(), due
 
 
-def test_what_a_run_writes_is_what_the_schema_says(tmp_path: Path) -> None:
+def test_the_summary_of_a_run_follows_the_schema(tmp_path: Path) -> None:
     summary = replace(summary_of_sizes([100, 1000]), trials=(trial_document(trial()),))
     write_summary(summary, tmp_path / "summary.json")
     document = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a sweep found: effects with their intervals, in sentences, table, JSON and page."""
+"""The answer of a sweep: effects with their intervals, in sentences, table, JSON and page."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_effect_is_reported_and_the_others_state_the_smallest_detectable_one(
     assert [first, second] == snapshot
 
 
-def test_with_one_repeat_the_figures_own_intervals_speak() -> None:
+def test_with_one_repeat_the_figures_own_intervals_count() -> None:
     acks, threads = effects_of(figures(0.7, 1, 0.0), AXES)
     assert not acks.by_repeats and acks.count == 2
     assert acks.conclusion is Conclusion.REGRESSION
@@ -79,7 +79,7 @@ def test_with_one_repeat_the_figures_own_intervals_speak() -> None:
     assert acks.effect.low < 0.7 < acks.effect.high
 
 
-def test_where_a_bracket_happened_to_close_is_no_effect() -> None:
+def test_the_place_where_a_bracket_closed_is_no_effect() -> None:
     """Equal limits: one bracket closed right below it, the other 14 % lower."""
     near = Result({ACKS: "1"}, 1, 1000, 7.9, 7.6, 8.4)
     far = Result({ACKS: "all"}, 1, 1000, 6.9, 7.6, 8.4)
@@ -89,7 +89,7 @@ def test_where_a_bracket_happened_to_close_is_no_effect() -> None:
     assert found.conclusion is Conclusion.NONE_SEEN
 
 
-def test_a_case_without_an_answer_is_left_out_and_said() -> None:
+def test_a_case_without_an_answer_is_left_out_and_reported() -> None:
     results = [
         Result({ACKS: "1"}, 1, 1000, 20.0),
         Result({ACKS: "all"}, 1, 1000, None, why="no load was sustained"),
@@ -125,7 +125,7 @@ def test_one_repeat_of_equal_cases_raises_few_alarms_though_starts_differ() -> N
     assert alarms <= EXPERIMENTS * 0.05 + 3 * math.sqrt(EXPERIMENTS * 0.05 * 0.95)
 
 
-def test_results_stand_in_the_experiments_order(tmp_path: Path) -> None:
+def test_results_have_the_order_of_the_experiment(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     text = f"workload: 1kB\naxes:\n  {ACKS}: ['1', all]\n  {THREADS}: [1, 2, 4]\n"
     file.write_text(text, encoding="utf-8")
@@ -146,7 +146,7 @@ def answer(results: list[Result], axes: Mapping[str, tuple[str, ...]]) -> SweepA
     )  # fmt: skip
 
 
-def test_the_table_has_a_row_for_each_figure_and_says_why_one_is_missing() -> None:
+def test_the_table_has_a_row_for_each_figure_and_the_reason_of_a_missing_one() -> None:
     known = Result({ACKS: "1"}, 1, 1000, 123.4, 120.0, 126.0, 1.5, 27.3, 99.0, "disk")
     missing = Result({ACKS: "all"}, 1, 1000, None, why="no load was sustained")
     found = answer([known, missing], {ACKS: ("1", "all")})
@@ -167,7 +167,7 @@ def test_the_json_has_the_figures_and_the_words(tmp_path: Path) -> None:
     assert document["axes"] == {ACKS: ["1", "all"], THREADS: ["1", "2"]}
 
 
-def test_the_page_says_all_of_it_and_loads_nothing() -> None:
+def test_the_page_has_the_whole_answer_and_loads_nothing() -> None:
     results = [*figures(0.8, 4, 0.01)]
     results[0] = Result({ACKS: "1", THREADS: "1"}, 1, 1000, 20.0, run_id="s1-c01-r1")
     page = sweep_page(answer(results, AXES))
@@ -208,7 +208,7 @@ def test_an_effect_that_is_not_the_same_everywhere_is_split(snapshot: SnapshotAs
     assert texts == snapshot
 
 
-def test_an_effect_that_may_be_the_same_everywhere_is_one() -> None:
+def test_an_effect_that_may_be_the_same_everywhere_is_not_split() -> None:
     texts = crossed(0.85)
     assert [each.split(":")[0] for each in texts] == [
         "kind repeated against random, 1 kB",
@@ -217,7 +217,7 @@ def test_an_effect_that_may_be_the_same_everywhere_is_one() -> None:
     assert "-15.6%" in texts[1]
 
 
-def test_cases_that_change_several_keys_at_a_time_are_held_against_the_first() -> None:
+def test_cases_that_change_several_keys_at_a_time_are_compared_with_the_first() -> None:
     figures = {"100": 8.0, "1000": 6.0}
     results = [
         Result({KIND: size, CODEC: size}, 1, 1000, value, low=value * 0.95, high=value / 0.95)
@@ -256,7 +256,7 @@ def test_cases_with_names_are_called_by_them(tmp_path: Path, snapshot: SnapshotA
     assert load_answer(tmp_path / "sweep.json").named == {}
 
 
-def test_times_without_an_interval_say_how_often_they_were_measured(
+def test_times_without_an_interval_state_the_number_of_measurements(
     snapshot: SnapshotAssertion,
 ) -> None:
     results = [Result({ACKS: each}, 1, 1000, value) for each, value in (("1", 8.0), ("all", 10.0))]
@@ -291,7 +291,7 @@ def test_a_failover_is_a_time_or_nothing(back_s: float | None, why: str) -> None
 @pytest.mark.parametrize(
     ("asks", "key"), [("failover", "leaders_back_s"), ("fill", "moved_s"), ("load", "mb_per_s")]
 )
-def test_an_invalid_trial_gives_no_figure_whatever_is_asked(asks: str, key: str) -> None:
+def test_an_invalid_trial_gives_no_figure_for_any_question(asks: str, key: str) -> None:
     phases = replace(PATTERN.phases, volume_bytes=100)
     made = held(trial(pattern=replace(PATTERN, phases=phases)))
     valid = replace(made, trials=({**made.trials[0], key: 2.0},))
@@ -302,7 +302,7 @@ def test_an_invalid_trial_gives_no_figure_whatever_is_asked(asks: str, key: str)
     assert refused.why == made.trials[0]["reasons"][0]
 
 
-def test_the_time_of_writing_is_none_of_reading() -> None:
+def test_the_time_of_writing_is_no_time_of_reading() -> None:
     phases = replace(PATTERN.phases, volume_bytes=100)
     written = held(trial(pattern=replace(PATTERN, phases=phases)))
     moved = replace(written, trials=({**written.trials[0], "moved_s": 2.0},))
@@ -312,7 +312,7 @@ def test_the_time_of_writing_is_none_of_reading() -> None:
     assert read.value is None and "a part of the volume was left" in read.why
 
 
-def test_what_is_many_times_as_much_is_called_so() -> None:
+def test_a_large_ratio_is_stated_in_times() -> None:
     results = [
         Result({ACKS: each}, 1, 1000, value, low=value * 0.9, high=value * 1.1)
         for each, value in (("1", 1.0), ("all", 11.0))
@@ -322,7 +322,7 @@ def test_what_is_many_times_as_much_is_called_so() -> None:
     assert text.endswith(" times")
 
 
-def test_a_chart_of_latency_stands_where_some_case_has_a_latency() -> None:
+def test_a_chart_of_latency_exists_where_some_case_has_a_latency() -> None:
     without = figures(0.8, 1, 0.01)
     with_latency = [replace(each, p99_ms=20.0) for each in without]
     for results, panels in ((without, 1), (with_latency, 2)):
@@ -343,7 +343,7 @@ def test_a_time_is_longer_or_shorter_and_not_more_or_less() -> None:
     assert "detectable loss is" in sentences(0.8, "limit")[1]
 
 
-def test_people_read_of_producers_and_bytes_and_not_of_our_keys() -> None:
+def test_sentences_and_columns_have_words_instead_of_keys() -> None:
     results = [
         Result({"workload.np": producers, "workload.message_bytes": size}, 1, 1000, value)
         for producers, value in (("4", 17.0), ("64", 1.2))
@@ -404,7 +404,7 @@ def test_cases_that_change_several_keys_are_drawn_by_their_names(tmp_path: Path)
         "low",
         "high",
     )
-    assert len(latencies["layer"]) == 2, "of a latency no interval is known"
+    assert len(latencies["layer"]) == 2, "a latency has no interval"
     write_sweep_chart(answer(results, {ACKS: ("1", "all"), THREADS: ("1", "2", "8")}),
                       tmp_path / "cases.svg")  # fmt: skip
     drawn = (tmp_path / "cases.svg").read_text(encoding="utf-8")
@@ -447,7 +447,7 @@ def test_a_sweep_is_read_back_from_its_rows() -> None:
     assert found.sentences[0].startswith("acks all against 1, 1 kB: 25.0% less")
 
 
-def test_of_a_sweep_that_was_killed_the_cases_that_ended_are_read() -> None:
+def test_the_finished_cases_of_a_killed_sweep_are_read() -> None:
     runs = rows_of_sweep({"1": "done", "all": "interrupted"})
     found = answer_from(runs, as_rows([point_row("1")]), [])
     assert [each.settings[ACKS] for each in found.results] == ["1"]
@@ -456,7 +456,7 @@ def test_of_a_sweep_that_was_killed_the_cases_that_ended_are_read() -> None:
     assert (nothing.status, nothing.exit_code) == ("no conclusion", 3)
 
 
-# --- what was best ------------------------------------------------------------
+# --- the best cases -----------------------------------------------------------
 
 
 def test_the_best_cases_are_named_with_those_that_do_not_differ_from_them(

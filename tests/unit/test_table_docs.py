@@ -1,4 +1,4 @@
-"""docs/tables.md says of every column what it is, and is as the code is."""
+"""docs/tables.md has the meaning of every column, and agrees with the code."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_rows_describe_every_column_of_a_table(table: str) -> None:
     assert names == SCHEMAS[table].names
 
 
-def test_the_page_is_as_the_code() -> None:
+def test_the_page_agrees_with_the_code() -> None:
     renewed = markdown()
     assert PAGE.read_text(encoding="utf-8") == renewed, (
         "docs/tables.md is older than the tables; renew it with "

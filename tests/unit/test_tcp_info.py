@@ -50,7 +50,7 @@ def answer(size: int = 280) -> bytes:
     return bytes(answer[:size])
 
 
-def test_a_kernel_of_today_tells_everything() -> None:
+def test_a_current_kernel_has_all_figures() -> None:
     info = parsed(answer())
     assert info is not None
     assert (info.rtt_us, info.rtt_min_us) == (50_200, 50_000)
@@ -63,7 +63,7 @@ def test_a_kernel_of_today_tells_everything() -> None:
 
 
 @pytest.mark.parametrize("size", [192, 216])
-def test_segments_stand_for_bytes_where_a_kernel_counts_no_bytes(size: int) -> None:
+def test_segments_replace_bytes_where_a_kernel_counts_no_bytes(size: int) -> None:
     info = parsed(answer(size))
     assert info is not None
     by_bytes = size == 216
@@ -72,7 +72,7 @@ def test_segments_stand_for_bytes_where_a_kernel_counts_no_bytes(size: int) -> N
     assert info.busy_us == 9_000_000
 
 
-def test_an_older_kernel_tells_less_and_nothing_wrong() -> None:
+def test_an_older_kernel_has_fewer_figures_and_no_wrong_ones() -> None:
     before_limits = parsed(answer(168))
     assert before_limits is not None
     assert before_limits.rtt_min_us == 50_000
@@ -95,7 +95,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the option is Linux's")
-def test_a_real_socket_tells_what_went_over_it(
+def test_a_real_socket_has_the_figures_of_its_bytes(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
     near, far = pair
@@ -109,7 +109,7 @@ def test_a_real_socket_tells_what_went_over_it(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the option is Linux's")
-def test_buffers_that_were_asked_for_are_told(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_requested_buffers_are_read(pair: tuple[socket.socket, socket.socket]) -> None:
     near, _far = pair
     near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 50_000)
     near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 30_000)
@@ -118,7 +118,7 @@ def test_buffers_that_were_asked_for_are_told(pair: tuple[socket.socket, socket.
     assert (memory.send_buffer_bytes, memory.receive_buffer_bytes) == (100_000, 60_000)
 
 
-def test_a_closed_socket_and_another_system_tell_nothing(
+def test_a_closed_socket_and_another_system_have_no_figures(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     near, far = pair

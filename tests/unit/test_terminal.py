@@ -1,4 +1,4 @@
-"""What people see on a terminal: a live display, and what stays when it is left."""
+"""Output on a terminal: a live display, and the lines that stay at its end."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_live_area_leaves_room_for_the_echo_of_ctrl_c(width: int) -> None:
             assert cell_len(last) <= width - 4
 
 
-def test_the_live_area_says_where_the_trial_stands() -> None:
+def test_the_live_area_shows_the_progress_of_the_trial() -> None:
     progress = TrialProgress("measuring", 6.0, 31.04, broker(2, handler_idle=0.204))
     activity = Activity(STARTED, 0.0).progressed(progress, 100.0)
     out = Stream()
@@ -121,7 +121,7 @@ def test_a_finished_phase_stays_with_its_time() -> None:
 
 @pytest.mark.parametrize("event", [STARTED, PhaseStarted("starting Spark")])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_however_it_is_left_the_cursor_comes_back(event: Event, error: type[BaseException]) -> None:
+def test_the_cursor_is_restored_after_any_end(event: Event, error: type[BaseException]) -> None:
     out = Stream(tty=True)
     before = set(threading.enumerate())
 
@@ -142,7 +142,7 @@ def test_however_it_is_left_the_cursor_comes_back(event: Event, error: type[Base
         assert not thread.is_alive()
 
 
-def test_asks_only_where_somebody_can_answer() -> None:
+def test_consent_is_requested_only_on_a_terminal_with_input() -> None:
     for answer, yes in (
         ("y\n", True),
         ("YES\n", True),
@@ -174,7 +174,7 @@ def test_asks_only_where_somebody_can_answer() -> None:
         (False, "xterm", "utf-8", False),
     ],
 )
-def test_live_only_where_the_terminal_can_show_it(
+def test_the_display_is_live_only_on_a_capable_terminal(
     monkeypatch: pytest.MonkeyPatch, tty: bool, term: str | None, encoding: str, live: bool
 ) -> None:
     monkeypatch.delenv("TERM", raising=False)
@@ -186,7 +186,7 @@ def test_live_only_where_the_terminal_can_show_it(
 
 @contextmanager
 def pseudo_terminal() -> Iterator[tuple[TextIO, list[bytes]]]:
-    """A real terminal's end to write to, and what arrives at the other."""
+    """The end of a real terminal to write to, and the text that arrives at the other end."""
     master, slave = os.openpty()
     arrived: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Cleaning up ends what is ours by id, time and command line, and nothing else."""
+"""Cleaning up ends only processes of the testbed, by id, time and command line."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def impostor() -> Iterator[Starter]:
 def crashed(
     root: Path, spec: Spec, *processes: ProcessRecord, since_s: float | None = None
 ) -> Path:
-    """What a supervisor leaves that was killed; it was started then, or long before this test."""
+    """The leftovers of a killed supervisor that started at `since_s`, or long before this test."""
     folder = root / spec.id
     data = folder / "broker-1" / "data"
     data.mkdir(parents=True)
@@ -94,7 +94,7 @@ def test_a_record_is_this_very_process_only() -> None:
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="elsewhere systems keep the time of day of a start")
-def test_a_clock_that_is_set_makes_no_process_another(
+def test_a_clock_change_does_not_change_the_identity_of_a_process(
     impostor: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel counts from the boot, whose time of day moves with the clock."""
@@ -108,7 +108,7 @@ def test_a_clock_that_is_set_makes_no_process_another(
     assert [each.pid for each in node_processes(state)] == [node.pid]
 
 
-def test_only_what_is_ours_is_ended(tmp_path: Path, impostor: Starter) -> None:
+def test_only_processes_of_the_testbed_are_ended(tmp_path: Path, impostor: Starter) -> None:
     ours = impostor(SPEC.id)
     unrecorded = impostor(SPEC.id)
     other_testbed = impostor("other-00000000")
@@ -118,7 +118,7 @@ def test_only_what_is_ours_is_ended(tmp_path: Path, impostor: Starter) -> None:
         tmp_path,
         SPEC,
         ours,
-        # A process that has our pid but not our marker, and one born at another time.
+        # A process with a recorded pid and another marker, and one with another start time.
         other_testbed,
         replace(used_again, created_s=used_again.created_s - 100),
     )
@@ -134,7 +134,9 @@ def test_only_what_is_ours_is_ended(tmp_path: Path, impostor: Starter) -> None:
     assert is_alive(other_testbed) and is_alive(prefix) and is_alive(used_again)
 
 
-def test_a_process_older_than_the_testbed_is_not_its(tmp_path: Path, impostor: Starter) -> None:
+def test_a_process_older_than_the_testbed_does_not_belong_to_it(
+    tmp_path: Path, impostor: Starter
+) -> None:
     older = impostor(SPEC.id)
     folder = crashed(tmp_path, SPEC, since_s=older.created_s + 60)
     state = read_state(folder)
@@ -177,7 +179,7 @@ def test_a_testbed_that_is_just_being_started_is_left_alone(tmp_path: Path) -> N
     assert report.is_alive
 
 
-def test_a_folder_without_a_state_is_a_crash_of_the_start(tmp_path: Path) -> None:
+def test_a_folder_without_a_state_is_the_rest_of_a_crashed_start(tmp_path: Path) -> None:
     (tmp_path / "half-made").mkdir()
     (cleaned,) = down("default", tmp_path).cleaned
     assert cleaned.logs is None
@@ -195,7 +197,7 @@ def test_a_name_is_up_only_once(tmp_path: Path) -> None:
     refuse_namesake(tmp_path, "other")
 
 
-def test_a_supervisor_that_ends_just_as_it_is_looked_at_is_a_stopped_one(
+def test_a_supervisor_that_ends_during_the_check_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = crashed(tmp_path, replace(SPEC, owned=False))
@@ -217,7 +219,7 @@ def test_waiting_for_a_process_ends_when_it_does(impostor: Starter) -> None:
     assert wait_gone(record, 10)  # although its parent has not reaped it yet
 
 
-def test_a_channel_carries_whole_messages_and_tells_of_its_end() -> None:
+def test_a_channel_carries_whole_messages_and_reports_its_end() -> None:
     ours, inherited = channel_pair()
     try:
         assert ours.receive(timeout_s=0) is None
@@ -236,7 +238,7 @@ def test_a_channel_carries_whole_messages_and_tells_of_its_end() -> None:
         ours.close()
 
 
-def test_the_disk_guard_speaks_of_its_limit_and_of_the_disk(
+def test_the_disk_guard_names_its_limit_and_the_free_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert disk_problem(tmp_path, 5, 5) is None
@@ -258,13 +260,13 @@ def test_names_that_are_no_folders_are_refused(name: str, snapshot: SnapshotAsse
     assert str(error.value) == snapshot
 
 
-def test_settings_are_taken_apart_at_the_first_equals_sign() -> None:
+def test_settings_are_split_at_the_first_equals_sign() -> None:
     assert parse_settings(["a.b=c=d", "heap_mb = 300"]) == {"a.b": "c=d", "heap_mb": "300"}
     with pytest.raises(ConfigError, match="has another form than KEY=VALUE"):
         parse_settings(["num.io.threads"])
 
 
-def test_status_shows_what_runs_and_what_a_crash_left(
+def test_status_shows_running_testbeds_and_leftovers_of_crashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.testbed.detached.default_root", lambda: tmp_path)

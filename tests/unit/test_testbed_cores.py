@@ -39,7 +39,7 @@ def test_more_cores_than_there_are_are_refused() -> None:
 
 
 @pytest.mark.parametrize("has_quota", [False, True])
-def test_it_is_said_to_what_brokers_are_held(
+def test_the_limits_of_brokers_are_printed(
     has_quota: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert resource_lines(SPEC) == []
@@ -72,7 +72,7 @@ def test_each_log_dir_is_formatted_with_an_id_of_its_own(tmp_path: Path) -> None
     assert not (Path(nodes.nodes[0].directory) / "data" / "1").exists(), "brokers only"
 
 
-def test_a_profile_takes_both_as_keys_or_as_texts() -> None:
+def test_a_profile_takes_cores_and_log_dirs_as_numbers_or_texts() -> None:
     made = adapt(load_profile("disk-bound"), overrides={"log_dirs": "4", "cpus": 1})
     assert (made.log_dirs, made.cpus) == (4, 1)
     assert adapt(made, overrides={"cpus": "0.5"}).cpus == 0.5
@@ -86,12 +86,12 @@ def test_a_profile_takes_both_as_keys_or_as_texts() -> None:
         ("4:cpu,cpuacct:/user\n0::/\n", "cpu,cpuacct/user/cpu.cfs_quota_us", 1),
         ("1:cpu:/\n", "cpu/anything", 1),  # a group of the root has no quota of its own
         ("0::/mine\n", "mine/cgroup.subtree_control", 2),
-        ("0::/mine\n", "mine/anything", None),  # the controller is not handed on
+        ("0::/mine\n", "mine/anything", None),  # the controller is not delegated
         ("7:memory:/\n", "memory/anything", None),
         ("1:cpu:/user\n", "cpu/user/anything", None),
     ],
 )
-def test_quotas_are_given_where_groups_can_be_made(
+def test_quotas_are_set_where_groups_can_be_made(
     tmp_path: Path, groups: str, made: str, version: int | None
 ) -> None:
     own, root = tmp_path / "own", tmp_path / "cgroup"
@@ -110,7 +110,7 @@ def test_quotas_are_given_where_groups_can_be_made(
     assert group.parent == (root / made).parent
 
 
-def test_groups_of_a_testbed_are_removed_wherever_they_are(tmp_path: Path) -> None:
+def test_groups_of_a_testbed_are_removed_at_any_place(tmp_path: Path) -> None:
     ours = [tmp_path / "cpu" / "service" / "redline-t-1", tmp_path / "unified" / "redline-t-12"]
     others = [tmp_path / "cpu" / "redline-other-1", tmp_path / "cpu" / "service" / "redline-tt-1"]
     for group in (*ours, *others):
@@ -119,5 +119,5 @@ def test_groups_of_a_testbed_are_removed_wherever_they_are(tmp_path: Path) -> No
     assert [each.exists() for each in (*ours, *others)] == [False, False, True, True]
 
 
-def test_no_groups_on_a_system_without_them(tmp_path: Path) -> None:
+def test_a_system_without_control_groups_has_no_groups(tmp_path: Path) -> None:
     assert cpu_groups(tmp_path, tmp_path / "nothing") is None

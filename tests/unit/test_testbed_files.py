@@ -129,7 +129,7 @@ def test_the_log_dir_is_formatted_for_the_oldest_release(tmp_path: Path) -> None
     assert command[command.index("--release-version") + 1] == "3.9"
 
 
-def test_no_property_undoes_what_the_launcher_decides(tmp_path: Path) -> None:
+def test_no_property_overrides_those_of_the_launcher(tmp_path: Path) -> None:
     spec = replace(SPEC, broker_properties={"listeners": "PLAINTEXT://0.0.0.0:9092"})
     properties = node_properties(spec, broker(tmp_path), (controller(tmp_path),), "/data")
     assert properties["listeners"] == "PLAINTEXT://127.0.0.1:20002"
@@ -156,7 +156,7 @@ def test_the_authorizer_reads_the_property_that_is_written() -> None:
     assert "@" not in authorizer_java.SOURCE
 
 
-def test_the_planted_limit_is_said_of_each_broker() -> None:
+def test_the_planted_limit_of_each_broker_is_printed() -> None:
     assert limit_lines(SPEC) == []
     spec = replace(SPEC, produce_handler_ms={"1": 5.0, "2": 0.0})
     first, second = limit_lines(spec)
@@ -225,7 +225,7 @@ def test_only_the_controller_writes_the_class_archive_and_only_once(tmp_path: Pa
     assert f"-XX:SharedArchiveFile={spec.class_archive}" in server_command(spec, broker(tmp_path))
 
 
-def test_laying_out_twice_leaves_only_the_second_files(tmp_path: Path) -> None:
+def test_a_second_layout_leaves_only_its_own_files(tmp_path: Path) -> None:
     nodes = Nodes(SPEC, tmp_path)
     nodes.lay_out(lambda count: list(range(21_000, 21_000 + count)))
     (node_files(nodes.brokers[0]).data / "old").touch()
@@ -246,7 +246,7 @@ def test_random_ids_are_no_options() -> None:
     assert all(len(each) == 22 and not each.startswith("-") for each in ids)
 
 
-def test_state_survives_its_file_and_a_torn_one_is_none(tmp_path: Path) -> None:
+def test_a_state_is_read_back_and_a_damaged_file_is_none(tmp_path: Path) -> None:
     state = State(
         SPEC,
         Status.READY,
@@ -276,14 +276,14 @@ def test_free_ports_are_distinct_bindable_and_below_the_clients_range() -> None:
             mine.bind((HOST, port))
 
 
-def test_a_port_in_use_is_passed_over() -> None:
+def test_a_port_in_use_is_skipped() -> None:
     first = free_ports(1, random.Random(7))[0]
     with socket.socket() as other:
         other.bind((HOST, first))
         assert free_ports(1, random.Random(7))[0] != first
 
 
-def test_too_few_free_ports_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_free_ports_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     (port,) = free_ports(1)
     monkeypatch.setattr("jobs.testbed.ports.FIRST_PORT", port)
     monkeypatch.setattr("jobs.testbed.ports.LAST_PORT", port)
@@ -300,7 +300,7 @@ def test_disk_use_counts_blocks_and_not_lengths(tmp_path: Path) -> None:
     assert disk_bytes([tmp_path / "absent"]) == 0
 
 
-def test_error_lines_are_the_telling_ones(tmp_path: Path) -> None:
+def test_error_lines_are_those_with_the_cause(tmp_path: Path) -> None:
     node = broker(tmp_path)
     files = node_files(node)
     files.log.parent.mkdir()

@@ -1,4 +1,4 @@
-"""The link of a testbed: what it can be asked to be, and what its delay line does. No root here."""
+"""The link of a testbed: its options and its delay line, without root."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def with_link(**keys: Any) -> Profile:
     return adapt(load_profile("disk-bound"), overrides=overrides)
 
 
-# --- what it is asked to be -------------------------------------------------
+# --- options of a link ------------------------------------------------------
 
 
-def test_a_link_as_an_option_has_it() -> None:
+def test_a_link_is_read_from_an_option() -> None:
     text = "delay=25ms, jitter=500us,rate=1Gbit/s,loss=0.1%,mtu=1500,brokers_tcp_rmem_max=67108864"
     link = adapt(load_profile("disk-bound"), overrides={"link": text}).link
     assert link == Link(
@@ -108,7 +108,7 @@ def test_single_keys_replace_those_of_the_profile(tmp_path: Path) -> None:
         ({"link.generator_tcp_wmem_max": 1}, "generator_tcp_wmem_max is 1"),
     ],
 )
-def test_wrong_links_say_what_was_expected(
+def test_wrong_links_are_refused_with_the_expected_values(
     overrides: dict[str, object], place: str, snapshot: SnapshotAssertion
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -117,7 +117,7 @@ def test_wrong_links_say_what_was_expected(
     assert str(error.value) == snapshot
 
 
-def test_numbers_of_a_rate_are_known() -> None:
+def test_a_rate_has_its_queue_and_its_burst() -> None:
     link = Link(rate="100MB/s")
     assert (link.rate_queue_bytes, link.rate_burst_bytes) == (5_000_000, 100_000)
     slow = Link(rate="1MB/s", mtu=9_000)
@@ -128,7 +128,7 @@ def test_numbers_of_a_rate_are_known() -> None:
     assert LOSS.of("2.5%") == LOSS.of("0.025") == LOSS.of(0.025)
 
 
-# --- what a delay line does -------------------------------------------------
+# --- the delay line ---------------------------------------------------------
 
 
 def direction(
@@ -159,7 +159,7 @@ def test_no_more_is_taken_than_it_holds() -> None:
 
 
 def test_jitter_varies_the_delay_and_never_the_order() -> None:
-    """For packets as near together as 10 us and as far apart as a second."""
+    """This holds for packets from 10 us to a second apart."""
     rng, way = random.Random(3), direction(0.025, 0.010)
     now_s, sent, arrived = 100.0, [], []
     for number in range(20_000):
@@ -185,7 +185,7 @@ def test_a_delay_changes_slower_than_time_passes() -> None:
     assert max(delays) - min(delays) > 0.01
 
 
-def test_loss_is_of_the_share_that_was_asked_and_the_same_again() -> None:
+def test_loss_has_the_configured_share_and_is_repeatable() -> None:
     def kept() -> list[int]:
         way = direction(0.0, loss=0.1)
         for number in range(5_000):
@@ -250,7 +250,7 @@ def test_each_direction_loses_packets_of_its_own() -> None:
     assert lost("to brokers", 1) != lost("to generator", 1) != lost("to generator", 2)
 
 
-def test_the_command_of_the_line_tells_the_order_and_whose_it_is(tmp_path: Path) -> None:
+def test_the_command_of_the_line_has_its_options_and_its_marker(tmp_path: Path) -> None:
     link = Link("25ms", "1ms", loss="1%", mtu=1_500, held_bytes=99_999, seed=4)
     *_, order, marker = line_command(link, (7, 9), tmp_path / "c", "-Dredline.testbed=x")
     assert marker == "-Dredline.testbed=x"
@@ -259,16 +259,17 @@ def test_the_command_of_the_line_tells_the_order_and_whose_it_is(tmp_path: Path)
     )
 
 
-# --- where it is, and who may make it ---------------------------------------
+# --- addresses, devices and rights ------------------------------------------
 
 
-def test_without_root_or_iproute2_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_root_or_iproute2_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     require_link(None)
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "tc" else "/sbin/ip")
-    said = link_problem(Link()) or ""
-    assert "a link needs Linux, root and iproute2" in said and "here there is no root;" in said
-    assert "leave the link out" in said
+    problem = link_problem(Link()) or ""
+    assert "a link needs Linux, root and iproute2" in problem
+    assert "here there is no root;" in problem
+    assert "leave the link out" in problem
     with pytest.raises(ConfigError, match="there is no root and no tc of iproute2; expected"):
         require_link(Link(rate="1MB/s"))
 
@@ -281,9 +282,9 @@ def test_root_without_this_capability_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(shutil, "which", lambda name: f"/sbin/{name}")
     monkeypatch.setattr(devices, "new_namespace", refused)
     monkeypatch.setattr(devices, "TUN", "/nowhere/tun")
-    said = link_problem(Link()) or ""
-    assert "no right to make a network namespace (Operation not permitted)" in said
-    assert "no /nowhere/tun" in said
+    problem = link_problem(Link()) or ""
+    assert "no right to make a network namespace (Operation not permitted)" in problem
+    assert "no /nowhere/tun" in problem
 
 
 def test_blocks_of_addresses_do_not_overlap_and_stay_in_the_network() -> None:
@@ -294,7 +295,7 @@ def test_blocks_of_addresses_do_not_overlap_and_stay_in_the_network() -> None:
     assert blocks[-1].generator == "198.19.255.255"
 
 
-def test_a_maximum_leaves_what_is_below_it(tmp_path: Path) -> None:
+def test_a_maximum_keeps_smaller_values(tmp_path: Path) -> None:
     path = tmp_path / "tcp_rmem"
     for maximum, written in ((67_108_864, "4096 131072 67108864"), (65_536, "4096 65536 65536")):
         path.write_text("4096\t131072\t33554432\n")
@@ -322,7 +323,7 @@ def test_brokers_listen_on_the_address_behind_the_link(linked: Nodes) -> None:
         assert "198.18.0.5" in properties and HOST not in properties
 
 
-def test_a_state_with_a_link_survives_its_file_and_tells_runs_of_it(
+def test_a_state_with_a_link_is_read_back_and_runs_get_the_link(
     linked: Nodes, tmp_path: Path
 ) -> None:
     state = State(LINKED, Status.READY, 0.0, nodes=linked.nodes, line=linked.line)
@@ -372,7 +373,7 @@ def test_the_brokers_end_of_a_testbed_that_stands_is_a_host_of_its_own(tmp_path:
 # --- connections from the other end -----------------------------------------
 
 
-def test_without_a_namespace_everything_stays_where_it_is() -> None:
+def test_without_a_namespace_calls_stay_in_place() -> None:
     with inside("") as there:
         assert there.at_home(lambda text: [text])("x") == ["x"]
 
@@ -386,7 +387,9 @@ def test_a_namespace_that_cannot_be_entered_is_refused(path: str) -> None:
         raise AssertionError("entered")
 
 
-def test_calls_at_home_are_made_there_even_when_they_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_at_home_return_to_the_namespace_even_when_they_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     entered: list[int] = []
     monkeypatch.setattr(namespaces, "enter", entered.append)
     there = Namespaces(there=7, home=8)
@@ -417,7 +420,7 @@ def test_an_executor_that_cannot_enter_reaches_no_broker() -> None:
     assert "cannot enter the network namespace /nowhere/net" in found["1"]
 
 
-def test_a_task_that_cannot_enter_says_so_in_its_row_and_the_others_follow() -> None:
+def test_a_task_that_cannot_enter_ends_all_tasks_with_its_error() -> None:
     plan = patterns.plan(
         tasks=2, producers=2, brokers={7: ("127.0.0.1", 1)}, network_namespace="/nowhere/net"
     )

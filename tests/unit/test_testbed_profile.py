@@ -1,4 +1,4 @@
-"""Profiles of conf/testbed, and what is refused."""
+"""Profiles of conf/testbed, and refused values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_all_profiles_load_and_bound_the_disk() -> None:
         profile = load_profile(name)
         assert profile.name == name and profile.description
         assert profile.kafka_version == DEFAULT_RELEASE
-        # Ten partitions a broker, three replicas each, all on this one disk; and a second
+        # Ten partitions a broker, three replicas each, all on this one disk, and a second
         # segment each that waits for its deletion.
         replicas = 10 * profile.brokers * 3
         per_replica = int(profile.broker["log.retention.bytes"]) + 2 * int(
@@ -27,7 +27,7 @@ def test_all_profiles_load_and_bound_the_disk() -> None:
         assert replicas * per_replica < profile.disk_limit_bytes
 
 
-def test_the_default_profile_lets_handlers_give_out_before_two_cores_do() -> None:
+def test_handlers_of_the_default_profile_are_used_up_before_two_cores() -> None:
     broker = load_profile("disk-bound").broker
     assert broker["num.io.threads"] == "1"
     assert broker["log.flush.interval.messages"] == "1"
@@ -36,7 +36,7 @@ def test_the_default_profile_lets_handlers_give_out_before_two_cores_do() -> Non
     assert "num.io.threads" not in load_profile("default").broker
 
 
-def test_a_profile_of_ones_own_by_path(tmp_path: Path) -> None:
+def test_a_profile_is_loaded_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("brokers: 1\nbroker: {num.io.threads: 3, auto.create.topics.enable: true}\n")
     profile = load_profile(str(path))
@@ -110,7 +110,7 @@ def test_handler_times_of_a_file(tmp_path: Path) -> None:
         ({"produce_handler_ms": 5, "authorizer.class.name": "x.Y"}, "authorizer.class.name is set"),
     ],
 )
-def test_wrong_overrides_say_what_was_expected(
+def test_wrong_overrides_are_refused_with_the_expected_values(
     overrides: dict[str, object], place: str, snapshot: SnapshotAssertion
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -119,7 +119,7 @@ def test_wrong_overrides_say_what_was_expected(
     assert str(error.value) == snapshot
 
 
-def test_sizes_and_versions_that_cannot_be() -> None:
+def test_impossible_sizes_and_versions_are_refused() -> None:
     profile = load_profile("disk-bound")
     with pytest.raises(ConfigError, match="brokers is 6; expected a whole number of brokers"):
         adapt(profile, brokers=6)
@@ -154,7 +154,7 @@ def test_a_login_needs_kraft() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("brokrs: 2", "line 1: brokrs is an unknown key; the nearest known key is brokers"),
         ("broker: {node.id: 3}", "broker: node.id is given"),
@@ -162,10 +162,10 @@ def test_a_login_needs_kraft() -> None:
         ("brokers: two", 'line 1: brokers is "two", a text; expected a whole number of brokers'),
     ],
 )
-def test_a_wrong_profile_says_where(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_profile_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
         load_profile(str(path))
 
 
@@ -176,7 +176,7 @@ def test_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
         load_profile(str(tmp_path / "absent.yaml"))
 
 
-def test_security_is_given_as_text_or_list_and_plain_is_none() -> None:
+def test_security_is_a_text_or_a_list_and_plaintext_is_none() -> None:
     profile = load_profile("secured")
     assert (profile.security, profile.jmx_secured) == (("SASL_SSL",), True)
     other = adapt(profile, overrides={"security": "SSL, SASL_PLAINTEXT", "jmx_secured": "false"})

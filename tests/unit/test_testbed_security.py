@@ -1,4 +1,4 @@
-"""What secures a testbed: listeners, keys, and where its passwords are not."""
+"""The security of a testbed: listeners, keys, and places without its passwords."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def secured_broker(folder: Path) -> Node:
 
 
 def secrets_in(folder: Path) -> SecurityFiles:
-    """Those files of a secured testbed that others here read, without keys."""
+    """The files of a secured testbed that these tests read, without keys."""
     files = SecurityFiles(folder)
     files.folder.mkdir()
     write_secret(files.password, "hunter2")
@@ -84,7 +84,7 @@ def test_no_password_is_on_a_command_line(tmp_path: Path) -> None:
     assert "hunter2" not in str(server)
 
 
-def test_only_tls_listeners_have_no_user_to_make_known(tmp_path: Path) -> None:
+def test_a_testbed_with_tls_listeners_only_has_no_user(tmp_path: Path) -> None:
     spec = replace(SPEC, security=("SSL",))
     command = format_command(spec, controller(tmp_path), "abc")
     assert command[-5:-1] == ["format", "-t", "abc", "-c"]
@@ -113,12 +113,12 @@ def test_a_failed_testbed_keeps_no_keys(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> SecurityFiles:
-    """What a secured testbed makes at its start."""
+    """The files that a secured testbed makes at its start."""
     return make_security(tmp_path_factory.mktemp("testbed"))
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> ssl.SSLObject:
-    """Both ends of TLS in memory; gives the server's."""
+    """Make a TLS handshake in memory, and return the server's end."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (
         client.wrap_bio(to_client, to_server, server_hostname=host),
@@ -137,7 +137,7 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> ssl.
 
 
 def contexts(made: SecurityFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A broker's that wants a client's certificate, and a client's."""
+    """The context of a broker that requires a client's certificate, and that of a client."""
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(made.ca))
     server.load_cert_chain(made.broker)
     server.verify_mode = ssl.CERT_REQUIRED
@@ -147,7 +147,7 @@ def contexts(made: SecurityFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_broker_and_client_take_each_others_certificates(made: SecurityFiles, host: str) -> None:
+def test_broker_and_client_accept_each_others_certificates(made: SecurityFiles, host: str) -> None:
     peer = handshake(*contexts(made), host).getpeercert()
     assert peer is not None
     assert (("commonName", USER),) in peer["subject"]
@@ -165,7 +165,7 @@ def test_a_certificate_is_for_the_loopback_interface_only(made: SecurityFiles) -
         handshake(*contexts(made), "broker-1.example.com")
 
 
-def test_keys_are_in_the_one_form_of_pem_that_kafka_takes(made: SecurityFiles) -> None:
+def test_keys_have_the_form_of_pem_that_kafka_reads(made: SecurityFiles) -> None:
     for path in (made.broker, made.client):
         labels = re.findall(r"-----BEGIN (.+)-----", path.read_text())
         assert labels == ["PRIVATE KEY", *["CERTIFICATE"] * (len(labels) - 1)]
@@ -186,7 +186,7 @@ def test_the_store_of_jmx_holds_the_brokers_key_and_certificate(made: SecurityFi
         pkcs12.load_key_and_certificates(made.jmx_store.read_bytes(), b"another")
 
 
-def test_only_their_owner_reads_what_is_secret(made: SecurityFiles) -> None:
+def test_only_their_owner_can_read_secrets(made: SecurityFiles) -> None:
     assert made.folder.stat().st_mode & 0o077 == 0
     readable = {path for path in made.folder.iterdir() if path.stat().st_mode & 0o077}
     assert readable <= {made.ca}

@@ -80,7 +80,7 @@ def test_all_listen_on_loopback_and_workers_call_the_master(nodes: Nodes) -> Non
     assert spark_command(WITH_SPARK, worker, master)[-1] == master.url == "spark://127.0.0.1:22006"
 
 
-def test_executors_inherit_nothing_that_leads_to_our_code(nodes: Nodes) -> None:
+def test_executors_inherit_no_variable_that_leads_to_the_checkout(nodes: Nodes) -> None:
     ours = {
         "PATH": "/bin",
         "PYTHONPATH": "/checkout",
@@ -93,7 +93,7 @@ def test_executors_inherit_nothing_that_leads_to_our_code(nodes: Nodes) -> None:
     assert variables[TESTBED_VARIABLE] == SPEC.id
 
 
-def test_a_state_with_spark_goes_through_its_file(nodes: Nodes) -> None:
+def test_a_state_with_spark_is_read_back(nodes: Nodes) -> None:
     state = State(WITH_SPARK, Status.READY, 1.0, nodes=nodes.nodes, spark=nodes.spark)
     again = State.from_json(json.loads(json.dumps(state.to_json())))
     assert again.spark == nodes.spark
@@ -124,20 +124,20 @@ def master_page(workers: dict[int, str]) -> Iterator[int]:
         thread.join()
 
 
-def test_it_is_ready_when_the_master_knows_every_worker_as_alive(nodes: Nodes) -> None:
+def test_a_spark_cluster_is_ready_when_every_worker_is_alive(nodes: Nodes) -> None:
     workers = {node.port: "ALIVE" for node in nodes.spark[1:]}
     with master_page(workers) as web_port:
-        asked = (replace(nodes.spark[0], web_port=web_port), *nodes.spark[1:])
-        assert workers_problem(asked, PATIENCE_S) is None
+        spark = (replace(nodes.spark[0], web_port=web_port), *nodes.spark[1:])
+        assert workers_problem(spark, PATIENCE_S) is None
         workers[nodes.spark[2].port] = "DEAD"
         assert (
-            workers_problem(asked, PATIENCE_S)
+            workers_problem(spark, PATIENCE_S)
             == "Spark worker 2 not registered at the Spark master"
         )
-    assert "the Spark master does not answer" in str(workers_problem(asked, PATIENCE_S))
+    assert "the Spark master does not answer" in str(workers_problem(spark, PATIENCE_S))
 
 
-def test_what_spark_started_is_known_by_its_environment_and_ended() -> None:
+def test_processes_that_spark_started_are_found_by_their_environment_and_ended() -> None:
     started = []
     for testbed_id in (SPEC.id, "other-00000000"):
         command = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -157,7 +157,7 @@ def test_what_spark_started_is_known_by_its_environment_and_ended() -> None:
             each.wait()
 
 
-def test_the_cluster_file_is_one_that_a_run_takes(tmp_path: Path, nodes: Nodes) -> None:
+def test_the_cluster_file_can_be_loaded_by_a_run(tmp_path: Path, nodes: Nodes) -> None:
     state = State(WITH_SPARK, Status.READY, 1.0, nodes=nodes.nodes, spark=nodes.spark)
     path = tmp_path / "cluster.yaml"
     path.write_text(cluster_text(tmp_path, state))

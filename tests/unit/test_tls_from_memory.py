@@ -59,7 +59,7 @@ def shaken(authority: trustme.CA, context: ssl.SSLContext) -> str:
 
 
 def sent(security: Security) -> dict[str, Any]:
-    """The options as they arrive at an executor."""
+    """The options after their way to an executor."""
     options: dict[str, Any] = pickle.loads(pickle.dumps(security.client_kwargs()))
     return options
 
@@ -171,7 +171,7 @@ def test_a_store_goes_with_each_form_of_authorities(authority: trustme.CA, tmp_p
         ({"certfile": "trust.jks", "certfile_password_from": "password"}, "without a private key"),
     ],
 )
-def test_what_holds_no_certificate_or_no_key_is_refused(
+def test_a_file_without_certificate_or_key_is_refused(
     tmp_path: Path, keys: dict[str, str], part: str
 ) -> None:
     (tmp_path / "password").write_text(PASSWORD)
@@ -185,7 +185,7 @@ def test_what_holds_no_certificate_or_no_key_is_refused(
         tls_context(Security.model_validate({"protocol": "SSL", **given}).client_kwargs())
 
 
-def test_a_key_that_is_encrypted_asks_nobody_for_its_password(
+def test_an_encrypted_key_never_prompts_for_its_password(
     authority: trustme.CA, tmp_path: Path
 ) -> None:
     references = files_of(authority, tmp_path, PASSWORD)
@@ -203,12 +203,12 @@ def test_a_key_that_is_encrypted_asks_nobody_for_its_password(
         ({"cafile_password_from": "env:A"}, "cafile_password_from is given without cafile"),
     ],
 )
-def test_half_of_the_keys_are_refused(keys: dict[str, str], part: str) -> None:
+def test_incomplete_keys_are_refused(keys: dict[str, str], part: str) -> None:
     with pytest.raises(ValueError, match=part):
         Security.model_validate({"protocol": "SSL", **keys})
 
 
-def test_blocks_of_pem_have_the_ends_of_lines_that_openssl_needs() -> None:
+def test_blocks_of_pem_have_the_line_ends_that_openssl_requires() -> None:
     one = f"x -----BEGIN CERTIFICATE----- {'A' * 70} {'B' * 10} -----END CERTIFICATE----- y"
     lines = pem_blocks(one).splitlines()
     assert lines[0] == "-----BEGIN CERTIFICATE-----"

@@ -104,7 +104,7 @@ def test_too_few_replicas_matter_with_acks_all_only() -> None:
         require_writable(demo("producer.acks=all"), properties)
 
 
-def test_what_the_cluster_does_not_tell_is_not_checked() -> None:
+def test_unknown_properties_of_the_cluster_are_not_checked() -> None:
     require_writable(demo("producer.acks=all", message_bytes=10_000), {})
 
 
@@ -114,7 +114,7 @@ WANTED: Assignment = {0: (1, 2), 1: (2, 1)}
 def seen(
     leader: int = 1, replicas: tuple[int, ...] = (1, 2), isr: tuple[int, ...] = (2, 1)
 ) -> dict[int, Partition]:
-    """Partition 1 is well; partition 0 as given."""
+    """The partitions of a topic: 1 is in order, and 0 is as given."""
     return {0: Partition(leader, replicas, isr), 1: Partition(2, (2, 1), (2, 1))}
 
 

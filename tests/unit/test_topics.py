@@ -1,4 +1,4 @@
-"""What a run does to its topics, and to no others."""
+"""The operations of a run on its own topics only."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ def test_batches_that_the_brokers_would_refuse_make_no_topic(
     assert admin.requests == []
 
 
-def test_a_well_topic_is_left_alone(topics: Topics, topic: TopicSet, admin: ScriptedAdmin) -> None:
+def test_a_topic_in_order_is_left_alone(
+    topics: Topics, topic: TopicSet, admin: ScriptedAdmin
+) -> None:
     report = topics.check(topic)
     assert report.ok
     assert report.sentences() == ()
@@ -156,7 +158,7 @@ def test_a_well_topic_is_left_alone(topics: Topics, topic: TopicSet, admin: Scri
     assert admin.requests == []
 
 
-def test_several_topics_are_one_numbering(topics: Topics, admin: ScriptedAdmin) -> None:
+def test_several_topics_share_one_numbering(topics: Topics, admin: ScriptedAdmin) -> None:
     several = topics.create(demo("topic.count=3"))
     assert several.names == (f"{NAME}-0", f"{NAME}-1", f"{NAME}-2") == topics.made
     assert len(several.leaders) == 90
@@ -192,7 +194,7 @@ def test_moved_leaders_are_elected_back(
     assert admin.requests == [f"elect {NAME} [0, 3]"]
 
 
-def test_a_failed_election_is_tried_again_but_not_at_every_look(
+def test_a_failed_election_is_repeated_but_not_at_every_look(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     change(admin, 0, leader=2)
@@ -220,7 +222,7 @@ def test_replicas_get_time_to_catch_up(
     assert 10 < report.waited_s < 11
 
 
-def test_what_cannot_be_restored_is_reported_in_words(
+def test_a_topic_that_cannot_be_restored_is_reported(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin, clock: FakeTime
 ) -> None:
     change(admin, 0, leader=2)
@@ -234,7 +236,7 @@ def test_what_cannot_be_restored_is_reported_in_words(
     )
 
 
-def test_a_silent_broker_makes_no_exception_but_no_trial_either(
+def test_a_silent_broker_is_reported_without_an_exception(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
     admin.fail["partitions_seen_by"] = [failure("RequestTimedOutError")] * 999
@@ -243,7 +245,7 @@ def test_a_silent_broker_makes_no_exception_but_no_trial_either(
     assert "RequestTimedOutError" in report.sentences()[0]
 
 
-def test_a_topic_that_vanished_is_not_made_again(
+def test_a_topic_that_vanished_is_not_created_again(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:
     admin.topics.clear()

@@ -1,4 +1,4 @@
-"""`redline traffic`: its plan, its refusals, and what it keeps of trials."""
+"""`redline traffic`: its plan, its refusals, and the trials in its summary."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def test_a_duration_is_one_load_of_whole_windows() -> None:
     written = 40 * 125_000 * (trial.warmup_s + length_s) * 2
     assert plan.write_bytes_max == pytest.approx(written)
     assert FixedLoad(1_000, 40, duration_s=1.0).trials_expected(15.0) == 1
-    assert FixedLoad(1_000, 40, duration_s=0.3).trials_expected(0.1) == 3, "whatever rounding does"
+    assert FixedLoad(1_000, 40, duration_s=0.3).trials_expected(0.1) == 3, "rounding adds no window"
 
 
 def test_a_profile_is_planned_by_what_it_offers() -> None:
     half = RateProfile("half", ((0.0, 0.5), (60.0, 0.5)))
-    told = FixedLoad(1_000, 40, duration_s=60.0, profile=half)
+    message = FixedLoad(1_000, 40, duration_s=60.0, profile=half)
     whole = FixedLoad(1_000, 40, duration_s=60.0)
-    of_half, of_whole = (FixedLoadRun(CONFIG, each).plan(Path("out")) for each in (told, whole))
+    of_half, of_whole = (FixedLoadRun(CONFIG, each).plan(Path("out")) for each in (message, whole))
     assert of_half.write_bytes_max is not None and of_whole.write_bytes_max is not None
     assert of_half.write_bytes_max == pytest.approx(of_whole.write_bytes_max / 2)
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "message"),
     [
         ("workload.producer.client=kafka-python", "with the client kafka-python; expected wire"),
         ("workload.trial.volume_bytes=1000000", "has trial.volume_bytes 1000000; expected none"),
@@ -70,16 +70,18 @@ def test_a_profile_is_planned_by_what_it_offers() -> None:
         ("workload.trial.ramp_up_s=1", r"trial\.ramp_up_s 1; expected arrivals"),
     ],
 )
-def test_what_cannot_go_on_without_a_gap_is_refused(override: str, told: str) -> None:
+def test_options_that_contradict_windows_without_a_gap_are_refused(
+    override: str, message: str
+) -> None:
     calm = "workload.trial.early_end_error_rate=0"
     config = load("testbed", "1kB", "default", [calm, "workload.trial.measure_s=6", override])
     flat = RateProfile("flat", ((0.0, 1.0), (60.0, 1.0)))
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         FixedLoadRun(config, FixedLoad(1_000, 4, duration_s=60.0, profile=flat))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--np", "4", "--trials", "2", "--duration", "9"], "both given"),
         (["--np", "4", "--trials", "2", "--profile", "day"], "both given"),
@@ -94,30 +96,30 @@ def test_what_cannot_go_on_without_a_gap_is_refused(override: str, told: str) ->
         (["--np", "4", "--cluster", "exampel"], "the nearest is example"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_any_load(
-    arguments: list[str], told: str, tmp_path: Path
+def test_wrong_options_are_refused_before_any_load(
+    arguments: list[str], message: str, tmp_path: Path
 ) -> None:
     done = CliRunner().invoke(traffic, [*arguments, "--out", str(tmp_path / "out")])
     assert isinstance(done.exception, ConfigError), done.output
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         raise done.exception
     assert not (tmp_path / "out").exists()
 
 
-def test_an_overload_fails_the_run_where_that_was_asked_for() -> None:
+def test_an_overload_fails_the_run_where_the_load_must_be_sustained() -> None:
     over = trial_at(2, 1000, 40, {"default": overloaded()})
-    for asked, code in ((True, 4), (False, 0)):
-        body = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, must_be_sustained=asked))
+    for must_be_sustained, code in ((True, 4), (False, 0)):
+        body = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, must_be_sustained=must_be_sustained))
         body.trials.append(trial_at(1, 1000, 40, {"default": sustained()}))
         assert body.outcome(None).exit_code == 0
         body.trials.append(over)
         outcome = body.outcome(None)
         assert outcome.exit_code == code
         assert body.outcome(KeyboardInterrupt()).exit_code == 130
-    asked_for = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, must_be_sustained=True))
-    asked_for.trials.append(over)
+    strict = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, must_be_sustained=True))
+    strict.trials.append(over)
     with pytest.raises(RegressionError, match="1 of 1 trials were OVERLOADED"):
-        asked_for.outcome(None).checked_exit_code()
+        strict.outcome(None).checked_exit_code()
 
 
 def test_a_dry_run_loads_nothing(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_a_dry_run_loads_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_consent_names_the_deed() -> None:
+def test_the_refusal_without_consent_names_the_action() -> None:
     config = load("example", "demo", "default")
     with pytest.raises(ConfigError, match="would do this"), make_reporter() as reporter:
         require_consent([config], reporter, False, "do this")
@@ -151,16 +153,16 @@ def test_the_question_for_consent_shows_the_plan_first(monkeypatch: pytest.Monke
     require_consent([config, other], reporter, False, "do this", lambda: PlanShown(plan))
     assert [type(each) for each in reporter.events] == [PlanShown, Notice, Notice]
     require_consent([config, other], reporter, True, "do this", lambda: PlanShown(plan))
-    assert len(reporter.events) == 3, "whoever said yes before is not asked"
+    assert len(reporter.events) == 3, "no question after --yes"
 
 
 def s_per_mb(mb_per_s: float, *brokers: BrokerWindow) -> float | None:
-    """What the handlers of these brokers take for a MB, when they took so many in all."""
+    """The time of these brokers' handlers for a MB, at this load of the cluster [s]."""
     seen = client(acked_bytes=round(mb_per_s * 1e6 * client().duration_s))
     return evidence(seen, brokers).handler_s_per_mb
 
 
-def test_the_handlers_time_for_a_megabyte_is_theirs_whatever_the_number_of_brokers() -> None:
+def test_the_handlers_time_for_a_megabyte_is_independent_of_the_number_of_brokers() -> None:
     # Busy for 0.2 and 0.9 of the time with 20 MB/s each: 0.55 / 20 s for a MB.
     pair = (broker(1, handler_idle=0.8), broker(2, handler_idle=0.1))
     assert s_per_mb(40.0, *pair) == pytest.approx(0.55 / 20)
@@ -170,7 +172,7 @@ def test_the_handlers_time_for_a_megabyte_is_theirs_whatever_the_number_of_broke
     assert s_per_mb(40.0) is None
 
 
-def test_trials_survive_the_summary(tmp_path: Path) -> None:
+def test_trials_are_read_back_from_the_summary(tmp_path: Path) -> None:
     made = trial(client=client(latency_p999_ms=math.nan), recovery_s=2.0)
     held = trial_document(made)
     assert (held["verdict"], held["limited_by"], held["evidence"]) == (
@@ -194,7 +196,7 @@ def test_trials_survive_the_summary(tmp_path: Path) -> None:
     assert load_summary(tmp_path / "summary.json") == summary
 
 
-def test_the_table_shows_what_is_not_known_as_such() -> None:
+def test_the_table_marks_unknown_values() -> None:
     silent = broker(1, handler_idle=None)
     unknown = trial(brokers=(silent,), client=ClientWindow(START_S, START_S))
     known, lacking = trials_table("t", [trial(), unknown]).rows

@@ -26,8 +26,8 @@ ANSWERED_S = 5.0
 FIND, INIT = FindCoordinatorRequest.API_KEY, InitProducerIdRequest.API_KEY
 
 Answer = tuple[int, tuple[int, ...]]
-"""(API key of the request, what to answer): a search with (error, broker), an id with
-(error, producer id, epoch)."""
+"""(API key of the request, answer): (error, broker) for a search, and (error, producer id,
+epoch) for an id."""
 
 
 def found(broker: int, error: int = 0) -> Answer:
@@ -42,11 +42,11 @@ class Broker:
     """A broker that follows a script over one connection, and may disconnect at its end.
 
     Attributes:
-        asked: (transactional id, its timeout [ms] or None) of each request.
+        requests: (transactional id, its timeout [ms] or None) of each request.
     """
 
     def __init__(self, script: Sequence[Answer], hangs_up: bool = False) -> None:
-        self.asked: list[tuple[str, int | None]] = []
+        self.requests: list[tuple[str, int | None]] = []
         self._script = script
         self._hangs_up = hangs_up
         client, self._own = socket.socketpair()
@@ -65,7 +65,7 @@ class Broker:
         self._own.close()
 
     def _serve(self) -> None:
-        with suppress(OSError):  # who asked has given up
+        with suppress(OSError):  # the client has given up
             for api_key, answer in self._script:
                 size = int.from_bytes(self._own.recv(4, socket.MSG_WAITALL), "big")
                 frame = self._own.recv(size, socket.MSG_WAITALL)
@@ -76,12 +76,12 @@ class Broker:
                 self._own.shutdown(socket.SHUT_RDWR)
 
     def _answer(self, api_key: int, answer: tuple[int, ...], frame: bytes) -> bytes:
-        assert int.from_bytes(frame[:2], "big") == api_key, "asked in this order"
+        assert int.from_bytes(frame[:2], "big") == api_key, "requests in this order"
         response: Any
         if api_key == FIND:
             search = FindCoordinatorRequest.decode(frame, version=1, header=True)
             assert search.key_type == 1, "of a transaction"
-            self.asked.append((search.key, None))
+            self.requests.append((search.key, None))
             response = FindCoordinatorResponse(
                 throttle_time_ms=0, error_code=answer[0], error_message=None,
                 node_id=answer[1], host="h", port=1, version=1,
@@ -89,7 +89,7 @@ class Broker:
             response.with_header(correlation_id=search.header.correlation_id)
         else:
             wanted = InitProducerIdRequest.decode(frame, version=1, header=True)
-            self.asked.append((wanted.transactional_id, wanted.transaction_timeout_ms))
+            self.requests.append((wanted.transactional_id, wanted.transaction_timeout_ms))
             response = InitProducerIdResponse(
                 throttle_time_ms=0, error_code=answer[0], producer_id=answer[1],
                 producer_epoch=answer[2], version=1,
@@ -118,7 +118,7 @@ def registered(
 
 
 def test_each_id_is_registered_with_its_own_coordinator() -> None:
-    # The first asks broker 1, the second broker 2, so that none of them is asked by all.
+    # The first id uses broker 1, and the second broker 2, to share the requests.
     scripts = {
         ("a", 1): [found(2)],
         ("a", 2): [given(11, 3)],
@@ -130,20 +130,22 @@ def test_each_id_is_registered_with_its_own_coordinator() -> None:
             "a": Registered(2, 11, 3),
             "b": Registered(2, 12, 0),
         }
-        assert brokers["a", 1].asked == [("a", None)]
-        assert brokers["a", 2].asked == [("a", 60_000)]
-        assert brokers["b", 2].asked == [("b", None), ("b", 60_001)]
+        assert brokers["a", 1].requests == [("a", None)]
+        assert brokers["a", 2].requests == [("a", 60_000)]
+        assert brokers["b", 2].requests == [("b", None), ("b", 60_001)]
 
 
 @pytest.mark.parametrize("error", [LOADING, NOT_COORDINATOR, CONCURRENT])
-def test_a_coordinator_that_is_not_ready_is_searched_and_asked_again(error: int) -> None:
+def test_requests_to_a_coordinator_that_is_not_ready_are_repeated(error: int) -> None:
     scripts = {
         ("a", 1): [found(-1, NOT_AVAILABLE), found(2), found(1), given(5, 1)],
         ("a", 2): [given(-1, -1, error)],
     }
     with cluster(scripts) as brokers:
         assert registered(brokers, "a") == {"a": Registered(1, 5, 1)}
-        assert len(brokers["a", 1].asked) == 4, "until it is found, then where it has gone"
+        assert len(brokers["a", 1].requests) == 4, (
+            "requests until it is found, and until its new place is found"
+        )
 
 
 @pytest.mark.parametrize(
@@ -151,13 +153,13 @@ def test_a_coordinator_that_is_not_ready_is_searched_and_asked_again(error: int)
     [[found(-1, NOT_ALLOWED)], [found(1), given(-1, -1, NOT_ALLOWED)],
      [found(1), given(-1, -1, TIMEOUT_TOO_LARGE)]],
 )  # fmt: skip
-def test_who_may_not_is_told_which_right_it_takes(script: Sequence[Answer]) -> None:
+def test_a_refused_coordinator_names_the_missing_rights(script: Sequence[Answer]) -> None:
     wanted = r"refused a coordinator.*the rights to Describe and Write on transactional ids"
     with cluster({("a", 1): script}) as brokers, pytest.raises(ProducerIdError, match=wanted):
         registered(brokers, "a")
 
 
-def test_a_search_without_an_end_and_a_connection_that_ends_are_errors() -> None:
+def test_an_endless_search_and_a_closed_connection_are_errors() -> None:
     wanted = "1 producers got no coordinator.*__transaction_state to have leaders"
     never = [found(-1, NOT_AVAILABLE)] * 100
     with cluster({("a", 1): never}) as brokers, pytest.raises(ProducerIdError, match=wanted):

@@ -36,7 +36,7 @@ def driven(leaders: tuple[int, ...] = (1,), **options: Any) -> Driven:
     return Driven(leaders, **(given | options))
 
 
-def asked(actions: list[Action]) -> list[Any]:
+def requests_in(actions: list[Action]) -> list[Any]:
     """The coordinator requests of these actions."""
     return [each.request for each in actions if isinstance(each, SendCoordinatorRequest)]
 
@@ -48,7 +48,7 @@ def sent(actions: list[Action]) -> list[int]:
 
 def begun(driven: Driven) -> Driven:
     """A producer with its first partition in the transaction, and its first batch sent."""
-    assert asked(driven.until(0.0)) == [AddPartitions((0,))]
+    assert requests_in(driven.until(0.0)) == [AddPartitions((0,))]
     assert sent(driven.coordinate(driven.one, 0.1)) == [0]
     return driven
 
@@ -56,18 +56,18 @@ def begun(driven: Driven) -> Driven:
 def test_a_partition_is_added_before_the_first_batch_goes_there_and_once() -> None:
     each = driven((1, 2))
     first = each.until(0.0)
-    assert (asked(first), sent(first)) == ([AddPartitions((0,))], [])
+    assert (requests_in(first), sent(first)) == ([AddPartitions((0,))], [])
     assert sent(each.coordinate(each.one, 0.1)) == [0]
     second = each.until(1.0)
-    assert (asked(second), sent(second)) == ([AddPartitions((1,))], []), "to the coordinator"
+    assert (requests_in(second), sent(second)) == ([AddPartitions((1,))], []), "to the coordinator"
     assert sent(each.coordinate(each.one, 1.1) if not each.one.in_flight[0][1] else []) == []
     each.answer(each.one, 1.1)
     assert sent(each.coordinate(each.one, 1.2)) == [1]
     third = each.until(2.0)
-    assert (asked(third), sent(third)) == ([], [2]), "partition 0 is in it already"
+    assert (requests_in(third), sent(third)) == ([], [2]), "partition 0 is in it already"
 
 
-def test_a_commit_waits_for_every_batch_and_what_is_due_meanwhile_for_the_next() -> None:
+def test_a_commit_waits_for_every_batch_and_later_records_for_the_next() -> None:
     each = begun(driven())
     assert sent(each.until(2.2)) == [1, 2]
     assert each.until(2.9) == [], "the transaction began at 0.0 and is old enough at 2.5"
@@ -75,9 +75,11 @@ def test_a_commit_waits_for_every_batch_and_what_is_due_meanwhile_for_the_next()
     assert each.until(3.5) == [], "record 3 is due and waits"
     each.answer(each.one, 3.6)
     each.answer(each.one, 3.7)
-    assert asked(each.until(3.7)) == [COMMIT]
+    assert requests_in(each.until(3.7)) == [COMMIT]
     assert each.until(4.5) == []
-    assert asked(each.coordinate(each.one, 4.5)) == [AddPartitions((0,))], "with records 3 and 4"
+    assert requests_in(each.coordinate(each.one, 4.5)) == [AddPartitions((0,))], (
+        "with records 3 and 4"
+    )
     counts = each.counts
     assert (counts.transactions_committed, counts.transactions_aborted) == (1, 0)
     assert counts.commit_s == pytest.approx(2.0), "from 2.5 to 4.5"
@@ -87,7 +89,7 @@ def test_a_commit_waits_for_every_batch_and_what_is_due_meanwhile_for_the_next()
     assert sent(each.coordinate(each.one, 4.6)) == [3, 4]
 
 
-def test_what_lingers_goes_along_with_the_commit() -> None:
+def test_a_lingering_batch_is_sent_before_the_commit() -> None:
     each = driven(full=10, linger_ms=60_000.0, request_timeout_ms=30_000)
     assert each.until(0.0) == []
     each = begun(driven(full=10, linger_ms=0.0, max_in_flight=1))
@@ -99,35 +101,39 @@ def test_what_lingers_goes_along_with_the_commit() -> None:
     assert [(batch.first, batch.records) for batch in request.batches] == [(1, 2)], "full or not"
     each.until(3.2)
     each.answer(each.one, 3.3)
-    assert asked(each.until(3.3)) == [COMMIT]
-    assert asked(each.coordinate(each.one, 3.4)) == [AddPartitions((0,))], "record 3 is of the next"
+    assert requests_in(each.until(3.3)) == [COMMIT]
+    assert requests_in(each.coordinate(each.one, 3.4)) == [AddPartitions((0,))], (
+        "record 3 is of the next"
+    )
 
 
-def test_a_transaction_without_a_record_is_none() -> None:
+def test_no_transaction_begins_without_a_record() -> None:
     each = begun(driven(rate=0.1))
     each.answer(each.one, 1.0)
-    assert asked(each.until(2.5)) == [COMMIT]
+    assert requests_in(each.until(2.5)) == [COMMIT]
     assert each.coordinate(each.one, 2.6) == []
     assert each.until(9.9) == []
-    assert asked(each.until(10.0)) == [AddPartitions((0,))]
+    assert requests_in(each.until(10.0)) == [AddPartitions((0,))]
 
 
-def test_the_coordinator_is_asked_again_while_it_completes_or_loads() -> None:
+def test_requests_are_repeated_while_the_coordinator_completes_or_loads() -> None:
     each = begun(driven())
     each.answer(each.one, 0.2)
     each.until(2.4)
     each.answer(each.one, 2.4)
     each.answer(each.one, 2.4)
-    assert asked(each.until(2.5)) == [COMMIT]
+    assert requests_in(each.until(2.5)) == [COMMIT]
     assert each.coordinate(each.one, 2.6, LOADING) == []
-    assert asked(each.until(3.2)) == [COMMIT], "after retry_backoff_ms, 20 % up or down"
-    assert asked(each.coordinate(each.one, 3.2)) == [AddPartitions((0,))]
+    assert requests_in(each.until(3.2)) == [COMMIT], "after retry_backoff_ms, 20 % up or down"
+    assert requests_in(each.coordinate(each.one, 3.2)) == [AddPartitions((0,))]
     assert each.coordinate(each.one, 3.3, CONCURRENT) == []
-    assert asked(each.until(3.33)) == [AddPartitions((0,))], "soon, as the one before completes"
+    assert requests_in(each.until(3.33)) == [AddPartitions((0,))], (
+        "soon, as the one before completes"
+    )
     assert sent(each.coordinate(each.one, 3.4)) == [3]
 
 
-def test_a_coordinator_that_moved_is_found_again() -> None:
+def test_a_moved_coordinator_is_found_again() -> None:
     each = driven()
     each.until(0.0)
     assert each.coordinate(each.one, 0.1, NOT_COORDINATOR) == []
@@ -139,34 +145,34 @@ def test_a_coordinator_that_moved_is_found_again() -> None:
     assert sent(each.coordinate(each.two, 0.9)) == [0]
 
 
-def test_a_coordinator_that_is_lost_is_found_and_asked_again() -> None:
+def test_a_lost_coordinator_is_found_and_the_request_is_repeated() -> None:
     each = driven()
     each.until(0.0)
     each.lose(each.one, 0.1)
     later = each.until(0.8)
-    assert asked(later) == [FindCoordinator()]
-    assert asked(each.coordinate(each.two, 0.8, 0, (2, -1))) == [AddPartitions((0,))]
+    assert requests_in(later) == [FindCoordinator()]
+    assert requests_in(each.coordinate(each.two, 0.8, 0, (2, -1))) == [AddPartitions((0,))]
     assert [type(each) for each in each.coordinate(each.two, 0.9)] == [Reopen], "to the leader"
 
 
-def test_a_coordinator_that_nobody_is_connected_to_is_not_there_yet() -> None:
+def test_a_coordinator_without_a_connection_is_looked_up_again() -> None:
     each = driven()
     each.until(0.0)
     each.coordinate(each.one, 0.1, NOT_COORDINATOR)
     each.until(0.8)
     way = each.one if each.one.in_flight else each.two
     assert each.coordinate(way, 0.8, 0, (9, -1)) == []
-    assert asked(each.until(1.5)) == [FindCoordinator()]
+    assert requests_in(each.until(1.5)) == [FindCoordinator()]
 
 
-def test_a_refusal_for_good_ends_the_load_with_a_sentence() -> None:
+def test_a_permanent_refusal_ends_the_load_with_a_sentence() -> None:
     each = driven()
     each.until(0.0)
     with pytest.raises(TransactionError, match="refused to add partitions to a transaction, with "):
         each.coordinate(each.one, 0.1, FENCED)
 
 
-def test_a_batch_that_fails_takes_its_transaction_with_it() -> None:
+def test_a_failed_batch_aborts_its_transaction() -> None:
     each = begun(driven(max_in_flight=2))
     assert sent(each.until(1.0)) == [1]
     each.answer(each.one, 1.5)
@@ -174,12 +180,12 @@ def test_a_batch_that_fails_takes_its_transaction_with_it() -> None:
     each.answer(each.one, 2.3, TOO_LARGE)
     assert each.until(2.3) == [], "another one is under way"
     each.answer(each.one, 2.4)
-    assert asked(each.until(2.4)) == [ABORT]
+    assert requests_in(each.until(2.4)) == [ABORT]
     assert each.until(3.1) == [], "record 3 waits"
-    assert asked(each.coordinate(each.one, 3.2)) == [RenewEpoch()]
+    assert requests_in(each.coordinate(each.one, 3.2)) == [RenewEpoch()]
     assert each.coordinate(each.one, 3.3, CONCURRENT) == []
-    assert asked(each.until(4.0)) == [RenewEpoch()]
-    assert asked(each.coordinate(each.one, 4.0, 0, (0, 1))) == [AddPartitions((0,))]
+    assert requests_in(each.until(4.0)) == [RenewEpoch()]
+    assert requests_in(each.coordinate(each.one, 4.0, 0, (0, 1))) == [AddPartitions((0,))]
     request, _of_record_4 = each.coordinate(each.one, 4.1)
     assert isinstance(request, Produce)
     assert [(b.first, b.stamp) for b in request.batches] == [(3, (1, 0))], "a new epoch"
@@ -195,33 +201,33 @@ def test_nothing_of_a_failed_transaction_is_sent_again() -> None:
     each.until(1.0)
     each.answer(each.one, 1.5, TOO_LARGE)
     each.answer(each.one, 1.6, TIMED_OUT)
-    assert asked(each.until(1.6)) == [ABORT]
+    assert requests_in(each.until(1.6)) == [ABORT]
     assert each.counts.errors == {"MessageSizeTooLargeError": 1, "RequestTimedOutError": 1}
     assert each.counts.retried_records == 0
 
 
-def test_what_waits_behind_a_failed_batch_fails_too() -> None:
+def test_batches_behind_a_failed_batch_fail() -> None:
     each = begun(driven(max_in_flight=1))
     each.until(2.2)
     each.answer(each.one, 2.3, TOO_LARGE)
-    assert asked(each.until(2.3)) == [ABORT]
+    assert requests_in(each.until(2.3)) == [ABORT]
     assert each.counts.errors == {"MessageSizeTooLargeError": 1, "TransactionAbortedError": 1}
     assert each.producer.buffered_bytes == 0
     each.coordinate(each.one, 2.4)
-    assert asked(each.coordinate(each.one, 2.5, 0, (0, 1))) == [AddPartitions((0,))], (
+    assert requests_in(each.coordinate(each.one, 2.5, 0, (0, 1))) == [AddPartitions((0,))], (
         "record 2 is new"
     )
     assert sent(each.coordinate(each.one, 2.6)) == [2]
 
 
-def test_an_abort_waits_for_what_is_under_way_whatever_waits_behind_it() -> None:
+def test_an_abort_waits_for_batches_in_flight_only() -> None:
     each = begun(driven(max_in_flight=2, transaction_duration_ms=9_000.0))
     each.until(3.2)
     each.answer(each.one, 3.3, TOO_LARGE)
     assert each.counts.errors["TransactionAbortedError"] == 1, "record 2 waited"
-    assert asked(each.until(3.3)) == [], "record 1 is under way"
+    assert requests_in(each.until(3.3)) == [], "record 1 is under way"
     each.answer(each.one, 3.4)
-    assert asked(each.until(3.4)) == [ABORT]
+    assert requests_in(each.until(3.4)) == [ABORT]
 
 
 def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there() -> None:
@@ -232,18 +238,20 @@ def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there
     each.until(1.2)
     each.coordinate(each.one, 1.2, LOADING)
     later = each.until(2.0)
-    assert asked(later) == [RenewEpoch()], "the coordinator has no transaction of this producer"
+    assert requests_in(later) == [RenewEpoch()], (
+        "the coordinator has no transaction of this producer"
+    )
     assert each.counts.transactions_aborted == 0
     assert each.counts.errors == {"KafkaTimeoutError": 1}
 
 
-def test_a_memory_that_the_next_transaction_fills_stays_full_where_one_is_aborted() -> None:
+def test_an_abort_keeps_the_memory_that_the_next_transaction_fills() -> None:
     each = begun(driven(buffer_memory=320))
     each.until(9.5)
     assert (each.producer.blocked, each.producer.opened) == (True, 5), "records 3 and 4 wait"
     for _ in range(3):
         each.answer(each.one, 9.5, TOO_LARGE)
-    assert asked(each.until(9.6)) == [ABORT]
+    assert requests_in(each.until(9.6)) == [ABORT]
     assert each.producer.opened == 5
     each.coordinate(each.one, 9.7)
     each.coordinate(each.one, 9.8, 0, (0, 1))
@@ -253,7 +261,7 @@ def test_a_memory_that_the_next_transaction_fills_stays_full_where_one_is_aborte
 
 def test_an_open_batch_waits_for_its_partition_and_does_not_expire() -> None:
     each = driven(full=10)
-    assert asked(each.until(0.0)) == [AddPartitions((0,))]
+    assert requests_in(each.until(0.0)) == [AddPartitions((0,))]
     each.delivery.expire(0.5)
     assert sent(each.coordinate(each.one, 0.6)) == [0]
     assert each.counts.failed_total == 0
@@ -265,7 +273,7 @@ def test_the_last_transaction_is_committed_in_the_drain() -> None:
     each.delivery.close(2.0)
     assert each.delivery.has_work
     each.answer(each.one, 2.1)
-    assert asked(each.until(2.1)) == [COMMIT], "record 1 waited and is dropped"
+    assert requests_in(each.until(2.1)) == [COMMIT], "record 1 waited and is dropped"
     assert each.delivery.has_work
     assert each.coordinate(each.one, 2.2) == []
     assert not each.delivery.has_work
@@ -284,7 +292,7 @@ def test_a_transaction_that_is_left_open_may_end_once_more_in_the_log() -> None:
     assert each.counts.errors == {"Unacknowledged": 1}
 
 
-def test_what_waits_to_be_sent_again_when_the_drain_is_over_fails_once() -> None:
+def test_a_retry_at_the_end_of_the_drain_fails_once() -> None:
     each = begun(driven(end_s=2.0))
     each.until(1.0)
     each.answer(each.one, 1.9, TIMED_OUT)
@@ -294,18 +302,18 @@ def test_what_waits_to_be_sent_again_when_the_drain_is_over_fails_once() -> None
     assert not each.delivery.has_work
 
 
-def test_a_closed_loop_commits_too() -> None:
+def test_a_closed_loop_commits() -> None:
     each = driven(rate=float("inf"), max_in_flight=1, buffer_memory=300)
-    assert asked(each.until(0.0)) == [AddPartitions((0,))]
+    assert requests_in(each.until(0.0)) == [AddPartitions((0,))]
     assert sent(each.coordinate(each.one, 0.1)) != []
     for at_s in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
         if each.one.in_flight and each.one.in_flight[0][1]:
             each.answer(each.one, at_s)
-            questions = asked(each.until(at_s))
-            if questions:
+            requests = requests_in(each.until(at_s))
+            if requests:
                 break
-    assert questions == [COMMIT]
-    assert asked(each.coordinate(each.one, 6.5)) == [AddPartitions((0,))]
+    assert requests == [COMMIT]
+    assert requests_in(each.coordinate(each.one, 6.5)) == [AddPartitions((0,))]
     assert sent(each.coordinate(each.one, 6.6)) != []
 
 

@@ -28,17 +28,17 @@ Pair = tuple[Transport, socket.socket]
 @pytest.fixture(params=["plain", "tls"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """The tested end, non-blocking, and the peer's, blocking."""
-    ours, theirs = socket.socketpair()
-    theirs.settimeout(PATIENCE_S)
+    near, far = socket.socketpair()
+    far.settimeout(PATIENCE_S)
     if request.param == "tls":
-        ours, theirs = tls_over(ours, theirs)
-    ours.setblocking(False)
+        near, far = tls_over(near, far)
+    near.setblocking(False)
     transport: Transport = (
-        TlsTransport(ours) if isinstance(ours, ssl.SSLSocket) else PlainTransport(ours)
+        TlsTransport(near) if isinstance(near, ssl.SSLSocket) else PlainTransport(near)
     )
-    yield transport, theirs
+    yield transport, far
     transport.close()
-    theirs.close()
+    far.close()
 
 
 def cut(whole: bytes) -> list[Buffer]:
@@ -58,7 +58,7 @@ def send_all(transport: Transport, buffers: list[Buffer]) -> int:
     return calls
 
 
-def test_what_a_slow_peer_does_not_take_is_sent_later_and_nothing_twice(pair: Pair) -> None:
+def test_bytes_that_a_slow_peer_does_not_take_are_sent_later_and_only_once(pair: Pair) -> None:
     transport, peer = pair
     wanted = random.Random(1).randbytes(3_000_000)
     received = bytearray()
@@ -68,7 +68,7 @@ def test_what_a_slow_peer_does_not_take_is_sent_later_and_nothing_twice(pair: Pa
             received.extend(peer.recv(30_000))
 
     taken = transport.send(cut(wanted))
-    assert taken < len(wanted), "the socket took all at once, so nothing is shown"
+    assert taken < len(wanted), "the socket took all at once, so this test checks nothing"
     reader = threading.Thread(target=read_slowly)
     reader.start()
     send_all(transport, [wanted[taken:]])
@@ -93,10 +93,10 @@ def test_everything_that_arrived_is_seen_through_a_selector(pair: Pair) -> None:
         assert transport.receive_into(buffer) == 0
 
 
-def test_a_buffer_that_holds_no_record_is_refused() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(ValueError, match=r"100 bytes .* 16384"):
-        TlsTransport(ours).receive_into(memoryview(bytearray(100)))  # type: ignore[arg-type]
+def test_a_buffer_smaller_than_a_record_is_refused() -> None:
+    near, far = socket.socketpair()
+    with near, far, pytest.raises(ValueError, match=r"100 bytes .* 16384"):
+        TlsTransport(near).receive_into(memoryview(bytearray(100)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(20))

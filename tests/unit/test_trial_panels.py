@@ -19,7 +19,7 @@ def point(elapsed_s: float, value: float, broker: int = 1) -> SeriesPoint:
 
 
 def seen(*slices: LatencySlice) -> dict[int, ClientWindow]:
-    """Trial 1 with a window of 8 s."""
+    """The window of trial 1, of 8 s."""
     return {1: replace(client(), end_s=START_S + 8, latency_over_time=slices)}
 
 
@@ -33,7 +33,7 @@ def test_a_panel_reaches_from_the_warm_up_to_the_end_and_from_0_to_the_highest_v
     assert second[0] == "broker 2"
 
 
-def test_what_is_of_no_trial_is_left_out() -> None:
+def test_points_without_a_trial_are_left_out() -> None:
     found = panels_of({1: [point(2.0, 0.0)], 2: [point(1.0, 5.0)]}, seen())
     assert list(found) == [1]
     (panel,) = found[1]
@@ -42,12 +42,12 @@ def test_what_is_of_no_trial_is_left_out() -> None:
     )
 
 
-def test_of_a_hundred_brokers_a_dozen_is_drawn() -> None:
+def test_a_dozen_of_a_hundred_brokers_is_drawn() -> None:
     (panel,) = panels_of({1: [point(1.0, 1.0, broker=each) for each in range(100)]}, seen())[1]
     assert list(panel.names) == [f"broker {each}" for each in range(BROKERS_MAX)]
 
 
-def test_latency_stands_before_the_brokers_readings_over_the_same_time() -> None:
+def test_latency_comes_before_the_brokers_readings_over_the_same_time() -> None:
     slices = (
         LatencySlice(0.0, 4.0, 10, 5.0, 10.0, 12.0),
         LatencySlice(4.0, 4.0, 9, 10.0, 20.0, 25.0),
@@ -71,5 +71,5 @@ def test_the_page_draws_them_with_the_evidence_and_without_a_script() -> None:
     assert page.count("<polyline") == 1
     assert 'aria-label="Trial 1 over time"' in page
     assert "idle, up to 0.50" in page
-    assert '<span class="line-0 round-0">broker 1</span>' in page, "which line is whose"
+    assert '<span class="line-0 round-0">broker 1</span>' in page, "the broker of each line"
     assert "<polyline" not in report_page(build_report(summary_of_sizes([1000]), trials, {}))

@@ -180,7 +180,7 @@ def test_groups_that_cannot_be_listed_are_an_error_with_the_code() -> None:
         (DeleteTopicsResponse, lambda admin: admin.delete_topic("t")),
     ],
 )
-def test_an_answer_without_the_result_is_an_error_that_says_so(
+def test_an_answer_without_a_result_is_an_error(
     kind: Any, ask: Callable[[KafkaAdmin], Any]
 ) -> None:
     with (

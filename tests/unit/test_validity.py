@@ -65,7 +65,9 @@ def test_invalid_comes_before_overloaded(rule: str) -> None:
         ({"loop_busy": 0.94}, Verdict.OVERLOADED),
     ],
 )
-def test_whose_shortfall_it_was(changes: dict[str, float], verdict: Verdict) -> None:
+def test_a_shortfall_belongs_to_the_brokers_or_to_the_generator(
+    changes: dict[str, float], verdict: Verdict
+) -> None:
     assert judged(client(acked_records=9_000, **changes)).verdict is verdict
 
 
@@ -77,7 +79,9 @@ def test_whose_shortfall_it_was(changes: dict[str, float], verdict: Verdict) -> 
         (ClockOffset(0.25, 0.0), Verdict.SUSTAINED),
     ],
 )
-def test_a_clock_counts_when_it_is_surely_off(clock: ClockOffset, verdict: Verdict) -> None:
+def test_a_clock_counts_when_its_offset_exceeds_the_error(
+    clock: ClockOffset, verdict: Verdict
+) -> None:
     clocks = (HostClock("near", ClockOffset(0.001, 0.001)), HostClock("far", clock))
     judgement = judged(client(clocks=clocks))
     assert judgement.verdict is verdict
@@ -87,7 +91,7 @@ def test_a_clock_counts_when_it_is_surely_off(clock: ClockOffset, verdict: Verdi
 
 
 @pytest.mark.parametrize(("limit_s", "verdict"), [(1.1, "SUSTAINED"), (1.0, "INVALID")])
-def test_the_goal_says_how_long_a_broker_may_stand_still(limit_s: float, verdict: str) -> None:
+def test_the_goal_limits_how_long_a_broker_may_stand_still(limit_s: float, verdict: str) -> None:
     seen = judged(brokers=with_one(standstill_s=1.05), thresholds=goal(standstill_s_max=limit_s))
     assert seen.verdict.value == verdict
     if verdict == "INVALID":
@@ -103,7 +107,7 @@ def test_all_nodes_report_the_same_election() -> None:
 
 
 def _others(messages_per_s: float, bytes_per_s: float | None, rest_bytes: float = 0.0) -> OtherLoad:
-    """Beside 10,000 messages/s and 10 MB/s of ours."""
+    """A trial with this load of others beside 10,000 messages/s and 10 MB/s of its own."""
     all_bytes = 10e6 + (bytes_per_s or 0.0)
     rest_messages = rest_bytes / 1_000
     return OtherLoad(
@@ -124,15 +128,13 @@ def _others(messages_per_s: float, bytes_per_s: float | None, rest_bytes: float 
         (_others(4_000.0, 4e6, rest_bytes=3e6), Verdict.INVALID),
     ],
 )
-def test_a_load_of_others_that_was_not_there_before_is_no_verdict(
-    others: OtherLoad, verdict: Verdict
-) -> None:
+def test_a_new_load_of_others_makes_a_trial_invalid(others: OtherLoad, verdict: Verdict) -> None:
     judgement = judged(others=others)
     assert judgement.verdict is verdict
     assert rules(judgement) == {"others_loaded"} or verdict is Verdict.SUSTAINED
 
 
-def test_what_others_wrote_is_what_is_left_without_ours() -> None:
+def test_the_load_of_others_is_the_written_load_without_the_runs_own() -> None:
     def poll(at_s: float, messages: float, log_bytes: float) -> list[BrokerSample]:
         counters = {"messages_in": messages, "bytes_in": log_bytes}
         return [sample(at_s, counters, broker_id) for broker_id in (1, 2)]
@@ -140,7 +142,7 @@ def test_what_others_wrote_is_what_is_left_without_ours() -> None:
     written = Written.between(poll(0.0, 50.0, 5_000.0), poll(20.0, 6_050.0, 1_205_000.0), (1, 2))
     assert written == Written(20.0, 12_000.0, 2_400_000.0)
     counts = Counts(acked_by_partition={0: 5_000, 1: 4_000}, log_bytes=1_800_000)
-    # A thousand records of ours came to the logs twice.
+    # A thousand records of the run are in the logs twice.
     found = others_in(written, 10_000, counts, Written(2.0, 40.0, 8_000.0))
     assert found == OtherLoad(100.0, 20_000.0, 20.0, 4_000.0, 600.0, 120_000.0)
     assert others_in(written, 10_000, Counts(), None) == OtherLoad(
@@ -159,7 +161,7 @@ def test_what_others_wrote_is_what_is_left_without_ours() -> None:
     assert commits == 100.0 and others is not None and others.messages_per_s == 0.0
 
 
-def test_a_broker_that_does_not_tell_or_began_anew_makes_the_load_of_others_unknown() -> None:
+def test_a_broker_without_counters_or_with_a_restart_makes_the_load_of_others_unknown() -> None:
     whole = {"messages_in": 5.0, "bytes_in": 5.0}
     first, last = [sample(0.0, whole)], [sample(9.0, {"messages_in": 4.0, "bytes_in": 9.0})]
     assert Written.between(first, last, (1,)) is None
@@ -190,7 +192,7 @@ def test_timeouts_are_judged_by_the_shortfall(error: str) -> None:
         {"start_s": None, "handler_idle": None, "samples_missed": 10},
     ],
 )
-def test_missing_metrics_are_no_verdict(changes: dict[str, float | None]) -> None:
+def test_missing_metrics_make_a_trial_invalid(changes: dict[str, float | None]) -> None:
     judgement = judged(brokers=with_one(**changes))
     assert judgement.verdict is Verdict.INVALID
     assert [(r.indicator, r.broker_id) for r in judgement.reasons] == [("metrics_incomplete", 2)]
@@ -201,13 +203,13 @@ def test_a_few_missing_samples_are_tolerated(changes: dict[str, float]) -> None:
     assert judged(brokers=with_one(**changes)).verdict is Verdict.SUSTAINED
 
 
-def test_no_broker_and_no_load_are_no_verdict() -> None:
+def test_a_trial_without_brokers_or_load_is_invalid() -> None:
     assert judged(brokers=()).verdict is Verdict.INVALID
     idle = client(offered_records=0, acked_records=0, latency_p99_ms=math.nan)
     assert rules(judged(idle)) == {"generator_limited"}
 
 
-def test_leaders_that_move_and_fenced_brokers_are_no_verdict() -> None:
+def test_moved_leaders_and_fenced_brokers_make_a_trial_invalid() -> None:
     moved = judged(brokers=with_one(leader_partitions_min=9.0))
     assert rules(moved) == {"leaders_moved"}
     controller = BrokerWindow(100, 1.0, 2.0, 1.0, 10, 0, 0.5, fenced_brokers_max=1.0)
@@ -223,7 +225,7 @@ REACHED = BrokerAccount(requests=900, silent_s=0.2, waiting_connections=1, missi
 def _unreachable(
     brokers: tuple[BrokerWindow, ...] = BROKERS, **accounts: BrokerAccount
 ) -> tuple[Verdict, set[int | None]]:
-    """The verdict on a trial that lacks 960 of 10,000 records, and who is out of reach."""
+    """The verdict on a trial that lacks 960 of 10,000 records, and the brokers out of reach."""
     by_broker = {1: REACHED, 2: LOST, 3: BrokerAccount()}
     by_broker |= {int(name.removeprefix("of_")): each for name, each in accounts.items()}
     judgement = judged(client(acked_records=9_040, by_broker=by_broker), brokers)
@@ -231,7 +233,7 @@ def _unreachable(
     return judgement.verdict, {r.broker_id for r in judgement.reasons if r.indicator == rule}
 
 
-def test_a_broker_that_never_got_what_is_missing_is_out_of_reach() -> None:
+def test_a_broker_that_never_got_the_missing_records_is_out_of_reach() -> None:
     assert _unreachable() == (Verdict.INVALID, {2})
     assert _unreachable(of_1=LOST) == (Verdict.INVALID, {1, 2})
     text = (
@@ -261,7 +263,7 @@ def test_any_other_shortfall_stays_an_overload(
     assert _unreachable(brokers, **accounts) == (Verdict.OVERLOADED, set())
 
 
-def test_silence_without_a_shortfall_is_none_of_the_verdicts_business() -> None:
+def test_silence_without_a_shortfall_does_not_affect_the_verdict() -> None:
     by_broker = {1: REACHED, 2: replace(LOST, missing_records=0)}
     assert judged(client(by_broker=by_broker)).verdict is Verdict.SUSTAINED
 
@@ -296,7 +298,7 @@ def test_the_mean_throttle_time_that_producers_report_counts(
         (9, None, 5.0, Verdict.INVALID),  # without metrics there is no mean
     ],
 )
-def test_a_group_that_a_quota_holds_back_is_no_verdict(
+def test_a_group_that_a_quota_throttles_makes_a_trial_invalid(
     reported_ms: int, brokers_ms: float | None, allowed_ms: float, verdict: Verdict
 ) -> None:
     seen = client(groups=(GroupWindow(GroupCounts(3, records=10_000, throttle_ms=reported_ms)),))
@@ -310,7 +312,7 @@ def test_a_group_that_a_quota_holds_back_is_no_verdict(
         assert "consumer group 3 was throttled" in judgement.reasons[0].text
 
 
-def test_throttling_that_only_the_broker_saw() -> None:
+def test_throttling_that_only_the_broker_saw_makes_a_trial_invalid() -> None:
     judgement = judged(brokers=with_one(produce=RequestWindow(throttle_ms=4.0)))
     assert rules(judgement) == {"throttled"}
     assert judgement.reasons[0].resource is Resource.QUOTA
@@ -320,7 +322,7 @@ def test_throttling_that_only_the_broker_saw() -> None:
     ("throttle_ms", "verdict"),
     [(1e-9, Verdict.SUSTAINED), (0.0004, Verdict.SUSTAINED), (0.001, Verdict.INVALID)],
 )
-def test_what_rounding_leaves_of_an_earlier_quota_is_no_throttling(
+def test_a_throttle_time_within_rounding_is_no_throttling(
     throttle_ms: float, verdict: Verdict
 ) -> None:
     produce = RequestWindow(per_s=100.0, throttle_ms=throttle_ms)  # of 1,000 requests
@@ -358,14 +360,14 @@ def test_an_invalid_trial_stays_invalid_where_throttling_is_an_overload() -> Non
     assert rules(judgement) == {"window_too_short"}
 
 
-def test_a_load_that_may_yet_be_throttled_does_not_end_early() -> None:
+def test_a_load_that_can_still_be_throttled_does_not_end_early() -> None:
     rule = next(each for each in INDICATORS if each.name == "throttled")
     assert not rule.is_on(goal().indicators, ClusterFacts())
     assert rule.is_on(QUOTAS.indicators, ClusterFacts(is_blind=True))
     assert Indicator.early is type(rule).early, "unknown until the end"
 
 
-def test_a_window_too_short_for_the_isr_is_no_verdict() -> None:
+def test_a_window_too_short_for_the_isr_makes_a_trial_invalid() -> None:
     assert rules(judged(cluster=ClusterFacts(isr_window_s=10.1))) == {"window_too_short"}
     assert judged(cluster=ClusterFacts(isr_window_s=10.0)).verdict is Verdict.SUSTAINED
 
@@ -393,7 +395,7 @@ def test_acknowledged_records_are_in_the_log(
         assert words in judgement.reasons[0].text
 
 
-def test_what_the_death_of_a_broker_does_is_expected_where_it_was_killed_on_purpose() -> None:
+def test_the_effects_of_a_killed_broker_are_expected() -> None:
     lost = broker(3, samples_missed=8, start_s=None, handler_idle=None)
     others = [broker(each, leader_partitions_max=15.0, fenced_brokers_max=1.0) for each in (1, 2)]
     seen = client(retry_errors={"KafkaConnectionError": 40}, errors={"NotLeaderOrFollowerError": 2})
@@ -407,7 +409,7 @@ def test_what_the_death_of_a_broker_does_is_expected_where_it_was_killed_on_purp
     )
 
 
-def test_whatever_else_went_wrong_when_a_broker_was_killed_makes_the_trial_invalid() -> None:
+def test_other_faults_beside_a_killed_broker_make_a_trial_invalid() -> None:
     on_purpose, lost = ClusterFacts(killed=3), broker(3, samples_missed=8, start_s=None)
     blind = judged(brokers=(broker(1), broker(2, samples_missed=8), lost), cluster=on_purpose)
     assert [each.broker_id for each in blind.reasons] == [2]

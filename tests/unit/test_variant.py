@@ -24,7 +24,7 @@ def test_load_size_and_length_of_a_trial_make_no_other_pattern() -> None:
     assert not {"np", "load", "measure_s", "point_bpm"} & {k for k in whole if whole[k] != "1"}
 
 
-def test_every_option_makes_one() -> None:
+def test_every_option_makes_a_variant() -> None:
     whole = variant()
     for option in (
         "workload.producer.acks=all",
@@ -38,7 +38,7 @@ def test_every_option_makes_one() -> None:
         assert variant(option) != whole, option
 
 
-def test_what_is_searched_along_makes_none() -> None:
+def test_the_axis_of_the_search_makes_no_variant() -> None:
     along = (
         "goal.search.axis=partitions",
         "goal.search.load_cap=1000",

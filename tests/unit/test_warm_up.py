@@ -40,7 +40,7 @@ START = CONFIG.goal.search.load_start_max // 2
 
 
 class Loads:
-    """Stands for the loads that are offered, with the length [s] or the error of each in turn.
+    """A replacement of loads, with the length [s] or the error of each in turn.
 
     Args:
         capacity: the load at which the handlers have no idle time left.
@@ -54,13 +54,13 @@ class Loads:
 
     @property
     def loads(self) -> list[int]:
-        """The loads that were offered."""
+        """The offered loads."""
         return [each.producers for each in self.patterns]
 
     def first(
         self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
     ) -> float:
-        """Stands for the load that lasts until the cost is steady."""
+        """The load that lasts until the cost is steady."""
         end = next(self.ends, pattern.phases.measure_s)
         if isinstance(end, Exception):
             self.numbers.append(number)
@@ -72,7 +72,7 @@ class Loads:
     def look(
         self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
     ) -> None:
-        """Stands for every other load."""
+        """Every other load."""
         self.numbers.append(number)
         self.patterns.append(pattern)
         idle = max(0.0, 1.0 - pattern.producers / self._capacity)
@@ -96,11 +96,11 @@ def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60
     return [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
 
 
-def test_a_load_whose_executor_is_lost_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_whose_executor_is_lost_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = Loads(StageFailedError("task 1 was lost"), GeneratorError("no broker 2"), 20.0)
-    said = warmed(monkeypatch, loads)
+    phases = warmed(monkeypatch, loads)
     assert loads.numbers == [1, 2, 3]
-    assert said[1:] == [
+    assert phases[1:] == [
         "warming up the brokers again: task 1 was lost",
         "warming up the brokers again: no broker 2",
     ]
@@ -142,7 +142,7 @@ def test_a_short_warm_up_offers_a_load_that_leaves_idle_time(
     assert saturated.loads[1:] == ([START // 4] if load_max_s >= 12.0 else [])
 
 
-def test_readings_keep_to_the_time_that_is_left_and_a_failed_one_ends_nothing(
+def test_readings_fit_into_the_remaining_time_and_a_failed_one_does_not_end_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     never_warm = Loads(capacity=0.01)
@@ -194,7 +194,7 @@ def test_a_cost_that_falls_by_a_tenth_in_10_s_is_not_steady() -> None:
     falling = [0.99**second for second in range(60)]
     assert not any(is_steady(falling[:number], 1.0) for number in range(61))
     assert is_steady([0.996**second for second in range(12)], 1.0)
-    assert is_steady([0.0] * 12, 1.0), "brokers that have next to nothing to do"
+    assert is_steady([0.0] * 12, 1.0), "brokers with hardly any load"
 
 
 def test_samples_that_are_far_apart_need_four_costs() -> None:

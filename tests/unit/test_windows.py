@@ -43,7 +43,7 @@ def test_rates_and_means_are_exact() -> None:
     assert (window.leader_partitions_min, window.leader_partitions_max) == (10, 10)
 
 
-def test_what_the_samples_do_not_show_is_none_and_not_zero() -> None:
+def test_a_value_without_samples_is_none_and_not_zero() -> None:
     window = window_of([sample(second, {"bytes_in": 1.0}) for second in range(11)])
     assert window.bytes_in_per_s == 0.0
     known = {"bytes_in_per_s", "broker_id", "start_s", "end_s", "interval_s", "samples_expected"}
@@ -103,7 +103,7 @@ def test_a_histogram_that_recorded_nothing_has_no_mean() -> None:
     assert window.flush_threads == 0.0
 
 
-def test_only_samples_inside_count_because_the_load_outside_is_another() -> None:
+def test_only_samples_inside_the_window_count() -> None:
     calm_before = [sample(-3.0, {"handler_idle_ns": 0.0}), sample(-0.01, {"handler_idle_ns": 3e9})]
     inside = [sample(s, {"handler_idle_ns": 3e9 + 0.1e9 * s}) for s in range(11)]
     calm_after = [sample(11.0, {"handler_idle_ns": 5e9})]
@@ -111,7 +111,7 @@ def test_only_samples_inside_count_because_the_load_outside_is_another() -> None
     assert window.handler_idle == pytest.approx(0.1)
 
 
-def test_time_between_samples_is_the_brokers_own() -> None:
+def test_the_time_between_samples_is_the_brokers_own() -> None:
     late_poll = [
         BrokerSample(1, START_S + 0.2, {"uptime_ms": 10_000.0, "bytes_in": 0.0}),
         BrokerSample(1, START_S + 8.0, {"uptime_ms": 18_000.0, "bytes_in": 800.0}),
@@ -187,7 +187,7 @@ def silent(silences_ms: dict[int, float], collected_ms: dict[int, float]) -> lis
         (13, {}, 0.003),
     ],
 )
-def test_a_process_stood_still_for_what_collections_leave(
+def test_a_standstill_is_the_missing_time_without_collections(
     index: int, collected: dict[int, float], standstill_s: float
 ) -> None:
     window = window_of(silent({index: 900.0}, collected))
@@ -268,7 +268,7 @@ def test_a_change_since_the_sample_before_the_window_counts() -> None:
     assert window_of(samples, 3.0).isr_changed_share == pytest.approx(0.25)
 
 
-def test_one_replica_that_lacks_counts_where_nothing_is_known_of_before_the_run() -> None:
+def test_one_missing_replica_counts_without_a_baseline() -> None:
     taken = [_at(1, float(second), 1.0) for second in range(-1, 11)]
     (window,) = broker_windows(taken, (1,), START_S, START_S + 10, 1.0)
     assert window.isr_changed_share == 1.0
@@ -280,16 +280,16 @@ def test_an_unknown_number_of_replicas_is_not_a_change() -> None:
     assert isr_changed(sample(0.0, still), sample(1.0, still | {"isr_shrinks": 6.0}))
 
 
-def test_replicas_that_lack_after_the_window_are_not_its_own() -> None:
+def test_missing_replicas_after_the_window_do_not_count() -> None:
     taken = [_at(1, float(second), float(second > 10)) for second in range(-1, 15)]
     assert any_isr_changed_share(taken, (1,), START_S, START_S + 10) == 0.0
 
 
-def test_where_no_sample_was_expected_all_are_missed() -> None:
+def test_a_window_without_expected_samples_has_missed_all() -> None:
     assert replace(window_of([]), samples_expected=0, samples_missed=0).missed_share == 1.0
 
 
-def test_the_jvms_not_known_is_left_out() -> None:
+def test_the_jvms_value_for_unknown_is_left_out() -> None:
     samples = [sample(s, {"machine_cpu_share": -1.0}) for s in range(11)]
     assert window_of(samples).cpu_machine_share is None
 
@@ -315,7 +315,7 @@ def test_a_windows_mean_is_the_mean_of_what_was_recorded_in_it(
 
 
 def test_the_most_requests_that_wait_for_followers_are_kept() -> None:
-    """As they do with acks=all."""
+    """Requests wait for followers with acks=all."""
     waiting = (2.0, 7.0, 3.0)
     taken = [sample(float(at), {"produce_delayed": n}) for at, n in enumerate(waiting)]
     found = broker_window(taken, 1, START_S, START_S + 2, 1.0)
@@ -352,13 +352,13 @@ def test_a_broker_that_missed_samples_dilutes_no_share() -> None:
     assert any_isr_changed_share(taken, (3,), START_S, START_S + 10) is None
 
 
-def test_so_does_one_of_all_brokers_together_since_the_sample_before() -> None:
+def test_a_change_of_all_brokers_since_the_sample_before_the_window_counts() -> None:
     taken = [sample(s, {"under_replicated_partitions": 0.0, "isr_shrinks": float(s >= 0)})
              for s in (-1.0, 0.0, 1.0, 2.0)]  # fmt: skip
     assert any_isr_changed_share(taken, (1,), START_S, START_S + 2) == pytest.approx(1 / 3)
 
 
-def test_what_was_under_replicated_before_the_run_is_no_load_of_ours() -> None:
+def test_partitions_that_were_under_replicated_before_the_run_do_not_count() -> None:
     def taken(count: float) -> list[BrokerSample]:
         return [_at(1, float(second), count) for second in range(-1, 11)]
 

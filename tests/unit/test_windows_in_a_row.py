@@ -38,18 +38,18 @@ def test_windows_of_a_load_touch_and_the_last_one_ends_it() -> None:
 # --- producers --------------------------------------------------------------------
 
 
-def turned(driven: Driven, now: float) -> Account:
+def next_window(driven: Driven, now: float) -> Account:
     following = driven.account.window.following()
     assert following is not None
     return driven.delivery.begin_window(following, now)
 
 
-def test_sending_goes_on_over_the_end_of_a_window_and_each_record_is_counted_once() -> None:
+def test_sending_continues_over_the_end_of_a_window_and_each_record_is_counted_once() -> None:
     driven = Driven(window=Window(0.0, 3.0, left=2))
     accounts = []
     for second in range(9):
         if second and second % 3 == 0:
-            accounts.append(turned(driven, float(second)))
+            accounts.append(next_window(driven, float(second)))
         driven.until(float(second))
         if second % 3 != 2:  # the answer to the last record of a window comes in the next one
             while driven.one.in_flight:
@@ -70,7 +70,7 @@ def test_sending_goes_on_over_the_end_of_a_window_and_each_record_is_counted_onc
 # --- consumers --------------------------------------------------------------------
 
 
-def test_a_group_begins_anew_with_each_window() -> None:
+def test_a_group_starts_from_zero_in_each_window() -> None:
     ledger, position = GroupLedger(3, 2, 0.001), Position(7, 100)
     ledger.window = Window(10.0, 12.0, left=1)
     for now in (10.5, 11.5):
@@ -101,7 +101,7 @@ HOST_SAMPLES = (
 )
 
 
-class Said(DriverChannel):
+class RecordedChannel(DriverChannel):
     """A control channel that keeps the task's messages."""
 
     def take_host_samples(self) -> tuple[HostSample, ...]:
@@ -125,15 +125,15 @@ def task_channel(tasks: int = 1, consumer_tasks: int = 0) -> TaskChannel:
     return TaskChannel("127.0.0.1", 1, tasks, lambda work: work(), consumer_tasks)
 
 
-def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_told_it() -> None:
+def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_sent_it() -> None:
     channel = task_channel(tasks=1, consumer_tasks=1)
     for task, producers in ((0, 5_000), (1, 0)):
         assert channel.take_window(2) is None
-        said = Said()
-        said.send_window(2, report(task, producers))
-        assert (len(said.messages) > 3) == (producers > 0), "in pieces, where it is long"
-        assert all(len(str(each["piece"])) <= PIECE_LENGTH for each in said.messages)
-        for message in said.messages:
+        recorder = RecordedChannel()
+        recorder.send_window(2, report(task, producers))
+        assert (len(recorder.messages) > 3) == (producers > 0), "in pieces, where it is long"
+        assert all(len(str(each["piece"])) <= PIECE_LENGTH for each in recorder.messages)
+        for message in recorder.messages:
             channel.receive(task, message)
     found = channel.take_window(2)
     assert found is not None
@@ -147,12 +147,12 @@ def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_told_it() -> 
     assert channel.take_window(2) is None, "each window once"
 
 
-def test_what_is_acknowledged_counts_from_the_start_of_each_window() -> None:
-    channel, said = task_channel(), Said()
+def test_acknowledged_records_count_from_the_start_of_each_window() -> None:
+    channel, recorder = task_channel(), RecordedChannel()
     channel.receive(0, {"at_s": 2.0, "acked": 500})
     assert channel.acked() == [(2.0, 500)]
-    said.send_window(1, report(0, 1))
-    for message in said.messages:
+    recorder.send_window(1, report(0, 1))
+    for message in recorder.messages:
         channel.receive(0, message)
     assert channel.acked() == []
     channel.receive(0, {"at_s": 0.5, "acked": 100})
@@ -169,14 +169,14 @@ def test_what_is_acknowledged_counts_from_the_start_of_each_window() -> None:
         {"window": None, "piece": "aGVsbG8=", "left": 0},
     ],
 )
-def test_nonsense_instead_of_an_account_ends_the_channel(message: dict[str, Any]) -> None:
+def test_a_malformed_account_ends_the_channel(message: dict[str, Any]) -> None:
     from jobs.trials.control_server import _MALFORMED
 
     with pytest.raises(_MALFORMED):
         task_channel().receive(0, message)
 
 
-def test_an_account_without_end_is_refused() -> None:
+def test_an_endless_account_is_refused() -> None:
     channel, piece = task_channel(), {"window": 1, "piece": "x", "left": 5}
     for _ in range(PIECES_MAX):
         channel.receive(0, piece)

@@ -1,4 +1,4 @@
-"""The event loop accounts for every record, for all that a broker may do."""
+"""The event loop accounts for every record with any answers of a broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.scripted_broker import Answer
 from tests.support.wire_loops import run_loop
 
 
-def test_what_is_acknowledged_is_what_the_broker_got() -> None:
+def test_acknowledged_records_are_those_that_the_broker_got() -> None:
     loop, broker = run_loop(lambda _: Answer())
     counts, window = loop.account.counts, loop.account.window
     offered = loop.producers[0].records_due_between(window.start_s, window.end_s)
@@ -30,7 +30,7 @@ def test_what_is_acknowledged_is_what_the_broker_got() -> None:
     assert counts.failed_total == 0
 
 
-def test_while_the_load_lasts_nothing_holds_the_schedule_up() -> None:
+def test_no_collection_and_no_thread_delays_the_schedule_during_the_load() -> None:
     def look(_number: int) -> Answer:
         seen.add((gc.isenabled(), sys.getswitchinterval()))
         return Answer()
@@ -101,9 +101,7 @@ def test_throttling_is_reported() -> None:
 
 def test_acks_0_counts_what_was_handed_over() -> None:
     loop, broker = run_loop(lambda _: Answer(silent=True, delay_s=0.002), acks="0")
-    assert broker.metadata_requests == 1, (
-        "the broker has to say that it took all, or a close may lose it"
-    )
+    assert broker.metadata_requests == 1, "without an answer for all records, a close may lose some"
     assert loop.account.counts.acked_total == broker.records > 1_000
 
 

@@ -192,7 +192,7 @@ def test_every_replica_but_the_first_and_every_group_read_everything_again() -> 
     assert (alone.follower_answers, alone.consumer_requests) == (0, 0)
 
 
-def test_brokers_receive_what_they_replicate_and_send_what_they_ask() -> None:
+def test_brokers_receive_replicated_records_and_send_fetch_requests() -> None:
     found = wire_bytes(traffic(replicas=3))
     assert found.brokers_in - found.served_in == pytest.approx(found.follower_answers)
     assert found.brokers_out - found.served_out == pytest.approx(found.follower_requests)
@@ -227,7 +227,7 @@ def test_the_network_adds_headers_for_each_packet_and_acknowledgement() -> None:
     assert wire_bytes(tiny, framing).produce_answers - wire_bytes(tiny).produce_answers == 90
 
 
-def test_a_plan_says_what_eight_bytes_more_cost() -> None:
+def test_a_plan_states_the_cost_of_eight_bytes_more() -> None:
     text = describe(traffic(size) for size in (100, 10_000))
     assert text.startswith("Mbit/s on all brokers' interfaces for each MB/s of payload: 100 B: ")
     small, large = text.split(": ", 1)[1].split("; ")
@@ -259,8 +259,8 @@ def test_the_model_batches_as_the_generator_does(
 
 def test_the_plan_of_a_run_has_the_network_in_its_notes() -> None:
     config = load("testbed", "demo", "default", ["workload.producer.acks=0"])
-    asked = config.workload.pattern(1_000)
-    assert wire_bytes(asked).produce_answers == 0
-    assert wire_bytes(asked).follower_answers > 0
+    without_answers = config.workload.pattern(1_000)
+    assert wire_bytes(without_answers).produce_answers == 0
+    assert wire_bytes(without_answers).follower_answers > 0
     (network,) = [note for note in plan_of(config).notes if "interfaces" in note]
     assert network == describe(config.workload.pattern(size) for size in (100, 10_000))

@@ -104,7 +104,7 @@ def _all_accounted(loop: WireLoop, log: Log) -> None:
     assert own.retried.get(index, 0) == counts.retried_records
 
 
-def test_an_error_that_passes_is_retried_until_it_has() -> None:
+def test_a_transient_error_is_retried_until_it_passes() -> None:
     cluster = Cluster(lambda number: Answer(NOT_LEADER if 10 <= number < 14 else 0))
     loop = cluster.run()
     counts = loop.account.counts
@@ -119,7 +119,7 @@ def test_an_error_that_passes_is_retried_until_it_has() -> None:
     assert not loop.producers[0].muted
 
 
-def test_an_error_that_stays_is_not_retried() -> None:
+def test_a_permanent_error_is_not_retried() -> None:
     loop = Cluster(lambda number: Answer(TOO_LARGE if number == 10 else 0)).run()
     counts = loop.account.counts
     assert set(counts.errors) == {"MessageSizeTooLargeError"}
@@ -145,7 +145,7 @@ def test_the_delivery_timeout_bounds_retries_too() -> None:
     assert cluster.drain_s < 1.8, "given up 0.2 s after the last was due"
 
 
-def test_retries_end_with_the_drain_and_what_is_left_has_a_name() -> None:
+def test_retries_end_with_the_drain_and_each_remaining_record_has_an_error() -> None:
     cluster = Cluster(lambda number: Answer(NOT_LEADER if number >= 10 else 0))
     loop = cluster.run(drain_timeout_s=0.3)
     counts = loop.account.counts
@@ -168,7 +168,7 @@ def test_a_moved_leader_is_found_and_written_to() -> None:
     loop = cluster.run()
     assert loop.account.counts.failed_total == 0
     assert cluster.brokers[2].requests > 50
-    assert cluster.brokers[1].requests < 60, "asked for the new leader, not the old one again"
+    assert cluster.brokers[1].requests < 60, "requests go to the new leader"
     assert cluster.log.records == loop.producers[0].opened
 
 
@@ -227,7 +227,7 @@ def test_idempotence_survives_any_mix_of_failures(seed: int) -> None:
         assert times == sorted(times), "sequences keep the order, too"
 
 
-def test_a_refused_batch_breaks_the_sequence_and_a_new_epoch_goes_on() -> None:
+def test_after_a_refused_batch_a_new_epoch_continues() -> None:
     cluster = Cluster(lambda number: Answer(TOO_LARGE if number % 20 == 10 else 0, delay_s=0.003))
     loop = cluster.run(enable_idempotence=True, acks="all")
     counts = loop.account.counts

@@ -25,19 +25,19 @@ def test_no_value_reads_as_the_limit_that_it_misses(value: float, limit: float, 
     assert format_beside(value, limit) == text
 
 
-def test_an_overload_does_not_say_idle_020_below_020() -> None:
+def test_an_overload_is_not_stated_as_idle_020_below_020() -> None:
     seen = evidence(brokers=(broker(1), broker(2, handler_idle=0.1964)))
     (reason,) = RequestHandlerIdle().reasons(seen, Indicators())
     assert reason.text == "broker 2: request handlers idle 0.196, below 0.20"
 
 
-def test_a_shortfall_does_not_say_99_below_99() -> None:
+def test_a_shortfall_is_not_stated_as_99_below_99() -> None:
     (short,) = judged(client(acked_records=9_899)).reasons
     assert short.text.startswith("98.99% of the offered records were acknowledged in the window, ")
     assert "below 99.0% (" in short.text
 
 
-def test_a_slow_answer_does_not_say_20_above_20() -> None:
+def test_a_slow_answer_is_not_stated_as_20_above_20() -> None:
     slow = with_one(produce=RequestWindow(per_s=10.0, total_ms=20.04))
     (reason,) = judged(brokers=slow, thresholds=goal(produce_response_ms_max=20.0)).reasons
     assert "20.04 ms, above 20.0 ms" in reason.text
