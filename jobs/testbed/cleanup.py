@@ -81,9 +81,10 @@ def created_s(pid: int) -> float:
     Raises:
         psutil.NoSuchProcess: the process has ended.
     """
+    # psutil 5.9 takes the time of the boot from its last look at it, so this comes first.
+    booted_s = psutil.boot_time() if psutil.LINUX else 0.0
     # A new instance each time, as an instance remembers an earlier setting of the clock.
-    since_epoch_s = psutil.Process(pid).create_time()
-    return since_epoch_s - psutil.boot_time() if psutil.LINUX else since_epoch_s
+    return psutil.Process(pid).create_time() - booted_s
 
 
 def node_processes(state: State) -> list[psutil.Process]:
