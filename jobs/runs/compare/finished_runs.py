@@ -14,6 +14,7 @@ from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.comparing.effects import Conclusion, conclude
 from metrics.comparing.nightly import Noise
+from metrics.comparing.release import changed_release, release_of
 from metrics.comparing.sweeps import AxisEffect, Result, effects_of
 from metrics.reporting.files import write_file
 from metrics.reporting.summary import RunSummary, load_summary
@@ -157,6 +158,9 @@ def _sentences(
         before, after = getattr(first, name), getattr(second, name)
         if before != after:
             yield f"the runs differ in the {name}: {before} in the first, {after} in the second"
+    upgrade = changed_release(release_of(first.environment), release_of(second.environment))
+    if upgrade is not None:
+        yield f"the brokers of the first run were {upgrade[0]}, of the second {upgrade[1]}"
     yield from _caveats(first, second)
     before, after = _limits(first), _limits(second)
     if alone := [each for each in (*before, *after) if (each in before) != (each in after)]:
