@@ -148,7 +148,11 @@ def test_a_machine_that_meets_the_requirements(tmp_path: Path) -> None:
 def test_an_unsupported_spark_is_one_problem(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    def looked_for() -> None:
+        raise AssertionError("jars were looked for")
+
     monkeypatch.setattr("pyspark.__version__", "3.4.4")
+    monkeypatch.setattr("jobs.checks.machine.delta_jars", looked_for)
     (found,) = problems_of(machine_findings(tmp_path, None))
     assert found.check == "Spark's release"
     assert found.sentence.startswith("Spark 3.4.4 is not supported; expected Spark 3.5 (")
