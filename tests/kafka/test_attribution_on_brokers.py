@@ -1,6 +1,6 @@
-"""Each resource made to bind on purpose, on real brokers: is it the one that is named?
+"""Bottlenecks planted in real brokers, one for each resource, and the resource that trials name.
 
-The matrix is logged as the table of docs/attribution.md; see there how to run this.
+The matrix is logged as the table of docs/attribution.md, which describes how to run this.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ log = logging.getLogger(__name__)
 ALL = (1, 2, 3)
 CASES_LEAST, RIGHT_AT_LEAST = 12, 11 / 12
 RUN_SHARE_ONE, RUN_SHARE_ALL = 0.2, 0.5
-"""How long a broker runs after each planted collection, in collections [ratio]."""
+"""Time between two planted collections, in multiples of a collection [ratio]."""
 INVALID_AT_MOST = 3
-"""A trial that something disturbs is made again, as in a search."""
+"""Largest number of tries of a disturbed trial, as in a search."""
 
 
 def led_by(leaders: Sequence[int], replicas: int = 1) -> dict[int, list[int]]:
-    """Partitions with these leaders, and as followers the brokers after each."""
+    """Partitions with these leaders, and the next brokers as followers."""
     return {
         partition: [(leader - 1 + each) % len(ALL) + 1 for each in range(replicas)]
         for partition, leader in enumerate(leaders)
@@ -58,7 +58,7 @@ ON_ONE = (1,) * 4
 
 
 def messages(acks: str = "1") -> ProducerPattern:
-    """Messages of 1 kB, in requests that grow under load."""
+    """Messages of 1 kB; requests grow under load."""
     return producer_pattern(1_000, 1_000.0, linger_ms=20.0, acks=acks)
 
 
@@ -68,7 +68,7 @@ def often(acks: str = "1") -> ProducerPattern:
 
 
 def large(acks: str = "1") -> ProducerPattern:
-    """Large batches, in whose requests compression takes nearly all of the time."""
+    """Large batches; compression takes nearly all of the time of their requests."""
     return producer_pattern(
         1_000, 1_000.0, linger_ms=200.0, batch_size=200_000, pool_bytes=4_000_000, acks=acks
     )
@@ -92,7 +92,7 @@ USUAL = {
 
 @dataclass(frozen=True)
 class Bench:
-    """Brokers of which everything can be made to bind while they run."""
+    """Running brokers in which every bottleneck can be planted."""
 
     running: Testbed
     brokers: LoadedBrokers
@@ -106,7 +106,7 @@ Plant = Callable[[Bench], Undone]
 
 @contextmanager
 def altered(bench: Bench, ids: Sequence[int], values: Mapping[str, str]) -> Iterator[Route | None]:
-    """Set properties of some brokers for a while."""
+    """Set properties of these brokers within this context."""
 
     def set_all(wanted: Mapping[str, str]) -> None:
         for each in ids:
@@ -138,7 +138,7 @@ def network_waits(each_ms: int, *ids: int) -> Plant:
 
 
 def collections(run_share: float, *ids: int) -> Plant:
-    """Full collections, one after the other, as a heap brings about that is too small."""
+    """Full collections, one after the other, as in a heap that is too small."""
 
     @contextmanager
     def plant(bench: Bench) -> Iterator[Route | None]:
@@ -185,9 +185,9 @@ def slow_link(is_stated: bool) -> Plant:
 
 
 def slow_followers(*ids: int) -> Plant:
-    """Followers that leave the ISR and may then fetch only 100 kB/s, so that they never return.
+    """Followers that leave the ISR and then fetch at most 100 kB/s, so that they do not return.
 
-    A follower is throttled only while it is out of the ISR.
+    Kafka throttles only followers outside the ISR.
     """
 
     @contextmanager
@@ -206,7 +206,7 @@ def slow_followers(*ids: int) -> Plant:
 
 
 def _pause(running: Testbed, ids: Sequence[int]) -> None:
-    """Let brokers hang so long that they leave the ISR, but are not fenced."""
+    """Stop brokers until they leave the ISR, but are not fenced."""
     for seconds, sent in ((2.0, signal.SIGSTOP), (5.0, signal.SIGCONT)):
         threading.Event().wait(seconds)
         for each in ids:
@@ -220,20 +220,20 @@ def quota(bench: Bench) -> Iterator[Route | None]:
 
 
 def nothing(_bench: Bench) -> Undone:
-    """What the testbed has by itself."""
+    """Plant no bottleneck in the testbed."""
     return nullcontext()
 
 
 @dataclass(frozen=True)
 class Case:
-    """A bottleneck that is planted, and the load that meets it.
+    """A planted bottleneck, and a load on it.
 
     Attributes:
-        planted: what must be named; UNKNOWN where the metrics cannot show it.
-        where, how: it is planted, in words.
-        plant: plants it for a while.
+        planted: the resource that must be named; UNKNOWN if the metrics cannot show it.
+        where, how: place and way of planting, in words.
+        plant: plants the bottleneck within its context.
         replicas, producer, producers, groups: the load.
-        says: what the answer must say besides.
+        says: further text that the answer must contain.
     """
 
     planted: Resource
@@ -460,12 +460,12 @@ def waiting(spark_for_all: SparkSession) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, tuple[Case, Seen]]:
-    """What was seen in each case so far."""
+    """Name of a case → the case and its outcome, for all cases until now."""
     return {}
 
 
 def named(seen: Seen) -> Resource | None:
-    """What a trial says bound the brokers; of an INVALID one, what its reasons point at."""
+    """The limiting resource that a trial names; for an INVALID one, the resource of its reasons."""
     if seen.judgement.verdict is not Verdict.INVALID:
         return seen.judgement.limited_by
     return seen.judgement.reasons[0].resource
@@ -476,7 +476,7 @@ def is_right(case: Case, seen: Seen) -> bool:
 
 
 def is_said(case: Case, seen: Seen) -> bool:
-    """Whether what was planted is named, or said to be at its limit as well, or not known."""
+    """True if the planted resource is named, also as a second one, or is reported as unknown."""
     text = seen.judgement.attribution
     also = text.partition("also at its limit: ")[2].partition(";")[0]
     is_known = case.planted is not Resource.UNKNOWN
@@ -486,7 +486,7 @@ def is_said(case: Case, seen: Seen) -> bool:
 
 
 def is_disturbed(seen: Seen) -> bool:
-    """Whether others than the brokers kept the machine busy."""
+    """True if processes other than the brokers kept the machine busy."""
     full = [each for each in seen.evidence.brokers if (each.cpu_machine_share or 0.0) >= 0.9]
     return bool(full) and sum(each.cpu_process_share or 0.0 for each in full) < 0.45
 
@@ -508,42 +508,42 @@ def meet(bench: Bench, case: Case) -> Seen:
 
 
 def check(bench: Bench, case: Case) -> Seen:
-    """Never confidently wrong: what is planted is named or said, or nothing is named."""
+    """Measure a case, and check that the answer names the planted resource or none."""
     for _ in range(INVALID_AT_MOST):
         seen = meet(bench, case)
         say(seen)
         if seen.judgement.verdict is not Verdict.INVALID or case.planted is Resource.QUOTA:
             break
-    assert seen.judgement.verdict is not Verdict.SUSTAINED, "the load meets what is planted"
+    assert seen.judgement.verdict is not Verdict.SUSTAINED, "the load reaches the planted limit"
     assert is_said(case, seen) or named(seen) is Resource.UNKNOWN, seen.judgement.attribution
     return seen
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_was_planted_is_named(
+def test_the_planted_resource_is_named(
     bench: Bench, answers: dict[str, tuple[Case, Seen]], case: str
 ) -> None:
     answers[case] = (CASES[case], check(bench, CASES[case]))
 
 
 @pytest.mark.parametrize("case", WAITING)
-def test_handlers_that_wait_are_no_disk(
+def test_waiting_handlers_are_not_taken_for_the_disk(
     waiting: Bench, answers: dict[str, tuple[Case, Seen]], case: str
 ) -> None:
     answers[case] = (WAITING[case], check(waiting, WAITING[case]))
 
 
-def test_nearly_all_are_right(answers: dict[str, tuple[Case, Seen]]) -> None:
-    """Of the cases that had the machine to themselves: a full one hides what handlers wait for."""
+def test_nearly_all_answers_are_right(answers: dict[str, tuple[Case, Seen]]) -> None:
+    """Only undisturbed cases count, as a busy machine hides the cause of the handlers' waits."""
     for case, seen in answers.values():
-        told = named(seen)
+        resource = named(seen)
         text = seen.judgement.attribution or "; ".join(r.text for r in seen.judgement.reasons)
         log.warning(
             "| %s | %s | %s | %s | %s%s%s | %s |",
             *(case.planted.value, case.where, case.how, case.load),
             "" if is_right(case, seen) else "**not right** ",
             "(disturbed) " if is_disturbed(seen) else "",
-            *(told.value if told else "–", text),
+            *(resource.value if resource else "–", text),
         )
     right = [is_right(*each) for each in answers.values()]
     calm = [is_right(*each) for each in answers.values() if not is_disturbed(each[1])]

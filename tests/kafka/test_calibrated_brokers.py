@@ -1,4 +1,4 @@
-"""Brokers whose handlers spend a stated time in each produce request, as exact windows see them."""
+"""Exact windows of brokers whose handlers spend a stated time in each produce request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def windows_under(
     return seen.evidence.brokers
 
 
-def test_a_request_takes_the_stated_time_at_every_load_and_idle_follows_from_it(
+def test_a_request_takes_the_stated_time_at_every_load_and_determines_idle_time(
     calibrated: LoadedBrokers,
 ) -> None:
     light, half = (

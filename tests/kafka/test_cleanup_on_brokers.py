@@ -1,4 +1,4 @@
-"""`redline cleanup` on real brokers: what runs left goes, what others have stays."""
+"""`redline cleanup` on real brokers deletes leftovers of runs, and keeps topics of others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cleaned(testbed: Testbed, *options: str) -> str:
 
 
 def commit(servers: Sequence[str], group: str, topic: str) -> None:
-    """Leave a group without members."""
+    """Create a group without members."""
     partition = TopicPartition(topic, 0)
     consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group)
     consumer.assign([partition])
@@ -52,32 +52,32 @@ def commit(servers: Sequence[str], group: str, topic: str) -> None:
 
 
 @pytest.mark.filterwarnings(REFUSED_SOCKETS)
-def test_what_runs_left_is_listed_and_then_deleted(kafka_testbed: Testbed) -> None:
+def test_leftovers_of_runs_are_listed_and_then_deleted(kafka_testbed: Testbed) -> None:
     servers = kafka_testbed.bootstrap_servers
-    ours, theirs = topic_name(RUN_ID, 100, 1), f"redline-orders-{uuid.uuid4().hex[:6]}"
+    run_topic, other_topic = topic_name(RUN_ID, 100, 1), f"redline-orders-{uuid.uuid4().hex[:6]}"
     group = f"redline-{RUN_ID}-1-group-0"
     with connect(servers) as admin:
-        for topic in (ours, theirs):
+        for topic in (run_topic, other_topic):
             admin.create_topic(topic, {0: [1]}, {})
-        commit(servers, group, theirs)
+        commit(servers, group, other_topic)
         assert group in admin.empty_groups()
-        said = cleaned(kafka_testbed, "--run", RUN_ID)
-        assert ours in said and group in said and theirs not in said
-        assert "2020-01-01T00:00:00Z" in said
-        assert "2 of" in said and "--yes deletes them" in said
-        assert ours in admin.topic_names()
+        output = cleaned(kafka_testbed, "--run", RUN_ID)
+        assert run_topic in output and group in output and other_topic not in output
+        assert "2020-01-01T00:00:00Z" in output
+        assert "2 of" in output and "--yes deletes them" in output
+        assert run_topic in admin.topic_names()
 
         assert "deleted 2 of 2" in cleaned(kafka_testbed, "--run", RUN_ID, "--yes")
         # Each broker hears from the controller in its own time that a topic is gone.
-        assert becomes(lambda: ours not in admin.topic_names())
-        assert theirs in admin.topic_names()
+        assert becomes(lambda: run_topic not in admin.topic_names())
+        assert other_topic in admin.topic_names()
         assert group not in admin.empty_groups()
         later = ("--run", RUN_ID, "--older-than", "1h")
         assert becomes(lambda: "0 of" in cleaned(kafka_testbed, *later))
-        admin.delete_topic(theirs)
+        admin.delete_topic(other_topic)
 
 
-def test_nothing_of_a_run_on_its_way_is_touched(kafka_testbed: Testbed) -> None:
+def test_topics_of_a_running_run_are_kept(kafka_testbed: Testbed) -> None:
     config = load_cluster(str(cluster_file(kafka_testbed.folder)))
     with ExitStack() as stack:
         opened = open_cluster(config, RecordingReporter(), stack)
@@ -89,11 +89,11 @@ def test_nothing_of_a_run_on_its_way_is_touched(kafka_testbed: Testbed) -> None:
 @pytest.mark.filterwarnings(REFUSED_SOCKETS)
 def test_a_run_deletes_its_own_groups_at_its_end(kafka_testbed: Testbed) -> None:
     servers = kafka_testbed.bootstrap_servers
-    ours, theirs = f"redline-{RUN_ID}-3-group-0", f"redline-{RUN_ID}x-3-group-0"
+    own_group, other_group = f"redline-{RUN_ID}-3-group-0", f"redline-{RUN_ID}x-3-group-0"
     with connect(servers) as admin:
         topic = f"orders-{uuid.uuid4().hex[:6]}"
         admin.create_topic(topic, {0: [1]}, {})
-        for group in (ours, theirs):
+        for group in (own_group, other_group):
             commit(servers, group, topic)
         pattern = SimpleNamespace(consumers=SimpleNamespace(groups=1))
         context = SimpleNamespace(
@@ -104,7 +104,7 @@ def test_a_run_deletes_its_own_groups_at_its_end(kafka_testbed: Testbed) -> None
             reporter=RecordingReporter(),
         )
         with PointTopics(cast(RunContext, context)):
-            assert {ours, theirs} <= admin.empty_groups()
-        assert ours not in admin.empty_groups() and theirs in admin.empty_groups()
-        admin.delete_group(theirs)
+            assert {own_group, other_group} <= admin.empty_groups()
+        assert own_group not in admin.empty_groups() and other_group in admin.empty_groups()
+        admin.delete_group(other_group)
         admin.delete_topic(topic)

@@ -1,4 +1,4 @@
-"""Every producer client on real brokers: the same account, and what is acknowledged is there."""
+"""Every producer client on real brokers has the same account, and acknowledged records arrive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.together
 
 LIBRARIES = ("kafka-python", "librdkafka")
 Written = tuple[ClientWindow, dict[int, int]]
-"""What a trial left, and partition → end offset."""
+"""The result of a trial, and partition → end offset."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def bench(kafka_testbed: Testbed) -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def refused(kafka_for_all: Testbed) -> dict[str, Written]:
-    """Client → what a trial left whose records are too large for the brokers."""
+    """Client → result of a trial whose records are too large for the brokers."""
 
     def write(bench: Bench, client: str) -> Written:
         window = bench.run(

@@ -1,4 +1,4 @@
-"""Comparisons over links of our own: two published stories, asked as anybody would ask."""
+"""Comparisons over simulated links, which repeat two published studies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHORT = (
 
 
 def compared(folder: Path, a: str, b: str, effort: Effort, *overrides: str) -> dict[str, Any]:
-    """compare.json of a comparison of which B is the worse side."""
+    """The document compare.json of a comparison in which B is the worse side."""
     sides = load_sides({Side.A: a, Side.B: b}, "testbed", "1kB", "default", [*SHORT, *overrides])
     order = RunOrder(RecordingReporter(), folder, str(folder / "tables"), "links")
     assert execute(ComparisonRun(sides, effort, 0.05), order) == RegressionError.exit_code
@@ -68,7 +68,7 @@ def test_8_bytes_more_beside_a_full_interface_are_found_and_named(
     (carried,) = [
         each for each in case["steady"] if each["measure"] == "network_bytes_per_payload_byte"
     ]
-    assert 1.05 < carried["effect"]["ratio"] < 1.12, "seen without any load near the limit too"
+    assert 1.05 < carried["effect"]["ratio"] < 1.12, "visible also far below the limit"
 
 
 def test_clients_far_away_are_slower_for_their_connections(

@@ -1,4 +1,4 @@
-"""A comparison on real brokers that are shared with other tests: both sides are the same ones."""
+"""A comparison on real brokers that other tests use, too: both sides are the same brokers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def cluster_file(kafka_testbed: Testbed, tmp_path: Path) -> str:
-    """The shared brokers as a cluster that runs already."""
+    """The file of a running cluster with the shared brokers."""
     file = tmp_path / "shared.yaml"
     described = {
         "bootstrap_servers": list(kafka_testbed.bootstrap_servers),
@@ -59,7 +59,7 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     tables = str(tmp_path / "tables")
     effort = Effort(pairs=3, steady_pairs=0)
     order = RunOrder(reporter, tmp_path, tables, "pairs")
-    # The time is up once the load is found, so there is no answer, and that is said.
+    # The time ends when the load is found, so there is no answer, and a message says so.
     with pytest.raises(NoConclusionError, match="too few pairs"):
         execute(ComparisonRun(sides, effort, 0.05, budget_s=0.1), order)
 
@@ -74,9 +74,9 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     assert page.count("The budget ended after 0 of 3 pairs.") == 1
 
     finished = [event for event in reporter.events if isinstance(event, TrialFinished)]
-    told = [event.reason[:2] for event in finished]
-    assert told == sorted(told)
-    assert set(told) == {"A:", "B:"}
+    labels = [event.reason[:2] for event in finished]
+    assert labels == sorted(labels)
+    assert set(labels) == {"A:", "B:"}
     assert [event.trial.number for event in finished] == list(range(1, len(finished) + 1))
     phases = [event.text for event in reporter.events if isinstance(event, PhaseStarted)]
     assert sum("starting Spark" in text for text in phases) == 1
@@ -88,4 +88,4 @@ def test_both_sides_are_loaded_in_turns_in_one_session_and_kept_as_runs(
     with connect(kafka_testbed.bootstrap_servers) as admin:
         left = [name for name in admin.client.list_topics() if name.startswith(f"{PREFIX}pairs")]
     assert left == []
-    assert spark.range(1).count() == 1  # the session was there before, and goes on
+    assert spark.range(1).count() == 1  # the session existed before, and stays

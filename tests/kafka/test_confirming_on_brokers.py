@@ -1,4 +1,4 @@
-"""A limit that is held on real brokers: it lasts, or a change in the middle ends it."""
+"""Confirmation of a limit on real brokers: it lasts, or a change during the load ends it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PRODUCER_PER_S = RATE_BYTES_PER_S / 16_384
 PLANTED = 0.8 * HANDLERS * 1000.0 / STATED_MS / PRODUCER_PER_S
 """The limit if requests took only the stated time: 21, or half with one handler [producers]."""
 OWN_SHARE_MAX = 0.15
-"""What a request takes besides, at most, on a machine that is busy with other things."""
+"""Largest further time of a request on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +76,12 @@ def config(testbed: Testbed) -> Configuration:
 
 
 class Meddling(RecordingReporter):
-    """Calls somebody before the load of the trial whose reason has these words begins."""
+    """A reporter that calls an action before the load of the trial whose reason has these words."""
 
-    def __init__(self, words: str, deed: Callable[[], None]) -> None:
+    def __init__(self, words: str, action: Callable[[], None]) -> None:
         super().__init__()
         self._words = words
-        self._deed = deed
+        self._action = action
         self.reasons: list[str] = []
 
     def report(self, event: Event) -> None:
@@ -90,7 +90,7 @@ class Meddling(RecordingReporter):
             self.reasons.append(event.reason)
             if self._words in event.reason:
                 self._words = "\0"
-                self._deed()
+                self._action()
         if isinstance(event, TrialFinished):
             trial = event.trial
             idle = trial.evidence.handler_idle_min
@@ -100,20 +100,20 @@ class Meddling(RecordingReporter):
 
 
 def measured(config: Configuration, reporter: Meddling, folder: Path) -> dict[str, Any]:
-    """The one boundary of a run, as summary.json has it."""
+    """Make a run, and return its only boundary from summary.json."""
     order = RunOrder(reporter, folder, str(folder / "tables"), "held")
     assert execute(LimitRun(config), order) == 0
     (point,) = json.loads((order.folder / "summary.json").read_text())["boundaries"]
     log.warning("%s", {name: point[name] for name in ("np_sustained", "confirmed_s", "notes")})
-    told: dict[str, Any] = point
-    return told
+    boundary: dict[str, Any] = point
+    return boundary
 
 
 def lies_near(producers: int, planted: float) -> bool:
     return (1.0 - OWN_SHARE_MAX) * planted - 1 <= producers <= 1.05 * planted + 1
 
 
-def test_a_limit_that_lasts_says_for_how_long(
+def test_a_limit_that_lasts_has_its_duration(
     brokers: LoadedBrokers, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
     reporter = Meddling("\0", lambda: None)

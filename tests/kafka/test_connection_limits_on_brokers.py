@@ -1,4 +1,6 @@
-"""Limits of real brokers on connections: the engine follows a rate, and names a number."""
+"""Limits of real brokers on connections: the engine follows a limit on the rate, and reports one
+on the number.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from jobs.testbed.launcher import start
 pytestmark = pytest.mark.long
 
 RATE, MOST = 4, 80
-"""max.connection.creation.rate, of which 11 s may be taken at once, and max.connections.per.ip."""
+"""max.connection.creation.rate, which allows a burst of 11 s, and max.connections.per.ip."""
 FIRST = 60
 
 
@@ -27,7 +29,7 @@ def limited() -> Iterator[Testbed]:
         yield testbed
 
 
-def test_a_rate_is_followed_and_a_number_is_named(limited: Testbed) -> None:
+def test_a_limit_on_the_rate_is_followed_and_one_on_the_number_is_named(limited: Testbed) -> None:
     with connect(limited.bootstrap_servers) as admin:
         brokers = admin.describe_cluster().addresses
         (broker,) = brokers
@@ -38,7 +40,7 @@ def test_a_rate_is_followed_and_a_number_is_named(limited: Testbed) -> None:
             opened.update(open_connections(wanted, brokers, {}, timeout_s=10.0))
             took_s = time.monotonic() - began_s
             assert len(opened) == FIRST
-            assert took_s > (FIRST - 12 * RATE) / RATE, "the broker's rate held"
+            assert took_s > (FIRST - 12 * RATE) / RATE, "the broker limited the rate"
             assert took_s < 2 * FIRST / RATE
             more = [(f"more-{i}", broker) for i in range(MOST - FIRST + 10)]
             with pytest.raises(BrokerConnectError) as refused:

@@ -1,4 +1,4 @@
-"""Sockets to real brokers from both ends, and producers that send as fast as they are let."""
+"""Sockets to real brokers from both ends, and producers in a closed loop."""
 
 from __future__ import annotations
 
@@ -68,22 +68,22 @@ def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
     admin.delete_topic(made.topic)
 
 
-def test_a_window_tells_of_the_sockets_to_each_broker(bench: Bench) -> None:
+def test_a_window_has_the_sockets_to_each_broker(bench: Bench) -> None:
     client = bench.run(producers=3, send_buffer_bytes=100_000, receive_buffer_bytes=50_000)
     assert set(client.producer_sockets) == set(bench.brokers)
     for found in client.producer_sockets.values():
         assert (found.connections, found.watched) == (3, 3)
-        assert found.looks >= 3 * 4, "four a second in 1.5 s, and one at its end"
+        assert found.looks >= 3 * 4, "four per second in 1.5 s, and one at the end"
         assert (found.send_buffer_bytes, found.receive_buffer_bytes) == (200_000, 100_000)
         assert found.rtt_min_ms is not None and 0 < found.rtt_min_ms < 2
         assert found.retransmitted_bytes <= found.sent_bytes
     sent = sum(found.sent_bytes for found in client.producer_sockets.values())
-    assert sent >= 0.9 * client.counts.acked_bytes, "payload, and what frames it"
+    assert sent >= 0.9 * client.counts.acked_bytes, "payload and framing"
     (host,) = client.kernel_buffers
     assert len(host.tcp_rmem) == len(host.tcp_wmem) == 3
 
 
-def test_a_closed_loop_arrives_whole_and_is_faster_than_any_rate_that_was_asked_for(
+def test_a_closed_loop_arrives_whole_and_is_faster_than_the_stated_rate(
     bench: Bench,
 ) -> None:
     paced = bench.run(producers=2)
@@ -117,16 +117,16 @@ def test_the_brokers_ends_are_seen_while_a_window_lasts(
     seen = looking.window_counts()
     assert set(seen) == set(client.producer_sockets) == set(kafka_testbed.broker_ids)
     for broker, ends in seen.items():
-        ours = client.producer_sockets[broker]
-        assert ends.connections >= ours.connections == 3, "and connections of other clients"
-        # Kafka asks for 102,400 unless its properties say otherwise; the kernel doubles it.
+        sockets = client.producer_sockets[broker]
+        assert ends.connections >= sockets.connections == 3, "and connections of other clients"
+        # Kafka requests 102,400 bytes by default; the kernel doubles it.
         assert ends.receive_buffer_bytes == 204_800
-        assert 0 < ends.received_bytes <= ours.sent_bytes + 100_000
+        assert 0 < ends.received_bytes <= sockets.sent_bytes + 100_000
         assert ends.rtt_min_ms is not None
 
 
 @pytest.mark.long
-def test_trials_of_a_closed_loop_are_marked_and_name_what_binds(
+def test_trials_of_a_closed_loop_are_marked_and_name_the_limiting_resource(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
     under_way = sweeping(sweep_of(tmp_path, kafka_testbed, HELD), tmp_path, RecordingReporter())
@@ -138,7 +138,7 @@ def test_trials_of_a_closed_loop_are_marked_and_name_what_binds(
     assert row.end_offset_growth_records == row.acked_total > row.acked_records > 0
     assert row.verdict in {"SUSTAINED", "OVERLOADED"}, row.reasons
     assert "closed_loop" in {reason.indicator for reason in row.reasons}
-    assert row.limited_by, "something sets the pace, and the row says what or that it cannot"
+    assert row.limited_by, "the row names the limiting resource, or unknown"
     assert row.limited_by != "connection", "socket buffers do not limit within one machine"
     sockets = row.producer_sockets
     assert set(sockets) == set(kafka_testbed.broker_ids)

@@ -1,4 +1,4 @@
-"""Consumer groups on real brokers: every group reads everything, once, while it is written."""
+"""Consumer groups on real brokers: each group reads all records once, while they are written."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECORD_BYTES = 10
-"""What a record has besides its payload, and a little more [B]."""
+"""Upper bound of the bytes of a record besides its payload [B]."""
 
 
 @contextmanager
-def topic_of_its_own(testbed: Testbed) -> Iterator[ConsumerBench]:
+def bench_with_topic(testbed: Testbed) -> Iterator[ConsumerBench]:
     with connect(testbed.bootstrap_servers) as admin:
         made = ConsumerBench(testbed, admin)
         yield made
@@ -58,7 +58,7 @@ def topic_of_its_own(testbed: Testbed) -> Iterator[ConsumerBench]:
 
 @pytest.fixture
 def bench(kafka_testbed: Testbed) -> Iterator[ConsumerBench]:
-    with topic_of_its_own(kafka_testbed) as made:
+    with bench_with_topic(kafka_testbed) as made:
         yield made
 
 
@@ -103,7 +103,7 @@ def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> No
     assert group.records_total == sum(acked)
 
 
-def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) -> None:
+def test_the_other_member_takes_over_from_one_that_leaves(bench: ConsumerBench) -> None:
     plan = bench.plan({"groups": 1, "members": 2}, measure_s=4.0)
     alone = dataclasses.replace(plan, consumer_tasks=0)
     short = dataclasses.replace(plan.pattern.phases, measure_s=1.0, drain_timeout_s=0.01)
@@ -121,14 +121,14 @@ def test_who_stays_takes_over_from_a_member_that_leaves(bench: ConsumerBench) ->
         shares = [share for reading in readings for share in reading.result(30).shares]
     (group,) = group_windows(shares)
     assert acked_of(rows[0]) == group.records_total == sum(bench.growth().values())
-    assert group.reread_records == 0, "who leaves commits exactly what was read"
+    assert group.reread_records == 0, "a member that leaves commits exactly what it has read"
     assert group.counts.rebalances >= 1
     by_member = [sum(read_range.records for read_range in share.read_ranges) for share in shares]
-    assert by_member[0] < 0.4 * by_member[1], "the other one read for all of the time"
+    assert by_member[0] < 0.4 * by_member[1], "the other member read all the time"
 
 
 @pytest.mark.together
-def test_a_rebalance_that_outlasts_a_poll_of_its_leader_ends_well(
+def test_a_rebalance_that_outlasts_a_poll_of_its_leader_succeeds(
     bench: ConsumerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
@@ -195,7 +195,7 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_missed(bench: Consumer
 
 
 def _read(consumers: WireConsumers, opened: threading.Barrier, goal: dict[int, int]) -> TaskReading:
-    """Read until `goal` holds how far there is to read."""
+    """Read until `goal` has the end offsets."""
     try:
         consumers.open()
         opened.wait(30)
@@ -274,7 +274,7 @@ def test_consumers_share_a_stage_of_spark_with_producers(
 
 
 def slowed(bench: ConsumerBench, plan: TrialPlan, share: float | None) -> ClientWindow:
-    """A trial whose consumers get this share of what is produced, or all of it."""
+    """A trial whose consumers get this share of the records, or all of them."""
     producer = plan.pattern.producer
     bytes_per_s = (
         plan.pattern.producers
@@ -290,8 +290,8 @@ def slowed(bench: ConsumerBench, plan: TrialPlan, share: float | None) -> Client
         return bench.run(plan, dataclasses.replace(plan, brokers=ways))
 
 
-def says(seen: ClientWindow) -> list[str]:
-    """What the default goal says of the groups."""
+def verdict_on_groups(seen: ClientWindow) -> list[str]:
+    """The reasons of the default goal about the groups."""
     return [each.text for each in CONSUMER_LAG.reasons(Evidence(seen), Thresholds().indicators)]
 
 
@@ -300,13 +300,13 @@ def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
 ) -> None:
     load: dict[str, Any] = {"producers": 10, "rate_records_per_s": 100.0, "linger_ms": 20.0}
 
-    def told_of(share: float | None) -> list[str]:
-        with topic_of_its_own(kafka_testbed) as bench:
+    def reasons_with(share: float | None) -> list[str]:
+        with bench_with_topic(kafka_testbed) as bench:
             plan = bench.plan({"groups": 1}, consumer_tasks=1, warmup_s=2.0, measure_s=6.0, **load)
-            return says(slowed(bench, plan, share))
+            return verdict_on_groups(slowed(bench, plan, share))
 
     with ThreadPoolExecutor(2) as pool:  # both at the same time, as they mostly wait
-        of_all, of_less = pool.map(told_of, [None, 0.9])
+        of_all, of_less = pool.map(reasons_with, [None, 0.9])
     assert of_all == []
     (reason,) = of_less
     assert "consumer group 0 fell behind by" in reason
@@ -314,13 +314,13 @@ def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_twenty_windows_of_groups_that_keep_up_are_no_overload(bench: ConsumerBench) -> None:
+def test_twenty_windows_of_groups_that_keep_up_are_sustained(bench: ConsumerBench) -> None:
     load: dict[str, Any] = {"producers": 10, "rate_records_per_s": 200.0, "linger_ms": 20.0}
     reasons, shares = [], []
     for _ in range(5):
         plan = bench.plan({"groups": 4}, consumer_tasks=2, warmup_s=2.0, measure_s=6.0, **load)
         seen = bench.run(plan)
-        reasons += says(seen)
+        reasons += verdict_on_groups(seen)
         growth = Evidence(seen).lag_growth_per_s.values()
         shares += [each * seen.duration_s / seen.counts.offered_records for each in growth]
     log.warning("growth of the lag over what was offered: %.4f to %.4f", min(shares), max(shares))

@@ -1,4 +1,4 @@
-"""A load without a gap on real brokers: window after window, each record in exactly one of them."""
+"""A load without a gap on real brokers, in windows: each record is in exactly one of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPTIONS = (
     "goal.indicators.achieved_min=0.95",
 )
 WINDOWS = 4
-NP, RECORDS_PER_S = 3, 250.0
+PRODUCERS, RECORDS_PER_S = 3, 250.0
 STEP = RateProfile("step", ((0, 0.5), (6, 0.5), (6, 2), (12, 2)))
 
 
@@ -47,7 +47,7 @@ def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, profile: RateProfile | None
 ) -> None:
     config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", OPTIONS).in_full
-    held = FixedLoad(1_000, NP, duration_s=3.0 * WINDOWS, profile=profile)
+    held = FixedLoad(1_000, PRODUCERS, duration_s=3.0 * WINDOWS, profile=profile)
     run, reporter = FixedLoadRun(config, held), RecordingReporter()
     order = RunOrder(reporter, tmp_path, str(tmp_path / "tables"), "hold")
     execute(run, order)
@@ -62,31 +62,31 @@ def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
         client = trial.evidence.client
         assert client.duration_s == pytest.approx(3.0)
         assert client.counts.offered_records == pytest.approx(
-            NP * RECORDS_PER_S * 3 * share, abs=2 * NP
+            PRODUCERS * RECORDS_PER_S * 3 * share, abs=2 * PRODUCERS
         )
         assert client.counts.acked_records == pytest.approx(
             client.counts.offered_records, rel=0.1
-        ), "what was on the way at one end is there at the next"
+        ), "records in flight at one end are in the next window"
         (group,) = client.groups
         assert group.counts.records == pytest.approx(client.counts.offered_records, rel=0.1)
         assert len(trial.evidence.brokers) == 3
         others = trial.evidence.others
-        assert others is not None and others.messages_per_s < 0.1 * NP * RECORDS_PER_S
+        assert others is not None and others.messages_per_s < 0.1 * PRODUCERS * RECORDS_PER_S
     for one, other in pairwise(trials):
         assert other.evidence.client.start_s == pytest.approx(one.evidence.client.end_s, abs=1e-3)
 
-    warm_up = NP * RECORDS_PER_S * shares[0]
+    warm_up = PRODUCERS * RECORDS_PER_S * shares[0]
     offered = sum(sum(t.evidence.client.counts.by_producer.offered.values()) for t in trials)
-    out_of_step = NP * config.workload.pattern(1_000).producer.records_per_batch
-    planned = warm_up + NP * RECORDS_PER_S * 3 * sum(shares)
+    out_of_step = PRODUCERS * config.workload.pattern(1_000).producer.records_per_batch
+    planned = warm_up + PRODUCERS * RECORDS_PER_S * 3 * sum(shares)
     assert offered == pytest.approx(planned, abs=out_of_step)
     accounts = [trial.evidence.client.counts.by_producer for trial in trials]
     behind = list(accumulate(sum(a.offered.values()) - sum(a.sent.values()) for a in accounts))
     sent = offered - behind[-1]
     acked = sum(trial.evidence.client.counts.acked_total for trial in trials)
-    assert acked == sent, "each record once, whatever window it was acknowledged in"
+    assert acked == sent, "each record once, in any window"
     # A broker or a machine that stalls for a moment holds up what was due then, and not for long.
-    assert 0 <= min(behind[1:]) <= out_of_step, "all but open batches was sent, edges or not"
+    assert 0 <= min(behind[1:]) <= out_of_step, "all records except those of open batches were sent"
     (group,) = trials[-1].evidence.client.groups
     read = sum(trial.evidence.client.groups[0].records_total for trial in trials)
     assert (read, group.counts.unread_records) == (acked, 0)
@@ -100,8 +100,8 @@ def assert_kept(tables: TableStore, trials: Sequence[Trial], profile: RateProfil
     rows = tables.trials("hold").orderBy("trial").collect()
     assert [(row.trial, row.held) for row in rows] == [(n, True) for n in (1, 2, 3, 4)]
     assert {row.rate_profile for row in rows} == {profile.name if profile else None}
-    told = tables.samples("hold").groupBy("trial", "broker_id").count()
-    kept = {(row["trial"], row["broker_id"]): row["count"] for row in told.collect()}
+    counts = tables.samples("hold").groupBy("trial", "broker_id").count()
+    kept = {(row["trial"], row["broker_id"]): row["count"] for row in counts.collect()}
     for trial in trials:
         for each in trial.evidence.brokers:
             # A busy machine samples late; what was sampled in a window is in it, and is kept.
@@ -109,12 +109,12 @@ def assert_kept(tables: TableStore, trials: Sequence[Trial], profile: RateProfil
             assert kept[trial.number, each.broker_id] >= seen - 1
 
 
-def test_a_record_too_many_in_the_topic_is_told(
+def test_a_surplus_record_in_the_topic_is_reported(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The account is that of the whole load, so one window's acknowledgements may not be lost."""
+    """The account covers the whole load, so the loss of one window's acknowledgements shows."""
     config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", OPTIONS).in_full
-    run = FixedLoadRun(config, FixedLoad(1_000, NP, duration_s=6.0))
+    run = FixedLoadRun(config, FixedLoad(1_000, PRODUCERS, duration_s=6.0))
     order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "lost")
 
     def forgetful(reports: list[TaskReport]) -> ClientWindow:
@@ -124,4 +124,4 @@ def test_a_record_too_many_in_the_topic_is_told(
     monkeypatch.setattr("jobs.trials.continuous.merge", forgetful)
     with pytest.raises(NoConclusionError, match="the account of the whole load is wrong"):
         execute(run, order)
-    assert len(run.trials) == 2, "what was measured is kept"
+    assert len(run.trials) == 2, "measured windows are kept"

@@ -1,4 +1,4 @@
-"""A broker that may use half of a core, on the real thing."""
+"""Real brokers with a quota of half a core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.together
 GONE_S = 60.0
 
 
-def test_a_broker_gets_its_share_and_nothing_of_it_stays(tmp_path: Path) -> None:
+def test_a_broker_gets_its_share_and_its_group_is_removed(tmp_path: Path) -> None:
     groups = cpu_groups()
     cpus = 1.0 if groups is None else 0.5
     with start(brokers=1, overrides={"cpus": cpus}, root=tmp_path) as testbed:
@@ -37,8 +37,8 @@ def test_a_broker_gets_its_share_and_nothing_of_it_stays(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_what_a_kill_leaves_is_swept_up_from_another_group(tmp_path: Path) -> None:
-    """As a service that starts a testbed is in a group of its own, and a shell in another."""
+def test_groups_left_by_a_kill_are_removed_from_another_group(tmp_path: Path) -> None:
+    """A service that starts a testbed and a shell are in different control groups."""
     groups = cpu_groups()
     if groups is None:
         pytest.skip("CPU-quota cgroups cannot be created here")
@@ -55,7 +55,7 @@ def test_what_a_kill_leaves_is_swept_up_from_another_group(tmp_path: Path) -> No
     finally:
         testbed.stop()
     assert not group.exists()
-    # The kernel takes a moment to let go of who has ended; nothing else is in it.
+    # The kernel needs a moment to remove ended processes from the group.
     assert becomes(lambda: is_removed(service), GONE_S)
 
 
@@ -67,7 +67,7 @@ def is_removed(group: Path) -> bool:
 
 @contextmanager
 def another_group(groups: CpuGroups) -> Iterator[Path]:
-    """This process in a group of its own; back in the one where it was afterwards."""
+    """Move this process to a new group within this context."""
     service = groups.make(f"service-of-tests-{os.getpid()}", os.cpu_count() or 1)
     (service / "cgroup.procs").write_text(f"{os.getpid()}")
     try:

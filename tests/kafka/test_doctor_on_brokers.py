@@ -1,4 +1,4 @@
-"""The doctor on real brokers, with a session that runs already."""
+"""`redline doctor` on real brokers, with a running Spark session."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ GRANTED = (
 
 @pytest.fixture
 def cluster_file(kafka_testbed: Testbed, tmp_path: Path) -> Path:
-    """The brokers of the run as a cluster that others operate."""
+    """The file of a cluster with the brokers of the run, outside a testbed."""
     return written(kafka_testbed, tmp_path)
 
 
@@ -68,7 +68,7 @@ def written(testbed: Testbed, folder: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session of all tests, which no examination may close."""
+    """Make the doctor use the session of all tests, and not close it."""
     monkeypatch.setattr(
         examination,
         "open_session",
@@ -82,7 +82,7 @@ def examined(cluster_file: Path, *overrides: str) -> dict[str, Finding]:
     return {each.check: each for each in found}
 
 
-def test_brokers_that_are_well_are_found_so(cluster_file: Path) -> None:
+def test_healthy_brokers_have_no_findings(cluster_file: Path) -> None:
     found = examined(cluster_file)
     assert {
         check: each.found for check, each in found.items() if each.severity is not Severity.OK
@@ -94,7 +94,7 @@ def test_brokers_that_are_well_are_found_so(cluster_file: Path) -> None:
     assert found["brokers' metrics"].found.endswith("by driver-jvm")
 
 
-def test_each_problem_is_reported_and_ends_no_other_check(cluster_file: Path) -> None:
+def test_each_problem_is_reported_and_the_other_checks_continue(cluster_file: Path) -> None:
     (shut,) = free_ports(1)
     text = parse_map(cluster_file.read_text(), cluster_file.name).data
     text["jmx"]["endpoints"][2] = f"127.0.0.1:{shut}"
@@ -116,7 +116,7 @@ def test_each_problem_is_reported_and_ends_no_other_check(cluster_file: Path) ->
 
 
 @pytest.mark.long
-def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path: Path) -> None:
+def test_each_missing_acl_is_named_and_the_documented_ones_suffice(tmp_path: Path) -> None:
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     overrides = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
     everything = (
@@ -136,8 +136,8 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
             execute(LimitRun(load(str(file), "demo", "default", everything)), order)
         for resource, operation in GRANTED:
             if (resource, operation) == (ResourceType.TOPIC, ACLOperation.WRITE):
-                told = "lacks the permission to write; expected the ACL Write on topics"
-                assert told in refused(file, tmp_path)
+                sentence = "lacks the permission to write; expected the ACL Write on topics"
+                assert sentence in refused(file, tmp_path)
             found = examined(file, *everything)
             lacking = [each for each in found.values() if each.severity is not Severity.OK]
             assert lacking, (resource, operation)
@@ -149,7 +149,7 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
         assert {
             each.sentence for each in found.values() if each.severity is not Severity.OK
         } == set()
-        assert superuser.topic_names() == frozenset(), "not even that of transactions"
+        assert superuser.topic_names() == frozenset(), "not even the topic of transactions"
         superuser.create_topic("orders", {0: [1]}, {})
         hidden = examined(file, *everything)["guards"]
         assert hidden.severity is Severity.WARNING
@@ -158,7 +158,7 @@ def test_each_acl_that_lacks_is_named_and_those_of_the_page_are_enough(tmp_path:
 
 
 def commits_with_these_rights(testbed: Testbed) -> None:
-    """A load with transactions by the user that the cluster's file names."""
+    """Offer a load with transactions as the user of the cluster's file."""
     options = testbed.client_security().client_kwargs()
     with connect(testbed.bootstrap_servers, options) as admin:
         bench = Bench(testbed, admin, replicas=1, options=options, name="redline-rights")
@@ -169,7 +169,7 @@ def commits_with_these_rights(testbed: Testbed) -> None:
 
 
 def refused(cluster_file: Path, folder: Path) -> str:
-    """What a run says that may not begin, in the doctor's words and before Spark is started."""
+    """The output of a run that is refused with doctor's message, before Spark starts."""
     options = ("--cluster", str(cluster_file), "--workload", "demo", "--yes", "--no-lock",
                "--set", "workload.topic.replication_factor=1")  # fmt: skip
     with RunningCommand("find-limit", *options, folder=folder) as command:

@@ -1,4 +1,4 @@
-"""The engine against real brokers: every acknowledged record is in the log, none more."""
+"""The engine on real brokers: the log has each acknowledged record and no others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bench(kafka_testbed: Testbed, admin: KafkaAdmin) -> Any:
 
 @pytest.fixture(scope="module")
 def written(kafka_for_all: Testbed) -> dict[tuple[str, int], Written]:
-    """(acks, bytes of a record) → result of a trial with them."""
+    """(acks, bytes of a record) → result of a trial."""
 
     def write(bench: Bench, variant: tuple[str, int]) -> Written:
         acks, message_bytes = variant
@@ -66,14 +66,14 @@ def test_acknowledged_equals_growth(
 
 
 @pytest.mark.together
-def test_acks_0_arrives_too(bench: Bench) -> None:
+def test_records_with_acks_0_arrive(bench: Bench) -> None:
     client = bench.run(acks="0")
     assert client.counts.acked_total > 0
     assert becomes(lambda: client.counts.acked_total == sum(bench.end_offsets().values()), 20)
 
 
 @pytest.mark.together
-def test_an_idempotent_producer_arrives_too(bench: Bench) -> None:
+def test_records_of_an_idempotent_producer_arrive(bench: Bench) -> None:
     client = bench.run(
         producers=3,
         acks="all",
@@ -92,7 +92,7 @@ def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
     values = [record.value for record in bench.read_back()]
     assert len(values) == client.counts.acked_total
     assert {len(value) for value in values} == {1_000}
-    assert len(set(values)) > 200, "random payload, not one record again and again"
+    assert len(set(values)) > 200, "random payload instead of one repeated record"
 
 
 def test_the_rate_is_kept_exactly(bench: Bench) -> None:
@@ -117,7 +117,7 @@ def test_a_refused_record_is_counted_by_its_error(bench: Bench) -> None:
 
 
 @pytest.mark.together
-def test_an_unreachable_broker_is_a_row_and_no_exception(bench: Bench) -> None:
+def test_an_unreachable_broker_is_a_row_without_an_exception(bench: Bench) -> None:
     bench.brokers = dict.fromkeys(bench.brokers, ("127.0.0.1", 1))
     with pytest.raises(AssertionError, match=r"broker \d at 127.0.0.1:1"):
         bench.run()

@@ -1,4 +1,4 @@
-"""The engine's schedule does not stall: lateness of sends that no broker delays."""
+"""Lateness of the engine's sends without delays of brokers: its schedule does not stall."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STALL_MAX_MS = 5.0
 
 @pytest.fixture
 def testbed(tmp_path: Path) -> Iterator[Testbed]:
-    """A broker on one core; the test has another one, as a generator's host has its own."""
+    """A broker on one core; the test uses the other core, like a generator's host."""
     own = os.sched_getaffinity(0)
     if len(own) < 2:
         pytest.skip("one core cannot be a broker's and a generator's at the same time")
@@ -74,16 +74,16 @@ def test_a_busy_task_keeps_its_schedule(
             admin.delete_topic(topic)
             assert run.row.error is None
             counts = merge([run.row]).counts
-            told = f"{mb_per_s:.0f} MB/s, loop busy {counts.loop_busy:.0%}"
+            load = f"{mb_per_s:.0f} MB/s, loop busy {counts.loop_busy:.0%}"
             mb_per_s *= BUSY / counts.loop_busy
     assert run.row.produced is not None
     late = run.row.produced.lateness_us
     late_ms = late.quantile(99.9) / 1e3
     with capsys.disabled():
         sys.stderr.write(
-            f"\n{told}, lateness p50 {late.quantile(50) / 1e3:.2f} ms, "
+            f"\n{load}, lateness p50 {late.quantile(50) / 1e3:.2f} ms, "
             f"p99 {late.quantile(99) / 1e3:.2f} ms, p99.9 {late_ms:.2f} ms, "
             f"most {late.quantile(100) / 1e3:.1f} ms\n"
         )
-    assert counts.loop_busy >= BUSY_MIN, "a task that idles shows nothing"
+    assert counts.loop_busy >= BUSY_MIN, "an idle task proves nothing"
     assert late_ms <= STALL_MAX_MS

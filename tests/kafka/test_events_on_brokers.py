@@ -1,4 +1,4 @@
-"""What happens to a cluster or its clients in the middle of a trial: named, and the run goes on."""
+"""Events in a cluster or its clients during a trial: trials name them, and the run continues."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ LIGHT = (
 
 @contextmanager
 def happening(after_s: float, event: Callable[[], None]) -> Iterator[None]:
-    """Something happens so long after the block's begin [s]; it is over when the block ends."""
+    """Call `event` this time after the start of the context [s]; the end waits for it."""
 
     def happen() -> None:
         threading.Event().wait(after_s)
@@ -77,7 +77,7 @@ def happening(after_s: float, event: Callable[[], None]) -> Iterator[None]:
 
 
 def pause(testbed: Testbed, broker: int) -> None:
-    """Stop a broker's process, and let it go on a second later."""
+    """Stop a broker's process for a second."""
     testbed.kill_broker(broker, signal.SIGSTOP)
     threading.Event().wait(PAUSE_S)
     testbed.kill_broker(broker, signal.SIGCONT)
@@ -103,7 +103,7 @@ def test_a_broker_that_is_paused_for_a_second_is_named(
     assert PAUSE_S - 0.35 < reason.value < PAUSE_S + 0.5
 
 
-def test_an_executor_whose_clock_is_off_is_named(kafka_testbed: Testbed) -> None:
+def test_an_executor_with_a_wrong_clock_is_named(kafka_testbed: Testbed) -> None:
     pattern = WORKLOAD.pattern(1_000, producers=2)
     with (
         connect(kafka_testbed.bootstrap_servers) as admin,
@@ -140,7 +140,7 @@ def test_an_executor_whose_clock_is_off_is_named(kafka_testbed: Testbed) -> None
 
 
 class Director(RecordingReporter):
-    """Has something happen in the measured window of trials, by their numbers."""
+    """A reporter that calls events in the measured windows of trials, by their numbers."""
 
     def __init__(self, events: dict[int, Callable[[], None]]) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class Director(RecordingReporter):
             self._happening.append(thread)
 
     def await_all(self) -> None:
-        """Wait until all has happened, and make sure that it has."""
+        """Wait for the end of all events, and check that all were called."""
         for each in self._happening:
             each.join()
         assert not self._planned, "there were fewer trials"
@@ -168,7 +168,7 @@ class Director(RecordingReporter):
 def held(
     testbed: Testbed, reporter: RecordingReporter, out: Path, trials: int, *overrides: str
 ) -> tuple[int, list[Trial]]:
-    """A run of a light fixed load on these brokers, as on a cluster that runs already."""
+    """Make a run with a light fixed load on these brokers, as a cluster outside a testbed."""
     config = load(str(cluster_file(testbed.folder)), "1kB", "default", (*LIGHT, *overrides)).in_full
     run = FixedLoadRun(config, FixedLoad(1_000, 3, trials))
     order = RunOrder(reporter, out, str(out / "tables"), f"events-{uuid.uuid4().hex[:4]}")
@@ -181,14 +181,14 @@ def held(
 
 
 def causes(trial: Trial) -> set[str]:
-    """The rules of validity that speak."""
+    """The rules of validity that make a trial INVALID."""
     assert trial.verdict is Verdict.INVALID, trial.reasons
     return {reason.indicator for reason in trial.reasons}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_run_goes_on_after_all_that_can_happen_to_brokers(
+def test_a_run_continues_after_events_in_brokers(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     # A kept log record holds the error, and that kafka-python's lost socket, beyond this test.
@@ -212,8 +212,8 @@ def test_a_run_goes_on_after_all_that_can_happen_to_brokers(
         measure = "workload.trial.measure_s=12"
         code, trials = held(testbed, director, tmp_path, 5, guards, measure)
         director.await_all()
-    told = [[each.text for each in trial.reasons] for trial in trials]
-    assert code == 0, told
+    reasons = [[each.text for each in trial.reasons] for trial in trials]
+    assert code == 0, reasons
     paused, controller, first, second, calm = trials
     assert "stood_still" in causes(paused)
     assert "controller_changed" in causes(controller)
@@ -225,7 +225,7 @@ def test_a_run_goes_on_after_all_that_can_happen_to_brokers(
 
 @contextmanager
 def lagging_topic(brokers: LoadedBrokers, testbed: Testbed) -> Iterator[str]:
-    """A topic of somebody else whose follower, once out of sync, fetches 1 kB/s from then on."""
+    """A topic of others whose follower, once out of sync, fetches only 1 kB/s."""
     rate = "follower.replication.throttled.rate"
     brokers.alter(ConfigResourceType.BROKER, "2", {rate: "1000"})
     try:
@@ -233,7 +233,7 @@ def lagging_topic(brokers: LoadedBrokers, testbed: Testbed) -> Iterator[str]:
             fall_behind(testbed, topic)
             deadline_s = time.monotonic() + 60.0
             while [short_of(brokers, broker) for broker in (1, 2, 3)] != [1.0, 0.0, 0.0]:
-                assert time.monotonic() < deadline_s, "not just this one is out of sync"
+                assert time.monotonic() < deadline_s, "only this partition must be out of sync"
                 time.sleep(0.2)
             yield topic
     finally:
@@ -241,9 +241,9 @@ def lagging_topic(brokers: LoadedBrokers, testbed: Testbed) -> Iterator[str]:
 
 
 def fall_behind(testbed: Testbed, topic: str) -> None:
-    """Write while the follower stands still: what is in sync, Kafka does not throttle.
+    """Write while the follower is stopped, as Kafka does not throttle followers in sync.
 
-    A fetch takes up to 1 MB, whatever the quota, and the next has to wait for 11 s.
+    A fetch has up to 1 MB with any quota, and the next fetch waits for 11 s.
     """
 
     def write(megabytes: int) -> None:
@@ -264,24 +264,24 @@ def fall_behind(testbed: Testbed, topic: str) -> None:
 
 
 def short_of(brokers: LoadedBrokers, broker: int) -> float:
-    """Under-replicated partitions that a broker leads."""
+    """Number of under-replicated partitions of a leader."""
     samples = {each.broker_id: each for each in brokers.source.sample_all()}
     return samples[broker].values["under_replicated_partitions"]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_a_partition_of_others_that_was_short_before_is_no_overload(
+def test_an_earlier_under_replicated_partition_of_others_is_not_an_overload(
     brokers: LoadedBrokers, kafka_testbed: Testbed, tmp_path: Path
 ) -> None:
     heard = RecordingReporter()
     with lagging_topic(brokers, kafka_testbed):
         code, trials = held(kafka_testbed, heard, tmp_path, 2, "workload.trial.measure_s=6")
-        assert short_of(brokers, 1) == 1.0, "it was short all the time"
+        assert short_of(brokers, 1) == 1.0, "it was under-replicated all the time"
     assert code == 0
     assert [each.verdict for each in trials] == [Verdict.SUSTAINED] * 2, trials[0].reasons
-    said = [each.text for each in heard.events if isinstance(each, PhaseStarted)]
-    assert any("under-replicated already (1 on broker 1)" in text for text in said), said
+    phases = [each.text for each in heard.events if isinstance(each, PhaseStarted)]
+    assert any("under-replicated already (1 on broker 1)" in text for text in phases), phases
     for trial in trials:
         windows = {each.broker_id: each for each in trial.evidence.brokers}
         assert windows[1].under_replicated_max == 1.0

@@ -1,4 +1,4 @@
-"""The Prometheus JMX exporter itself, in a JVM of its own, behind TLS and a password."""
+"""The real Prometheus JMX exporter in a separate JVM, behind TLS and a password."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.together
 
 HERE, USER, PASSWORD = "127.0.0.1", "scraper", "pass:word of the exporter"
 START_S = 30.0
-"""Until a JVM answers, on two busy cores [s]."""
+"""Deadline for the first answer of a JVM on two busy cores [s]."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture(scope="module")
 def port(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Of the exporter."""
+    """Port of the exporter."""
     folder, number = tmp_path_factory.mktemp("exporter"), free_port()
     write_jmx_tls(authority.issue_cert(HERE), folder / "keys.p12", folder / "unused.properties")
     server = {
@@ -58,7 +58,7 @@ def port(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def way(
     port: int, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, object]:
-    """The keys of a cluster that let us in."""
+    """The keys of a cluster file with the right login."""
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     monkeypatch.setenv("SCRAPER", USER)
     monkeypatch.setenv("SCRAPER_PASSWORD", PASSWORD)
@@ -74,7 +74,7 @@ def way(
 
 
 def scraped(way: dict[str, object]) -> dict[str, float]:
-    """The readings, or why there are none."""
+    """The readings of a sample; raises the error of a failed one."""
     keys = Prometheus.model_validate(way)
     assert keys.port is not None
     endpoint = Endpoint(1, HERE, keys.port)
@@ -84,7 +84,7 @@ def scraped(way: dict[str, object]) -> dict[str, float]:
     return values[1]
 
 
-def test_it_is_read_by_who_has_the_password_and_its_authority(way: dict[str, object]) -> None:
+def test_it_is_read_with_the_password_and_its_authority(way: dict[str, object]) -> None:
     values = scraped(way)
     assert values["process_cpu_ns"] > 0
     assert values["heap_used_bytes"] > 0

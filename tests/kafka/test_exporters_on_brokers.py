@@ -1,5 +1,5 @@
-"""Prometheus exporters in real brokers, beside JMX; brokers seen without metrics; what a run
-keeps of its environment.
+"""Prometheus exporters in real brokers compared with JMX, brokers without metrics, and the
+environment in a run's tables.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Looks = tuple[dict[int, BrokerSample], dict[int, BrokerSample]]
 def scraped(
     kafka_for_all: Testbed, exporters: dict[int, Exporter]
 ) -> Iterator[dict[str, MetricsSource]]:
-    """Rule set → an open source of the one broker that has it."""
+    """Rule set → an open source of the broker with this rule set."""
     with ExitStack() as stack:
         opened: dict[str, MetricsSource] = {}
         for broker, exporter in exporters.items():
@@ -78,7 +78,7 @@ def window(before: BrokerSample, after: BrokerSample) -> BrokerWindow:
 
 @dataclass(frozen=True)
 class Seen:
-    """One load, and what each way of looking saw of each broker before it and after it."""
+    """One load, and the samples of each source before and after it."""
 
     client: ClientWindow
     jmx: Looks
@@ -147,7 +147,7 @@ def test_exporters_and_jmx_see_the_same_windows(
     assert whole.produce.local_ms == pytest.approx(windows[0][2].produce.local_ms, rel=0.01)
 
 
-def test_what_each_rule_set_leaves_out_is_known(scraped: dict[str, MetricsSource]) -> None:
+def test_missing_readings_of_each_rule_set_are_known(scraped: dict[str, MetricsSource]) -> None:
     lacks = {
         rules: {name for node in source.nodes.values() for name in node.lacks}
         for rules, source in scraped.items()
@@ -157,8 +157,8 @@ def test_what_each_rule_set_leaves_out_is_known(scraped: dict[str, MetricsSource
         means = {name for name in lacks[rules] if name.endswith("_ms_mean")}
         assert lacks[rules] - means == {"processors", "machine_cpu_share"}
         assert "produce_local_ms_mean" in means
-        told = shortcomings(scraped[rules].nodes, 60.0)
-        assert any("request times" in sentence for sentence in told)
+        sentences = shortcomings(scraped[rules].nodes, 60.0)
+        assert any("request times" in sentence for sentence in sentences)
     assert shortcomings(scraped["msk"].nodes, 60.0) == ()
     for source in scraped.values():
         (node,) = source.nodes.values()
@@ -185,7 +185,7 @@ def test_a_cluster_without_metrics_is_judged_by_its_clients_and_says_so(
     assert overloaded.attribution == "unknown: the cluster shows no broker metrics"
 
 
-def test_a_run_keeps_what_one_has_to_know_to_compare_it(
+def test_a_run_keeps_the_environment_for_comparisons(
     opened: OpenCluster, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     controller = kafka_testbed.controller

@@ -1,4 +1,4 @@
-"""The wire client causes the load that a real client causes, in the brokers' own numbers."""
+"""The wire client causes the same load as a real client, by the brokers' metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def comparison(spark_for_all: SparkSession) -> Iterator[Comparison]:
-    """Three warm brokers of their own, as other tests leave theirs busy."""
+    """Three warm brokers for these tests, as other tests keep the shared brokers busy."""
     with (
         start("disk-bound", brokers=3, name="fidelity") as testbed,
         connect(testbed.bootstrap_servers) as admin,
@@ -33,7 +33,9 @@ def comparison(spark_for_all: SparkSession) -> Iterator[Comparison]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_brokers_see_the_same_of_both_clients(comparison: Comparison, case: Case) -> None:
+def test_brokers_have_the_same_metrics_with_both_clients(
+    comparison: Comparison, case: Case
+) -> None:
     compared = comparison.compare(case)
     assert compared.wire.bytes_in_per_s > 0.97 * case.rate_bytes_per_s
     assert compared.differences == {}, compared

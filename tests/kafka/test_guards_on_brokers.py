@@ -1,4 +1,4 @@
-"""Guards and causes of INVALID, on real brokers that are shared with other tests."""
+"""Guards and causes of INVALID on real brokers that other tests use, too."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MUCH = producer_pattern(10_000, 500.0, linger_ms=50.0, batch_size=262_144)
 REPLICAS = {0: [1, 2], 1: [2, 1]}
 
 
-def test_a_guard_ends_a_load_that_hurts_a_topic_of_others(
+def test_a_guard_ends_a_load_when_a_topic_of_others_is_under_replicated(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     with (
@@ -91,7 +91,7 @@ def test_a_guard_ends_a_load_that_hurts_a_topic_of_others(
 
 @contextmanager
 def others_topic(admin: KafkaAdmin, jvm: object, testbed: Testbed) -> Iterator[str]:
-    """A topic with more data than one fetch takes, and after it a copy comes by 1 kB/s."""
+    """A topic with more data than one fetch, whose new replicas then fetch 1 kB/s."""
     throttle = {"follower.replication.throttled.replicas": "*"}
     with loaded(testbed, jvm) as brokers, brokers.topic({0: [1]}, throttle) as name:
         brokers.trial(name, {0: [1]}, MUCH, producers=4, measure_s=1.0, warmup_s=0.2)
@@ -108,7 +108,7 @@ def others_topic(admin: KafkaAdmin, jvm: object, testbed: Testbed) -> Iterator[s
 
 @contextmanager
 def hurt_once_loaded(admin: KafkaAdmin, topic: str, channel: TaskChannel) -> Iterator[list[float]]:
-    """Give the topic a replica that is out of sync, as soon as the load has begun; says when."""
+    """Add a replica that is out of sync when the load has begun; yields the time."""
     hurt_s: list[float] = []
 
     def hurt() -> None:
@@ -126,7 +126,7 @@ def hurt_once_loaded(admin: KafkaAdmin, topic: str, channel: TaskChannel) -> Ite
         thread.join()
 
 
-def test_brokers_tell_their_disks(kafka_testbed: Testbed) -> None:
+def test_brokers_report_their_disks(kafka_testbed: Testbed) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin:
         dirs = ClusterHealth(admin).log_dirs()
         assert {each.broker_id for each in dirs} == set(kafka_testbed.broker_ids)
@@ -153,7 +153,7 @@ def short_trial(brokers: LoadedBrokers, topic: str) -> Seen:
 
 
 def causes(seen: Seen) -> set[tuple[str, int | None]]:
-    """Rule and broker of each reason for INVALID; a crowded machine may add some of its own."""
+    """Rule and broker of each reason for INVALID; a busy machine may add further ones."""
     assert seen.judgement.verdict is Verdict.INVALID, seen.judgement.reasons
     return {(reason.indicator, reason.broker_id) for reason in seen.judgement.reasons}
 
@@ -178,7 +178,7 @@ def test_leaders_that_move_make_a_trial_invalid(brokers: LoadedBrokers) -> None:
 
 
 class CutSource:
-    """A source that loses a broker after some polls."""
+    """A source that fails for one broker after some polls."""
 
     def __init__(self, source: MetricsSource, broker_id: int, polls: int) -> None:
         self.name, self.nodes = source.name, source.nodes

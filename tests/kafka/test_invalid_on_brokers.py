@@ -1,7 +1,7 @@
-"""Causes of INVALID that need brokers of their own, or a client that cannot keep up.
+"""Causes of INVALID that need separate brokers, or a client that cannot keep up.
 
-Quotas, leaders that move and metrics that are cut are in test_guards_on_brokers.py, a task that
-is lost is in test_load_on_spark.py.
+test_guards_on_brokers.py has quotas, moved leaders and missing metrics, and test_load_on_spark.py
+has a lost task.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUICK = {
     "log.flush.interval.messages": 1_000_000,
     "num.io.threads": 8,
 }
-"""Brokers that are not slow, and a controller that misses a dead one after 3 s."""
+"""Properties of fast brokers, and of a controller that detects a dead broker after 3 s."""
 REPLICAS = {0: [1, 2], 1: [2, 1]}
 ALONE = {0: [1]}
 MESSAGES = producer_pattern(1_000, 200.0, linger_ms=10.0)
@@ -60,19 +60,21 @@ def causes(seen: Seen) -> set[str]:
     return {reason.indicator for reason in seen.judgement.reasons}
 
 
-def test_a_client_that_cannot_keep_up_is_no_overload(brokers: LoadedBrokers) -> None:
+def test_a_client_that_cannot_keep_up_is_not_an_overload(brokers: LoadedBrokers) -> None:
     with brokers.topic(ALONE, {}) as topic:
         seen = brokers.trial(topic, ALONE, TOO_MUCH, producers=1, measure_s=5.0)
     assert "generator_limited" in causes(seen)
     assert seen.judgement.limited_by is None
 
 
-def test_records_of_somebody_else_do_not_add_up(brokers: LoadedBrokers, testbed: Testbed) -> None:
+def test_records_of_another_client_make_a_trial_invalid(
+    brokers: LoadedBrokers, testbed: Testbed
+) -> None:
     with brokers.topic(ALONE, {}) as topic:
         seen = brokers.trial(topic, ALONE, MESSAGES, producers=1, measure_s=4.0, warmup_s=1.0)
         assert _judged(seen, brokers, topic).verdict is not Verdict.INVALID
         stranger = KafkaProducer(bootstrap_servers=list(testbed.bootstrap_servers))
-        stranger.send(topic, b"of somebody else").get(timeout=30)
+        stranger.send(topic, b"of another client").get(timeout=30)
         stranger.close()
         judged = _judged(seen, brokers, topic)
     assert judged.verdict is Verdict.INVALID
@@ -81,7 +83,7 @@ def test_records_of_somebody_else_do_not_add_up(brokers: LoadedBrokers, testbed:
 
 
 def _judged(seen: Seen, brokers: LoadedBrokers, topic: str) -> Judgement:
-    """With the end offsets as they are now."""
+    """The judgement with the current end offsets."""
     offsets = {partition: (0, end) for partition, end in brokers.end_offsets(topic, ALONE).items()}
     return judge(replace(seen.evidence, end_offsets=offsets), THRESHOLDS)
 
@@ -98,7 +100,7 @@ def test_a_window_in_which_followers_could_not_show_their_lag(brokers: LoadedBro
 def test_a_broker_that_dies_and_comes_back(
     brokers: LoadedBrokers, testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Last, as brokers that were away are no longer as the others found them."""
+    """The last test, as restarted brokers differ from those of the other tests."""
     # A kept log record holds the error, and that kafka-python's lost socket, beyond this test.
     caplog.set_level(logging.CRITICAL, logger="kafka")
 

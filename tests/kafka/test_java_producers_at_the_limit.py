@@ -1,4 +1,4 @@
-"""A limit that was found by wire producers, judged again with Kafka's own Java producers."""
+"""A limit of wire producers, judged again with Kafka's own Java producers."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ RECORDS_PER_S = 16
 MESSAGE_BYTES = 1000
 PARTITIONS = {partition: [1] for partition in range(10)}
 WINDOW_S = 60.0
-"""So long that the batches at its edges are far below a hundredth of it."""
+"""Window that is long compared with the batches at its edges [s]."""
 JAVA_START_S = 120.0
-"""Two dozen JVMs on two cores [s]."""
+"""Deadline for the start of two dozen JVMs on two cores [s]."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def testbed() -> Iterator[Testbed]:
 
 @pytest.fixture
 def config(testbed: Testbed) -> Configuration:
-    """Limit near 19.6 producers; bisection ends at 18 and 24, whose idle is off the threshold."""
+    """A limit near 19.6 producers; bisection ends at 18 and 24, whose idle time is clear."""
     options = (
         "cluster.warm_up_max_s=20",
         f"workload.message_bytes=[{MESSAGE_BYTES}]",
@@ -91,7 +91,7 @@ def kill_all(processes: list[subprocess.Popen[str]]) -> None:
 def judged_with_java(
     testbed: Testbed, brokers: LoadedBrokers, config: Configuration, producers: int
 ) -> Judgement:
-    """What the goal says of so many processes of ProducerPerformance, each with one producer."""
+    """The judgement of the goal with processes of ProducerPerformance, one producer each."""
     producer = config.workload.pattern(MESSAGE_BYTES).producer.options
     with (
         connect(testbed.bootstrap_servers) as admin,
@@ -112,7 +112,7 @@ def judged_with_java(
         running = [stack.enter_context(started(CHILD, task.to_text()))[0] for _ in range(producers)]
         impatient = threading.Timer(JAVA_START_S, kill_all, [running])
         impatient.start()
-        for process in running:  # each has sent for some seconds once it says how much
+        for process in running:  # its first progress line comes after some seconds of load
             assert process.stdout is not None and "records sent" in process.stdout.readline()
         impatient.cancel()
         with Sampler(brokers.source, 0.5) as sampler:
@@ -142,7 +142,7 @@ def judged_with_java(
     return found
 
 
-def test_java_producers_are_judged_alike_at_the_limit_and_at_the_first_overload(
+def test_java_producers_get_the_same_verdicts_at_the_limit_and_at_the_first_overload(
     testbed: Testbed, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
     order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "wire")

@@ -29,7 +29,7 @@ MEANT = 10
 
 
 class Authorities:
-    """Who signs: one that a cluster's file names, and one that the driver's Java knows."""
+    """Two authorities: one in the cluster's file, and one that the driver's Java trusts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -38,7 +38,7 @@ class Authorities:
         self.access = JmxAccess(is_tls=True, cafile=str(folder / "ca.pem"))
 
     def jvm_options(self) -> list[str]:
-        """Options by which a JVM knows the second one and no others."""
+        """Options of a JVM that trusts only the second authority."""
         known = load_pem_x509_certificate(self.of_java.cert_pem.bytes())
         store = self._folder / "known.p12"
         sealed = BestAvailableEncryption(PASSWORD_OF_STORES.encode())
@@ -48,7 +48,7 @@ class Authorities:
         return [f"{prefix}={store}", f"{prefix}Password={PASSWORD_OF_STORES}"]
 
     def node(self, leaf: trustme.LeafCert) -> JmxNode:
-        """A node with a certificate."""
+        """A node with this certificate."""
         properties = self._folder / "jmx.properties"
         write_jmx_tls(leaf, self._folder / "jmx.p12", properties)
         return JmxNode(
@@ -70,13 +70,13 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
 
 @pytest.fixture(scope="module")
 def jvm(authorities: Authorities) -> Iterator[Any]:
-    """A driver's JVM."""
+    """A JVM like the driver's."""
     with bare_jvm(*authorities.jvm_options()) as (view, _):
         yield view
 
 
 def leaders(node: JmxNode, jvm: Any, access: JmxAccess | None) -> float | None:
-    """The node's readings in two samples."""
+    """The node's number of leaders, checked in two samples."""
     with closing(open_jmx({1: node.address}, jvm, 20.0, access)) as source:
         first, second = (source.sample_all()[0] for _ in range(2))
     assert (first.error, second.error) == (None, None)
@@ -97,25 +97,31 @@ def test_each_source_trusts_its_own_authority_and_no_other(
     usual = jvm.javax.net.ssl.SSLContext.getDefault()
     with authorities.node(authorities.own.issue_cert(HERE)) as node:
         assert leaders(node, jvm, own) == MEANT
-        assert "a certificate that is not trusted" in refusal(node, jvm, of_java), "others' trust"
+        assert "a certificate that is not trusted" in refusal(node, jvm, of_java), (
+            "the default authorities stay"
+        )
         assert leaders(node, jvm, own) == MEANT
     with authorities.node(authorities.of_java.issue_cert(HERE)) as node:
         assert leaders(node, jvm, of_java) == MEANT
-        assert "a certificate that is not trusted" in refusal(node, jvm, own), "cafile replaces"
-    assert jvm.javax.net.ssl.SSLContext.getDefault().equals(usual), "the rest of the JVM's"
+        assert "a certificate that is not trusted" in refusal(node, jvm, own), (
+            "cafile replaces the authorities"
+        )
+    assert jvm.javax.net.ssl.SSLContext.getDefault().equals(usual), (
+        "the JVM's default context stays"
+    )
 
 
-def test_a_certificate_for_another_host_is_refused_unless_any_name_will_do(
+def test_a_certificate_for_another_host_is_refused_unless_any_name_is_accepted(
     authorities: Authorities, jvm: Any
 ) -> None:
     with authorities.node(authorities.own.issue_cert("elsewhere.example")) as node:
-        said = refusal(node, jvm, authorities.access)
-        assert "has a certificate for another host" in said
-        assert "jmx.check_hostname: false" in said
+        message = refusal(node, jvm, authorities.access)
+        assert "has a certificate for another host" in message
+        assert "jmx.check_hostname: false" in message
         assert leaders(node, jvm, replace(authorities.access, check_hostname=False)) == MEANT
 
 
-def test_a_certificate_that_has_expired_is_called_so(authorities: Authorities, jvm: Any) -> None:
+def test_the_message_names_an_expired_certificate(authorities: Authorities, jvm: Any) -> None:
     now = datetime.now(timezone.utc)
     leaf = authorities.own.issue_cert(
         HERE, not_before=now - timedelta(days=10), not_after=now - timedelta(days=5)
@@ -125,17 +131,17 @@ def test_a_certificate_that_has_expired_is_called_so(authorities: Authorities, j
 
 
 def url(jvm: Any) -> Any:
-    """Of a class of Java that looks up names when it is put into a set."""
+    """A java.net.URL, which looks up names when it is put into a set."""
     return jvm.java.net.URL("http://localhost/")
 
 
 def of_a_library(jvm: Any) -> Any:
-    """Of a class that Java does not bring, and that the driver and the node both have."""
+    """An object of a library's class, which the driver and the node both have."""
     return jvm.org.codehaus.commons.compiler.CompileException("no more than that", None)
 
 
 def nested(jvm: Any) -> Any:
-    """More lists within lists than any reading."""
+    """Lists nested more deeply than in any reading."""
     inner = jvm.java.util.ArrayList()
     for _ in range(60):
         outer = jvm.java.util.ArrayList()
@@ -152,16 +158,16 @@ def nested(jvm: Any) -> Any:
         (nested, "refused "),
     ],
 )
-def test_an_answer_of_an_unexpected_class_becomes_no_object(
+def test_an_answer_of_an_unexpected_class_is_not_deserialized(
     jvm: Any, answer: Callable[[Any], Any], what: str
 ) -> None:
     with JmxNode(1, free_port(), leaders=answer) as node:
-        said = refusal(node, jvm, None)
-        assert "answers with objects that no reading has" in said and what in said
+        message = refusal(node, jvm, None)
+        assert "answers with objects that no reading has" in message and what in message
         assert leaders(node, None, None) is None, "jmxquery leaves it out"
 
 
-def test_a_filter_that_the_jvm_was_started_with_stays() -> None:
+def test_a_filter_of_the_jvms_options_stays() -> None:
     with (
         JmxNode(1, free_port()) as plain,
         JmxNode(1, free_port(), leaders=of_a_library) as foreign,
@@ -173,7 +179,7 @@ def test_a_filter_that_the_jvm_was_started_with_stays() -> None:
         assert "maxdepth=100" in kept.toString()
 
 
-def test_what_else_the_jvm_reads_is_read_as_before(jvm: Any) -> None:
+def test_other_reads_of_the_jvm_are_not_filtered(jvm: Any) -> None:
     with JmxNode(1, free_port()) as node:
         assert leaders(node, jvm, None) == MEANT
     installed = jvm.java.io.ObjectInputFilter.Config.getSerialFilter()

@@ -1,4 +1,4 @@
-"""GSSAPI against a real key distribution centre and a real broker."""
+"""Logins by GSSAPI with a real key distribution centre and a real broker."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def broker(realm: Any) -> Iterator[Testbed]:
 
 @pytest.fixture
 def host(realm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A host of the realm that has no ticket yet; where its ticket goes."""
+    """A host of the realm without a ticket; the path for its ticket."""
     monkeypatch.setenv("KRB5_CONFIG", realm.env["KRB5_CONFIG"])
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'tickets'}")
     monkeypatch.delenv("KRB5_CLIENT_KTNAME", raising=False)
@@ -110,18 +110,18 @@ def refusal(broker: Testbed, service: str | None = None) -> str:
 
 
 @pytest.mark.usefixtures("host")
-def test_no_ticket_is_told_before_any_load(broker: Testbed) -> None:
-    said = refusal(broker)
-    assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in said
-    assert "kinit, and KRB5CCNAME" in said and "KRB5_CLIENT_KTNAME" in said
+def test_a_missing_ticket_is_reported_before_any_load(broker: Testbed) -> None:
+    message = refusal(broker)
+    assert "Kerberos gives no ticket for its service kafka (No Kerberos credentials" in message
+    assert "kinit, and KRB5CCNAME" in message and "KRB5_CLIENT_KTNAME" in message
 
 
 @pytest.mark.usefixtures("host")
-def test_a_service_that_the_realm_does_not_know_is_told(realm: Any, broker: Testbed) -> None:
+def test_a_service_that_the_realm_does_not_know_is_reported(realm: Any, broker: Testbed) -> None:
     kinit(realm)
-    said = refusal(broker, "kaffka")
-    assert f"kaffka/127.0.0.1@{realm.realm} not found in Kerberos database" in said
-    assert "correct cluster security.kerberos_service_name" in said
+    message = refusal(broker, "kaffka")
+    assert f"kaffka/127.0.0.1@{realm.realm} not found in Kerberos database" in message
+    assert "correct cluster security.kerberos_service_name" in message
 
 
 @pytest.mark.usefixtures("host")
@@ -138,7 +138,7 @@ def test_a_producer_without_a_ticket_names_the_broker_in_its_row(
 
 
 @pytest.mark.usefixtures("host")
-def test_another_mechanism_is_not_offered_there(broker: Testbed) -> None:
+def test_a_mechanism_that_the_broker_does_not_offer_is_reported(broker: Testbed) -> None:
     plain = broker.client_security(mechanism="PLAIN").client_kwargs()
     with pytest.raises(ConfigError, match="does not offer the SASL mechanism PLAIN"):
         connect(broker.bootstrap_servers, plain)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.together
 
 
 @pytest.mark.parametrize("name", profile_names())
-def test_the_profiles_name_what_kafka_knows(name: str) -> None:
+def test_the_profiles_have_only_properties_of_kafka(name: str) -> None:
     profile = load_profile(name)
     require_known({**profile.broker, **profile.controller}, profile.kafka_version)
 
@@ -29,14 +29,14 @@ def test_the_profiles_name_what_kafka_knows(name: str) -> None:
         pytest.param("4.3.1", marks=pytest.mark.long),
     ],
 )
-def test_a_version_tells_its_properties(version: str) -> None:
+def test_the_properties_of_a_version_are_known(version: str) -> None:
     names = property_names(version)
     assert {"num.io.threads", "log.dirs", "ssl.keystore.location"} <= set(names)
     assert len(names) > 200
     require_known(load_profile("disk-bound").broker, version)
 
 
-def test_a_slip_ends_before_anything_starts() -> None:
+def test_a_mistyped_property_is_refused_before_anything_starts() -> None:
     with pytest.raises(ConfigError, match=r"num\.io\.thread \(did you mean num\.io\.threads\?\)"):
         start("default", brokers=1, overrides={"num.io.thread": 2})
     options = ["--a", "num.io.thread=2", "--b", "num.io.threads=1", "--dry-run"]

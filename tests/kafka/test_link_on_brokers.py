@@ -1,4 +1,6 @@
-"""A real broker behind a link: what loads it is at the other end, and nothing of it stays."""
+"""A real broker behind a simulated link: its load comes from the other end, and its end leaves no
+process and no network.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def linked(root: Path) -> Iterator[Testbed]:
 
 
 def processes_in(namespace: int) -> list[str]:
-    """Ids of processes that are in the network namespace of this inode."""
+    """Ids of the processes in the network namespace with this inode."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -67,7 +69,7 @@ def processes_in(namespace: int) -> list[str]:
 
 
 def in_namespace_of(pid: int, *command: str) -> str:
-    """What a command of iproute2 says where this process is."""
+    """The output of a command of iproute2 in the network namespace of a process."""
     done = subprocess.run(
         ["nsenter", f"--net=/proc/{pid}/ns/net", *command],
         capture_output=True,
@@ -98,7 +100,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
         opened = open_cluster(config.cluster, RecordingReporter(), stack)
         testbed = opened.broker_control
         assert isinstance(testbed, Testbed)
-        see_what_was_asked_for(testbed)
+        check_link(testbed)
         before = read_counts(line_counts_of(testbed))
         order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "far")
         run = FixedLoadRun(config.in_full, FixedLoad(1_000, 4))
@@ -107,7 +109,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
         tables = TableStore(spark, str(tmp_path / "tables"))
         (row,) = tables.trials("far").collect()
         assert row.acked_total > 4 * 250 * 4
-        assert row.latency_p50_ms > 46, "a record takes a round trip at least"
+        assert row.latency_p50_ms > 46, "a record takes at least a round trip"
         for row_of_run in tables.read("runs").collect():
             assert row_of_run.environment["link.delay"] == "25ms"
             assert row_of_run.environment["link.rate"] == "40MB/s"
@@ -120,7 +122,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
             return all(after[way].bytes - before[way].bytes > payload for way in after)
 
         assert becomes(crossed, 5.0)
-        # Each end has a network of its own, and its counters say the same.
+        # Each end has its own network, and the counters of both agree.
         (trial,) = run.trials
         assert len(trial.evidence.hosts) == 2
         for host in trial.evidence.hosts:
@@ -130,12 +132,12 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
     assert not Path("/sys/class/net", device_name(testbed.id)).exists()
 
 
-def see_what_was_asked_for(testbed: Testbed) -> None:
-    """The link is what it was asked to be, and only what loads the broker crosses it."""
+def check_link(testbed: Testbed) -> None:
+    """Check that the link has its settings, and that only the load crosses it."""
     broker, pids = testbed.brokers[1], testbed.pids
     assert round_trip_s(testbed.network_namespace, broker.host, broker.port) > 0.046
-    ours = in_namespace_of(os.getpid(), "ip", "route", "get", broker.host)
-    assert device_name(testbed.id) in ours, "what drives and watches does not cross the link"
+    route = in_namespace_of(os.getpid(), "ip", "route", "get", broker.host)
+    assert device_name(testbed.id) in route, "control and metrics do not cross the link"
     (shown,) = [line for line in link_lines(testbed.state) if "round trip takes" in line]
     assert "25ms one way, jitter 2ms, 40MB/s each way" in shown
     shaped = in_namespace_of(pids[LINE_ID], "tc", "-s", "qdisc", "show", "dev", DEVICE)
@@ -155,7 +157,7 @@ def line_counts_of(testbed: Testbed) -> Path:
 
 @pytest.mark.long
 @pytest.mark.together
-def test_nothing_stays_after_a_kill_of_the_supervisor(root: Path) -> None:
+def test_a_kill_of_the_supervisor_leaves_no_process_and_no_network(root: Path) -> None:
     with linked(root) as testbed:
         name = device_name(testbed.id)
         pids = [testbed.pids[node] for node in (1, LINE_ID)]
@@ -171,13 +173,13 @@ def test_nothing_stays_after_a_kill_of_the_supervisor(root: Path) -> None:
 
 
 def lost(testbed: Testbed) -> bool:
-    """Whether the testbed has ended unexpectedly; raises the cause."""
+    """True if the testbed has ended unexpectedly; raises the cause."""
     testbed.check()
     return False
 
 
 @pytest.mark.together
-def test_a_line_that_ends_takes_the_testbed_with_it(root: Path) -> None:
+def test_the_end_of_a_line_process_ends_the_testbed(root: Path) -> None:
     with linked(root) as testbed:
         os.kill(testbed.pids[LINE_ID], signal.SIGKILL)
         with pytest.raises(TestbedLostError, match="the delay line of the link was ended by SIGK"):

@@ -43,7 +43,7 @@ WORKLOAD = load_workload(
 
 
 def pattern(producers: int, measure_s: float = 2.0) -> TrafficPattern:
-    """So many producers of 100 records/s of 1,000 B."""
+    """The pattern of this number of producers of 100 records/s of 1,000 B."""
     made = WORKLOAD.pattern(1_000, producers=producers)
     return dataclasses.replace(made, phases=dataclasses.replace(made.phases, measure_s=measure_s))
 
@@ -108,10 +108,10 @@ def test_the_driver_ends_the_window_of_all_tasks_early(
         (4.5, r"received the end of the window late, and continued for 3\.00 s"),
     ],
 )
-def test_a_task_that_hears_of_the_early_end_too_late_is_named(
+def test_a_task_that_learns_of_the_early_end_too_late_is_named(
     spark: SparkSession, kafka_testbed: Testbed, heard_s: float, message: str
 ) -> None:
-    """The driver ends a window of 4 s after 1 s, and the task learns it in time, or too late."""
+    """The driver ends a window of 4 s after 1 s; the task gets the message in time or too late."""
     load = pattern(4, measure_s=4.0)
 
     def heard_at_s(channel: TaskChannel) -> float:
@@ -176,14 +176,14 @@ def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
 
 
 def _stands_still(topics: Topics, topic: TopicSet) -> bool:
-    """True when nothing arrives for three seconds."""
+    """True if no record arrives for three seconds."""
     before = topics.end_offsets(topic)
     threading.Event().wait(3.0)
     return topics.end_offsets(topic) == before
 
 
 def _kill_a_task(channel: TaskChannel, killed_s: list[float]) -> None:
-    """Kill a Python process that speaks to the driver, once its load is acknowledged."""
+    """Kill a Python process with a connection to the driver, once its load is acknowledged."""
     assert becomes(lambda: bool(channel.acked()), 60.0)
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # Spark's workers come and go

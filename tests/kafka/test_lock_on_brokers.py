@@ -38,7 +38,7 @@ from tests.support.kafka_fixtures import REFUSED_SOCKETS
 pytestmark = pytest.mark.together
 
 DELAY_S = 3.0
-"""Brokers delay the first member of a group by default for so long [s]."""
+"""Kafka's default delay of the first member of a group [s]."""
 
 
 @contextmanager
@@ -57,16 +57,16 @@ def take(lock: ClusterLock) -> None:
 
 
 def until(condition: Callable[[], object], deadline_s: float) -> float:
-    """Wait for a condition; how long that took [s]."""
+    """Wait for a condition, and return the duration [s]."""
     began_s = time.monotonic()
     while not condition():
-        assert time.monotonic() - began_s < deadline_s, "it did not come about"
+        assert time.monotonic() - began_s < deadline_s, "the condition did not hold in time"
         time.sleep(0.05)
     return time.monotonic() - began_s
 
 
 def await_coordinator(servers: Sequence[str]) -> None:
-    """Brokers make their topic of groups when they are first asked for one."""
+    """Wait until brokers have created the topic of groups, which they do at the first request."""
 
     def answers() -> bool:
         try:
@@ -79,7 +79,7 @@ def await_coordinator(servers: Sequence[str]) -> None:
         until(answers, 30.0)
 
 
-def test_of_five_that_join_at_once_one_holds_the_lock(kafka_testbed: Testbed) -> None:
+def test_one_of_five_simultaneous_members_holds_the_lock(kafka_testbed: Testbed) -> None:
     await_coordinator(kafka_testbed.bootstrap_servers)
     together = threading.Barrier(5, timeout=30.0)
 
@@ -118,15 +118,15 @@ def test_a_second_run_is_refused_with_the_holders_name_until_the_release(
             locks = RunLocks(holder_text("first", 1_795_000_000.0))
             lock = locks.take(opened, pytest.fail, first)
             lock.require()
-            assert locks.take(opened, pytest.fail, first) is lock, "a run shares it with itself"
+            assert locks.take(opened, pytest.fail, first) is lock, "a run may take its lock again"
             with pytest.raises(TryLaterError) as refused:
                 RunLocks("second").take(opened, pytest.fail, second)
             assert f"{holder_of(admin, opened.info.broker_ids)} holds its" in str(refused.value)
         assert refused.value.exit_code == 75
-        told = f"{holder_text('first', 1_795_000_000.0)} (from 127.0.0.1) holds its lock"
-        assert told in str(refused.value)
-        assert "redline run first of " in told
-        assert "since 2026-11-18T11:06:40Z" in told
+        holder = f"{holder_text('first', 1_795_000_000.0)} (from 127.0.0.1) holds its lock"
+        assert holder in str(refused.value)
+        assert "redline run first of " in holder
+        assert "since 2026-11-18T11:06:40Z" in holder
         assert holder_of(admin, opened.info.broker_ids) is None
         RunLocks("second").take(opened, pytest.fail, second).require()
 
@@ -179,16 +179,18 @@ def test_a_lock_that_brokers_lost_is_taken_again_unless_another_has_it(
 
 
 def member_ids(testbed: Testbed) -> list[str]:
-    """Of the members of the lock's group, as an operator sees them."""
+    """Ids of the members of the lock's group, as an operator sees them."""
     with connect([f"127.0.0.1:{each.port}" for each in testbed.brokers.values()]) as admin:
         manager = admin.client._manager
-        asked = DescribeGroupsRequest(groups=[GROUP], max_version=5)
-        answers = [manager.run(manager.send, asked, broker, 5_000) for broker in testbed.broker_ids]
+        request = DescribeGroupsRequest(groups=[GROUP], max_version=5)
+        answers = [
+            manager.run(manager.send, request, broker, 5_000) for broker in testbed.broker_ids
+        ]
         return [each.member_id for answer in answers for each in answer.groups[0].members]
 
 
 def expel(testbed: Testbed) -> list[str]:
-    """End the membership of the holder, as a coordinator does that did not hear of it."""
+    """End the holder's membership, like a coordinator that gets no heartbeat."""
     members = member_ids(testbed)
     assert len(members) == 1
     kind = LeaveGroupRequest.MemberIdentity
@@ -222,7 +224,7 @@ def test_a_command_on_a_cluster_in_use_ends_with_75_before_spark_is_started(
 
 
 @pytest.mark.long
-def test_a_run_that_another_one_took_the_lock_from_ends_and_its_trial_is_invalid(
+def test_a_run_that_loses_the_lock_to_another_ends_and_its_trial_is_invalid(
     kafka_testbed: Testbed, tmp_path: Path
 ) -> None:
     options = (
@@ -285,7 +287,7 @@ def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testb
 
         began_s = time.monotonic()
         lock = RunLocks("holder").take(opened, heard.append, stack)
-        assert time.monotonic() - began_s < DELAY_S, "the run goes on opening meanwhile"
+        assert time.monotonic() - began_s < DELAY_S, "the run continues to open meanwhile"
         with pytest.raises(TryLaterError, match="holder"):
             RunLocks("second").take(opened, pytest.fail, stack).require()
         lock.require()
@@ -300,7 +302,7 @@ def test_a_lock_behind_acls_outlives_a_restart_of_its_coordinator(guarded: Testb
 
 
 def grant_groups(superuser: KafkaAdmin) -> None:
-    """Read on groups, with the prefix of the page on the doctor."""
+    """Grant Read on groups, with the prefix in docs/doctor.md."""
     groups = ResourcePattern(ResourceType.GROUP, "redline-", ACLResourcePatternType.PREFIXED)
     allowed = ACL("User:redline", "*", ACLOperation.READ, ACLPermissionType.ALLOW, groups)
     superuser.client.create_acls([allowed])

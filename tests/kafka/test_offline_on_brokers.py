@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.filterwarnings(REFUSED_SOCKETS),
 ]
 
-AWAY = offline_state(1)
+OFFLINE = offline_state(1)
 
 # The stated 60 ms with one handler: a limit near 21 producers of three brokers, 14 of two.
 PLANTED = (
@@ -52,8 +52,8 @@ PLANTED = (
 )
 
 
-class Telling(RecordingReporter):
-    """Logs each trial."""
+class LoggingReporter(RecordingReporter):
+    """A reporter that logs each trial."""
 
     def report(self, event: object) -> None:
         super().report(event)  # type: ignore[arg-type]
@@ -66,19 +66,19 @@ class Telling(RecordingReporter):
             log.warning("  %s", first)
 
 
-def test_topics_are_made_led_and_filled_up_again_around_a_broker_that_is_offline() -> None:
+def test_topics_are_created_led_and_replicated_around_an_offline_broker() -> None:
     traffic = load_workload("demo").pattern(1000)
     with (
         start("calibrated", brokers=2, name="outage") as testbed,
         connect(testbed.bootstrap_servers) as admin,
     ):
         topics = Topics(admin, "outage")
-        outage = ControlledOutage(testbed, admin)
+        broker_outage = ControlledOutage(testbed, admin)
         topics.validate(traffic)  # since then the client knows whom to ask
         admin.client._controller_id = 2
         cluster = admin.client._manager.cluster
         known = dict(cluster._brokers)
-        topics.offline = outage.begin(1)
+        topics.offline = broker_outage.begin(1)
         assert topics.offline == {2}
         cluster._brokers = known  # as before it looks again, which it does when it likes
         admin.client._manager.reset_backoff(2)
@@ -86,22 +86,22 @@ def test_topics_are_made_led_and_filled_up_again_around_a_broker_that_is_offline
         assert set(made.leaders) == {1} and set(made.replicas[0]) == {1, 2}
         assert topics.check(made).ok
         assert not topics.is_in_sync(made)
-        outage.end()
+        broker_outage.end()
         assert becomes(lambda: topics.is_in_sync(made), 30.0)
-        assert topics.check(made).ok, "led by the rest as before"
+        assert topics.check(made).ok, "the other brokers lead as before"
         topics.delete(made.names)
 
 
-def test_the_rest_is_searched_and_the_broker_catches_up_under_load(
+def test_the_other_brokers_are_searched_and_the_broker_catches_up_under_load(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     config = load("calibrated", "calibrated", "default", PLANTED)
-    order = RunOrder(Telling(), tmp_path, str(tmp_path / "tables"), "away")
+    order = RunOrder(LoggingReporter(), tmp_path, str(tmp_path / "tables"), "offline")
     assert execute(LimitRun(config), order) == 0
     points = json.loads((order.folder / "summary.json").read_text())["boundaries"]
     for point in points:
         log.warning("%s: %s producers, %s", point["state"], point["np_sustained"], point["notes"])
-    assert [point["state"] for point in points] == [ALL_BROKERS, AWAY, CATCHING_UP]
+    assert [point["state"] for point in points] == [ALL_BROKERS, OFFLINE, CATCHING_UP]
     whole, rest, catching = points
     # The two that are left lead half as many partitions more, so each has its limit at two thirds.
     assert rest["np_sustained"] == pytest.approx(whole["np_sustained"] * 2 / 3, rel=0.25)
@@ -110,10 +110,10 @@ def test_the_rest_is_searched_and_the_broker_catches_up_under_load(
     assert any("redline plan" in n and "2 of 3 brokers" in n for n in rest["notes"])
     assert catching["np_sustained"] == rest["np_sustained"]
     assert catching["np_overloaded"] is None and catching["confirmed_s"] > 0
-    trials = TableStore(spark, str(tmp_path / "tables")).trials_of("away")
-    by_state = {state: [t for t in trials if t.state == state] for state in (AWAY, CATCHING_UP)}
+    trials = TableStore(spark, str(tmp_path / "tables")).trials_of("offline")
+    by_state = {state: [t for t in trials if t.state == state] for state in (OFFLINE, CATCHING_UP)}
     assert all(len(t.evidence.brokers) == 2 for t in trials if t.state != ALL_BROKERS)
-    assert {t.verdict for t in by_state[AWAY]} == {Verdict.SUSTAINED, Verdict.OVERLOADED}
+    assert {t.verdict for t in by_state[OFFLINE]} == {Verdict.SUSTAINED, Verdict.OVERLOADED}
     assert all(t.held and t.load == rest["np_sustained"] for t in by_state[CATCHING_UP])
     assert (order.folder / "boundary-1-broker-offline.png").exists()
-    assert f"Goal default, {AWAY}" in (order.folder / "report.html").read_text()
+    assert f"Goal default, {OFFLINE}" in (order.folder / "report.html").read_text()

@@ -1,4 +1,4 @@
-"""The admin requests of a run on brokers of older releases, which have ZooKeeper."""
+"""The admin requests of a run on brokers of older releases with ZooKeeper."""
 
 from __future__ import annotations
 

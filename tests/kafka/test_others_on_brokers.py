@@ -1,4 +1,4 @@
-"""Other clients beside a trial: what they write is told from ours, to the message and the byte."""
+"""Other clients during a trial: their writes are distinguished to the message and the byte."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     pass
 
 REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
-OURS = producer_pattern(1_000, 200.0, linger_ms=10.0)
+PATTERN = producer_pattern(1_000, 200.0, linger_ms=10.0)
 LARGE_BYTES = 100_000
 PAUSE_S = 0.1
 
 
 @contextmanager
 def stranger(testbed: Testbed, topic: str) -> Iterator[None]:
-    """A client that writes ten messages of 100 kB each second, while the block lasts."""
+    """A client that writes ten messages of 100 kB per second within this context."""
     producer = KafkaProducer(bootstrap_servers=list(testbed.bootstrap_servers))
     over = threading.Event()
 
@@ -44,20 +44,20 @@ def stranger(testbed: Testbed, topic: str) -> Iterator[None]:
         producer.close()
 
 
-def test_what_others_write_is_told_from_ours(
-    brokers: LoadedBrokers, kafka_testbed: Testbed
-) -> None:
-    with brokers.topic(REPLICAS, {}) as ours, brokers.topic(REPLICAS, {}) as theirs:
-        alone = brokers.trial(ours, REPLICAS, OURS, producers=6, measure_s=4.0, warmup_s=1.0)
-        with stranger(kafka_testbed, theirs):
-            beside = brokers.trial(ours, REPLICAS, OURS, producers=6, measure_s=4.0, warmup_s=1.0)
-    nobody, somebody = alone.evidence.others, beside.evidence.others
-    assert nobody is not None and nobody.bytes_per_s is not None
-    assert nobody.messages_per_s == 0.0
-    assert nobody.bytes_per_s == pytest.approx(0.0, abs=1.0)
+def test_writes_of_others_are_distinguished(brokers: LoadedBrokers, kafka_testbed: Testbed) -> None:
+    with brokers.topic(REPLICAS, {}) as topic, brokers.topic(REPLICAS, {}) as others_topic:
+        alone = brokers.trial(topic, REPLICAS, PATTERN, producers=6, measure_s=4.0, warmup_s=1.0)
+        with stranger(kafka_testbed, others_topic):
+            beside = brokers.trial(
+                topic, REPLICAS, PATTERN, producers=6, measure_s=4.0, warmup_s=1.0
+            )
+    without, others = alone.evidence.others, beside.evidence.others
+    assert without is not None and without.bytes_per_s is not None
+    assert without.messages_per_s == 0.0
+    assert without.bytes_per_s == pytest.approx(0.0, abs=1.0)
     assert "others_loaded" not in {each.indicator for each in alone.judgement.reasons}
-    assert somebody is not None and somebody.bytes_per_s is not None
-    assert somebody.bytes_per_s / somebody.messages_per_s == pytest.approx(LARGE_BYTES, rel=0.02)
+    assert others is not None and others.bytes_per_s is not None
+    assert others.bytes_per_s / others.messages_per_s == pytest.approx(LARGE_BYTES, rel=0.02)
     assert beside.judgement.verdict is Verdict.INVALID
     (reason,) = [r for r in beside.judgement.reasons if r.indicator == "others_loaded"]
     assert "find the other producers of this cluster" in reason.text

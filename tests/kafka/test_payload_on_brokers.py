@@ -1,4 +1,4 @@
-"""What real consumers read of compressed batches, keys, headers and varied sizes."""
+"""Compressed batches, keys, headers and varied sizes, read by a real consumer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FIELDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Written:
-    """What a trial left: its account, partition → end offset, and the records."""
+    """The result of a trial: its account, partition → end offset, and the records."""
 
     client: ClientWindow
     ends: dict[int, int]
@@ -50,7 +50,7 @@ class Written:
 
 @pytest.fixture(scope="module")
 def written(kafka_for_all: Testbed) -> dict[str, Written]:
-    """Codec → what a trial with it left."""
+    """Codec → the result of a trial with it."""
 
     def write(bench: Bench, codec: str) -> Written:
         client = bench.run(producers=2, measure_s=2.0, compression=codec, **FIELDS)

@@ -1,4 +1,4 @@
-"""A quota that is planted in a real broker is found as the limit."""
+"""A quota planted in a real broker is found as the limit."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def config(testbed: Testbed) -> Configuration:
     return load(str(cluster_file(testbed.folder)), "calibrated", "within-quota", short)
 
 
-class Loud(RecordingReporter):
-    """Logs each trial."""
+class LoggingReporter(RecordingReporter):
+    """A reporter that logs each trial."""
 
     def report(self, event: Event) -> None:
         super().report(event)
@@ -66,7 +66,7 @@ class Loud(RecordingReporter):
 def test_find_limit_finds_the_quota_that_all_producers_share(
     testbed: Testbed, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
-    order = RunOrder(Loud(), tmp_path, str(tmp_path / "tables"), "quota")
+    order = RunOrder(LoggingReporter(), tmp_path, str(tmp_path / "tables"), "quota")
     with (
         connect(testbed.bootstrap_servers) as admin,
         quota(admin, "producer_byte_rate", PLANTED_BYTES_PER_S, kind="user"),

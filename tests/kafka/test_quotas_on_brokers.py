@@ -1,4 +1,4 @@
-"""Quotas of real brokers: every quota that could be taken for the brokers' limit is reported."""
+"""Quotas of real brokers: every quota that could look like the brokers' limit is reported."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ pytestmark = pytest.mark.together
 REPLICAS = {0: [1], 1: [2]}
 BYTES_PER_S = 30_000.0
 FETCH_BYTES_PER_S = 15_000.0
-"""For each broker; a third of 200 kB/s comes from each. Kafka counts over ten seconds at least."""
+"""Quota on each broker [B/s], below a third of 200 kB/s. Kafka averages over at least 10 s."""
 LENIENT_MS = 5.0
-"""A mean that a goal may allow, and that the quota goes far beyond."""
+"""A mean throttle time that a goal could allow, far below that of the quota [ms]."""
 
 
 @contextmanager
 def blind(testbed: Testbed) -> Iterator[LoadedBrokers]:
-    """Brokers of which only the Admin API is seen."""
+    """Brokers whose only metrics source is the Admin API."""
     ids = testbed.broker_ids
     with connect(testbed.bootstrap_servers) as admin, connect(testbed.bootstrap_servers) as looking:
         source = ClientOnlySource(ids, partial(replicas_by_broker, looking), "4.1", lambda: None)
@@ -53,7 +53,7 @@ def blind(testbed: Testbed) -> Iterator[LoadedBrokers]:
 
 
 def throttled(brokers: LoadedBrokers, pattern: ProducerPattern, **validity: float) -> set[str]:
-    """The rules that say INVALID of a trial of one producer that a quota holds back."""
+    """The rules that make a trial of one throttled producer INVALID."""
     with brokers.topic(REPLICAS, {}) as topic, brokers.quota("producer_byte_rate", BYTES_PER_S):
         seen = brokers.trial(topic, REPLICAS, pattern, producers=1, measure_s=4.0, warmup_s=0.5)
     facts = ClusterFacts(is_blind=brokers.source.name == "client-only")
@@ -69,31 +69,31 @@ def messages(**options: Any) -> ProducerPattern:
 
 
 @pytest.mark.long
-def test_without_answers_the_brokers_tell_that_they_throttle(brokers: LoadedBrokers) -> None:
+def test_without_answers_the_brokers_metrics_show_throttling(brokers: LoadedBrokers) -> None:
     assert "throttled" in throttled(brokers, messages(acks="0"))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("client", ["wire", "kafka-python", "librdkafka"])
-def test_without_metrics_the_producers_tell(kafka_testbed: Testbed, client: str) -> None:
+def test_without_metrics_the_producers_show_throttling(kafka_testbed: Testbed, client: str) -> None:
     with blind(kafka_testbed) as brokers:
         found = throttled(brokers, messages(client=client), throttle_ms_max=LENIENT_MS)
     assert "throttled" in found
 
 
-def test_what_could_not_be_seen_is_refused_before_the_load(kafka_testbed: Testbed) -> None:
+def test_a_load_with_an_invisible_quota_is_refused(kafka_testbed: Testbed) -> None:
     unanswered = load_workload("demo", ["workload.producer.acks=0"])
     answered = load_workload("demo")
     with blind(kafka_testbed) as brokers, connect(kafka_testbed.bootstrap_servers) as admin:
         opened, nodes = OpenCluster(admin, admin.describe_cluster()), brokers.source.nodes
         require_throttling_seen(opened, unanswered, nodes.values())
         with brokers.quota("producer_byte_rate", BYTES_PER_S):
-            (told,) = quotas_of(admin)
-            assert told == Quota({"client-id": None}, {"producer_byte_rate": BYTES_PER_S})
+            (found,) = quotas_of(admin)
+            assert found == Quota({"client-id": None}, {"producer_byte_rate": BYTES_PER_S})
             require_throttling_seen(opened, answered, nodes.values())
             with pytest.raises(ConfigError, match="producer_byte_rate 30000 for client-id by def"):
                 require_throttling_seen(opened, unanswered, nodes.values())
-        with brokers.quota("producer_byte_rate", BYTES_PER_S, "somebody-else"):
+        with brokers.quota("producer_byte_rate", BYTES_PER_S, "another-client"):
             require_throttling_seen(opened, unanswered, nodes.values())
 
 
@@ -104,7 +104,7 @@ def test_what_could_not_be_seen_is_refused_before_the_load(kafka_testbed: Testbe
         *(pytest.param(each, marks=pytest.mark.long) for each in ("kafka-python", "librdkafka")),
     ],
 )
-def test_a_fetch_quota_is_no_lag(kafka_testbed: Testbed, client: str) -> None:
+def test_a_fetch_quota_is_not_reported_as_lag(kafka_testbed: Testbed, client: str) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin:
         bench = ConsumerBench(kafka_testbed, admin)
         options = {"groups": 1, "client": client}

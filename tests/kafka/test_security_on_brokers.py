@@ -1,4 +1,4 @@
-"""TLS and logins on a real broker: a load with the right ones, explanations for wrong ones."""
+"""TLS and logins on a real broker: a load with right ones, and explanations of wrong ones."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def refusal(where: str, options: Mapping[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
-def test_each_way_in_carries_a_load_that_is_acknowledged_as_it_grows(
+def test_a_load_through_each_listener_is_acknowledged_and_arrives(
     secured: Testbed, protocol: str, mechanism: str
 ) -> None:
     options = secured.client_security(protocol, mechanism).client_kwargs()
@@ -145,16 +145,16 @@ def test_each_client_logs_in_by_a_store_that_only_the_driver_reads(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_wrong_credentials_are_called_so(secured: Testbed, mechanism: str) -> None:
+def test_the_message_names_wrong_credentials(secured: Testbed, mechanism: str) -> None:
     options = secured.client_security(mechanism=mechanism).client_kwargs()
     if mechanism == "OAUTHBEARER":
         options["sasl_oauth_token_provider"] = OneToken(PASSWORD)
     else:
         options["sasl_plain_password"] = PASSWORD
-    said = refusal(address(secured, "SASL_SSL"), options)
-    assert f"it refuses the login by {mechanism}" in said
-    assert "token_from" in said if mechanism == "OAUTHBEARER" else "password_from" in said
-    assert PASSWORD not in said
+    message = refusal(address(secured, "SASL_SSL"), options)
+    assert f"it refuses the login by {mechanism}" in message
+    assert "token_from" in message if mechanism == "OAUTHBEARER" else "password_from" in message
+    assert PASSWORD not in message
 
 
 def test_a_producer_that_is_refused_names_the_broker_in_its_row(secured: Testbed) -> None:
@@ -167,7 +167,7 @@ def test_a_producer_that_is_refused_names_the_broker_in_its_row(secured: Testbed
         admin.delete_topic(bench.topic)
 
 
-def test_a_certificate_that_is_not_trusted_is_called_so(secured: Testbed) -> None:
+def test_the_message_names_an_untrusted_certificate(secured: Testbed) -> None:
     options = secured.client_security().client_kwargs()
     del options["ssl_cafile"]
     assert "its certificate is not trusted" in refusal(address(secured, "SASL_SSL"), options)
@@ -198,7 +198,7 @@ def test_another_kind_of_listener_is_recognized(
 
 @pytest.fixture(scope="module")
 def impostors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path]]:
-    """An authority, and certificates of it that no broker should have."""
+    """An authority, and wrong certificates signed by it."""
     folder = tmp_path_factory.mktemp("impostors")
     now, ca = datetime.now(timezone.utc), trustme.CA()
     leaves = {
@@ -222,7 +222,7 @@ def impostors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str,
         ("elsewhere", "its certificate is for another host (IP address mismatch"),
     ],
 )
-def test_a_wrong_certificate_says_what_is_wrong_with_it(
+def test_the_message_explains_a_wrong_certificate(
     impostors: tuple[Path, dict[str, Path]], name: str, part: str
 ) -> None:
     authority, files = impostors
@@ -234,7 +234,7 @@ def test_a_wrong_certificate_says_what_is_wrong_with_it(
 
 
 class TlsListener:
-    """Makes a TLS handshake with every client, and no more."""
+    """A listener that only makes a TLS handshake with every client."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -250,7 +250,7 @@ class TlsListener:
                 return
             try:
                 self._context.wrap_socket(peer, server_side=True).close()
-            except OSError:  # the probe, which says nothing, or a client that does not trust us
+            except OSError:  # the silent probe, or a client without trust
                 peer.close()
 
     def __enter__(self) -> TlsListener:
@@ -264,7 +264,7 @@ class TlsListener:
 
 
 def holders_of(password: bytes, folder: Path) -> Iterator[Path]:
-    """The files that hold it, where brokers delete topics meanwhile."""
+    """The files that contain the password; brokers may delete topics meanwhile."""
     for directory, _, names in os.walk(folder):  # which passes over what is gone
         for path in (Path(directory, name) for name in names):
             with suppress(FileNotFoundError):
@@ -285,7 +285,7 @@ def test_no_password_is_in_a_log_or_on_a_command_line(secured: Testbed) -> None:
 
 
 class Looking(RecordingReporter):
-    """Inspects the processes that this one has started, during a trial."""
+    """A reporter that inspects the child processes during a trial."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ class Looking(RecordingReporter):
 
 
 @pytest.mark.long
-def test_no_secret_is_in_what_a_run_starts_or_leaves(
+def test_no_secret_is_in_processes_and_files_of_a_run(
     secured: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The short form of tests/e2e/test_secrets.py."""
@@ -326,7 +326,7 @@ def test_no_secret_is_in_what_a_run_starts_or_leaves(
     rows = {table: str(tables.read(table).collect()) for table in SCHEMAS}
     loads = [row.acked_total for row in tables.read("trials").collect()]
     assert loads and min(loads) > 0
-    assert "env:PASSWORD_OF_A_TEST" in rows["runs"], "the reference is kept, and no secret"
+    assert "env:PASSWORD_OF_A_TEST" in rows["runs"], "the reference instead of the secret"
     assert [table for table, text in rows.items() if password in text] == []
 
 
@@ -352,9 +352,7 @@ def test_jmx_with_password_and_tls_is_read_by_the_drivers_jvm(
     assert sample.values["leader_partitions"] >= 0
 
 
-def test_jmxquery_gives_a_password_and_says_that_it_speaks_no_tls(
-    secured: Testbed, tmp_path: Path
-) -> None:
+def test_jmxquery_uses_a_password_and_refuses_tls(secured: Testbed, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="JMX with TLS is read through the driver's own JVM"):
         open_jmx(secured.jmx_endpoints, None, access=secured.jmx_access)
     passwords, rights = tmp_path / "jmxremote.password", tmp_path / "jmxremote.access"

@@ -1,4 +1,4 @@
-"""A workload with several topics on real brokers: each record in its producer's topic, all read."""
+"""A workload with several topics on real brokers: each record is in its producer's topic."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(
 
 
 def by_topic(topics: TopicSet, records: dict[int, int]) -> list[int]:
-    """Records of partitions, numbered through, summed up by topic."""
+    """Sums of the records by topic; the numbers of partitions run over all topics."""
     sums = dict.fromkeys(topics.names, 0)
     for number, count in records.items():
         sums[topics.partitions.of(number)[0]] += count
@@ -104,7 +104,7 @@ def test_producers_write_to_the_topics_in_turns_and_every_group_reads_all(
     assert mismatches(seen, dict.fromkeys(ends, 0), ends) == []
 
 
-def test_a_topic_that_vanished_is_named_and_the_others_are_deleted(
+def test_a_deleted_topic_is_named_and_the_others_are_deleted(
     admin: KafkaAdmin, keeper: Topics
 ) -> None:
     topics = keeper.create(PATTERN)
@@ -119,7 +119,7 @@ def test_a_topic_that_vanished_is_named_and_the_others_are_deleted(
     assert not set(topics.names) & admin.topic_names()
 
 
-def test_an_idempotent_producer_keeps_to_its_topic(admin: KafkaAdmin, keeper: Topics) -> None:
+def test_an_idempotent_producer_writes_only_to_its_topic(admin: KafkaAdmin, keeper: Topics) -> None:
     topics = keeper.create(PATTERN)
     seen = run(admin, keeper, topics, 3, acks="all", enable_idempotence=True)
     assert seen.counts.failed_total == 0

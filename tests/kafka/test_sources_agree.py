@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 INTERVAL_S = 5.0
-"""jmxquery forks a JVM for every broker and sample; beside saturated brokers on two cores, three
-of them take more than 2 s."""
+"""Interval of samples [s]; jmxquery starts a JVM per broker and sample, and beside saturated
+brokers on two cores three JVMs take more than 2 s."""
 IDLE_APART_MAX = 0.03
 WORKLOAD = load_workload(
     "demo",
@@ -45,13 +45,13 @@ WORKLOAD = load_workload(
     ],
 )
 LOADS = {"light": (8, Verdict.SUSTAINED), "hopeless": (300, Verdict.OVERLOADED)}
-"""Name → producers, and what must become of them."""
+"""Name → number of producers, and the expected verdict."""
 
 _log = logging.getLogger(__name__)
 
 
 def merged(samples: Mapping[str, list[BrokerSample]]) -> list[BrokerSample]:
-    """Samples of several sources that see a broker each."""
+    """The samples of several sources with one broker each."""
     return sorted((each for own in samples.values() for each in own), key=lambda each: each.at_s)
 
 

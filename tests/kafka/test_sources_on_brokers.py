@@ -1,4 +1,4 @@
-"""Both JMX sources against real brokers, and against nodes that hang and die."""
+"""Both JMX sources on real brokers, and on nodes that hang and die."""
 
 from __future__ import annotations
 
@@ -69,21 +69,21 @@ def test_a_sample_has_every_reading_of_the_catalogue(
         assert sample.error is None
         assert sample.at_s == pytest.approx(time.time(), abs=10)
         node = source.nodes[sample.broker_id]
-        asked = {r.name for r in readings_of(beans_for(node.version, node.roles))}
+        expected = {r.name for r in readings_of(beans_for(node.version, node.roles))}
         given = {name.partition(":")[0] for name in sample.values}
         assert (SILENT_MS in given) is (source.name == "driver-jvm")
-        assert given - {SILENT_MS} == asked
+        assert given - {SILENT_MS} == expected
         waits = [name for name in sample.values if name.startswith(NETWORK_WAIT_NS)]
         assert bool(waits) is (Role.BROKER in node.roles)
 
 
 @pytest.mark.parametrize(
     "source",
-    # That it reads the same is asked below, without a load.
+    # A test below checks without a load that both sources read the same.
     ["driver-jvm", pytest.param("jmxquery", marks=pytest.mark.long)],
     indirect=True,
 )
-def test_a_load_is_seen_exactly_and_sustained(
+def test_a_load_is_measured_exactly_and_sustained(
     source: MetricsSource, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     client, samples = offer_and_sample(source, spark, kafka_testbed)
@@ -105,7 +105,7 @@ def test_a_load_is_seen_exactly_and_sustained(
         assert window.handler_idle is not None
         assert 0.1 < window.handler_idle < 1.1
         assert window.network_idle is not None
-        assert 0.0 < window.network_idle < 1.1, "waits across the edges count, too"
+        assert 0.0 < window.network_idle < 1.1, "waits across the window's edges count"
         assert window.produce.local_ms is not None
         assert window.flush_ms is not None, "this profile flushes on every append"
         assert window.replication_bytes_in_per_s is not None
@@ -191,7 +191,7 @@ def test_another_process_at_the_port_is_a_configuration_error(
         open_jmx({77: address}, jvm_for(name, spark))
 
 
-def test_a_node_that_hangs_is_missed_and_does_not_hold_up_the_others(spark: SparkSession) -> None:
+def test_a_hanging_node_is_missed_and_does_not_delay_the_others(spark: SparkSession) -> None:
     with JmxNode(1, free_port()) as well, JmxNode(2, free_port()) as hung:
         addresses = {1: well.address, 2: hung.address}
         with closing(open_jmx(addresses, spark._jvm, 2.0)) as source:
@@ -205,13 +205,13 @@ def test_a_node_that_hangs_is_missed_and_does_not_hold_up_the_others(spark: Spar
             assert missed.error.startswith("no answer from service:jmx:rmi:///")
             assert missed.values == {}
             again = source.sample_all()[1]
-            assert again.error is not None, "the poll that hangs is not asked a second time"
+            assert again.error is not None, "a hanging poll is not repeated"
             hung.resume()
             assert_recovers(source)
 
 
 @pytest.mark.together
-def test_a_node_that_died_and_came_back_is_sampled_again(spark: SparkSession) -> None:
+def test_a_restarted_node_is_sampled_again(spark: SparkSession) -> None:
     port = free_port()
     with JmxNode(1, port) as node:
         source = open_jmx({1: node.address}, spark._jvm, 5.0)
@@ -240,7 +240,7 @@ def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on() -> No
 
 
 @pytest.mark.together
-def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
+def test_more_brokers_than_are_polled_at_a_time_are_all_sampled() -> None:
     count = 70  # more than AT_A_TIME of the poller
     with (
         simulated_jmx(count) as brokers,
@@ -250,10 +250,10 @@ def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
         source.open()
         before = brokers.calls()
         rounds = [source.sample_all() for _ in range(2)]
-        asked = brokers.calls() - before
+        calls = brokers.calls() - before
     of_kafka = {name for name, *_ in beans_of_a_broker() if name.startswith("kafka.")}
     read = {name for name in of_kafka if "app-info" not in name}
-    assert asked == 2 * count * len(read), "one call for each bean"
+    assert calls == 2 * count * len(read), "one call for each bean"
     beans = readings_of(beans_for(VERSION, (Role.BROKER,)))
     for samples in rounds:
         assert [(each.broker_id, each.error) for each in samples] == [
@@ -265,7 +265,7 @@ def test_more_brokers_than_are_asked_at_a_time_are_each_sampled() -> None:
 
 
 def assert_recovers(source: MetricsSource, deadline_s: float = 30.0) -> BrokerSample:
-    """Sample until all nodes answer again; the samples themselves wait for an answer."""
+    """Sample until all nodes answer again, and return the sample; each poll waits for an answer."""
     end_s = time.monotonic() + deadline_s
     while True:
         samples = source.sample_all()

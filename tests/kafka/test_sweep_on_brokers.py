@@ -1,4 +1,4 @@
-"""A sweep on real brokers: its cases, a kill in the middle, and what it says at the end."""
+"""A sweep on real brokers: its cases, an interruption, and its answer."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ axes:
   workload.topic.partitions_per_broker: [1, 4]
 """
 SESSION_TIMEOUT_S = 9.0
-"""The default of broker.session.timeout.ms, after which a controller misses a broker [s]."""
+"""The default of broker.session.timeout.ms, after which a controller fences a broker [s]."""
 HEARTBEAT_S = 2.0
 """The default of broker.heartbeat.interval.ms [s]."""
 
 
 class Killed(RecordingReporter):
-    """Interrupts once so many trials were made."""
+    """A reporter that interrupts the run after a number of trials."""
 
     def __init__(self, after: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def trials_of(reporter: RecordingReporter) -> list[Trial]:
     return [event.trial for event in reporter.events if isinstance(event, TrialFinished)]
 
 
-def test_a_sweep_that_was_interrupted_measures_no_case_twice(
+def test_a_resumed_sweep_measures_no_case_twice(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
     sweep = sweep_of(tmp_path, kafka_testbed, TEXT)
@@ -117,7 +117,7 @@ def test_a_sweep_that_was_interrupted_measures_no_case_twice(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_broker_that_dies_under_a_sweep_is_missed_for_a_time_and_no_record_is_lost(
+def test_a_failover_in_a_sweep_has_a_duration_and_loses_no_record(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.yaml"
@@ -135,5 +135,5 @@ def test_a_broker_that_dies_under_a_sweep_is_missed_for_a_time_and_no_record_is_
     assert len(rows) == 2
     for row in rows:
         assert row["failed_total"] == 0
-        assert row["recovery_s"] is None, "nobody waits for a broker that was killed"
+        assert row["recovery_s"] is None, "a run does not wait for a killed broker"
         assert row["acked_total"] > 0

@@ -1,4 +1,4 @@
-"""However a testbed ends, nothing of it keeps running, and what failed keeps its logs."""
+"""The ends of a testbed: none leaves a process, and a failed testbed keeps its logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GONE_S = 60.0
 
 @contextmanager
 def owner_process(root: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another Python that starts a testbed in `root`."""
+    """Another Python process that starts a testbed in `root`."""
     command = [sys.executable, "-m", "tests.support.testbed_owner", str(root)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as owner:
@@ -80,7 +80,7 @@ def test_it_ends_with_an_owner_that_is_killed_while_it_starts(tmp_path: Path) ->
 
 
 def check_for(testbed: Testbed, duration_s: float) -> None:
-    """Look again and again, as a run does."""
+    """Check the testbed repeatedly, like a run."""
     ends_s = time.monotonic() + duration_s
     while time.monotonic() < ends_s:
         testbed.check()
@@ -102,7 +102,7 @@ def test_brokers_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     assert (tmp_path / "failed" / testbed.id / "broker-1" / "server.log").exists()
 
 
-def test_down_cleans_what_a_crash_left_and_leaves_a_living_testbed_alone(tmp_path: Path) -> None:
+def test_down_cleans_up_after_a_crash_and_keeps_a_running_testbed(tmp_path: Path) -> None:
     with start(brokers=1, root=tmp_path) as alive:
         crashed = tmp_path / "default-deadbeef"
         crashed.mkdir()
@@ -125,7 +125,7 @@ def test_down_cleans_what_a_crash_left_and_leaves_a_living_testbed_alone(tmp_pat
         alive.check()
 
 
-def test_a_broker_that_cannot_start_says_why_and_keeps_its_logs(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_has_a_message_and_keeps_its_logs(tmp_path: Path) -> None:
     with pytest.raises(TestbedStartError) as caught:
         start(brokers=1, root=tmp_path, overrides={"num.io.threads": "many"})
     assert caught.value.exit_code == 2
@@ -183,7 +183,7 @@ def test_an_error_of_the_owner_keeps_the_logs(tmp_path: Path) -> None:
     assert Path(kept.nodes[0].directory).name == "controller-100"
 
 
-def test_a_start_that_takes_too_long_says_what_was_missing(tmp_path: Path) -> None:
+def test_a_start_that_takes_too_long_names_the_missing_brokers(tmp_path: Path) -> None:
     profile = adapt(load_profile("disk-bound"), brokers=1)
     spec = make_spec(profile, "slow", kafka_jars(profile.kafka_version), ready_deadline_s=0.3)
     with pytest.raises(TestbedStartError, match=r"not ready after 0 s: .* (accept|formatted)"):

@@ -1,4 +1,4 @@
-"""What one can do to a running testbed: kill and restart brokers, keep it between commands."""
+"""Orders to a running testbed: kills and restarts of brokers, and commands on a kept testbed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.together
 
 
 def is_silent(port: int) -> bool:
-    """True of a broker that accepts a connection, and answers nothing."""
+    """True if a broker accepts a connection and does not answer."""
     try:
         registered_brokers(port, timeout_s=0.3)
     except TimeoutError:
@@ -38,7 +38,7 @@ def is_silent(port: int) -> bool:
     return False
 
 
-def test_a_broker_is_killed_and_restarted_and_the_testbed_goes_on(tmp_path: Path) -> None:
+def test_a_broker_is_killed_and_restarted_and_the_testbed_stays(tmp_path: Path) -> None:
     # The controller misses a killed broker after this time; the default is 9 s.
     quick = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
     with start(brokers=2, root=tmp_path, overrides=quick) as testbed:
@@ -74,9 +74,9 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return CliRunner().invoke(commands.testbed, args, catch_exceptions=False).output
 
     try:
-        said = run("up", "--brokers", "1", "--name", "kept", "--set", "num.network.threads=2")
+        output = run("up", "--brokers", "1", "--name", "kept", "--set", "num.network.threads=2")
         state = find("kept", tmp_path)
-        assert state is not None and state.bootstrap_servers[0] in said
+        assert state is not None and state.bootstrap_servers[0] in output
         assert registered_brokers(state.brokers[0].port, timeout_s=5) == {1}
         properties = (Path(state.brokers[0].directory) / "server.properties").read_text()
         assert "num.network.threads=2\n" in properties
@@ -86,8 +86,8 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert 'no testbed "other" was up' in run("down", "--name", "other")
         assert len(processes_with(state.spec.id)) == 3
     finally:
-        said = run("down", "--name", "kept")
-    assert said == "stopped testbed kept (1 broker, Kafka 4.1.2), a small disk-bound cluster\n"
+        output = run("down", "--name", "kept")
+    assert output == "stopped testbed kept (1 broker, Kafka 4.1.2), a small disk-bound cluster\n"
     assert processes_with(state.spec.id) == []
     assert run("status") == "no testbed is up; start one with `redline testbed up`\n"
 
@@ -101,7 +101,7 @@ def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
     state = State(spec, Status.STARTING, created_s=time.time(), owner=own_record())
     folder = tmp_path / spec.id
     folder.mkdir()
-    ours, inherited = channel_pair()
+    orders, inherited = channel_pair()
     attempts: list[list[int]] = []
 
     with socket.socket() as other:
@@ -117,14 +117,14 @@ def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
 
         def stop_when_ready() -> None:
             while True:
-                message = ours.receive(timeout_s=100)
+                message = orders.receive(timeout_s=100)
                 if message is None or message["event"] != "stopped":
-                    said.append(message)
-                    ours.send({"order": "stop", "is_hasty": False, "reason": ""})
+                    messages.append(message)
+                    orders.send({"order": "stop", "is_hasty": False, "reason": ""})
                 else:
                     return
 
-        said: list[object] = []
+        messages: list[object] = []
         owner = threading.Thread(target=stop_when_ready)
         owner.start()
         channel = MessageChannel(inherited)
@@ -133,9 +133,9 @@ def test_another_process_that_takes_a_port_first_only_costs_another_attempt(
             Supervisor(folder, state, channel, inbox, allocate=allocate).run()
         finally:
             inbox.close()
-            channel.close()
+            orders.close()
             owner.join()
-            ours.close()
-    assert said == [{"event": "ready"}]
+            channel.close()
+    assert messages == [{"event": "ready"}]
     assert len(attempts) == 2
     assert processes_with(spec.id) == []

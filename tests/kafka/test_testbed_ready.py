@@ -1,4 +1,4 @@
-"""A ready testbed is what it says, and a stopped one leaves nothing."""
+"""A ready testbed has its documented state, and a stopped one leaves no process and no file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from tests.support.processes import processes_with
 pytestmark = pytest.mark.together
 
 
-def test_every_broker_knows_all_brokers_and_the_controller_is_none(kafka_testbed: Testbed) -> None:
+def test_every_broker_knows_all_brokers_and_the_controller_is_not_one(
+    kafka_testbed: Testbed,
+) -> None:
     assert kafka_testbed.broker_ids == (1, 2, 3)
     for broker in kafka_testbed.brokers.values():
         assert registered_brokers(broker.port, timeout_s=5) == {1, 2, 3}
@@ -39,7 +41,7 @@ def test_kafka_python_reaches_it_by_its_bootstrap_servers(kafka_testbed: Testbed
     assert at == set(kafka_testbed.bootstrap_servers)
 
 
-def test_what_we_open_listens_on_loopback_only(
+def test_the_testbed_listens_on_loopback_only(
     kafka_testbed: Testbed, exporters: dict[int, Exporter]
 ) -> None:
     nodes = [kafka_testbed.controller, *kafka_testbed.brokers.values()]
@@ -53,7 +55,7 @@ def test_what_we_open_listens_on_loopback_only(
         assert listening.pop(node.jmx_port) == HOST
         if node.node_id in exporters:
             assert listening.pop(exporters[node.node_id].port) == HOST
-        # The JVM's attach port: the JVM itself turns away who is not of this machine.
+        # The JVM's attach port: the JVM refuses connections from other machines.
         assert len(listening) == 1
 
 
@@ -65,13 +67,13 @@ def test_jmx_of_every_broker_accepts(kafka_testbed: Testbed) -> None:
         assert accepts(int(port), timeout_s=5)
 
 
-def test_logs_are_kept_while_it_runs_and_tell_the_version(kafka_testbed: Testbed) -> None:
+def test_logs_exist_while_it_runs_and_have_the_version(kafka_testbed: Testbed) -> None:
     for node in kafka_testbed.brokers.values():
         log = (Path(node.directory) / "server.log").read_text()
         assert f"Kafka version: {kafka_testbed.kafka_version}" in log
 
 
-def test_a_stopped_one_leaves_no_process_no_port_and_no_file(tmp_path: Path) -> None:
+def test_a_stopped_testbed_leaves_no_process_no_port_and_no_file(tmp_path: Path) -> None:
     with start(brokers=1, name="short", root=tmp_path) as testbed:
         ports = [testbed.controller.port, testbed.controller.jmx_port]
         ports += [each for node in testbed.brokers.values() for each in (node.port, node.jmx_port)]

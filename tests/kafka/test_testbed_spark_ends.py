@@ -1,4 +1,4 @@
-"""However a testbed with Spark ends, its executors and their Python workers end with it."""
+"""Each end of a testbed with Spark also ends its executors and their Python workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ context.parallelize([1], 1).foreach(lambda _: time.sleep(600))
 
 @contextmanager
 def application(testbed: Testbed) -> Iterator[None]:
-    """A job whose task sleeps in Python on an executor."""
+    """A Spark application whose task sleeps in Python on an executor."""
     command = [sys.executable, "-c", APPLICATION, str(testbed.state.spark_master)]
     env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     with subprocess.Popen(

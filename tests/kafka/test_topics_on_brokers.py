@@ -1,4 +1,4 @@
-"""Topics on real brokers: made as planned, restored when leaders moved, counted, gone."""
+"""Topics on real brokers: creation as planned, moved leaders, end offsets, and deletion."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def seen_by(admin: KafkaAdmin, broker: int, topic: TopicSet) -> dict[int, Partit
 
 
 def reassign(admin: KafkaAdmin, topic: TopicSet, partition: int, replicas: tuple[int, ...]) -> None:
-    """Ask for other replicas, or another order, without telling those who made the topic."""
+    """Reassign a partition, like an operator who moves replicas during a run."""
     key = TopicPartition(topic.names[0], partition)
     assert admin.client.alter_partition_reassignments({key: list(replicas)}) == {key: None}
     deadline = time.monotonic() + 20
@@ -115,7 +115,7 @@ def test_a_leader_that_moved_is_elected_back(
         assert seen[0].leader == first
 
 
-def test_end_offsets_count_what_was_written(
+def test_end_offsets_count_the_written_records(
     kafka_testbed: Testbed, topics: Topics, topic: TopicSet
 ) -> None:
     assert topics.end_offsets(topic) == dict.fromkeys(range(30), 0)
@@ -136,7 +136,7 @@ def test_a_deleted_topic_is_unknown_to_every_broker(
         assert seen_by(admin, broker, topic) is None
     assert topics.made == ()
     assert not topics.check(topic, deadline_s=0).ok
-    assert topic.names[0] not in admin.topic_names(), "looking creates nothing"
+    assert topic.names[0] not in admin.topic_names(), "a check does not create the topic"
 
 
 def test_a_topic_that_exists_is_not_taken_over(
@@ -160,7 +160,7 @@ def test_a_topic_that_exists_is_not_taken_over(
         ("topic.replication_factor=4", "the cluster has 3 brokers that serve"),
     ],
 )
-def test_a_topic_that_could_not_be_written_to_is_refused_and_not_made(
+def test_an_unwritable_topic_is_refused_and_not_created(
     admin: KafkaAdmin, topics: Topics, override: str, part: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""Producers with transactions on real brokers: what is committed is read exactly once."""
+"""Producers with transactions on real brokers: committed records are read exactly once."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def test_committed_records_are_read_exactly_once(kafka_testbed: Testbed, client:
     taken = read + Counter(counts.control_records_by_partition)
     assert taken == Counter({p: end for p, end in ends.items() if end}), "to the marker"
     assert 1 <= counts.transactions_committed <= 2 * 15, "two producers for 1.5 s"
-    assert counts.control_records > counts.transactions_committed, "the warm-up has some too"
+    assert counts.control_records > counts.transactions_committed, "the warm-up also has some"
     assert (counts.commit_mean_ms or 0) > 0
     evidence = Evidence(done, end_offsets={p: (0, end) for p, end in ends.items()})
     assert AccountingMismatch().reasons(evidence, Thresholds()) == []
 
 
 @pytest.mark.long
-def test_the_log_of_transactions_takes_what_is_said_of_it(tmp_path: Path) -> None:
-    """On brokers of its own, as the log is the cluster's, with names as long as those of a run."""
+def test_the_log_of_transactions_has_the_documented_size(tmp_path: Path) -> None:
+    """It uses separate brokers, as the log belongs to the cluster, and names as long as a run's."""
     with (
         start("default", brokers=1, name="log", root=tmp_path) as testbed,
         connect(testbed.bootstrap_servers) as admin,
@@ -60,13 +60,13 @@ def test_the_log_of_transactions_takes_what_is_said_of_it(tmp_path: Path) -> Non
         taken = sum(path.stat().st_size for path in logs)
     counts = done.counts
     assert counts.transactions_committed > 50
-    # Each producer was registered twice, before the load and after it.
+    # Each producer was registered before the load and after it.
     records = counts.transaction_log_records + 2 * 2
     assert taken / records == pytest.approx(TRANSACTION_LOG_RECORD_BYTES, rel=0.15)
 
 
 @pytest.mark.together
-def test_our_consumers_pass_over_the_ends_of_transactions(kafka_testbed: Testbed) -> None:
+def test_wire_consumers_skip_the_control_records_of_transactions(kafka_testbed: Testbed) -> None:
     with connect(kafka_testbed.bootstrap_servers) as admin:
         bench = ConsumerBench(kafka_testbed, admin)
         consumers: dict[str, Any] = {"groups": 1, "members": 2, "check_crcs": True}

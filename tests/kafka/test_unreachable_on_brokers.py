@@ -1,4 +1,4 @@
-"""Executors that lose their packets to one broker: no overload of that broker, and told by name."""
+"""Executors that lose their packets to one broker: the trial names it, and is not an overload."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ pytestmark = pytest.mark.together
 PARTITIONS = {0: [1], 1: [2], 2: [3]}
 ON_TWO = {0: [1], 1: [2]}
 WITH_FOLLOWER = {0: [1, 2], 1: [3, 1]}
-NP = 6
+PRODUCERS = 6
 # 40 requests/s of 10 kB, so each broker's part is 0.4 MB/s.
 LOAD = producer_pattern(1_000, 200.0, linger_ms=50.0)
-BROKER_BYTES_PER_S = NP * 200.0 * 1_000 / len(PARTITIONS)
+BROKER_BYTES_PER_S = PRODUCERS * 200.0 * 1_000 / len(PARTITIONS)
 WARMUP_S, MEASURE_S = 1.0, 6.0
 
 
 def trial(brokers: LoadedBrokers, *by_relay: int, **relay: Any) -> Seen:
-    """One in which these brokers are reached by such a relay."""
+    """A trial in which clients reach these brokers through such a relay."""
     with ExitStack() as stack:
         ways = {each: relay_to(brokers.addresses[each], **relay) for each in by_relay}
         found = {each: stack.enter_context(way) for each, way in ways.items()}
         route = Route({**brokers.addresses, **found})
         topic = stack.enter_context(brokers.topic(PARTITIONS, {}))
         return brokers.trial(
-            topic, PARTITIONS, LOAD, NP, MEASURE_S, WARMUP_S, route, drain_timeout_s=2.0
+            topic, PARTITIONS, LOAD, PRODUCERS, MEASURE_S, WARMUP_S, route, drain_timeout_s=2.0
         )
 
 
 def healthy_s(seconds: float) -> float:
-    """Bytes that one broker is sent in so many seconds of load."""
+    """Bytes that one broker gets in this time of load [B]."""
     return seconds * BROKER_BYTES_PER_S
 
 
@@ -64,11 +64,11 @@ def test_a_broker_that_executors_do_not_reach_is_named(
     brokers: LoadedBrokers, loss: Literal["swallow", "refuse"], healthy: float
 ) -> None:
     seen = trial(brokers, 2, healthy_bytes=healthy, loss=loss)
-    told = {(each.indicator, each.broker_id): each for each in seen.judgement.reasons}
+    reasons = {(each.indicator, each.broker_id): each for each in seen.judgement.reasons}
     assert seen.judgement.verdict is Verdict.INVALID, seen.judgement.reasons
-    assert ("unreachable", 2) in told, seen.judgement.reasons
-    assert "executors do not reach broker 2" in told["unreachable", 2].text
-    assert {broker for rule, broker in told if rule == "unreachable"} == {2}
+    assert ("unreachable", 2) in reasons, seen.judgement.reasons
+    assert "executors do not reach broker 2" in reasons["unreachable", 2].text
+    assert {broker for rule, broker in reasons if rule == "unreachable"} == {2}
     counts = seen.evidence.client.counts
     accounts = counts.by_broker
     others = accounts[1].missing_records + accounts[3].missing_records
@@ -80,7 +80,7 @@ def test_a_broker_that_executors_do_not_reach_is_named(
 
 
 @pytest.mark.long
-def test_a_relay_that_loses_nothing_changes_nothing(brokers: LoadedBrokers) -> None:
+def test_a_relay_without_losses_does_not_change_the_verdict(brokers: LoadedBrokers) -> None:
     seen = trial(brokers, 2)
     assert seen.judgement.verdict is Verdict.SUSTAINED, seen.judgement.reasons
     assert max(each.silent_s for each in seen.evidence.client.counts.by_broker.values()) < 1.0
@@ -93,7 +93,7 @@ def test_a_shortfall_that_all_brokers_share_stays_an_overload(brokers: LoadedBro
 
 
 @pytest.mark.long
-def test_a_broker_that_is_silent_as_it_is_busy_stays_an_overload(
+def test_a_broker_that_is_silent_because_it_is_busy_is_an_overload(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times: dict[str, object] = {"produce_handler_ms": {1: 1.0, 2: 1_000.0}}
@@ -103,14 +103,16 @@ def test_a_broker_that_is_silent_as_it_is_busy_stays_an_overload(
         loaded(running, spark._jvm) as under_load,
         under_load.topic(ON_TWO, {}) as topic,
     ):
-        seen = under_load.trial(topic, ON_TWO, LOAD, NP, MEASURE_S, WARMUP_S, drain_timeout_s=2.0)
+        seen = under_load.trial(
+            topic, ON_TWO, LOAD, PRODUCERS, MEASURE_S, WARMUP_S, drain_timeout_s=2.0
+        )
     assert seen.judgement.verdict is Verdict.OVERLOADED, seen.judgement.reasons
     account = seen.evidence.client.counts.by_broker[2]
-    assert account.silent_s > 0.5 and account.missing_records > 0, "or nothing was shown"
+    assert account.silent_s > 0.5 and account.missing_records > 0, "the broker was silent"
 
 
 @pytest.mark.long
-def test_a_leader_that_waits_for_its_follower_is_no_broker_out_of_reach(
+def test_a_leader_that_waits_for_its_follower_is_not_unreachable(
     spark: SparkSession,
 ) -> None:
     all_replicas = producer_pattern(1_000, 200.0, linger_ms=50.0, acks="all")
@@ -133,7 +135,9 @@ def test_a_leader_that_waits_for_its_follower_is_no_broker_out_of_reach(
             return rows
 
         route = Route(under_load.addresses, pausing)
-        seen = under_load.trial(topic, WITH_FOLLOWER, all_replicas, NP, MEASURE_S, 2.0, route)
+        seen = under_load.trial(
+            topic, WITH_FOLLOWER, all_replicas, PRODUCERS, MEASURE_S, 2.0, route
+        )
     account = seen.evidence.client.counts.by_broker[1]
-    assert account.silent_s > 1.0 and account.missing_records > 0, "or nothing was shown"
+    assert account.silent_s > 1.0 and account.missing_records > 0, "the broker was silent"
     assert "unreachable" not in {each.indicator for each in seen.judgement.reasons}

@@ -1,4 +1,4 @@
-"""A fixed volume on real brokers: all of it and no more is written, then all of it is read."""
+"""A fixed volume on real brokers: exactly this volume is written, and all of it is read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ cases: [{{{GROUPS}: 2}}]
 """
 
 
-def test_a_volume_is_written_whole_and_read_whole_while_nobody_writes(
+def test_a_volume_is_written_whole_and_then_read_whole(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
     under_way = sweeping(sweep_of(tmp_path, kafka_testbed, TEXT), tmp_path, RecordingReporter())

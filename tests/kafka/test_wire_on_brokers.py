@@ -1,4 +1,4 @@
-"""The wire model against what real brokers count on their sockets."""
+"""The wire model compared with the socket counters of real brokers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_model_is_within_three_percent_of_the_sockets_counters(
 
 
 def per_s(brokers: tuple[BrokerWindow, ...], rate: str) -> float:
-    """A rate of all brokers together."""
+    """The sum of a rate over all brokers."""
     values = [getattr(window, rate) for window in brokers]
     assert all(value is not None for value in values), f"{rate} is unknown: {values}"
     return float(sum(values))
