@@ -28,11 +28,23 @@ OPERATOR_SCHEMA: Final = (
 )
 """Address of the operator's schema, which is too large for this repository (850 kB)."""
 
+RUNS: Final = {
+    "scheduled": {"run_id": "scheduled__2026-11-25T02:00:00+00:00", "ds": "2026-11-25"},
+    "by hand": {"run_id": "manual__2026-11-25T09:12:03.123456+00:00"},
+    "by an asset": {"run_id": "asset_triggered__2026-11-25T09:12:03.123456+00:00_x7Bq2LmN"},
+}
+"""Contexts of DAG runs: one that is not scheduled may have no logical date, and so no `ds`."""
+
 _LOAD = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
 bag = DagBag(sys.argv[1])
 tasks = {name: [task.task_type for task in dag.tasks] for name, dag in bag.dags.items()}
+for dag in bag.dags.values():
+    for task in dag.tasks:
+        for context in json.loads(sys.argv[2]).values():
+            task.render_template(task.bash_command, {**context, "dag": dag, "task": task},
+                                 dag.get_template_env())
 print(json.dumps([bag.import_errors, tasks]))
 """
 
@@ -53,7 +65,7 @@ def airflow_trouble(folder: Path, dag: Path = READY / "airflow_nightly.py") -> s
         pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         subprocess.run([*pip, *AIRFLOW], check=True, cwd=folder)
     done = subprocess.run(
-        [str(python), "-c", _LOAD, str(dag)],
+        [str(python), "-c", _LOAD, str(dag), json.dumps(RUNS)],
         cwd=folder,
         env={**os.environ, "AIRFLOW_HOME": str(folder / "home"), "PYTHONPATH": ""},
         capture_output=True,

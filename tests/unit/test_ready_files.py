@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import javaproperties
+import jinja2
 import jsonschema
 import kubernetes_validate
 import pytest
@@ -21,13 +22,22 @@ from databricks.bundles.jobs import Job, JobDict
 from ruamel.yaml import YAML
 
 from jobs.config import load
+from jobs.config.base import is_name
+from jobs.setup.ivy import spark_jar
 from jobs.setup.version import __version__
-from tests.bench.ready_files import READY, operator_trouble, strict
+from jobs.spark.log_stores import commit_problem
+from tests.bench.ready_files import READY, RUNS, operator_trouble, strict
 from tests.support.commands import ROOT, job
+from tests.support.cron import CRONTAB, crontab
 
 
 def documents(name: str) -> list[dict[str, Any]]:
     return list(YAML(typ="safe").load_all((READY / name).read_text(encoding="utf-8")))
+
+
+def properties(name: str) -> dict[str, str]:
+    """The settings in a file of conf/spark."""
+    return javaproperties.loads((ROOT / "conf" / "spark" / f"{name}.properties").read_text())
 
 
 def require_command(words: list[str]) -> None:
@@ -92,6 +102,9 @@ def test_the_cron_job_submits_an_existing_job() -> None:
     image = (READY / "Dockerfile").read_text()
     assert "/opt/redline/submit.properties" in container["args"]
     assert "COPY conf/spark/submit.properties /opt/redline/" in image
+    assert "COPY conf/spark/s3.properties /opt/redline/" in image
+    assert "RUN cat /opt/redline/s3.properties >> /opt/redline/submit.properties" in image
+    assert "--packages" not in container["args"], "it would replace those of s3.properties"
     assert "COPY jobs/nightly.py /opt/redline/jobs/" in image
     for source in re.findall(r"^COPY ((?:conf|jobs)\S+)", image, re.M):
         assert (ROOT / source).is_file(), source
@@ -104,14 +117,14 @@ def test_the_application_submits_an_existing_job_with_the_common_settings() -> N
     (wheel,) = own["deps"]["pyFiles"]
     require_command([wheel, own["mainApplicationFile"], *own["arguments"]])
     assert own["restartPolicy"] == {"type": "Never"}
-    needed = javaproperties.loads((ROOT / "conf/spark/submit.properties").read_text())
+    needed = properties("submit") | properties("s3")
+    assert own["deps"]["packages"] == needed.pop("spark.jars.packages").split(",")
     assert needed.items() <= own["sparkConf"].items()
     assert own["sparkVersion"] == version("pyspark")
     (cron,) = [each for each in documents("kubernetes-cronjob.yaml") if each["kind"] == "CronJob"]
     (driver,) = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     assert own["image"] == driver["image"]
     assert own["arguments"] == driver["args"][driver["args"].index("--suite") :]
-    assert own["deps"]["packages"][0] in driver["args"]
 
 
 @pytest.mark.long  # of `make release-check`
@@ -190,24 +203,49 @@ def _airflow_calls() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_the_dag_submits_an_existing_job_without_retries() -> None:
-    """This test reads the arguments; `make release-check` loads the file in Airflow."""
+    """This test reads the arguments; `make release-check` loads and renders the file in Airflow."""
     calls = dict(_airflow_calls())
     operator = calls["BashOperator"]
-    words = shlex.split(operator["bash_command"].replace("{{ ds }}", "2026-11-23"))
-    assert words[0] == "spark-submit"
-    require_command(words)
+    strict_templates = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+    template = strict_templates.from_string(operator["bash_command"])
+    nights = set()
+    for context in RUNS.values():
+        words = shlex.split(template.render(context))
+        assert Path(words[0]).is_absolute()
+        assert Path(words[0]).name == "spark-submit"
+        require_command(words)
+        night = words[words.index("--night") + 1]
+        assert is_name(night), night
+        nights.add(night)
+    assert len(nights) == len(RUNS)
     assert (operator["retries"], operator["skip_on_exit_code"]) == (0, 75)
     assert calls["DAG"]["max_active_runs"] == 1
 
 
 def test_cron_submits_an_existing_job() -> None:
-    lines = (READY / "redline.cron").read_text(encoding="utf-8").splitlines()
-    (entry,) = [line for line in lines if line[:1].isdigit()]
-    *when, user, command = entry.split(maxsplit=6)
-    assert len(when) == 5
-    assert user == "redline"
-    assert re.search(r"(?<!\\)%", command) is None, "cron would end the line there"
-    require_command(shlex.split(command.partition(" >> ")[0].replace(r"\%", "%")))
+    require_command(crontab(CRONTAB.read_text(encoding="utf-8")).submitted)
+
+
+def test_tables_on_s3_have_a_log_store_for_several_writers() -> None:
+    """Each ready file whose tables are on S3 names the settings, or the file that has them."""
+    settings = properties("s3")
+    assert commit_problem("s3a://bucket/redline", "s3a", settings) is None
+    for path in filter(Path.is_file, READY.iterdir()):
+        text = path.read_text(encoding="utf-8")
+        if "s3a://" in text:
+            assert "s3.properties" in text or "logStore.s3a.impl" in text, path.name
+            assert "submit.properties" in text, path.name
+
+
+def test_the_packages_for_s3_are_those_of_this_spark() -> None:
+    packages = dict(
+        each.rsplit(":", 1) for each in properties("s3")["spark.jars.packages"].split(",")
+    )
+    spark, delta = version("pyspark"), version("delta-spark")
+    assert packages[f"io.delta:delta-spark_{spark.rpartition('.')[0]}_2.13"] == delta
+    assert packages["io.delta:delta-storage-s3-dynamodb"] == delta
+    hadoop = spark_jar("hadoop-client-api").stem.rpartition("-")[2]
+    assert packages["org.apache.hadoop:hadoop-aws"] == hadoop
 
 
 def test_each_ready_file_is_linked_on_the_page() -> None:

@@ -1,8 +1,10 @@
 """An Airflow DAG: `redline nightly` by spark-submit, on a worker that reaches the Spark cluster.
 
-The night is the DAG run's date, so a run that is cleared goes on where it stopped. Exit code 75,
-somebody else loads the cluster, skips the night; 4, a regression, and 5, a guard, fail it, and
-nothing is tried again by itself.
+The night has the name of the DAG run, which every run has: a run that is started by hand or by an
+asset has no logical date, so that `{{ ds }}` is not defined. A run that is cleared continues where
+it stopped. Exit code 75, another run loads the cluster, skips the night; 4, a regression, and 5, a
+guard, fail it, and nothing is retried. submit.properties is that of conf/spark, with s3.properties
+for tables on S3.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ with DAG(
     BashOperator(
         task_id="nightly",
         bash_command=(
-            "spark-submit --master spark://master.example.com:7077 "
+            "/opt/redline/bin/spark-submit --master spark://master.example.com:7077 "
             "--properties-file /opt/redline/submit.properties "
             "--py-files /opt/redline/kafka_redline-0.1.0-py3-none-any.whl "
             "/opt/redline/jobs/nightly.py --suite /opt/redline/suite.yaml "
-            "--cluster /opt/redline/prod.yaml --night {{ ds }} --junit /opt/redline/night.xml "
-            "--out /opt/redline/out --tables s3a://bucket/redline --yes"
+            "--cluster /opt/redline/prod.yaml "
+            "--night {{ run_id | replace(':', '-') | replace('+', '-') | replace('~', '-') }} "
+            "--junit /var/lib/redline/night.xml "
+            "--out /var/lib/redline --tables s3a://bucket/redline --yes"
         ),
         env={"PYSPARK_PYTHON": "/opt/redline/bin/python"},
         append_env=True,
