@@ -9,7 +9,7 @@ from jobs.checks.finding import Finding, checked, ok, problem, warning
 from jobs.cluster.admin import ClusterInfo
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of
-from jobs.cluster.opening import OpenCluster, require_fitting, window_needed_s
+from jobs.cluster.opening import LAG_PROPERTY, OpenCluster, require_fitting, window_needed_s
 from jobs.cluster.permissions import Permission, permissions
 from jobs.cluster.topic_plan import PREFIX, topic_name
 from jobs.cluster.topics import Topics
@@ -41,7 +41,7 @@ def cluster_findings(
         ("topics", lambda: _topics(opened, config, run_id)),
         ("permissions", lambda: permission_findings(opened, config, run_id, locks)),
         ("lock", lambda: _lock(opened) if locks else []),
-        ("length of a trial", lambda: _length(opened, config)),
+        ("length of a trial", lambda: length_findings(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
     )
     return [finding for check, make in checks for finding in checked(check, make)]
@@ -153,12 +153,18 @@ def permission_rules(found: Sequence[Permission]) -> list[Finding]:
     return lacking or [ok(check, ", ".join(each.action for each in found))]
 
 
-def _length(opened: OpenCluster, config: Configuration) -> list[Finding]:
+def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]:
+    """Findings about the length of a trial, beside what the brokers need to show an overload."""
     for goal in config.goals:
         require_fitting(opened, config.workload, goal)
     measured_s = config.workload.trial.measure_s
     needed_s = window_needed_s(opened, config.workload)
-    shown = "no followers" if needed_s is None else f"lagging followers show after {needed_s:g} s"
+    if needed_s is not None:
+        shown = f"lagging followers show after {needed_s:g} s"
+    elif config.workload.topic.replication_factor < 2:
+        shown = "no followers"
+    else:
+        shown = f"unknown when lagging followers show: no broker reports {LAG_PROPERTY}"
     return [ok("length of a trial", f"{measured_s:g} s measured; {shown}")]
 
 

@@ -23,6 +23,7 @@ QUOTA_WINDOW = {"quota.window.num": 11.0, "quota.window.size.seconds": 1.0}
 """The properties of brokers whose product is the time over which quotas apply, with Kafka's
 defaults."""
 
+LAG_PROPERTY = "replica.lag.time.max.ms"
 LAG_CHECKS = 1.5
 """Brokers look for lagging followers every half of replica.lag.time.max.ms, so a change of
 the ISR shows after at most this multiple of that time."""
@@ -155,14 +156,16 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
 
 
 def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
-    """The shortest window in which a lagging follower must show [s]; None without followers.
+    """The shortest window in which a lagging follower must show [s].
 
-    It follows from the largest `replica.lag.time.max.ms` of the brokers.
+    It follows from the largest `replica.lag.time.max.ms` of the brokers. It is None without
+    followers, and where no broker reports that property.
     """
     if workload.topic.replication_factor < 2:
         return None
-    lags_ms = _property_of_brokers(opened, "replica.lag.time.max.ms").values()
-    return LAG_CHECKS * max(float(each or 0) for each in lags_ms) / 1000.0
+    lags_ms = _property_of_brokers(opened, LAG_PROPERTY).values()
+    known_ms = [float(each) for each in lags_ms if each is not None]
+    return LAG_CHECKS * max(known_ms) / 1000.0 if known_ms else None
 
 
 def _property_of_brokers(opened: OpenCluster, name: str) -> dict[int, str | None]:

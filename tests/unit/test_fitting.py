@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
+from jobs.checks.cluster import length_findings
 from jobs.cluster.admin import AdminError
 from jobs.cluster.opening import (
     OpenCluster,
@@ -14,7 +17,7 @@ from jobs.cluster.opening import (
     require_fitting,
     window_needed_s,
 )
-from jobs.config import Goal, Workload, load_goal, load_workload
+from jobs.config import Goal, Workload, load, load_goal, load_workload
 from metrics.common.errors import ConfigError
 from tests.support.scripted_admin import ScriptedAdmin
 
@@ -78,7 +81,30 @@ def test_without_followers_any_window_is_accepted() -> None:
     require_fitting(cluster, workload(10, replicas=1), goal())
 
 
-def test_the_size_of_the_request_queue_is_read_where_the_goal_asks_for_a_share() -> None:
+def test_where_no_broker_reports_when_followers_lag_any_window_is_accepted() -> None:
+    assert window_needed_s(opened({}, {}), workload(10)) is None
+    require_fitting(opened({}, {}), workload(10), goal())
+    assert window_needed_s(opened({}, lag(2_000)), workload(10)) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("properties", "replicas"),
+    [(lag(2_000), 2), (lag(2_000), 1), ({}, 2)],
+    ids=["reported", "no followers", "not reported"],
+)
+def test_doctor_states_when_lagging_followers_show(
+    properties: dict[str, str], replicas: int, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("bootstrap_servers: [a:9092]\nmetrics: {client_only: true}\n")
+    config = load(
+        str(file), "calibrated", "default", [f"workload.topic.replication_factor={replicas}"]
+    )
+    (found,) = length_findings(opened(properties, properties), config)
+    assert found.found == snapshot
+
+
+def test_the_size_of_the_request_queue_is_read_for_a_goal_with_a_share_of_it() -> None:
     share = goal("goal.indicators.request_queue_share_max=0.8")
     assert queue_limits(opened(lag(2_000), lag(2_000)), share) == {1: 500.0, 2: 500.0}
     assert queue_limits(opened({}), goal()) == {}
