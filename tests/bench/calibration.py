@@ -101,15 +101,22 @@ def points_of(summary: dict[str, Any], stated_ms: float, repeat: int) -> list[Po
     ]
 
 
-def measure(stated_ms: float, repeat: int, *more: str) -> list[Point]:
-    """Make one run with `more` options in a temporary folder, and return its points."""
+def measure(
+    stated_ms: float, repeat: int, *more: str, folder: Path | None = None, **process: Any
+) -> list[Point]:
+    """Make one run with `more` options, and return its points.
+
+    Args:
+        folder: folder of the run; by default a temporary one, which is deleted.
+        process: `program` and `environ` of the command, see `RunningCommand`.
+    """
     planted = f"--set=cluster.testbed.properties.produce_handler_ms={stated_ms:g}"
     with (
         tempfile.TemporaryDirectory(prefix="redline-calibration-") as name,
-        RunningCommand(*OPTIONS, planted, *more, folder=Path(name)) as command,
+        RunningCommand(*OPTIONS, planted, *more, folder=folder or Path(name), **process) as command,
     ):
         command.wait(deadline_s=RUN_S)
-        found = list(Path(name).glob("out/*/summary.json"))
+        found = list((folder or Path(name)).glob("out/*/summary.json"))
         if not found:
             click.echo(command.text[-2_000:], err=True)
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
@@ -33,13 +36,18 @@ class Executed:
 
 
 def execute(
-    names: Sequence[str], parameters: Mapping[str, Any], scratch: Path, **environment: str
+    names: Sequence[str],
+    parameters: Mapping[str, Any],
+    scratch: Path,
+    python: str = "",
+    **environment: str,
 ) -> dict[str, Executed]:
     """Execute notebooks one after the other in one kernel; name of a notebook → its outputs.
 
     Args:
         parameters: values that replace those of a notebook's cell of parameters.
         scratch: folder for the files that the kernel would write to the home folder.
+        python: interpreter of the kernel, which needs ipykernel; this interpreter by default.
         environment: further environment variables of the kernel.
     """
     whole = nbformat.v4.new_notebook()  # type: ignore[no-untyped-call]
@@ -51,12 +59,26 @@ def execute(
     log = (scratch / "kernel.log").open("ab")
     try:
         client = NotebookClient(
-            whole, timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(FOLDER)}}
+            whole,
+            km=_kernel_of(python, scratch) if python else None,
+            timeout=CELL_TIMEOUT_S,
+            resources={"metadata": {"path": str(FOLDER)}},
         )
         client.execute(env=_kernel_env(scratch, environment), stdout=log, stderr=log)
     finally:
         log.close()
     return {name: _shown(cells) for name, cells in parts.items()}
+
+
+def _kernel_of(python: str, scratch: Path) -> AsyncKernelManager:
+    """The manager of a kernel with another interpreter."""
+    folder = scratch / "kernels" / "other"
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": command, "display_name": "other", "language": "python"}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+    known = KernelSpecManager(kernel_dirs=[str(folder.parent)])
+    return AsyncKernelManager(kernel_name=folder.name, kernel_spec_manager=known)
 
 
 def _cells(name: str, parameters: Mapping[str, Any]) -> list[Any]:

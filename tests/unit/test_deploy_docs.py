@@ -12,8 +12,10 @@ from pathlib import Path
 import click
 
 from jobs.cli import redline
+from jobs.setup.spark_pairs import PAIRS
 from jobs.setup.version import __version__
 from tests.support.commands import job
+from tests.support.spark_environments import ENVIRONMENTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "deploy").glob("*.md"))
@@ -52,7 +54,7 @@ def require_options(command: click.Command, words: list[str]) -> None:
     assert {word for word in words if word.startswith("--")} <= known
 
 
-def test_each_page_has_a_command_and_says_plainly_whether_it_was_tested() -> None:
+def test_each_page_has_a_command_and_states_whether_it_was_tested() -> None:
     assert set(TEXTS) == {
         "README.md",
         "databricks.md",
@@ -101,20 +103,57 @@ def _spark_extra() -> dict[str, str]:
     raise AssertionError("setup.py has no extra spark")
 
 
+def _requirements() -> dict[str, str]:
+    """Package → least version, of the wheel's own requirements."""
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REQUIRES":
+            texts: list[str] = ast.literal_eval(node.value)
+            parts = [text.partition(",")[0].partition(">=") for text in texts]
+            return {name: least for name, _, least in parts}
+    raise AssertionError("setup.py has no requirements")
+
+
 def test_wheels_are_those_of_this_version() -> None:
     for text in TEXTS.values():
         named = set(re.findall(r"kafka_redline-([\d.]+)-py3", text))
         assert {__version__} >= named
 
 
-def test_versions_are_the_pinned_ones() -> None:
-    required = _spark_extra()
-    spark, delta = (required[name].partition("==")[2] for name in ("pyspark", "delta-spark"))
-    jar = f"delta-spark_{spark.rpartition('.')[0]}_2.13:{delta}"
+def test_artifacts_are_those_of_the_pairs_and_images_have_the_pinned_spark() -> None:
+    artifacts = {str(pair.artifact(scala)) for pair in PAIRS for scala in pair.scala}
+    spark = _spark_extra()["pyspark"].partition("==")[2]
     for name, text in TEXTS.items():
-        assert {jar} >= set(re.findall(r"delta-spark_[\d.]+_[\d.]+:[\d.]+\d", text)), name
+        assert artifacts >= set(re.findall(r"io\.delta:[\w.-]+:[\d.]+\d", text)), name
         assert {spark} >= set(re.findall(r"apache/spark:([\d.]+)", text)), name
-    assert jar in TEXTS["README.md"]
+    rows = re.findall(r"^\| (\d\.\d) \| .*$", TEXTS["README.md"], re.M)
+    assert rows == [pair.spark for pair in PAIRS]
+    for pair in PAIRS:
+        (row,) = re.findall(rf"^\| {pair.spark} \| .*$", TEXTS["README.md"], re.M)
+        for scala in pair.scala:
+            assert f"`{pair.artifact(scala)}`" in row
+        assert " ".join(f"`{each.strip(chr(39))}`" for each in pair.packages.split()) in row
+
+
+def test_the_least_versions_of_packages_are_those_of_the_wheel() -> None:
+    """Each platform's version is one that the tests' environment of this platform has, too."""
+    requirements = _requirements()
+    section = TEXTS["README.md"].partition("### Packages")[2]
+    rows = [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in re.findall(r"^\| .* \|$", section, re.M)
+    ]
+    columns, _, *packages = rows[: next(i for i, row in enumerate(rows) if len(row) != 5)]
+    platforms = [each.removeprefix("Databricks ") for each in columns[2:]]
+    known = {
+        each.platform.removeprefix("Databricks "): {**each.packages, **each.replaced}
+        for each in ENVIRONMENTS.values()
+    }
+    for package, least, *versions in packages:
+        if package in requirements:
+            assert least.partition(";")[0] == requirements[package], package
+        for platform, version in zip(platforms, versions, strict=True):
+            stated = version.strip("*").partition(":")[0]
+            assert stated == known[platform].get(package, ""), (package, platform)
 
 
 def test_the_projects_spark_settings_are_settings_that_the_driver_reads() -> None:

@@ -1,0 +1,198 @@
+"""Virtual environments with another release of Spark, and the packages of a platform that has it.
+
+The versions of packages are those of the platform's release notes, as far as this project needs
+the packages; pip gets them as constraints, so an installation of the wheel replaces none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from filelock import FileLock
+
+from jobs.setup.bootstrap import STORED
+from jobs.setup.places import cache_dir
+
+INSTALL_S = 900.0
+"""Time to download Spark and build its wheel, on two busy cores [s]."""
+BUILD_TOOLS = ("setuptools==80.9.0", "wheel==0.45.1")
+EXTRAS = "charts"
+KERNEL = ("ipykernel",)
+"""What a notebook needs beside the wheel."""
+
+
+@dataclass(frozen=True)
+class SparkEnvironment:
+    """An environment to be made.
+
+    Attributes:
+        spark, delta: versions of pyspark and delta-spark.
+        platform: whose packages these are.
+        packages: package → version, as on the platform.
+        replaced: packages of the platform that an installation replaces, with their versions there.
+    """
+
+    spark: str
+    delta: str
+    platform: str
+    packages: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def constraints(self) -> str:
+        """The versions for pip's option -c."""
+        fixed = {"pyspark": self.spark, "delta-spark": self.delta, **self.packages}
+        return "".join(f"{name}=={version}\n" for name, version in fixed.items())
+
+
+ENVIRONMENTS = {
+    "3.5": SparkEnvironment(
+        "3.5.7",
+        "3.3.2",
+        "Databricks 15.4 LTS",
+        {
+            "cffi": "1.15.1",
+            "click": "8.0.4",
+            "cryptography": "41.0.3",
+            "filelock": "3.13.4",
+            "idna": "3.4",
+            "ipykernel": "6.25.1",
+            "ipython": "8.15.0",
+            "numpy": "1.23.5",
+            "packaging": "23.2",
+            "pandas": "1.5.3",
+            "psutil": "5.9.0",
+            "pyarrow": "14.0.1",
+            "pygments": "2.15.1",
+            "python-dateutil": "2.8.2",
+            "pytz": "2022.7",
+            "six": "1.16.0",
+            "typing-extensions": "4.10.0",
+        },
+        replaced={"pydantic": "1.10.6"},
+    ),
+    "3.5 of 16.4": SparkEnvironment(
+        "3.5.7",
+        "3.3.2",
+        "Databricks 16.4 LTS",
+        {
+            "annotated-types": "0.7.0",
+            "cffi": "1.16.0",
+            "click": "8.1.7",
+            "cryptography": "42.0.5",
+            "filelock": "3.15.4",
+            "idna": "3.7",
+            "ipykernel": "6.28.0",
+            "ipython": "8.25.0",
+            "numpy": "1.26.4",
+            "packaging": "24.1",
+            "pandas": "1.5.3",
+            "psutil": "5.9.0",
+            "pyarrow": "15.0.2",
+            "pydantic": "2.8.2",
+            "pydantic-core": "2.20.1",
+            "pygments": "2.15.1",
+            "python-dateutil": "2.9.0.post0",
+            "pytz": "2024.1",
+            "six": "1.16.0",
+            "typing-extensions": "4.11.0",
+        },
+    ),
+    "4.0": SparkEnvironment(
+        "4.0.1",
+        "4.0.0",
+        "Databricks 17.3 LTS",
+        {
+            "annotated-types": "0.7.0",
+            "attrs": "24.3.0",
+            "cffi": "1.17.1",
+            "click": "8.1.7",
+            "cryptography": "43.0.3",
+            "filelock": "3.18.0",
+            "idna": "3.7",
+            "ipykernel": "6.29.5",
+            "ipython": "8.30.0",
+            "jinja2": "3.1.5",
+            "jsonschema": "4.23.0",
+            "jsonschema-specifications": "2023.7.1",
+            "markdown-it-py": "2.2.0",
+            "markupsafe": "3.0.2",
+            "mdurl": "0.1.0",
+            "numpy": "2.1.3",
+            "packaging": "24.2",
+            "pandas": "2.2.3",
+            "psutil": "5.9.0",
+            "pyarrow": "19.0.1",
+            "pydantic": "2.10.6",
+            "pydantic-core": "2.27.2",
+            "pygments": "2.15.1",
+            "python-dateutil": "2.9.0.post0",
+            "pytz": "2024.1",
+            "referencing": "0.30.2",
+            "rich": "13.9.4",
+            "rpds-py": "0.22.3",
+            "six": "1.16.0",
+            "typing-extensions": "4.12.2",
+            "tzdata": "2024.1",
+        },
+    ),
+    "4.1": SparkEnvironment("4.1.4", "4.4.0", "the package index"),
+}
+
+
+class NotInstalledError(Exception):
+    """pip could not make the environment, such as without a network."""
+
+
+def made(environment: SparkEnvironment, wheel: Path) -> Path:
+    """The interpreter of an environment, made at its first use; the wheel is always this one.
+
+    Raises:
+        NotInstalledError: with the last line of pip.
+    """
+    recipe = f"{sys.version}\n{environment.constraints}\n{BUILD_TOOLS}\n{KERNEL}"
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
+    folder = cache_dir() / "spark-environments" / f"{environment.spark}-{digest}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    python, constraints = folder / "bin" / "python", folder / "constraints.txt"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "made").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _run([sys.executable, "-m", "venv", str(folder)])
+            constraints.write_text(environment.constraints)
+            (folder / "stored.cfg").write_text(STORED)
+            _pip(python, *BUILD_TOOLS)
+            _pip(python, "--no-build-isolation", "--no-deps", f"pyspark=={environment.spark}")
+            named = [f"{name}=={version}" for name, version in environment.packages.items()]
+            _pip(python, "-c", str(constraints), "delta-spark", *KERNEL, *named)
+        _pip(python, "-c", str(constraints), f"{wheel}[{EXTRAS}]")
+        _pip(python, "--force-reinstall", "--no-deps", str(wheel))
+        (folder / "made").touch()
+    return python
+
+
+def _pip(python: Path, *arguments: str) -> None:
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-compile")
+    settings = {"DIST_EXTRA_CONFIG": str(python.parents[1] / "stored.cfg")}
+    _run([str(python), "-m", "pip", "install", *quiet, *arguments], settings)
+
+
+def _run(command: list[str], settings: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command,
+        env={**os.environ, **(settings or {})},
+        capture_output=True,
+        text=True,
+        timeout=INSTALL_S,
+        check=False,
+    )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise NotInstalledError((lines or [done.stderr.strip() or "pip failed"])[-1][:300])
