@@ -37,7 +37,7 @@ def test_records_of_a_batch_count_from_their_own_due_time() -> None:
 
 
 def test_a_fold_takes_as_many_steps_for_thousands_of_batches_as_for_ten() -> None:
-    # It stands in the way of the schedule, so batches must not be counted one by one.
+    # A fold delays the schedule, so it must not count batches one by one.
     def steps_of_a_fold(batches: int) -> int:
         log, steps = TimeLog(record_interval_s=0.001), 0
         log.begin_slice(1)
@@ -92,7 +92,7 @@ def test_each_producer_has_its_account_beside_that_of_the_partitions() -> None:
     assert (counts.duplicates_by_partition, counts.duplicates_at_most) == ({3: 4}, 4)
 
 
-def test_each_aborted_transaction_counts_whenever_it_ends() -> None:
+def test_each_aborted_transaction_counts_at_any_time_of_its_end() -> None:
     account = Account(Window(10.0, 20.0), 0.001)
     account.count_abort([3], 5)
     account.count_abort([3, 4], 2)

@@ -42,7 +42,7 @@ def test_each_partition_has_to_add_up(growth: dict[int, int], words: str | None)
         ({0: 6_008, 1: 6_000}, "12000 acknowledged and 7 ends of transactions and 0 failed"),
     ],
 )
-def test_the_ends_of_transactions_are_in_the_logs_too(
+def test_the_ends_of_transactions_are_in_the_logs(
     growth: dict[int, int], words: str | None
 ) -> None:
     account = client(control_records_by_partition={0: 7})
@@ -81,7 +81,7 @@ def report(task: int, counts: Counts, shares: ProducerShares | None = None) -> T
     return TaskReport(task, "host", 10.0, 20.0, produced)
 
 
-def test_a_trial_sums_what_its_tasks_sent_again() -> None:
+def test_a_trial_sums_the_retries_of_its_tasks() -> None:
     one = Counts(retried_by_partition={0: 3}, duplicates_by_partition={0: 2}, retry_errors={"E": 3})
     other = Counts(
         retried_by_partition={0: 3, 5: 1},

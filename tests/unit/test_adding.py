@@ -50,12 +50,12 @@ def test_adding_up_changes_no_part() -> None:
     assert one.errors == {1: {"A": 1}}
 
 
-def test_the_largest_and_the_first_value_count_where_the_field_says_so() -> None:
+def test_marked_fields_have_the_largest_or_the_first_value() -> None:
     found = total([Part(busy=0.3), Part(busy=0.9, name="x"), Part(busy=0.5, name="x")])
     assert (found.busy, found.name) == (0.9, "x")
 
 
-def test_series_add_point_by_point_as_far_as_all_go_and_other_tuples_are_joined() -> None:
+def test_series_are_added_point_by_point_and_other_tuples_are_joined() -> None:
     found = total([Part(lags=(1, 2, 3), notes=("a",)), Part(lags=(10, 20), notes=("b", "a"))])
     assert found.lags == (11, 22)
     assert found.notes == ("a", "b", "a")

@@ -28,7 +28,7 @@ def row(window: BrokerWindow, resource: Resource) -> ResourceUse:
     return found
 
 
-def test_every_resource_has_a_row_and_nothing_is_made_up() -> None:
+def test_every_resource_has_a_row_and_unknown_values_stay_unknown() -> None:
     rows = use_of(EMPTY)
     of_none = {Resource.MEMORY, Resource.CONNECTION}
     assert [r.resource for r in rows] == [

@@ -199,7 +199,7 @@ def test_the_limiting_resource_with_its_figures(case: str, snapshot: SnapshotAss
     assert "; utilization of the others: " in judgement.attribution
 
 
-def test_unknown_says_which_evidence_is_missing() -> None:
+def test_an_unknown_resource_is_explained_by_the_missing_evidence() -> None:
     silent = evidence(brokers=with_one(start_s=None, handler_idle=None))
     assert (
         "not known: broker 2 gave no samples; the metrics" in attribute(silent, Thresholds()).text

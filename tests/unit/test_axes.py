@@ -66,7 +66,7 @@ def test_along_consumer_groups_more_of_them_read() -> None:
 
 
 @pytest.mark.parametrize("axis", AXES.values(), ids=lambda axis: str(axis.name))
-def test_a_load_replaces_one_option_and_says_where_it_lies(axis: Axis) -> None:
+def test_a_load_replaces_one_option_and_has_its_place_on_the_axis(axis: Axis) -> None:
     before = pattern(7, message_bytes=900, rate_records_per_s=30.0)
     first, second = axis.apply(before, 11), axis.apply(before, 13)
     assert (first.axis, first.load, first.on_axis) == (axis.name, 11, 11)
@@ -186,7 +186,7 @@ def test_only_an_added_producer_has_batches_of_its_own() -> None:
     assert (along_rate.linger_s, along_rate.batch_bytes) == (0.0, math.inf)
 
 
-def test_the_search_speaks_of_the_axis() -> None:
+def test_sentences_of_the_search_name_the_axis() -> None:
     workload = load_workload("demo", [FIXED])
     line = line_of(workload, load_goal("default", _goal("partitions")), 3)
     assert line.limits.words.amount(50) == "50 partitions per broker"

@@ -47,7 +47,7 @@ def test_the_epoch_of_a_quorum_is_not_read_with_zookeeper() -> None:
     assert names[0] - names[1] == {"controller_epoch"}
 
 
-def test_an_attribute_is_read_under_its_earlier_name_too_and_preferred_under_its_new_one() -> None:
+def test_an_attribute_is_read_under_both_names_and_preferred_under_the_new_one() -> None:
     readings = readings_of(beans_for("2.8.2", BROKER))
     waits = [each.attribute for each in readings if each.name == "network_wait_ns"]
     assert waits == ["io-waittime-total", "io-wait-time-ns-total"]

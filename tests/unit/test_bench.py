@@ -180,7 +180,7 @@ def test_the_plain_socket_runs_without_a_broker(role: str) -> None:
     assert repeat.mb_per_cpu_s > 100
 
 
-def test_a_child_that_cannot_connect_says_why() -> None:
+def test_a_child_that_cannot_connect_is_an_error_with_the_reason() -> None:
     contest = Contest(lambda _topic, _message_bytes: 0, [], PLAIN, None, 0.2)
     with pytest.raises(BenchError, match=r"producer wire: it wrote nothing\. .*127\.0\.0\.1:1"):
         contest.run(Entry("producer", "wire"), Task("t", 1_000))

@@ -40,7 +40,7 @@ def test_pip_that_fails_for_another_reason() -> None:
 
 
 class QuickBuilder:
-    """Makes an environment whose Python is this one; the real builder takes seconds."""
+    """A builder of environments with the current Python; the real builder takes seconds."""
 
     def __init__(self, *, with_pip: bool, clear: bool, symlinks: bool) -> None:
         assert with_pip
@@ -91,7 +91,7 @@ def test_fetching_jars_needs_only_the_packages_that_are_installed_first() -> Non
         [sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True, check=True
     )
     named = set(found.stdout.split())
-    assert "filelock" in named, "it is seen at all"
+    assert "filelock" in named, "the imports are found"
     assert named <= {*bootstrap.FETCHERS, "kafka-redline"}
 
 

@@ -48,7 +48,7 @@ from metrics.traffic.producer import AcksText, ProducerOptions
         ),
     ],
 )
-def test_what_is_expected_is_a_noun_phrase(check: Checked, expected: str) -> None:
+def test_an_expectation_is_a_noun_phrase(check: Checked, expected: str) -> None:
     assert check.expected() == expected
 
 
@@ -65,7 +65,7 @@ def test_what_is_expected_is_a_noun_phrase(check: Checked, expected: str) -> Non
         (AcksText(), [0, 1, -1, "0", "1", "-1", "all"], [2, "2", "ALL", True, False, None, [1]]),
     ],
 )
-def test_a_check_takes_what_it_expects_and_no_more(
+def test_a_check_accepts_only_expected_values(
     check: Checked, taken: list[Any], refused: list[Any]
 ) -> None:
     assert [value for value in taken if not check.accepts(value)] == []

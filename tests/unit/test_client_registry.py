@@ -73,7 +73,7 @@ def test_the_roles_may_have_different_clients() -> None:
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_what_executors_need_is_a_package_and_a_module_of_it(name: str) -> None:
+def test_each_requirement_of_executors_is_a_package_and_its_module(name: str) -> None:
     for package, module in CLIENTS[name].packages.items():
         assert importlib.util.find_spec(module) is not None, f"{package} has no {module}"
     assert bool(CLIENTS[name].packages) == (name == "librdkafka"), "the others come with the wheel"

@@ -82,7 +82,7 @@ def test_latency_counts_from_when_a_record_was_taken() -> None:
     )
     latency_ms = loop.account.latency.histogram.quantile(50) / 1000
     assert 20 <= latency_ms < 200, "and not from the start of the load, 0.1 s and more before"
-    assert loop.account.lateness.histogram.count == 0, "nothing is late that was never due"
+    assert loop.account.lateness.histogram.count == 0, "records without a due time are never late"
 
 
 def test_a_volume_is_sent_whole_and_no_more() -> None:
@@ -258,7 +258,9 @@ def held(**changes: Any) -> Any:
     return evidence(seen, [broker(1)], closed_loop=True)
 
 
-def test_nothing_is_missing_and_the_pace_has_a_reason(snapshot: SnapshotAssertion) -> None:
+def test_a_closed_loop_has_no_missing_records_and_a_reason_for_its_pace(
+    snapshot: SnapshotAssertion,
+) -> None:
     judged = judge(held(), Thresholds())
     assert judged.verdict is Verdict.SUSTAINED
     assert "0.100 MB/s" in judged.reasons[0].text
@@ -270,10 +272,10 @@ def test_nothing_is_missing_and_the_pace_has_a_reason(snapshot: SnapshotAssertio
     assert seen.achieved_mb_per_s == pytest.approx(0.1)
 
 
-def test_groups_that_fall_behind_are_no_overload_where_nothing_was_offered() -> None:
+def test_groups_that_fall_behind_are_no_overload_of_a_closed_loop() -> None:
     behind = (GroupWindow(GroupCounts(0, records=1_000)),)
     seen = replace(held(), client=replace(held().client, groups=behind))
-    assert seen.lag_growth_per_s["0"] > 0.0, "or nothing is shown"
+    assert seen.lag_growth_per_s["0"] > 0.0, "the group falls behind"
     judged = judge(seen, Thresholds())
     assert judged.verdict is Verdict.SUSTAINED
     assert "consumer_lag" not in {each.indicator for each in judged.reasons}

@@ -176,7 +176,7 @@ def test_too_few_pairs_are_reported(snapshot: SnapshotAssertion) -> None:
     assert text == snapshot
 
 
-def test_the_file_holds_all_of_it(tmp_path: Path) -> None:
+def test_the_file_holds_the_whole_answer(tmp_path: Path) -> None:
     found = answer(10.0, 8.0)
     write_answer(found, {"compare_id": "id", "status": "done"}, tmp_path / "compare.json")
     document = json.loads((tmp_path / "compare.json").read_text())

@@ -48,6 +48,7 @@ def test_a_limit_that_fell_is_a_regression_and_the_differences_are_listed(tmp_pa
     assert done.exception.exit_code == 4
     assert "run after against before, 100 B: 20.0% less" in done.output
     assert "differs: broker.version 4.1.2 → 4.3.1" in done.output
+    assert "first run were Kafka 4.1.2, of the second Kafka 4.3.1" in done.output
     document = json.loads((tmp_path / "found.json").read_text())
     assert document["runs"] == ["before", "after"]
     assert [each["conclusion"] for each in document["effects"]] == ["regression"] * 2
@@ -113,7 +114,7 @@ def test_each_goal_is_compared_with_the_same_goal_only(tmp_path: Path) -> None:
     assert "default, all brokers, 1 kB" in done.output
 
 
-def test_runs_along_the_message_size_compare_whatever_sizes_they_found(tmp_path: Path) -> None:
+def test_runs_along_the_message_size_compare_with_different_sizes(tmp_path: Path) -> None:
     def along(name: str, share: float, message_bytes: int) -> RunSummary:
         found = run_of(name, share, (message_bytes,))
         span: dict[str, Any] = {
@@ -180,7 +181,7 @@ def test_wrong_arguments_are_named(tmp_path: Path, arguments: list[str], part: s
     assert isinstance(done.exception, ConfigError) and part in str(done.exception)
 
 
-def test_a_run_without_a_conclusion_says_why_below_the_table(tmp_path: Path) -> None:
+def test_a_run_without_a_conclusion_has_the_reason_below_the_table(tmp_path: Path) -> None:
     whole = run_of("a", 1.0, (100,))
     limits = tuple(replace(each, gave_up="4 invalid trials in a row") for each in whole.boundaries)
     done = run_compare(tmp_path, whole, replace(run_of("b", 1.0, (100,)), boundaries=limits))

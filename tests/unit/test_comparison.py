@@ -44,7 +44,7 @@ def test_the_values_of_a_trial() -> None:
     }
 
 
-def test_what_is_not_known_is_no_value() -> None:
+def test_an_unknown_figure_is_no_value() -> None:
     made = trial(
         client=client(acked_bytes=0, latency_p50_ms=math.nan, latency_p99_ms=math.nan),
         brokers=(broker(1, cpu_cores=None, handler_idle=None),),

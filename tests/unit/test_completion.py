@@ -46,7 +46,7 @@ def test_ids_of_runs_are_completed_from_their_folders_the_newest_first(
     assert completed("report", "--out", "nowhere", "") == []
 
 
-def test_the_page_says_how_each_shell_learns_it() -> None:
+def test_the_page_has_the_command_for_each_shell() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     for shell in ("bash", "zsh", "fish"):
         assert f"_REDLINE_COMPLETE={shell}_source redline" in page

@@ -87,7 +87,7 @@ def test_librdkafka_gets_the_level_and_refuses_one_that_it_does_not_have() -> No
         level(options("zstd", 19))
 
 
-def test_kafka_python_has_no_levels_and_says_so() -> None:
+def test_kafka_python_refuses_levels() -> None:
     kafka_python.producer_options(ProducerPattern(100, 10.0, options("gzip")))
     with pytest.raises(LibraryError, match=r"kafka-python has no compression\.gzip\.level"):
         kafka_python.producer_options(

@@ -55,7 +55,7 @@ def test_the_files_of_the_demo_are_there_and_fit_together() -> None:
     assert loaded.goal.indicators.request_handler_idle_min == 0.20
 
 
-def test_the_default_goal_is_what_the_judge_assumes() -> None:
+def test_the_default_goal_has_the_default_thresholds() -> None:
     assert load_goal("default").thresholds == Thresholds()
     limits = ["goal.indicators.network_idle_min=0.3", "goal.validity.loop_busy_max=0.5"]
     changed = load_goal("default", limits).thresholds

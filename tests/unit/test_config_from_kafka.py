@@ -68,7 +68,7 @@ def test_keys_of_the_cluster_itself_come_first(tmp_path: Path) -> None:
     assert cluster.security.protocol == "PLAINTEXT"
 
 
-def test_an_oauth_client_is_taken_from_it(tmp_path: Path) -> None:
+def test_an_oauth_client_is_read_from_the_properties(tmp_path: Path) -> None:
     properties = (
         "bootstrap.servers=a:9092\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
         "sasl.oauthbearer.token.endpoint.url=https://idp.example.com/token\n"

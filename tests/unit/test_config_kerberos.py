@@ -29,7 +29,7 @@ def test_kafka_python_requests_a_ticket_for_the_service(
     assert options["sasl_kerberos_service_name"] == service
 
 
-def test_without_the_extra_the_message_names_it_and_the_host(
+def test_the_message_about_a_missing_extra_names_the_extra_and_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)

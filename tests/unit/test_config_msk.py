@@ -31,7 +31,7 @@ PROVIDER = "sasl_oauth_token_provider"
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Removes the credentials of this machine, and sends no request for any to the network."""
+    """Remove the credentials of this machine, and send no request for any to the network."""
     for name in [each for each in os.environ if each.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -48,7 +48,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def signed(token: str) -> tuple[str, dict[str, str]]:
-    """Host and query of the URL that a token is."""
+    """Host and query of the URL in a token."""
     url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     parts = urlsplit(url)
     assert (parts.scheme, parts.path) == ("https", "/")
@@ -145,7 +145,7 @@ def test_missing_credentials_are_refused_before_any_connection() -> None:
         Security.model_validate(MSK).client_kwargs()
 
 
-def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_about_a_missing_extra_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     with pytest.raises(ConfigError, match=r"pip install 'kafka-redline\[msk\]'"):
         Security.model_validate(MSK).client_kwargs()

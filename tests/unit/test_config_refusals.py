@@ -121,7 +121,7 @@ def test_many_problems_take_few_lines() -> None:
         ("workload..x=1", "key.path=value"),
     ],
 )
-def test_a_malformed_option_is_refused_whichever_file_is_read(
+def test_a_malformed_option_is_refused_for_any_file(
     option: str, part: str, snapshot: SnapshotAssertion
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -27,7 +27,7 @@ SECRET = "s3cret/+"
 
 
 class TokenServer(HTTPServer):
-    """Gives token-1, token-2, … that live for 100 s, to one client."""
+    """A server that gives token-1, token-2, … with a life of 100 s to one client."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -124,7 +124,7 @@ def test_jitter_comes_from_the_given_random_generator() -> None:
 
 @contextmanager
 def limited(most: int) -> Iterator[SimulatedCluster]:
-    """A broker that closes connections beyond a number, of all clients."""
+    """A broker that closes connections beyond a total number."""
     with simulated_cluster(1, {0: (1,)}) as cluster:
         cluster.connections_max = most
         yield cluster
@@ -179,7 +179,7 @@ def test_a_probe_that_is_closed_names_more_causes_than_the_protocol(
     assert without_chance(found[1], cluster.ports[1]) == snapshot
 
 
-def test_brokers_whose_turn_does_not_come_in_time_are_named() -> None:
+def test_brokers_without_an_attempt_in_time_are_named() -> None:
     with limited(3) as cluster:
         found = refusals_of({1: address_of(cluster)}, {}, -1.0)
     assert "no connection was opened within" in found[1] or "no answer" in found[1]

@@ -103,7 +103,12 @@ def test_requests_in_flight(snapshot: SnapshotAssertion) -> None:
         (0.43, 0.00, 1.00, "socket.receive.buffer.bytes"),  # 100 kB, and requests wait behind it
         (0.17, 0.15, 0.00, "socket.receive.buffer.bytes"),  # 4 MiB at both ends: 50 MB/s
         (0.00, 0.75, 0.00, "send_buffer_bytes"),  # 64 kB here: 2.3 MB/s
-        (0.00, 0.41, 0.65, "send_buffer_bytes"),  # 4 MiB there, so that ours of 4 MiB bind: 47 MB/s
+        (
+            0.00,
+            0.41,
+            0.65,
+            "send_buffer_bytes",
+        ),  # 4 MiB there, so that the 4 MiB here bind: 47 MB/s
         (0.00, 0.00, 1.00, "max_in_flight"),  # one request of 16 kB at a time: 0.3 MB/s
     ],
 )

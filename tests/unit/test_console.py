@@ -148,7 +148,7 @@ def test_the_final_table_has_limit_bracket_and_limiting_resource(render: object)
     assert "no conclusion" in text
 
 
-def test_the_plan_says_duration_and_bytes() -> None:
+def test_the_plan_states_duration_and_bytes() -> None:
     for text in (plain_run(PlanShown(PLAN))[0], screen(PlanShown(PLAN), width=120)):
         assert "about 12 trials of 14 s, 5 min 20 s in all, at most 12 GB written" in text
         assert "messages of 100 B, 10 kB" in text
@@ -193,7 +193,7 @@ def test_the_evidence_of_the_binding_resource_is_shown() -> None:
     ]
 
 
-def test_a_finished_size_says_its_interval_and_its_latencies() -> None:
+def test_a_finished_size_has_its_interval_and_its_latencies() -> None:
     assert point_words(CLOSED) == (
         "10 kB: limit 120 producers, 114 to 128 at 90 %, 3,000 messages/s, 30.0 MB/s (10.0 MB/s "
         "per broker), latency p50 3.10 ms, p99 12.0 ms, p99.9 140 ms, bracket 4.8 % wide after 6 "
@@ -240,7 +240,7 @@ def test_markup_in_a_cell_is_text() -> None:
     ]
 
 
-def test_a_table_in_a_notebooks_kernel_is_text_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_in_a_notebooks_kernel_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert table_lines(("a", "b"), [("1", "2")]) == ["a  b", "1  2"]
 

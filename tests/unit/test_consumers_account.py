@@ -175,7 +175,7 @@ def test_groups_stand_in_the_row_of_their_trial() -> None:
     assert group["read_by_partition"] == [
         {"partition": 0, "from_offset": 5, "to_offset": 100, "records": 95}
     ]
-    assert group["lag_slope_records_per_s"] is None, "of one point there is no slope"
+    assert group["lag_slope_records_per_s"] is None, "one point has no slope"
 
 
 def test_unread_records_are_reported_with_their_place_and_judged_by_the_lag(
@@ -200,7 +200,7 @@ def test_acknowledged_records_that_a_group_did_not_read_are_judged_by_its_lag() 
     assert "did not read 15 acknowledged records of 1 partitions" in reason.text
     assert "first of partition 7, although its lag was 3" in reason.text
     slow = window(ReadRange(0, 0, 10, 10), lag_records=(0, 40), acked=acked)
-    assert mismatches(slow, acked) == [], "the lag speaks for itself"
+    assert mismatches(slow, acked) == [], "the rule of lag reports it"
 
 
 def test_ends_of_transactions_are_offsets_that_a_group_passes_over() -> None:

@@ -131,7 +131,7 @@ def test_an_answer_about_another_topic_has_other_numbers_and_a_strangers_is_refu
         read(response({1: encoded_batch(0, 2)}, topic="stranger"))
 
 
-def test_a_session_names_only_what_changed() -> None:
+def test_a_session_names_only_changed_partitions() -> None:
     session = FetchSession()
     assert session.next_request({1: 10, 2: 20}) == ((0, 0), [(1, 10), (2, 20)], [])
     session.update(0, 99)

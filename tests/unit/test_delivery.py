@@ -59,13 +59,13 @@ def stamps(connection: Connection) -> list[tuple[int, int] | None]:
 # --- sending ----------------------------------------------------------------
 
 
-def test_nothing_is_sent_before_it_is_due_and_each_batch_then() -> None:
+def test_each_batch_is_sent_when_it_is_due() -> None:
     driven = Driven(end_s=3.0)
     assert sent(driven.until(0.0)) == [0]
     assert driven.delivery.next_s == 1.0
     assert driven.until(0.999) == []
     assert sent(driven.until(1.0)) == [1]
-    assert sent(driven.until(9.0)) == [2], "what is due at the end of the window is not sent"
+    assert sent(driven.until(9.0)) == [2], "a record due at the end of the window is not sent"
     assert driven.delivery.next_s == math.inf
     assert driven.counts.sent_by_partition == {0: 3}
 
@@ -121,7 +121,7 @@ def test_batches_that_wait_grow_until_they_are_full() -> None:
     assert [(each.first, each.records) for each in request.batches] == [(3, 3)]
 
 
-def test_one_request_takes_what_waits_for_all_partitions() -> None:
+def test_one_request_takes_the_waiting_batches_of_all_partitions() -> None:
     driven = Driven(leaders=(1,) * 4, max_in_flight=1, batch_size=1)
     driven.until(6.5)
     driven.answer(driven.one, 6.5)
@@ -165,7 +165,7 @@ def test_a_failed_partition_is_muted_and_sent_again_one_by_one_in_order() -> Non
     driven.answer(driven.one, 2.2)
     driven.answer(driven.one, 2.3, TOO_FEW_REPLICAS)
     assert driven.until(2.3) == [], "there is a back-off"
-    assert sent(driven.until(3.5)) == [0], "what comes later waits: 2, and 3 which is new"
+    assert sent(driven.until(3.5)) == [0], "later batches wait: 2, and 3, which is new"
     driven.answer(driven.one, 3.5)
     assert sent(driven.until(5.5)) == [2]
     driven.answer(driven.one, 5.5)
@@ -189,7 +189,7 @@ def test_other_partitions_and_other_producers_continue() -> None:
     own = [each.batches[0] for each in requests if each.connection is driven.one]
     assert {batch.partition for batch in own if batch is not refused} == {1 - refused.partition}
     others = [each.batches[0] for each in requests if each.connection is not driven.one]
-    assert {batch.partition for batch in others} == {0, 1}, "nothing failed of the other producer"
+    assert {batch.partition for batch in others} == {0, 1}, "no batch of the other producer failed"
 
 
 def test_the_back_off_doubles_up_to_its_bound() -> None:
@@ -526,7 +526,9 @@ def test_batches_are_sent_again_under_their_own_sequences() -> None:
     assert stamps(driven.one) == [(0, 0), (0, 1), (0, 2)]
     driven.answer(driven.one, 2.1, TOO_FEW_REPLICAS)
     for now in (2.2, 2.3):
-        driven.answer(driven.one, now, OUT_OF_ORDER)  # as a broker says of those behind
+        driven.answer(
+            driven.one, now, OUT_OF_ORDER
+        )  # a broker's answer for batches behind a missing one
     for sequence in (0, 1, 2):
         driven.until(3.5)
         assert stamps(driven.one) == [(0, sequence)]
@@ -561,7 +563,7 @@ def test_a_batch_that_failed_for_good_leaves_a_gap_and_its_partition_starts_agai
     assert driven.counts.errors == {"MessageSizeTooLargeError": 1}
 
 
-def test_a_batch_that_failed_with_none_behind_it_gives_its_sequence_back() -> None:
+def test_the_last_batch_gives_its_sequence_back_when_it_failed() -> None:
     driven = Driven(**IDEMPOTENT)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_LARGE)
@@ -640,7 +642,7 @@ def test_answers_are_awaited_when_batches_wait_for_them_only() -> None:
     assert not driven.one.awaits_answers
 
 
-def test_a_congested_connection_is_work_once_and_no_more_when_it_is_lost() -> None:
+def test_a_congested_connection_counts_once_as_work_and_not_after_its_loss() -> None:
     driven = Driven(rate=ALONE, retries=0)
     driven.until(0.0)
     for _ in range(2):
@@ -654,7 +656,7 @@ def test_a_congested_connection_is_work_once_and_no_more_when_it_is_lost() -> No
     assert driven.one.has_room
 
 
-def test_a_full_memory_blocks_the_producer_and_makes_none_of_its_records_later() -> None:
+def test_a_full_memory_blocks_the_producer_without_a_change_of_due_times() -> None:
     driven = Driven(max_in_flight=1, buffer_memory=2 * BATCH_BYTES)
     driven.until(9.5)
     assert driven.producer.blocked
@@ -993,7 +995,7 @@ def befall(seed: int, codes: Sequence[int], **options: Any) -> tuple[Driven, Log
     mishaps.is_well = True
     while driven.delivery.has_work:
         now += 0.05
-        assert now < 200.0, "it comes to an end"
+        assert now < 200.0, "the delivery ends"
         driven.until(now)
         mishaps.happen(now)
     return driven, mishaps.log
@@ -1006,7 +1008,7 @@ def unsent(driven: Driven) -> int:
     return producer.opened - sent_records
 
 
-def test_an_idempotent_producer_loses_nothing_repeats_nothing_and_keeps_the_order() -> None:
+def test_an_idempotent_producer_loses_and_repeats_no_record_and_keeps_the_order() -> None:
     repeats = retried = 0
     for seed in (*range(100), 909, 3037):
         driven, log = befall(seed, (TIMED_OUT, TOO_FEW_REPLICAS), **IDEMPOTENT)
@@ -1018,7 +1020,7 @@ def test_an_idempotent_producer_loses_nothing_repeats_nothing_and_keeps_the_orde
             assert firsts == sorted(set(firsts)), seed
         repeats += log.repeats
         retried += counts.retried_records
-    assert repeats > 100 < retried, "brokers were offered what they had, and all else happened too"
+    assert repeats > 100 < retried, "brokers got batches that they had, and other failures occurred"
 
 
 @pytest.mark.parametrize("options", [{}, IDEMPOTENT])
@@ -1105,7 +1107,7 @@ def test_records_of_an_open_batch_are_missing_at_the_broker_of_its_partition() -
     assert not producer.blocked and producer.partition == 0 and collected > 0
     driven.delivery.close(32.0)
     one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
-    assert two.waiting_connections == 1, "or nothing is shown"
+    assert two.waiting_connections == 1, "broker 2 is silent"
     assert (one.missing_records, one.waiting_connections) == (collected, 0)
 
 

@@ -60,6 +60,7 @@ def test_each_page_has_a_command_and_states_whether_it_was_tested() -> None:
         "databricks.md",
         "kubernetes.md",
         "standalone.md",
+        "storage.md",
         "yarn.md",
     }
     for name, text in TEXTS.items():
@@ -157,7 +158,8 @@ def test_the_least_versions_of_packages_are_those_of_the_wheel() -> None:
 
 
 def test_the_projects_spark_settings_are_settings_that_the_driver_reads() -> None:
-    source = (ROOT / "jobs" / "trials" / "control_server.py").read_text()
+    places = ("trials/control_server.py", "spark/log_stores.py")
+    source = "".join((ROOT / "jobs" / place).read_text() for place in places)
     for text in TEXTS.values():
         for key in set(re.findall(r"spark\.redline\.[\w.]+\w", text)):
             assert f'"{key}"' in source, key

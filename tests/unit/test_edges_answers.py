@@ -254,7 +254,7 @@ def check_junit(folder: Path, text: str) -> None:
 
 
 class Tags(HTMLParser):
-    """Keeps the tags of a page."""
+    """A parser that keeps the tags of a page."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -111,7 +111,7 @@ def check_command(folder: Path, line: list[str], monkeypatch: pytest.MonkeyPatch
         code = _code_of(redline, line, [])
     assert code != UNEXPECTED, f"{line}: {shown.getvalue()}"
     assert code in DOCUMENTED, f"{line}: {code}"
-    assert code == 0 or shown.getvalue().strip(), f"{line}: not a word"
+    assert code == 0 or shown.getvalue().strip(), f"{line}: no output"
     assert time.thread_time() - begun_s < SLOW_S, line
 
 

@@ -77,7 +77,7 @@ def test_tenants_share_a_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rules", names_in("prometheus"))
-def test_alerts_ask_for_series_that_the_exporter_has(tmp_path: Path, rules: str) -> None:
+def test_alerts_use_series_of_the_exporter(tmp_path: Path, rules: str) -> None:
     text = exported(tmp_path, "--as", "alerts", "--rules", rules, *SIZE)
     (group,) = YAML(typ="safe").load(text)["groups"]
     written, idle = group["rules"]

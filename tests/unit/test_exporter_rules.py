@@ -38,7 +38,7 @@ def test_labels_are_unescaped() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1a", "m{a=1}", 'm{="1"}', 'm{a="1"', "m a"])
-def test_a_malformed_series_is_none(text: str) -> None:
+def test_a_malformed_series_is_not_parsed(text: str) -> None:
     assert parse_series(text) is None
 
 
@@ -67,7 +67,7 @@ RULES = rule_set(
         ("other", None),
     ],
 )
-def test_a_series_is_the_reading_that_its_name_and_all_its_labels_say(
+def test_a_series_is_a_reading_by_its_name_and_all_its_labels(
     series: str, reading: str | None
 ) -> None:
     match = RULES.match(series)

@@ -1,4 +1,4 @@
-"""Jobs without the extras, the messages that name an extra, and other packages with our names."""
+"""Jobs without the extras, messages that name an extra, and other packages of the same name."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_pages_without_pictures_have_their_tables_and_state_the_reason(
     assert "kafka-redline[charts]" in str(chart_output({"mark": "bar"})._repr_mimebundle_())
 
 
-def test_another_package_with_our_name_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_another_package_with_the_same_name_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "metrics").mkdir()
     (tmp_path / "metrics" / "__init__.py").write_text("")
     done = subprocess.run(

@@ -186,7 +186,7 @@ def test_a_broker_that_restarts_is_warmed_up_again() -> None:
     assert bed.warmed == ["t", "t"]
 
 
-def test_without_a_warm_up_nothing_is_loaded() -> None:
+def test_without_a_warm_up_there_is_no_load() -> None:
     assert Bed(Cluster(up_s=20.0), warms=False).gates.pass_all(TOPIC) == ()
 
 

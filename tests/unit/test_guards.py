@@ -395,7 +395,7 @@ def test_a_load_without_room_on_a_disk_never_begins(cluster: Cluster) -> None:
         watching.admit(kept(-1))
 
 
-def test_a_share_of_the_disk_is_kept_as_well(cluster: Cluster) -> None:
+def test_a_share_of_the_disk_is_kept_free(cluster: Cluster) -> None:
     watching = guards(cluster, disk_used_share_max=0.9)
     cluster.dirs = (LogDir(1, "/a", 100 * GB, 12 * GB),)
     with pytest.raises(GuardStopError, match=r"where 2 GB may be written: 12 GB are free"):
@@ -415,7 +415,7 @@ def test_a_disk_that_fills_too_fast_ends_the_load_before_it_is_full(cluster: Clu
         watching.require_healthy()
 
 
-def test_a_disk_that_fills_too_fast_is_noticed_by_rare_checks_too(cluster: Cluster) -> None:
+def test_rare_checks_notice_a_disk_that_fills_too_fast(cluster: Cluster) -> None:
     clock = FakeTime()
     watching = guards(cluster, clock, disk_free_bytes_min=10 * GB)
     for free_gb in (110, 80, 50):

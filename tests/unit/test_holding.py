@@ -22,7 +22,7 @@ from tests.support.rows import PATTERN, trial
 
 
 class Measurer:
-    """Records a warm-up before each trial, as the gates do, and the configuration of its trials."""
+    """A measurer that records a warm-up before each trial, and the configurations of trials."""
 
     made: ClassVar[list[tuple[str, WarmUp]]] = []
 

@@ -187,7 +187,7 @@ def test_trouble_of_a_generator_host_makes_a_shortfall_no_answer(case: str) -> N
     )
     assert slow.verdict is Verdict.INVALID
     well = judged(hosts=(host,))
-    assert well.verdict is Verdict.SUSTAINED, "what was delivered was delivered"
+    assert well.verdict is Verdict.SUSTAINED, "a sustained load stays sustained"
 
 
 def test_a_machine_shared_with_brokers_is_judged_as_theirs() -> None:

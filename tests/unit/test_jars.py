@@ -228,7 +228,7 @@ def _root(folder: Path) -> str | None:
     return resolver.get("root")
 
 
-def test_ivy_asks_its_own_repository_unless_the_environment_names_one(
+def test_ivy_uses_its_own_repository_unless_the_environment_names_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[str]] = []

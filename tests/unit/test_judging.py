@@ -74,7 +74,7 @@ def test_a_shortfall_while_the_generator_had_capacity_is_an_overload(
         assert judgement.limited_by is Resource.UNKNOWN
 
 
-def test_an_isr_that_no_single_broker_shows_blames_none() -> None:
+def test_an_unstable_isr_of_several_brokers_names_no_single_broker() -> None:
     judgement = judged(brokers=[broker(isr_changed_share=None)], any_isr_changed_share=0.9)
     (reason,) = judgement.reasons
     assert (reason.indicator, reason.value, reason.broker_id) == ("isr", 0.9, None)
@@ -233,19 +233,19 @@ def test_utilization_is_one_at_the_threshold() -> None:
     assert used == pytest.approx({"request_handler_idle": 1.0, "isr": 0.5, "achieved": 1.0})
 
 
-def test_utilization_has_nothing_without_evidence_or_threshold() -> None:
+def test_an_indicator_without_evidence_or_threshold_has_no_utilization() -> None:
     unknown = broker(handler_idle=None, isr_changed_share=None)
     strict = goal(achieved_min=1.0, isr_changed_share_max=0.0)
     assert judged(brokers=[unknown], thresholds=strict).utilization == {}
 
 
-def test_idle_above_one_and_more_than_offered_use_nothing() -> None:
+def test_idle_above_one_and_more_than_offered_are_no_utilization() -> None:
     used = judged(client(acked_records=10_100), [broker(handler_idle=1.02)]).utilization
     assert used["request_handler_idle"] == 0.0
     assert used["achieved"] == 0.0
 
 
-def test_achieved_of_nothing_is_unknown() -> None:
+def test_the_achieved_share_of_no_load_is_unknown() -> None:
     assert client(offered_records=0).achieved_share is None
 
 

@@ -59,7 +59,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_run_is_found_the_newest_first_and_a_broken_file_hides_none(out: Path) -> None:
+def test_every_run_is_found_the_newest_first_also_beside_a_broken_file(out: Path) -> None:
     found = {each.run_id: each for each in known_runs(out, is_locked)}
     assert list(found)[:3] == ["swept", "held", RUN_ID]
     assert set(found) == {"swept", "held", RUN_ID, "killed", "broken", "odd"}

@@ -122,7 +122,7 @@ def test_folders_import_each_other_one_way() -> None:
         ("import os\nfrom os import path", set()),
     ],
 )
-def test_an_import_is_found_wherever_it_stands(text: str, found: set[str]) -> None:
+def test_an_import_is_found_at_any_place(text: str, found: set[str]) -> None:
     assert {*_imported(ast.parse(text), {"one": ROOT, "one.two": ROOT})} == found
 
 

@@ -37,7 +37,7 @@ def test_the_topics_of_a_run_are_known_with_its_time(form: str, count: int) -> N
     assert not any(each.is_of(run_id[:-1]) for each in found), "another id that begins alike"
 
 
-def test_groups_of_trials_are_known_and_the_lock_is_none_of_them() -> None:
+def test_groups_of_trials_are_known_and_the_lock_is_not_one_of_them() -> None:
     run_id = new_run_id(AT_S)
     names = (f"redline-{run_id}-12-group-0", f"redline-{run_id}-warm-up-1-group-1", "redline-lock")
     found = leftovers((), names)
@@ -106,7 +106,7 @@ def test_a_resumed_run_deletes_only_its_own_leftovers(
     assert "2 of 3" in count
 
 
-def test_a_testbed_has_nothing_to_clean() -> None:
+def test_a_testbed_needs_no_cleanup() -> None:
     with pytest.raises(ConfigError, match="cluster testbed is started by each run"):
         CliRunner().invoke(cleanup, ["--cluster", "testbed"], standalone_mode=False,
                            catch_exceptions=False)  # fmt: skip

@@ -55,7 +55,7 @@ def test_a_missing_reading_is_an_error_and_no_likeness() -> None:
 
 
 class Scripted(Comparison):
-    """Loads by a script instead of by clients."""
+    """A comparison with scripted loads instead of clients."""
 
     def __init__(self, local_ms: dict[str, list[float]]) -> None:
         self.local_ms = local_ms

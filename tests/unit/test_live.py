@@ -163,7 +163,7 @@ def test_a_webhook_gets_a_message_at_the_start_and_at_the_end(
     assert str(error or "") in ended["message"]
 
 
-def test_a_run_that_never_began_sends_nothing(
+def test_a_run_that_never_began_sends_no_message(
     hook: tuple[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, got = hook

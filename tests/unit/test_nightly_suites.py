@@ -91,7 +91,7 @@ def test_a_share_keeps_the_load_of_its_first_night() -> None:
     first = case_row(
         1, case="load", message_bytes=100, producers=20, settings={"case.share": "0.5"}
     )
-    assert load_of(share, [first], limit_producers=10) == 20, "a lower limit must not hide itself"
+    assert load_of(share, [first], limit_producers=10) == 20, "a lower limit must stay visible"
     other = replace(first, settings={"case.share": "0.8"})
     assert load_of(share, [other, replace(first, message_bytes=200)], limit_producers=10) == 5
     assert load_of(SUITE.cases[2], [first], limit_producers=None) == 3

@@ -56,7 +56,7 @@ def _code(book: Any) -> Iterator[Any]:
     return (cell for cell in book.cells if cell.cell_type == "code")
 
 
-def test_no_output_and_nothing_of_a_machine_is_kept(book: Any) -> None:
+def test_notebooks_hold_no_output_and_no_path_of_a_machine(book: Any) -> None:
     for cell in _code(book):
         assert cell.outputs == []
         assert cell.execution_count is None
@@ -182,7 +182,7 @@ def test_a_parameter_is_the_widgets_value_in_the_type_of_its_default(
     assert widgets.labels["growth"] == "Growth until then"
 
 
-def test_a_widget_that_holds_no_number_is_refused_with_what_to_do(
+def test_a_widget_without_a_number_is_refused_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host = {"dbutils": SimpleNamespace(widgets=Widgets(trial="last"))}

@@ -101,7 +101,7 @@ testDurationMinutes: 1
 """
 
 
-def test_a_backlog_is_what_all_subscriptions_have_not_read(tmp_path: Path) -> None:
+def test_a_backlog_is_the_unread_bytes_of_all_subscriptions(tmp_path: Path) -> None:
     read = load_workload(write(tmp_path, BACKLOG))
     assert read.consumers.start == "backlog"
     assert read.consumers.backlog_records == -(-2 * 2**30 // (4 * 1000))

@@ -183,7 +183,7 @@ def test_a_job_that_loads_gets_the_options_of_its_run(name: str) -> None:
     assert passed == [RunOptions(Path("out"), slots=3, json_file=Path("a.json"))]
 
 
-def test_a_plan_knows_a_run_by_its_id_and_by_its_folder(
+def test_a_plan_finds_a_run_by_its_id_and_by_its_folder(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     found = replace(SUMMARY, replication_factor=3)

@@ -134,7 +134,7 @@ def test_packages_that_runs_import_are_installed_for_runs() -> None:
 
 
 def _modules(node: ast.AST) -> list[str]:
-    """The top names that an import asks for."""
+    """The top-level names of an import."""
     if isinstance(node, ast.Import):
         return [each.name.partition(".")[0] for each in node.names]
     if isinstance(node, ast.ImportFrom) and node.module:

@@ -70,7 +70,7 @@ def test_the_sentence_of_a_caveat() -> None:
     assert LeaderCounts({0: 14, 1: 8, 2: 8}).caveat == ("leaders uneven: 14 at most, 10 on average")
 
 
-def test_a_broker_that_leads_nothing_counts() -> None:
+def test_a_broker_without_leaders_counts() -> None:
     assert leader_counts([0, 0, 1001], [0, 1, 1001]).counts == {0: 2, 1: 0, 1001: 1}
 
 

@@ -86,7 +86,7 @@ def test_small_terms_come_from_a_window_at_light_load_and_are_means_over_brokers
 
 
 def test_the_time_of_other_requests_is_never_negative() -> None:
-    # As read on real brokers: waiting handlers report their idle time only every 0.3 s.
+    # Readings of real brokers: waiting handlers report their idle time only every 0.3 s.
     read = [(6.53, 0.9151, 60.97), (6.63, 0.9013, 60.98), (6.42, 0.9002, 60.93)]
     planted = {i: HandlerTime(60.0, handlers=4) for i in (1, 2, 3)}
     found = complete_handler_times(planted, [window(*each, i) for i, each in enumerate(read, 1)])

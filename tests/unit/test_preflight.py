@@ -63,7 +63,7 @@ def test_java_home_takes_precedence_and_must_be_right(tmp_path: Path) -> None:
         preflight.java_command({**environ, "JAVA_HOME": "/nowhere"})
 
 
-def test_a_launcher_that_finds_no_java_behind_it_counts_as_none(tmp_path: Path) -> None:
+def test_a_launcher_without_a_java_is_no_java(tmp_path: Path) -> None:
     stub = "echo 'Unable to locate a Java Runtime.'; exit 1"
     problem = preflight.java_problem(_machine(tmp_path, _java(tmp_path, stub)))
     assert problem is not None
@@ -119,7 +119,7 @@ def test_a_container_may_leave_less_and_its_page_cache_is_free(tmp_path: Path, o
     assert preflight.available_memory_bytes(machine) == 2_500_000_000
 
 
-def test_a_container_without_a_limit_leaves_what_the_kernel_has(tmp_path: Path) -> None:
+def test_a_container_without_a_limit_has_the_memory_of_the_kernel(tmp_path: Path) -> None:
     machine = _machine(tmp_path)
     _write(machine.proc / "meminfo", "MemAvailable:    8000000 kB\n")
     _write(machine.cgroup / "memory.max", "max\n")

@@ -51,7 +51,7 @@ def only_problem(findings: Iterable[Finding]) -> str:
 # --- findings ---------------------------------------------------------------
 
 
-def test_every_problem_is_a_line_of_one_error_and_a_warning_is_none() -> None:
+def test_every_problem_is_a_line_of_one_error_without_the_warnings() -> None:
     found = [ok("a", "fine"), warning("b", "odd"), problem("c", "bad", "good", "repair it")]
     with pytest.raises(ConfigError) as caught:
         require_ready([*found, problem("d", "worse")])

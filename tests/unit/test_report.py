@@ -78,7 +78,7 @@ def report_of(summary: RunSummary, *sizes: int) -> Report:
 
 
 class PageText(HTMLParser):
-    """The text of a page outside of scripts and styles, and what its tags refer to."""
+    """The text of a page outside of scripts and styles, and the references of its tags."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ def test_the_headroom_is_that_of_the_sustained_trial() -> None:
     assert handlers.headroom == pytest.approx(0.41), "no threshold is known"
     assert handlers.at_overload.utilization == pytest.approx(0.88)
     assert [name for name, use in uses.items() if use.is_limit] == ["disk"]
-    assert "quota" not in uses  # nothing is known of it
+    assert "quota" not in uses  # its use is unknown
 
 
 def test_the_headroom_counts_to_the_threshold_of_the_goal() -> None:

@@ -35,7 +35,7 @@ def test_exactly_at_the_limit_is_sustained() -> None:
     assert judgement.verdict is Verdict.SUSTAINED
 
 
-def test_only_a_goal_with_a_limit_uses_it_and_it_shows_the_nearness() -> None:
+def test_only_a_goal_with_a_limit_uses_response_times() -> None:
     seen = evidence(brokers=with_one(produce=SLOW))
     found = judge_all(seen, {"without": goal(), "with": goal(produce_response_ms_max=60)})
     assert {each.verdict for each in found.values()} == {Verdict.SUSTAINED}

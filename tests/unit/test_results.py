@@ -143,7 +143,7 @@ WIDE = replace(
 )  # fmt: skip
 
 
-def test_a_doubtful_limit_is_no_conclusion_only_where_the_goal_asks_for_an_interval(
+def test_a_doubtful_limit_is_no_conclusion_only_with_interval_max(
     snapshot: SnapshotAssertion,
 ) -> None:
     assert _ended(None, WIDE) == RunOutcome()

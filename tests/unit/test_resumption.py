@@ -75,7 +75,7 @@ def _replay(line: Line, trials: list[Trial]) -> tuple[list[FinishedPoint], tuple
     return finished[GOAL], begun[GOAL]
 
 
-def test_a_run_cut_after_any_trial_ends_the_same_and_repeats_none() -> None:
+def test_a_run_cut_after_any_trial_has_the_same_end_and_repeats_no_trial() -> None:
     whole: list[Trial] = []
     points = _measure([], (), whole)
     assert len(points) == len(SIZES)
@@ -125,7 +125,7 @@ def test_trials_of_the_table_are_replayed_as_those_that_were_made() -> None:
     assert _replay(LINE, [_through_the_table(each) for each in begun]) == _replay(LINE, begun)
 
 
-def test_two_goals_cut_after_any_trial_end_the_same() -> None:
+def test_two_goals_cut_after_any_trial_have_the_same_end() -> None:
     lines = {"strict": LINE, "tolerant": LINE}
     whole: list[Trial] = []
     points = _measure_both(lines, {goal: [] for goal in lines}, None, whole)

@@ -43,7 +43,7 @@ def test_a_run_whose_folder_cannot_be_made_is_refused_before_it_starts(out: str)
         traffic.main(line, standalone_mode=False)
 
 
-def test_a_second_driver_of_a_run_is_refused_and_touches_nothing(
+def test_a_second_driver_of_a_run_is_refused_and_changes_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", pytest.fail)

@@ -94,7 +94,7 @@ def fail_while_sampling(sampler: Sampler[BrokerSample]) -> None:
         raise KeyError("mine")
 
 
-def test_an_error_comes_out_of_the_context_unless_another_is_on_its_way() -> None:
+def test_an_error_of_the_source_leaves_the_context_unless_another_error_does() -> None:
     time = FakeTime(stop_at_s=10)
     with (
         pytest.raises(OSError, match="the JVM is gone"),
@@ -167,7 +167,7 @@ def test_the_wait_for_a_sample_ends_at_its_timeout() -> None:
         ended.set()
 
 
-def test_an_interval_of_nothing_is_refused() -> None:
+def test_an_interval_of_0_is_refused() -> None:
     time = FakeTime(1)
     with pytest.raises(ValueError, match="interval_s is 0"):
         Sampler(FakeSource(time), 0)

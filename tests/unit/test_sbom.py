@@ -10,7 +10,7 @@ from jobs.setup.jars import pins
 from jobs.setup.sbom import bill, needed
 
 
-def test_it_names_packages_with_versions_and_jars_with_hashes() -> None:
+def test_the_bill_names_packages_with_versions_and_jars_with_hashes() -> None:
     document = bill()
     assert json.loads(json.dumps(document)) == document
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
@@ -25,7 +25,7 @@ def test_it_names_packages_with_versions_and_jars_with_hashes() -> None:
         assert alg == "SHA-256" and re.fullmatch("[0-9a-f]{64}", digest)
 
 
-def test_what_only_development_needs_is_left_out() -> None:
+def test_developers_packages_are_left_out() -> None:
     found = needed("kafka-redline")
     assert not found & {"pytest", "mypy", "ruff", "playwright"}
     assert "kafka-redline" not in found

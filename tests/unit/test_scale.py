@@ -191,7 +191,7 @@ def test_a_silent_broker_does_not_affect_the_answers_of_others() -> None:
 
 
 class Counted(ScriptedAdmin):
-    """Counts the requests about topics of each broker."""
+    """Brokers that count their requests about topics."""
 
     def __init__(self, brokers: int) -> None:
         super().__init__(range(1, brokers + 1))

@@ -128,7 +128,7 @@ def test_bursts_keep_the_mean_and_pause() -> None:
     ramp_up_s=st.sampled_from([0.0, 2.0]),
     at_s=st.floats(min_value=-1, max_value=500),
 )
-def test_a_volume_is_the_first_records_and_none_after_them(
+def test_a_volume_ends_after_its_records(
     pattern: ProducerPattern, records: int, ramp_up_s: float, at_s: float
 ) -> None:
     endless = schedule_of(pattern, 2, START_S, ramp_up_s)

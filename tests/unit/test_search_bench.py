@@ -23,7 +23,7 @@ def mlrsearch(trials: int) -> Contestant:
     return mlrsearch(trials)
 
 
-def test_mlrsearch_finds_the_limits_where_nothing_disturbs() -> None:
+def test_mlrsearch_finds_the_limits_without_disturbances() -> None:
     quiet = scenarios(0.05)[0]
     (row,) = compare((mlrsearch(3),), (quiet,))
     assert row.off_10 == 0.0

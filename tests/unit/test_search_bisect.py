@@ -17,7 +17,7 @@ SUSTAINED, OVERLOADED, INVALID = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.
 
 
 class Scripted:
-    """Sustains every load up to `limit`; the trials numbered in `invalid` are INVALID."""
+    """A cluster that sustains loads up to `limit`; the trials numbered in `invalid` are INVALID."""
 
     def __init__(self, limit: int, invalid: frozenset[int] = frozenset()) -> None:
         self.limit = limit

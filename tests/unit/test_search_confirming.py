@@ -160,7 +160,7 @@ def test_the_first_trial_after_a_failed_hold_has_the_reason() -> None:
         ("sssooo", 3, False),
         ("ooo", 0, False),
         ("ssss", None, False),
-        ("ssiissssi", None, False),  # an INVALID window is none
+        ("ssiissssi", None, False),  # an INVALID window does not count
         ("ssiissssiss", None, True),
     ],
 )
@@ -230,7 +230,7 @@ def test_no_rest_between_the_windows_of_a_hold() -> None:
 
 
 def searched_at_rest() -> tuple[list[Observation], Bracket]:
-    """The trials of a search before its limit is held, and what they found."""
+    """The trials of a search before its limit is held, and their result."""
     searched: list[Observation] = []
     answer = run_search(
         Guided(LIMITS), Tiring(steady), lambda _, trials: searched.__setitem__(slice(None), trials)
@@ -298,7 +298,7 @@ def test_the_strict_goal_is_held_first_and_each_goal_has_its_own_answer() -> Non
     assert held == [limits["strict"]] * 8 + [limits["tolerant"]] * 8
 
 
-def test_a_hold_that_another_goal_asked_for_does_not_fail_one_below_it() -> None:
+def test_a_hold_of_another_goal_does_not_fail_one_below_it() -> None:
     shares = {"tolerant": 1.0, "strict": 0.6}
     cluster = Tiring(drops_after(100))
     ends = run_goals(

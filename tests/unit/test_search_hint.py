@@ -63,7 +63,9 @@ def test_a_warm_up_that_left_brokers_at_rest_shows_only_a_higher_limit(idle: flo
 
 
 def test_a_hint_is_no_bound() -> None:
-    cluster = SimulatedCluster(ClusterSpec(300.0), 1)  # warm ones bear far more than cold ones did
+    cluster = SimulatedCluster(
+        ClusterSpec(300.0), 1
+    )  # warm brokers sustain far more than cold ones
     end = run_on(Guided(LIMITS, Guide().with_hint(hint(64, 0.0))), cluster)
     assert isinstance(end.result, Done)
     assert end.result.bracket.sustained == pytest.approx(290, abs=12)

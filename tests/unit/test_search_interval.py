@@ -353,7 +353,7 @@ def test_intervals_contain_the_true_limit_at_the_stated_rate(
 
 
 class Scattered:
-    """Trials that meet a limit of 100 times a scatter of their own, at most 40 of them."""
+    """A cluster whose trials have a limit of 100 with scatter, for at most 40 trials."""
 
     def __init__(self, noise: float, seed: int) -> None:
         self._chance = random.Random(seed)

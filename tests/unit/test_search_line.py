@@ -276,7 +276,7 @@ def test_a_hundred_brokers_and_twenty_thousand_producers_can_be_planned() -> Non
 
 
 class TwoGoals:
-    """Sustains up to a limit that depends on the goal."""
+    """A cluster that sustains loads up to a limit of each goal."""
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self.limits = limits

@@ -78,7 +78,7 @@ def test_the_search_on_readings_of_real_brokers(start: str) -> None:
     assert sum(one.trials for one in ours) < sum(one.trials for one in plain) - 1.0 * count
 
 
-def test_ladders_read_what_was_recorded_and_cross_at_their_limit() -> None:
+def test_ladders_have_recorded_readings_and_cross_the_threshold_at_their_limit() -> None:
     for ladder in ladders():
         assert max(ladder.indicators(0.98).values()) < 1.0 < max(ladder.indicators(1.02).values())
         readings = [value for _, value in ladder.handlers]

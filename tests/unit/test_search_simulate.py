@@ -43,7 +43,7 @@ def test_without_noise_the_verdict_changes_at_the_capacity(at_limit: float, powe
 @pytest.mark.parametrize("growth", [0.0015, 0.012])
 @pytest.mark.parametrize("delivers", [1.15, 1.5, 2.0, 5.0, 8.0])
 @pytest.mark.parametrize("power", [0.8, 1.0, 2.5])
-def test_more_than_the_limit_is_delivered_while_idle_falls_to_nothing(
+def test_more_than_the_limit_is_delivered_until_idle_time_is_used_up(
     power: float, delivers: float, growth: float
 ) -> None:
     spec = ClusterSpec(1000.0, curve_power=power, delivers=delivers, growth=growth, idle_min=0.0)

@@ -150,7 +150,7 @@ def test_partitions_that_were_short_before_the_run_end_no_window() -> None:
     assert verdict(at_rest=2.0) is Verdict.SUSTAINED
 
 
-def test_a_cluster_without_metrics_ends_its_windows_early_too() -> None:
+def test_a_cluster_without_metrics_ends_its_windows_early() -> None:
     """Acknowledged records and the state of replicas are sufficient."""
 
     def verdict(seconds: int, share: float) -> Verdict | None:

@@ -71,7 +71,7 @@ def test_two_pollers_in_one_jvm_have_different_names() -> None:
     assert cooked == [f"public class {name} {{}}" for name in (first, second)]
 
 
-def test_the_innermost_cause_of_a_java_error_is_what_a_user_reads() -> None:
+def test_the_innermost_cause_of_a_java_error_is_shown() -> None:
     error = (
         "java.io.IOException: Failed to retrieve RMIServer stub: javax.naming.ServiceUnavailable"
         "Exception [Root exception is java.rmi.ConnectException: Connection refused to host: a; "

@@ -183,7 +183,7 @@ KIND, CODEC = "workload.payload.kind", "workload.producer.compression"
 
 
 def crossed(gain: float) -> tuple[str, ...]:
-    """A grid in which a codec gains so much with one kind of payload, and loses 16 % else."""
+    """A grid in which a codec has this gain with one kind of payload, and loses 16 % otherwise."""
     figures = {("random", "none"): 8.0, ("random", "zstd"): 6.7,
                ("repeated", "none"): 8.2, ("repeated", "zstd"): 8.2 * gain}  # fmt: skip
     results = [
@@ -281,7 +281,7 @@ def held(*trials: Trial) -> RunSummary:
 
 
 @pytest.mark.parametrize(("back_s", "why"), [(2.5, ""), (None, "some partitions had no leader")])
-def test_a_failover_is_a_time_or_nothing(back_s: float | None, why: str) -> None:
+def test_a_failover_has_a_time_or_no_answer(back_s: float | None, why: str) -> None:
     (found,) = results_of({}, 1, held(trial(leaders_back_s=back_s)), "failover")
     assert (found.value, found.message_bytes) == (back_s, 100)
     assert found.why.startswith(why) and bool(found.why) == bool(why)

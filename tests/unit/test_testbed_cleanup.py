@@ -45,7 +45,7 @@ Starter = Callable[[str], ProcessRecord]
 
 @pytest.fixture
 def impostor() -> Iterator[Starter]:
-    """Starts processes that only sleep, with a marker of choice on their command line."""
+    """A function that starts sleeping processes with a marker on their command line."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(testbed_id: str) -> ProcessRecord:

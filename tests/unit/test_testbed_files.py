@@ -54,7 +54,7 @@ def test_a_broker_listens_on_loopback_and_finds_the_controller(tmp_path: Path) -
     assert properties["num.io.threads"] == "2"
 
 
-def test_internal_topics_fit_the_cluster_unless_the_profile_says_otherwise(tmp_path: Path) -> None:
+def test_internal_topics_fit_the_cluster_unless_the_profile_sets_them(tmp_path: Path) -> None:
     properties = node_properties(SPEC, broker(tmp_path), (controller(tmp_path),), "/data")
     assert properties["transaction.state.log.replication.factor"] == "2"
     assert properties["offsets.topic.replication.factor"] == "1"
@@ -69,7 +69,7 @@ def test_the_controller_reads_the_brokers_properties_and_then_its_own(tmp_path: 
     assert "advertised.listeners" not in properties
 
 
-def test_with_zookeeper_a_broker_finds_it_and_knows_no_kraft(tmp_path: Path) -> None:
+def test_a_broker_with_zookeeper_has_its_address_and_no_kraft_properties(tmp_path: Path) -> None:
     zookeeper = Node(CONTROLLER_ID, NodeRole.ZOOKEEPER, 20000, 20010, str(tmp_path / "zookeeper"))
     spec = replace(SPEC, metadata="zookeeper", kafka_version="3.6.2")
     properties = node_properties(spec, broker(tmp_path), (zookeeper,), "/data")
@@ -209,7 +209,7 @@ def test_options_of_the_profile_reach_every_jvm_after_kafkas_own(tmp_path: Path)
     assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
 
 
-def test_formatting_carries_the_marker_too(tmp_path: Path) -> None:
+def test_the_command_of_formatting_has_the_marker(tmp_path: Path) -> None:
     command = format_command(SPEC, controller(tmp_path), "abc")
     assert f"{MARKER}small-00c0ffee" in command
     assert command[-5:-1] == ["format", "-t", "abc", "-c"]
@@ -318,7 +318,7 @@ def test_error_lines_are_those_with_the_cause(tmp_path: Path) -> None:
     assert not says_address_in_use(node)
 
 
-def test_a_node_that_logged_nothing_is_quoted_from_its_console(tmp_path: Path) -> None:
+def test_a_node_without_a_log_is_quoted_from_its_console(tmp_path: Path) -> None:
     node = broker(tmp_path)
     files = node_files(node)
     assert error_lines(node) == []

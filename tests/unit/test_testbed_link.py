@@ -149,7 +149,7 @@ def test_packets_leave_in_their_order_and_not_before_their_time() -> None:
     assert way.due(10.5) is None and way.next_s is None and way.held_bytes == 0
 
 
-def test_no_more_is_taken_than_it_holds() -> None:
+def test_a_delay_line_takes_no_more_bytes_than_it_holds() -> None:
     way = direction(bytes_max=10)
     way.take(b"123456789", 0.0)
     assert way.has_room
@@ -429,7 +429,7 @@ def test_a_task_that_cannot_enter_ends_all_tasks_with_its_error() -> None:
     assert all("cannot enter the network namespace /nowhere" in (row.error or "") for row in rows)
 
 
-def test_a_run_is_refused_before_anything_starts_and_doctor_reports_it(
+def test_a_run_without_the_rights_is_refused_before_any_start_and_doctor_reports_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1_000)

@@ -44,7 +44,7 @@ def test_a_profile_is_loaded_by_its_path(tmp_path: Path) -> None:
     assert dict(profile.broker) == {"num.io.threads": "3", "auto.create.topics.enable": "true"}
 
 
-def test_adapted_replaces_only_what_is_given() -> None:
+def test_adapt_replaces_only_the_given_keys() -> None:
     profile = load_profile("disk-bound")
     overrides = {"num.io.threads": 4, "compression.type": "lz4", "heap_mb": "256"}
     other = adapt(profile, brokers=1, kafka_version="3.9.2", overrides=overrides)

@@ -129,7 +129,7 @@ def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
     assert topics.made == ()
 
 
-def test_a_topic_too_large_for_one_request_says_how_to_make_as_many_partitions(
+def test_a_topic_too_large_for_one_request_is_an_error_with_the_remedy(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
 ) -> None:
     admin.fail["validate"] = [failure("PolicyViolationError")] * 2

@@ -52,7 +52,7 @@ def test_a_duration_is_one_load_of_whole_windows() -> None:
     assert FixedLoad(1_000, 40, duration_s=0.3).trials_expected(0.1) == 3, "rounding adds no window"
 
 
-def test_a_profile_is_planned_by_what_it_offers() -> None:
+def test_a_profile_is_planned_by_its_load() -> None:
     half = RateProfile("half", ((0.0, 0.5), (60.0, 0.5)))
     message = FixedLoad(1_000, 40, duration_s=60.0, profile=half)
     whole = FixedLoad(1_000, 40, duration_s=60.0)
@@ -122,7 +122,7 @@ def test_an_overload_fails_the_run_where_the_load_must_be_sustained() -> None:
         strict.outcome(None).checked_exit_code()
 
 
-def test_a_dry_run_loads_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_starts_no_load(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         traffic, ["--np", "40", "--duration", "40", "--dry-run", "--out", str(tmp_path / "out")]
     )

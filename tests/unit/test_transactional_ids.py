@@ -168,7 +168,7 @@ def test_an_endless_search_and_a_closed_connection_are_errors() -> None:
     for before in scripts:
         broker = Broker(before, hangs_up=True)
         if not before:
-            broker.join()  # so that it is gone when it is written to
+            broker.join()  # the connection is closed before the write
         try:
             with pytest.raises(ProducerIdError, match="closed the connection"):
                 registered({("a", 1): broker}, "a")

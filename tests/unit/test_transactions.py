@@ -53,7 +53,7 @@ def begun(driven: Driven) -> Driven:
     return driven
 
 
-def test_a_partition_is_added_before_the_first_batch_goes_there_and_once() -> None:
+def test_a_partition_is_added_once_before_its_first_batch() -> None:
     each = driven((1, 2))
     first = each.until(0.0)
     assert (requests_in(first), sent(first)) == ([AddPartitions((0,))], [])
@@ -196,7 +196,7 @@ def test_a_failed_batch_aborts_its_transaction() -> None:
     assert counts.errors == {"MessageSizeTooLargeError": 1}
 
 
-def test_nothing_of_a_failed_transaction_is_sent_again() -> None:
+def test_no_batch_of_a_failed_transaction_is_sent_again() -> None:
     each = begun(driven(max_in_flight=2))
     each.until(1.0)
     each.answer(each.one, 1.5, TOO_LARGE)
@@ -230,7 +230,7 @@ def test_an_abort_waits_for_batches_in_flight_only() -> None:
     assert requests_in(each.until(3.4)) == [ABORT]
 
 
-def test_a_batch_that_expires_before_its_partition_is_added_aborts_nothing_there() -> None:
+def test_a_batch_that_expires_before_its_partition_is_added_needs_no_abort() -> None:
     each = driven(request_timeout_ms=1_000, delivery_timeout_ms=1_000)
     each.until(0.0)
     assert each.until(1.2) == []

@@ -87,7 +87,9 @@ def test_everything_that_arrived_is_seen_through_a_selector(pair: Pair) -> None:
             assert selector.select(PATIENCE_S), f"{len(received)} bytes and then no event"
             received += buffer[: transport.receive_into(buffer) or 0]
         assert received == wanted
-        assert transport.receive_into(buffer) is None, "nothing is there, and it is no end"
+        assert transport.receive_into(buffer) is None, (
+            "no byte is there, and the connection is open"
+        )
         peer.close()
         assert selector.select(PATIENCE_S)
         assert transport.receive_into(buffer) == 0

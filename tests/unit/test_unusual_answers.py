@@ -124,7 +124,7 @@ def test_brokers_without_log_directories_have_no_known_disk_and_no_known_topics(
         assert ClusterHealth(admin).hidden_topics() is None
 
 
-def test_brokers_without_the_request_for_log_directories_have_none() -> None:
+def test_brokers_without_the_request_for_log_directories_have_no_known_directory() -> None:
     with connected(versions=LACKING) as (admin, _):
         assert not any(each.is_known for each in ClusterHealth(admin).log_dirs(["t"]))
         assert ClusterHealth(admin).hidden_topics() is None

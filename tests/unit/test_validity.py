@@ -274,7 +274,7 @@ def test_silence_without_a_shortfall_does_not_affect_the_verdict() -> None:
         (0.0, 100, Verdict.INVALID),
         (1.9, 100, Verdict.INVALID),
         (2.0, 100, Verdict.SUSTAINED),
-        (2.0, None, Verdict.INVALID),  # of a library there is no mean
+        (2.0, None, Verdict.INVALID),  # a library reports no mean
     ],
 )
 def test_the_mean_throttle_time_that_producers_report_counts(

@@ -135,7 +135,7 @@ def test_a_late_answer_with_the_same_uptime_is_one_sample() -> None:
     assert good_samples([again, first]) == {1: [first]}
 
 
-def test_a_restart_inside_is_a_contradiction_and_nothing_is_computed() -> None:
+def test_a_restart_inside_is_a_contradiction_without_values() -> None:
     samples = busy_samples()
     samples[6] = replace(samples[6], values={**samples[6].values, "uptime_ms": 400.0})
     window = window_of(samples)
@@ -304,7 +304,7 @@ def test_every_node_has_a_window() -> None:
     st.lists(st.integers(1, 5_000), min_size=1, max_size=60),
     st.lists(st.integers(1, 5_000), min_size=1, max_size=60),
 )
-def test_a_windows_mean_is_the_mean_of_what_was_recorded_in_it(
+def test_a_windows_mean_is_that_of_the_times_recorded_in_it(
     before: list[int], inside: list[int]
 ) -> None:
     everything = before + inside

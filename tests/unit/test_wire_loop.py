@@ -77,7 +77,7 @@ def test_an_error_code_is_counted_by_its_name() -> None:
     assert counts.failed_total > 0 < counts.acked_total
 
 
-def test_a_lost_connection_fails_what_was_in_flight_and_what_follows_waits() -> None:
+def test_a_lost_connection_fails_requests_in_flight_and_later_batches_wait() -> None:
     loop, broker = run_loop(lambda number: Answer() if number < 20 else None)
     counts, producer = loop.account.counts, loop.producers[0]
     assert set(counts.errors) <= {"ConnectionClosed", "BrokenPipeError", "ConnectionResetError"}
@@ -99,7 +99,7 @@ def test_throttling_is_reported() -> None:
     assert loop.account.counts.throttle_ms > 0
 
 
-def test_acks_0_counts_what_was_handed_over() -> None:
+def test_acks_0_counts_the_bytes_that_the_socket_took() -> None:
     loop, broker = run_loop(lambda _: Answer(silent=True, delay_s=0.002), acks="0")
     assert broker.metadata_requests == 1, "without an answer for all records, a close may lose some"
     assert loop.account.counts.acked_total == broker.records > 1_000

@@ -61,7 +61,7 @@ def encoded_batch(producer: ProducerPattern) -> bytes:
 @pytest.mark.parametrize("headers", [0, 1, 11])
 @pytest.mark.parametrize("key_bytes", [0, 20, 100])
 @pytest.mark.parametrize("value_bytes", [0, 1, 63, 64, 100, 8_191, 8_192, 100_000])
-def test_a_batch_has_the_size_that_the_encoder_gives_it(
+def test_a_batch_has_the_size_of_the_encoded_one(
     value_bytes: int, key_bytes: int, headers: int
 ) -> None:
     made = producer_pattern(

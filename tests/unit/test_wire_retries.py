@@ -136,7 +136,7 @@ def test_retries_are_counted_and_bounded() -> None:
     assert counts.sent_records <= counts.failed_total, "each counts once"
 
 
-def test_the_delivery_timeout_bounds_retries_too() -> None:
+def test_the_delivery_timeout_bounds_retries() -> None:
     cluster = Cluster(lambda _: Answer(NOT_LEADER))
     loop = cluster.run(rate=50.0, delivery_timeout_ms=200, linger_ms=0)
     counts = loop.account.counts
@@ -185,7 +185,7 @@ def test_a_lost_connection_is_opened_again(is_idempotent: bool) -> None:
     duplicates = sum(counts.duplicates_by_partition.values())
     if is_idempotent:
         assert log.records == counts.acked_total, "none lost, none twice"
-        assert log.repeats > 0, "the broker was offered what it had"
+        assert log.repeats > 0, "the broker got a batch that it had already"
         assert duplicates == 0
     else:
         assert counts.acked_total < log.records <= counts.acked_total + duplicates
