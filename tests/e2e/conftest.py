@@ -1,4 +1,4 @@
-"""What several files of end-to-end tests look at."""
+"""The finished run that several end-to-end tests examine."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.support.finished_run import Run
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """One finished run for two goals, which its readers leave as it is."""
+    """A finished run for two goals, which tests only read."""
     return Run(tmp_path_factory.mktemp("run"))

@@ -1,4 +1,4 @@
-"""The limits that `redline find-limit` finds, held against those planted in real brokers."""
+"""The limits that `redline find-limit` finds, compared with those planted in real brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Disks that fill up under a run: those of brokers, before and after the last byte, and its own."""
+"""Disks that fill up during a run: the brokers' disks, before and after the last byte, and that of
+its files.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,14 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 DISK_KB = 3_500_000
 KEPT_BYTES = 1_000_000_000
 PIECE_BYTES, PIECE_EVERY_S = 30_000_000, 0.5
-"""What somebody else writes: 60 MB/s, less where the machine is busy."""
+"""Bytes of one write of another process: 60 MB/s in all, less on a busy machine."""
 LEFT_BYTES = 700_000_000
-"""Somebody else leaves that much, as the testbed ends where less than 500 MB are free."""
+"""Space that the other process leaves, as a testbed ends with less than 500 MB free [B]."""
 FREE_AT_LEAST_BYTES = 800_000_000
-"""So much is left when the run has ended."""
+"""Smallest free space at the end of the run [B]."""
 
 
-def test_a_run_stops_before_somebody_else_has_filled_the_brokers_disk(tmp_path: Path) -> None:
+def test_a_run_stops_before_another_process_has_filled_the_brokers_disk(tmp_path: Path) -> None:
     options = (
         "--workload", "1kB", "--np", "1", "--trials", "1", "--yes",
         "--set", "workload.topic.replication_factor=1",
@@ -55,11 +57,11 @@ def test_a_run_stops_before_somebody_else_has_filled_the_brokers_disk(tmp_path: 
                        folder=tmp_path) as command,
     ):  # fmt: skip
         command.await_line("trial-started trial=1 ", 120.0)
-        with filled_by_somebody_else(disk):
+        with filled_by_another_process(disk):
             assert command.wait(200.0) == 5, command.text
         assert shutil.disk_usage(disk).free > FREE_AT_LEAST_BYTES
         assert "stopped by a guard: the volume of" in command.text
-        assert "a second and has room for" in command.text, "seen coming"
+        assert "a second and has room for" in command.text, "the guard reports it in advance"
         assert "Traceback" not in command.text
         testbed.check()
         with connect(testbed.bootstrap_servers, {}) as admin:
@@ -68,13 +70,13 @@ def test_a_run_stops_before_somebody_else_has_filled_the_brokers_disk(tmp_path: 
 
 LOG_DIR_KB = 700_000
 UNWATCHED = ("--set", "goal.guards.disk_free_bytes_min=0")
-"""Without the share of 0.9, which other clusters than testbeds have, no guard watches the disks."""
+"""Without the share of 0.9, the default outside testbeds, no guard watches the disks."""
 
 
 def test_a_log_dir_that_is_full_to_the_last_byte_ends_in_a_sentence(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """One of two log dirs of a broker goes offline, in the middle of a trial, and stays so."""
+    """One of two log dirs of a broker goes offline during a trial, and stays offline."""
     options = (
         "--workload", "1kB", "--np", "2", "--trials", "2", "--yes", *UNWATCHED,
         "--set", "goal.guards.disk_used_share_max=null",
@@ -92,14 +94,14 @@ def test_a_log_dir_that_is_full_to_the_last_byte_ends_in_a_sentence(
                             folder=tmp_path) as command:  # fmt: skip
             command.await_line("trial-started trial=1 ", 120.0)
             assert becomes(lambda: records_written(testbed) > 0, 60.0)
-            fill(disk / "of-somebody-else")
-            assert becomes(lambda: offline(testbed), 120.0), "the broker gives the log dir up"
+            fill(disk / "of-another-process")
+            assert becomes(lambda: offline(testbed), 120.0), "the broker takes the log dir offline"
             code = command.wait(300.0)
         assert "Traceback" not in command.text
         assert code == 5, command.text
         assert "stopped by a guard: " in command.text
-        told = "data/2 of broker 1 is offline: its disk is full or fails"
-        assert told in command.text
+        sentence = "data/2 of broker 1 is offline: its disk is full or fails"
+        assert sentence in command.text
         testbed.check()
     summary = json.loads(next((tmp_path / "out").glob("*/summary.json")).read_text())
     (trial, *_) = (
@@ -128,12 +130,12 @@ def test_a_full_disk_under_out_keeps_the_trials_and_is_reported_once(
         with RunningCommand("traffic", "--cluster", str(cluster_file(testbed.folder)), *options,
                             folder=tmp_path) as command:  # fmt: skip
             command.await_line("trial-started trial=2 ", 300.0)  # then the first one is durable
-            fill(disk / "of-somebody-else")
+            fill(disk / "of-another-process")
             assert command.wait(300.0) == 2, command.text
         assert "Traceback" not in command.text
-        told = [line for line in command.lines if "No space left on device" in line]
-        assert any("cannot be written" in line and "make room" in line for line in told)
-        assert any("not written: " in line and "summary.json" in line for line in told)
+        reports = [line for line in command.lines if "No space left on device" in line]
+        assert any("cannot be written" in line and "make room" in line for line in reports)
+        assert any("not written: " in line and "summary.json" in line for line in reports)
         store = TableStore(spark, str(disk / "out" / "tables"))
         (run_id,) = {row.run_id for row in store.read("runs").collect()}
         assert [row.trial for row in store.trials(run_id).collect()] == [1]
@@ -143,7 +145,7 @@ def test_a_full_disk_under_out_keeps_the_trials_and_is_reported_once(
 
 
 def fill(file: Path) -> None:
-    """Write until the disk is full to the last byte."""
+    """Write until the disk has no free byte."""
     with suppress(OSError), file.open("wb", buffering=0) as raw:
         while raw.write(bytes(10_000)):
             continue
@@ -151,7 +153,7 @@ def fill(file: Path) -> None:
 
 
 def move_log_dir(testbed: Testbed, disk: Path) -> None:
-    """Have the second log dir of the broker on another disk, while it is down."""
+    """Move the second log dir of the stopped broker to another disk."""
     testbed.kill_broker(1)
     own = testbed.folder / "broker-1" / "data" / "2"
     shutil.copytree(own, disk / "logs")
@@ -161,17 +163,17 @@ def move_log_dir(testbed: Testbed, disk: Path) -> None:
 
 
 def offline(testbed: Testbed) -> bool:
-    """Whether the broker says that a log dir failed."""
+    """True if the broker reports a failed log dir."""
     log = testbed.folder / "broker-1" / "server.log"
     return "Stopping serving logs in dir" in log.read_text(errors="replace")
 
 
 @contextmanager
-def filled_by_somebody_else(disk: Path) -> Iterator[None]:
+def filled_by_another_process(disk: Path) -> Iterator[None]:
     over = threading.Event()
 
     def fill() -> None:
-        with (disk / "of-somebody-else").open("wb") as file:
+        with (disk / "of-another-process").open("wb") as file:
             while not over.is_set() and shutil.disk_usage(disk).free > LEFT_BYTES + PIECE_BYTES:
                 began_s = time.monotonic()
                 file.write(bytes(PIECE_BYTES))

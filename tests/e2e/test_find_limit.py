@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 START_S = 150.0
-"""A testbed, a Spark session and the warm-up, on two busy cores [s]."""
+"""Deadline for a testbed, a Spark session and the warm-up, on two busy cores [s]."""
 TRIAL_S = 60.0
 TOLERANT_IDLE_MIN = load_goal("tolerant").indicators.request_handler_idle_min
 
@@ -64,7 +64,7 @@ def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
     assert "Planted in these brokers, and found" in run.text
 
 
-def test_each_limit_stands_with_its_interval_and_its_latencies(run: Run) -> None:
+def test_each_limit_has_its_interval_and_its_latencies(run: Run) -> None:
     for point in run.summary["boundaries"]:
         low, high = point["np_low"], point["np_high"]
         assert 0 < low < high
@@ -106,16 +106,16 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
     assert looks.select("host").distinct().count() == 1
     assert looks.count() > tables.samples(run_id).count() / 4
     points = {each.goal: each for each in tables.boundaries(run_id).collect()}
-    for told in run.summary["boundaries"]:
+    for limit in run.summary["boundaries"]:
         names = ("np_low", "np_high", "mb_per_s_low", "mb_per_s_high", "latency_p999_ms")
-        assert all(points[told["goal"]][name] == told[name] for name in names)
+        assert all(points[limit["goal"]][name] == limit[name] for name in names)
     assert len(points) == 2
     ended = tables.runs().where(f"run_id = '{run_id}'").collect()
     assert [(row.status, row.exit_code) for row in ended] == [("done", 0)]
     assert ended[0].environment["broker.version"] == "4.1.2"
 
 
-def test_the_chart_is_there(run: Run) -> None:
+def test_the_chart_exists(run: Run) -> None:
     for goal in ("default", "tolerant"):
         assert (run.folder / f"boundary-{goal}.png").read_bytes().startswith(b"\x89PNG")
         assert "<html" in (run.folder / f"boundary-{goal}.html").read_text()
@@ -123,7 +123,7 @@ def test_the_chart_is_there(run: Run) -> None:
 
 
 @pytest.mark.together
-def test_an_interruption_leaves_finished_trials_and_nothing_running(tmp_path: Path) -> None:
+def test_an_interruption_leaves_finished_trials_and_no_process(tmp_path: Path) -> None:
     with RunningCommand(*SMALL, *CALM, folder=tmp_path) as command:
         _interrupt_second_trial(command, signal.SIGINT, nodes=2)
         assert command.wait(deadline_s=90) == 130, command.text
@@ -133,13 +133,13 @@ def test_an_interruption_leaves_finished_trials_and_nothing_running(tmp_path: Pa
 
 
 @pytest.mark.long
-def test_kill_9_leaves_nothing_running_and_is_resumed_by_spark_submit(
+def test_a_killed_run_leaves_no_process_and_is_resumed_by_spark_submit(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     run_id = _kill_in_second_trial(tmp_path)
     # A budget may change on the way, and bounds how long this takes.
     budget = "--set=goal.search.budget.trials=3"
-    options = (budget, f"--resume={run_id}")  # all else the run knows itself
+    options = (budget, f"--resume={run_id}")  # the tables have all other options
     with RunningCommand(*options, folder=tmp_path, program=SUBMITTED_FIND_LIMIT) as command:
         code = command.wait(deadline_s=200)
         assert code in (0, 3), command.text
@@ -162,11 +162,11 @@ SMALL = (
     "--set=workload.trial.measure_s=2",
 )
 CALM = ("--set=cluster.warm_up_max_s=0", "--set=goal.search.load_start_max=8")
-"""Trials that brokers recover from at once, where it does not matter what they find."""
+"""Options of trials with a short recovery, whose results do not matter."""
 
 
 def _kill_in_second_trial(folder: Path) -> str:
-    """Leave a run without its driver; returns its id."""
+    """Kill the driver of a run in its second trial, and return the run's id."""
     with RunningCommand(*QUICK, *CALM, folder=folder) as command:
         _interrupt_second_trial(command, signal.SIGKILL)
         assert command.wait(deadline_s=10) == -signal.SIGKILL
@@ -188,7 +188,7 @@ def _interrupt_second_trial(command: RunningCommand, number: int, nodes: int = 4
 
 
 def _assert_one_trial_kept(folder: Path, status: str) -> str:
-    """Read without Spark, as anybody may."""
+    """Check the tables without Spark: one trial is kept."""
     runs, trials = (
         DeltaTable(folder / "out" / "tables" / name).to_pyarrow_table().to_pylist()
         for name in ("runs", "trials")

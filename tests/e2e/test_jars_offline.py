@@ -1,4 +1,4 @@
-"""Without a network: what is cached is used, what is not is one sentence."""
+"""Jars without a network: cached ones are used, and a sentence names missing ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def dead_url() -> Iterator[str]:
-    """An address that refuses connections for as long as the test runs."""
+    """An address that refuses connections during the test."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{bound.getsockname()[1]}/"
@@ -34,13 +34,13 @@ def _fetch(url: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.together
-def test_what_set_up_cached_needs_no_network(dead_url: str) -> None:
+def test_cached_jars_need_no_network(dead_url: str) -> None:
     done = _fetch(dead_url)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.together
-def test_offline_and_not_cached_is_one_sentence(dead_url: str, tmp_path: Path) -> None:
+def test_a_sentence_names_jars_missing_without_a_network(dead_url: str, tmp_path: Path) -> None:
     done = _fetch(dead_url, REDLINE_CACHE=str(tmp_path))
     (sentence,) = done.stderr.splitlines()
     assert done.returncode == 2

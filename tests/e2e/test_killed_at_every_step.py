@@ -1,4 +1,4 @@
-"""A run over five sizes whose driver is killed at each of its steps, and that goes on each time."""
+"""A run over five sizes whose driver is killed at each step, and resumed each time."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ OPTIONS = (
     "--set=goal.search.load_start_max=1",
     "--set=goal.search.load_cap=2",
 )  # fmt: skip
-"""A load that the broker carries, so that each size takes a trial or two."""
+"""A load that the broker sustains, so that each size takes a trial or two."""
 
 PART_S = 400.0
-"""A part of a run: Spark's start, some trials and the end, on two busy cores [s]."""
+"""Deadline for a part of a run: Spark's start, some trials and the end, on two busy cores [s]."""
 SOON_S = 60.0
 IN_LOAD = {"in the warm-up": "warming up", "in a trial": "trial-started trial="}
-"""Steps in a load → the line after which records come in."""
+"""Steps in a load → the line after which records arrive."""
 
 BARE = "a trial without its samples"
 
@@ -72,9 +72,9 @@ IN_MIDDLE = {
     "samples without their trial",
     "hosts without their trial",
 }
-"""Steps in whose middle a trial is on its way; it is measured again, and no other."""
+"""Steps that interrupt a trial; only this trial is measured again."""
 BETWEEN = {"before a limit is recorded"}
-"""The trial before it may be on its way to the tables still."""
+"""A step at which the trial before it may not be in the tables yet."""
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
 
 
 class Killed:
-    """A run that is begun, killed and resumed, and what each part of it said."""
+    """A run that is started, killed and resumed, and the output of its parts."""
 
     def __init__(self, testbed: Testbed, spark: SparkSession, folder: Path) -> None:
         self.testbed = testbed
@@ -96,7 +96,7 @@ class Killed:
 
     @contextmanager
     def part(self, step: str | None) -> Iterator[RunningCommand]:
-        """Begin the run or go on with it; all processes of the part are gone afterwards."""
+        """Start or resume the run; all processes of this part end with the context."""
         dies = (sys.executable, "-m", "tests.support.killed_command", str(step))
         program = dies if step in STEPS else COMMAND
         more = [f"--resume={self.run_id}"] if self.run_id else []
@@ -109,7 +109,7 @@ class Killed:
         assert becomes(lambda: not _of_session(session), SOON_S)
 
     def killed_at(self, step: str) -> None:
-        """One part, up to the step; waits for the lock that the part before left."""
+        """Run one part up to the step, after the last part's lock has expired."""
         while True:
             with self.part(step) as command:
                 if step in IN_LOAD:
@@ -122,7 +122,7 @@ class Killed:
         assert "Traceback" not in command.text
 
     def finish(self) -> tuple[int, str]:
-        """The last part."""
+        """Run the last part, and return its exit code and output."""
         while True:
             with self.part(None) as command:
                 code = command.wait(2 * PART_S)
@@ -131,7 +131,7 @@ class Killed:
                 return code, command.text
 
     def numbers(self) -> list[int]:
-        """Of the trials in the tables."""
+        """Numbers of the trials in the tables."""
         return [row.trial for row in self.store.trials(self.run_id).collect()]
 
     def _note(self, command: RunningCommand) -> None:
@@ -142,7 +142,7 @@ class Killed:
                 self.started.append(int(line.split("trial=")[1].split()[0]))
 
 
-def test_nothing_is_lost_and_nothing_is_doubled(
+def test_no_trial_is_lost_or_duplicated(
     testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
     run, before, bare = Killed(testbed, spark, tmp_path), list[int](), set[int]()
@@ -159,20 +159,20 @@ def test_nothing_is_lost_and_nothing_is_doubled(
         before = kept
     begun = len(run.started)
     code, text = run.finish()
-    assert code == 3, text  # the cap was carried, which is no limit
+    assert code == 3, text  # the cap was sustained, so there is no limit
     assert "Traceback" not in text
     kept = run.numbers()
     assert kept[: len(before)] == before
-    assert run.started[begun:] == kept[len(before) :], "and none of them again"
+    assert run.started[begun:] == kept[len(before) :], "none of them is measured again"
     check_whole(run, kept, bare)
 
 
 def check_whole(run: Killed, kept: list[int], bare: set[int]) -> None:
-    """The tables, the files and the brokers are as after a run that was not killed.
+    """Check that tables, files and brokers are as after a run without kills.
 
     Args:
         kept: trials in the tables.
-        bare: those of them whose samples were on their way when the driver was killed.
+        bare: trials whose samples were not written yet when the driver was killed.
     """
     assert len(set(kept)) == len(kept)
     summary: dict[str, Any] = json.loads(
@@ -181,7 +181,7 @@ def check_whole(run: Killed, kept: list[int], bare: set[int]) -> None:
     assert [point["bpm"] for point in summary["boundaries"]] == list(SIZES)
     assert sum(point["trials"] for point in summary["boundaries"]) == len(kept)
     points = Counter(row.bpm for row in run.store.boundaries(run.run_id).collect())
-    assert points == Counter(SIZES), "each once"
+    assert points == Counter(SIZES), "each size has one point"
     (row,) = run.store.run_rows(run.run_id)
     assert (row.status, row.exit_code) == (summary["status"], summary["exit_code"])
     assert summary["status"] == "no conclusion"
@@ -195,7 +195,7 @@ def check_whole(run: Killed, kept: list[int], bare: set[int]) -> None:
 
 
 def _kill_in_load(command: RunningCommand, testbed: Testbed, after: str) -> None:
-    """Kill the driver once records come in after this line; leave it where it ends by itself."""
+    """Kill the driver when records arrive after this line, unless it has ended."""
     try:
         command.await_line(after, PART_S)
     except AssertionError:
@@ -210,7 +210,7 @@ def _kill_in_load(command: RunningCommand, testbed: Testbed, after: str) -> None
 
 
 def _of_session(session: int) -> list[int]:
-    """Living processes of a session, zombies aside."""
+    """Ids of running processes of a session, without zombies."""
     found = []
     for process in psutil.process_iter():
         try:

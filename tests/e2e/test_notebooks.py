@@ -1,6 +1,6 @@
 """The notebooks in a Jupyter kernel, on the tables of a real run.
 
-tests/spark/test_notebooks_on_connect.py has them on those of an older one, on Spark Connect.
+tests/spark/test_notebooks_on_connect.py uses tables of an older version, on Spark Connect.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("spark")]
 
 @pytest.fixture(scope="module")
 def with_sweep(run: Run, spark_for_all: SparkSession) -> Run:
-    """A run in whose tables there is a sweep, too."""
+    """A run with a sweep in its tables."""
     add_sweep(spark_for_all, str(run.tables))
     return run
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_answers_alone_with_a_spark_of_its_own(
-    name: str, with_sweep: Run, tmp_path: Path
-) -> None:
+def test_each_notebook_runs_with_its_own_spark(name: str, with_sweep: Run, tmp_path: Path) -> None:
     summary = load_summary(with_sweep.folder / "summary.json")
-    asked = parameters(str(with_sweep.tables), summary.run_id)
-    check(name, execute([name], asked, tmp_path)[name], summary)
+    values = parameters(str(with_sweep.tables), summary.run_id)
+    check(name, execute([name], values, tmp_path)[name], summary)

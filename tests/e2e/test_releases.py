@@ -1,4 +1,4 @@
-"""The releases and roles of Kafka that people have: each limit is found where it was planted."""
+"""Releases and roles of Kafka in use: each planted limit is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as a reader has it: in a browser, in light and in dark, wide and narrow."""
+"""The report in a browser: light and dark, wide and narrow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of two goals."""
+    """A report for two goals."""
     strict, default = (summary_of_sizes(SIZES, goal) for goal in ("strict", "default"))
     cpu = [replace(each, limited_by=Resource.CPU.value) for each in strict.boundaries]
     both = replace(default, goal="strict,default", boundaries=(*cpu, *default.boundaries))
@@ -53,7 +53,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Opened:
-    """A page, and what it said and asked for since it was opened."""
+    """An open page, with its console messages and its requests."""
 
     page: Page
     complaints: list[str] = field(default_factory=list)
@@ -74,9 +74,7 @@ def opened(browser: Browser, path: Path, width: int = WIDE, *, dark: bool = Fals
     return shown
 
 
-def test_the_report_draws_its_charts_and_asks_for_nothing(
-    browser: Browser, page_file: Path
-) -> None:
+def test_the_report_draws_its_charts_without_a_request(browser: Browser, page_file: Path) -> None:
     shown = opened(browser, page_file)
     expect(shown.page.locator("#chart-1 svg.marks")).to_be_visible()
     trials = shown.page.locator("#chart-2 .mark-symbol path[aria-label*='Produce latency p99']")
@@ -88,7 +86,7 @@ def test_the_report_draws_its_charts_and_asks_for_nothing(
     expect(tooltip).to_contain_text("58 producers sustained, 63 overloaded")
     expect(tooltip).to_contain_text("100 B")
     evidence = tooltip.locator("tr", has_text="evidence").locator("td.value")
-    assert evidence.evaluate("each => each.scrollHeight <= each.clientHeight"), "nothing is cut"
+    assert evidence.evaluate("each => each.scrollHeight <= each.clientHeight"), "no text is cut"
     assert shown.complaints == []
     assert shown.requests == [page_file.as_uri()]
     assert page_file.stat().st_size < 2_000_000
@@ -108,12 +106,10 @@ def test_trials_sort_and_open(browser: Browser, page_file: Path) -> None:
     page.get_by_role("button", name="Evidence of trial 1").click()
     expect(evidence).to_be_visible()
     around = page.get_by_role("region", name="Trials")
-    assert around.evaluate("each => each.scrollWidth <= each.clientWidth"), "the reason is in sight"
+    assert around.evaluate("each => each.scrollWidth <= each.clientWidth"), "the reason is visible"
 
 
-def test_on_a_phone_the_evidence_is_read_without_scrolling(
-    browser: Browser, page_file: Path
-) -> None:
+def test_on_a_phone_the_evidence_needs_no_scrolling(browser: Browser, page_file: Path) -> None:
     page = opened(browser, page_file, NARROW).page
     page.get_by_role("button", name="Evidence of trial 1").click()
     for text in page.locator(".open .evidence li").all():
@@ -132,7 +128,7 @@ def test_a_printed_table_is_no_wider_than_its_page(browser: Browser, page_file: 
         assert box["x"] + box["width"] <= A4
 
 
-def test_dark_is_dark_all_over(browser: Browser, page_file: Path) -> None:
+def test_the_dark_page_has_no_light_part(browser: Browser, page_file: Path) -> None:
     light, dark = (opened(browser, page_file, dark=dark).page for dark in (False, True))
     for what, style in (("body", "backgroundColor"), (AXIS_TITLE, "fill")):
         read = f"each => getComputedStyle(each).{style}"
@@ -143,7 +139,7 @@ def test_dark_is_dark_all_over(browser: Browser, page_file: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_nothing_is_wider_than_the_window(browser: Browser, page_file: Path, width: int) -> None:
+def test_no_element_is_wider_than_the_window(browser: Browser, page_file: Path, width: int) -> None:
     page = opened(browser, page_file, width).page
     assert page.evaluate("document.documentElement.scrollWidth") == width
     titles = ("Payload per broker (whole cluster) [MB/s]", "Messages per second, whole cluster")
@@ -156,7 +152,7 @@ def test_nothing_is_wider_than_the_window(browser: Browser, page_file: Path, wid
     assert (second["y"] > first["y"] + 200) == (width == NARROW)
 
 
-def test_the_chart_alone_is_drawn_too(browser: Browser, tmp_path: Path) -> None:
+def test_the_separate_chart_is_drawn(browser: Browser, tmp_path: Path) -> None:
     summary = summary_of_sizes(SIZES)
     path = tmp_path / "boundary.html"
     path.write_text(chart_page(summary, boundary_spec(summary)), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""A hunt for the secrets of a secured cluster in all that a run starts and leaves.
+"""A search for the secrets of a secured cluster in all processes and files of a run.
 
-tests/kafka/test_security_on_brokers.py has a short one, in which the run is our own process.
+tests/kafka/test_security_on_brokers.py has a short form, with the run in the test's own process.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ OPTIONS = (
 )  # fmt: skip
 HOST_PAGE = 'node_procs_running 2\nnode_cpu_seconds_total{cpu="0",mode="idle"} 7\n'
 BEGUN_S = 200.0
-"""A Spark session and the way to the first trial, on two busy cores [s]."""
+"""Deadline for a Spark session and the steps before the first trial, on two busy cores [s]."""
 
 
 @dataclass(frozen=True)
 class Secured:
-    """A secured testbed, a cluster's file for it, and the secrets that this points at."""
+    """A secured testbed, its cluster file, and the secrets that the file refers to."""
 
     testbed: Testbed
     cluster: Path
     exporter: Exporter
     secrets: dict[str, str]
 
-    def found_in(self, told: str | bytes) -> list[str]:
-        """Names of the secrets that are in a text."""
-        text = told.decode("utf-8", errors="replace") if isinstance(told, bytes) else told
+    def found_in(self, content: str | bytes) -> list[str]:
+        """Names of the secrets in a text."""
+        text = content.decode("utf-8", errors="replace") if isinstance(content, bytes) else content
         return [name for name, secret in self.secrets.items() if secret in text]
 
     def holders(self, folder: Path) -> list[Path]:
-        """The files of a folder that hold one."""
+        """The files of a folder that contain a secret."""
         files = [path for path in folder.rglob("*") if path.is_file()]
         assert files, folder
         return [path for path in files if self.found_in(path.read_bytes())]
@@ -88,7 +88,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @contextmanager
 def node_exporter(folder: Path) -> Iterator[tuple[Exporter, str]]:
-    """One behind TLS that wants the token, and the file of its authority."""
+    """An exporter behind TLS that requires the token, and the file of its authority."""
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     (folder / "node.pem").write_bytes(key_and_certificates(authority.issue_cert("127.0.0.1")))
     (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
@@ -101,7 +101,7 @@ def node_exporter(folder: Path) -> Iterator[tuple[Exporter, str]]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_no_secret_is_in_what_a_run_starts_or_leaves(
+def test_no_secret_is_in_processes_and_files_of_a_run(
     secured: Secured, tmp_path: Path, spark: SparkSession
 ) -> None:
     events, conf = tmp_path / "events", tmp_path / "conf"
@@ -122,10 +122,10 @@ def test_no_secret_is_in_what_a_run_starts_or_leaves(
         seen = dict(seen_of(command.family()))
         assert command.wait(BEGUN_S) == 0, command.text
     assert secured.exporter.paths, "the token was used"
-    assert any("java" in words for words in seen), "Spark was looked at"
+    assert any("java" in words for words in seen), "Spark was examined"
     assert len(seen) >= 2
-    assert [words for words, told in seen.items() if secured.found_in(told)] == []
-    assert all("PATH=" in told or "'PATH'" in told for told in seen.values()), "all of it was seen"
+    assert [words for words, text in seen.items() if secured.found_in(text)] == []
+    assert all("PATH=" in text or "'PATH'" in text for text in seen.values()), "all were readable"
     assert secured.found_in(command.text) == []
     assert "spark.eventLog.dir" in text_below(events), "Spark's settings are in its event log"
     require_nothing_left(secured, tmp_path, spark)
@@ -139,7 +139,7 @@ def test_no_secret_is_in_what_a_run_starts_or_leaves(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_no_secret_is_in_what_a_submitted_run_starts_or_leaves(
+def test_no_secret_is_in_processes_and_files_of_a_submitted_run(
     secured: Secured, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> None:
     wheel = built_wheel(tmp_path_factory.mktemp("wheel"))
@@ -151,34 +151,34 @@ def test_no_secret_is_in_what_a_submitted_run_starts_or_leaves(
     with submitted as command:
         command.await_line("trial-started trial=1 ", BEGUN_S)
         (executor,) = executors_by_worker(secured.testbed)[1]
-        away = [executor, *executor.children(recursive=True)]
-        on_executors = dict(seen_of(away))
+        executor_processes = [executor, *executor.children(recursive=True)]
+        on_executors = dict(seen_of(executor_processes))
         # Who submits gives its environment to Spark's JVM, and that to the driver: only their
         # command lines are ours.
         own = [psutil.Process(command.pid), *command.family()]
         words = [words_of(process) for process in own]
         assert command.wait(BEGUN_S) == 0, command.text
-    assert any("pyspark.daemon" in told for told in on_executors), "tasks were looked at"
-    assert [told for told in on_executors if secured.found_in(on_executors[told])] == []
-    assert any("SparkSubmit" in told for told in words)
-    assert any("traffic.py" in told and "SparkSubmit" not in told for told in words)
+    assert any("pyspark.daemon" in line for line in on_executors), "tasks were examined"
+    assert [line for line in on_executors if secured.found_in(on_executors[line])] == []
+    assert any("SparkSubmit" in line for line in words)
+    assert any("traffic.py" in line and "SparkSubmit" not in line for line in words)
     assert secured.found_in("\n".join(words)) == []
     assert secured.found_in(command.text) == []
     assert "SparkListenerEnvironmentUpdate" in text_below(submitter.events)
     require_nothing_left(secured, tmp_path, spark)
     logs = [path for path in secured.testbed.folder.rglob("std*") if path.is_file()]
-    assert any(path.name == "stderr" for path in logs), "what executors said"
+    assert any(path.name == "stderr" for path in logs), "the output of executors"
     assert [path for path in logs if secured.found_in(path.read_bytes())] == []
 
 
 def text_below(folder: Path) -> str:
-    """What the files of a folder hold, such as an event log, which Spark writes in parts."""
+    """The texts of all files of a folder, such as the parts of Spark's event log."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return "".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
 
 
 def require_nothing_left(secured: Secured, folder: Path, spark: SparkSession) -> None:
-    """No file of a run and no table holds a secret, and the run is there."""
+    """Check that no file of a run and no table contains a secret, and that the run is stored."""
     left = {path.name for path in folder.rglob("*") if path.is_file()}
     assert {"summary.json", "report.html"} <= left
     assert secured.holders(folder) == []
@@ -186,7 +186,7 @@ def require_nothing_left(secured: Secured, folder: Path, spark: SparkSession) ->
     rows = {table: str(tables.read(table).collect()) for table in SCHEMAS}
     assert rows["runs"].count("Row(") == 2
     for name in secured.secrets:
-        assert f"env:{name}" in rows["runs"], "the reference is kept, and no secret"
+        assert f"env:{name}" in rows["runs"], "the reference instead of the secret"
     assert rows["hosts"].count("Row(") > 1, "hosts were read"
     assert [table for table, text in rows.items() if secured.found_in(text)] == []
 
@@ -207,7 +207,7 @@ main()
 
 
 @pytest.mark.together
-def test_an_unexpected_error_beside_secrets_keeps_none(tmp_path: Path) -> None:
+def test_the_report_of_an_unexpected_error_has_no_secret(tmp_path: Path) -> None:
     secret = "hunter2-of-a-crash"
     (tmp_path / "brokers.yaml").write_text(
         "bootstrap_servers: ['127.0.0.1:1']\n"

@@ -1,4 +1,4 @@
-"""Spark that fails in the middle of a run: a worker, the driver, or the files it may open."""
+"""Failures of Spark during a run: a killed worker, a killed driver, and too few open files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = (
     "--set=cluster.warm_up_max_s=0",
 )  # fmt: skip
 PART_S = 400.0
-"""Spark's start, or some trials, on two busy cores [s]."""
+"""Deadline for Spark's start, or for some trials, on two busy cores [s]."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def options(testbed: Testbed, *more: str) -> tuple[str, ...]:
 
 
 def child(command: RunningCommand, word: str) -> psutil.Process:
-    """The newest process that the command started with this word on its command line."""
+    """The newest descendant of the command with this word in its command line."""
     found = [each for each in command.family() if word in words_of(each)]
     return max(found, key=lambda each: each.create_time())
 
@@ -70,12 +70,12 @@ def require_no_topics(testbed: Testbed) -> None:
         assert [name for name in admin.topic_names() if name.startswith(PREFIX)] == []
 
 
-def test_a_worker_that_the_kernel_kills_costs_its_trial_alone(
+def test_a_worker_that_the_kernel_kills_affects_only_its_trial(
     testbed: Testbed, tmp_path: Path
 ) -> None:
-    """As it does where memory is short: the process that it takes says nothing any more."""
-    asked = options(testbed, "--np=4", "--trials=2", "--set=workload.trial.measure_s=8")
-    with RunningCommand(*asked, folder=tmp_path) as command:
+    """The kernel kills a process without a message when memory is short."""
+    arguments = options(testbed, "--np=4", "--trials=2", "--set=workload.trial.measure_s=8")
+    with RunningCommand(*arguments, folder=tmp_path) as command:
         command.await_line("trial-started trial=1 ", PART_S)
         await_load(testbed)
         child(command, "pyspark.worker").kill()
@@ -91,8 +91,8 @@ def test_a_worker_that_the_kernel_kills_costs_its_trial_alone(
 def test_a_driver_that_the_kernel_kills_ends_the_run_in_a_sentence(
     testbed: Testbed, tmp_path: Path, spark: SparkSession
 ) -> None:
-    asked = options(testbed, "--np=2", "--trials=2", "--set=workload.trial.measure_s=8")
-    with RunningCommand(*asked, folder=tmp_path) as command:
+    arguments = options(testbed, "--np=2", "--trials=2", "--set=workload.trial.measure_s=8")
+    with RunningCommand(*arguments, folder=tmp_path) as command:
         command.await_line("trial-finished trial=1 ", PART_S)
         command.await_line("trial-started trial=2 ", PART_S)
         await_load(testbed)
@@ -100,8 +100,8 @@ def test_a_driver_that_the_kernel_kills_ends_the_run_in_a_sentence(
         assert command.wait(PART_S) == 2, command.text
         assert "Traceback" not in command.text, command.text
         assert "unexpected" not in command.text, command.text
-        told = [line for line in command.lines if "Spark's driver ended during" in line]
-        assert told and "error" in told[-1], command.text
+        reports = [line for line in command.lines if "Spark's driver ended during" in line]
+        assert reports and "error" in reports[-1], command.text
     summary = summary_in(tmp_path)
     assert (summary["status"], summary["exit_code"]) == ("failed", 2)
     assert "Spark's driver ended" in summary["error"]
@@ -111,14 +111,14 @@ def test_a_driver_that_the_kernel_kills_ends_the_run_in_a_sentence(
 
 
 FEW_FILES = ("sh", "-c", 'ulimit -n 700; exec "$@"', "sh", *COMMAND)
-"""The command, and Spark with its workers, where no process may open more."""
+"""The command and its children, with a low limit on open files."""
 
 
-def test_workers_that_may_open_too_few_files_say_how_many_they_need(
+def test_the_message_of_workers_with_too_few_open_files_has_the_needed_number(
     testbed: Testbed, tmp_path: Path
 ) -> None:
-    asked = options(testbed, "--np=1200", "--trials=1", "--set=workload.trial.measure_s=4")
-    with RunningCommand(*asked, folder=tmp_path, program=FEW_FILES) as command:
+    arguments = options(testbed, "--np=1200", "--trials=1", "--set=workload.trial.measure_s=4")
+    with RunningCommand(*arguments, folder=tmp_path, program=FEW_FILES) as command:
         assert command.wait(PART_S) == 2, command.text
         assert "600 connections need 856 open files, and this host allows 700" in command.text
         assert "Traceback" not in command.text

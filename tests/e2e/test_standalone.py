@@ -1,4 +1,4 @@
-"""What a scheduler runs: the wheel, by spark-submit, on a Spark cluster of separate processes."""
+"""The wheel with spark-submit on a Spark cluster of separate processes, like from a scheduler."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ QUICK = (
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 RUN_S = 300.0
-"""A whole run, on two busy cores [s]."""
+"""Deadline for a whole run on two busy cores [s]."""
 LOAD_S = 300.0
-"""Until the next trial, on two busy cores [s]."""
+"""Deadline for the next trial on two busy cores [s]."""
 SOON_S = 15.0
-"""In which what is lost must be noticed, on two busy cores [s]."""
+"""Deadline for noticing a loss on two busy cores [s]."""
 STOPPED_S = 2.0
-"""Time in which a load stops after the request [s]."""
+"""Longest time until a load stops after the request [s]."""
 STILL_S = 3.0
-"""End offsets that do not grow for so long do not grow any more [s]."""
+"""Time without growth of the end offsets after which the load has stopped [s]."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def submitter(testbed: Testbed, wheel: Path, python: Path, tmp_path: Path) -> Su
     return Submitter(testbed, wheel, python, tmp_path)
 
 
-def test_the_wheel_alone_finds_the_limit_on_executors_that_have_nothing_of_ours(
+def test_the_wheel_finds_the_limit_on_executors_without_the_project(
     submitter: Submitter, spark: SparkSession
 ) -> None:
     for module in ("jobs", "metrics", "search", "conf"):
@@ -104,7 +104,7 @@ def test_the_wheel_alone_finds_the_limit_on_executors_that_have_nothing_of_ours(
 
 
 def test_a_driver_downloads_missing_jars_itself(submitter: Submitter) -> None:
-    """Under spark-submit pyspark is an archive without jars, so Ivy comes from SPARK_HOME."""
+    """With spark-submit, pyspark is an archive without jars, so Ivy comes from SPARK_HOME."""
     cache = submitter.folder / "cache"
     options = (*QUICK, "--set=goal.search.budget.trials=1")
     with submitter.submit("find_limit", *options, cache=cache) as command:
@@ -113,7 +113,7 @@ def test_a_driver_downloads_missing_jars_itself(submitter: Submitter) -> None:
     assert list(cache.glob("jars/*/delta-spark*.jar"))
 
 
-def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_ends_well(
+def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_succeeds(
     submitter: Submitter,
 ) -> None:
     with submitter.submit("find_limit", *QUICK, "--set=workload.trial.measure_s=10") as command:
@@ -153,14 +153,14 @@ def test_executors_stop_sending_within_seconds_of_a_kill_of_the_driver(
 
 
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-"""Its command is process 1 of those that it sees, as in a container."""
+"""Command whose child is process 1 of its namespace, as in a container."""
 
 
 @pytest.mark.parametrize("within", [(), CONTAINER], ids=["process", "process 1"])
 def test_sigterm_to_the_jvm_of_spark_submit_ends_the_run_in_order(
     submitter: Submitter, spark: SparkSession, within: tuple[str, ...]
 ) -> None:
-    """What a scheduler sends, and what a container's runtime sends to its first process."""
+    """A scheduler and a container's runtime send this signal to the first process."""
     if within and subprocess.run([*within, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no process may be the first of its own here")
     options = (*QUICK, "--set=workload.trial.measure_s=30")
@@ -188,14 +188,14 @@ def test_sigterm_to_the_jvm_of_spark_submit_ends_the_run_in_order(
 
 
 def last_growth_s(testbed: Testbed) -> float:
-    """When records arrived for the last time, seen once none did for `STILL_S` [s]."""
+    """Time of the last arrival of records, known after `STILL_S` without one [s]."""
     began_s = last_grown_s = time.monotonic()
     written = records_written(testbed)
     while (looked_s := time.monotonic()) - last_grown_s < STILL_S:
         now_written = records_written(testbed)
         if now_written > written:
             written, last_grown_s = now_written, looked_s
-        assert looked_s - began_s < 60, "they still send"
+        assert looked_s - began_s < 60, "executors still send"
     return last_grown_s
 
 
@@ -206,13 +206,13 @@ def summary_of(folder: Path) -> dict[str, Any]:
 
 
 def executor_ids(testbed: Testbed, worker: int, application: str) -> set[str]:
-    """Ids of the executors that a worker started for an application, by their work folders."""
+    """Ids of an application's executors on a worker, from the names of their work folders."""
     work = testbed.folder / f"spark-worker-{SPARK_MASTER_ID + worker}" / "work"
     return {folder.name for folder in (work / application).iterdir() if folder.name.isdecimal()}
 
 
 def await_load(testbed: Testbed) -> None:
-    """Until producers' records arrive."""
+    """Wait until producers' records arrive."""
     before = records_written(testbed)
     assert becomes(lambda: records_written(testbed) > before, LOAD_S)
 

@@ -1,4 +1,4 @@
-"""Spark's driver that is killed or has too little memory: one line, and no Java stack trace."""
+"""A driver of Spark that is killed or has too little memory: one line, and no Java stack trace."""
 
 from __future__ import annotations
 

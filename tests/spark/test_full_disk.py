@@ -1,4 +1,4 @@
-"""A disk that fills up under the tables: what was measured is kept, and a sentence says so."""
+"""A full disk under the tables: stored trials are kept, and a sentence reports the error."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 RUN = "full"
 PLENTY_KB, LEFT_KB = 20_000, 12
 APPENDS_MAX = 20
-"""By then the rest of the disk is full."""
+"""Number of trials after which the disk is certainly full."""
 
 
 @pytest.mark.long
-def test_a_full_disk_is_reported_and_what_was_appended_is_kept(
+def test_a_full_disk_is_reported_and_appended_trials_are_kept(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk", PLENTY_KB) as disk:
@@ -46,7 +46,7 @@ def test_a_full_disk_is_reported_and_what_was_appended_is_kept(
 
 
 def filled(store: TableStore) -> tuple[int, str]:
-    """Append trials until there is no room: the last that was appended, and what was said then."""
+    """Append trials until the disk is full; the last appended one, and the message."""
     for number in range(2, APPENDS_MAX):
         try:
             store.append_trial(trial(number, RUN), [sample(0)])

@@ -1,4 +1,4 @@
-"""What changed from run to run, over small tables written down here."""
+"""Views of changes between runs, over small tables with rows from this file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = ("testbed", "demo", "default")
 
 
 def _point(run_id: str, at_s: float, producers: int, **changes: Any) -> dict[str, Any]:
-    """A point of 5,000 records/s a producer with a bracket one producer wide."""
+    """A point with 5,000 records/s per producer, and a bracket of one producer."""
     made = replace(
         BOUNDARY,
         np_sustained=producers,
@@ -52,7 +52,7 @@ def _history(spark: SparkSession) -> DataFrame:
     return boundary_history(table(spark, "boundaries", points))
 
 
-def test_a_point_moved_when_its_bracket_lies_clear_of_the_one_before(spark: SparkSession) -> None:
+def test_a_point_moved_if_its_bracket_does_not_touch_the_one_before(spark: SparkSession) -> None:
     found = _history(spark)
     assert_rows(
         found.select("run_id", "bpm", "previous_run_id", "change", "moved"),
@@ -70,7 +70,7 @@ def test_a_point_moved_when_its_bracket_lies_clear_of_the_one_before(spark: Spar
     assert [row.run_id for row in newest] == ["d", "c", "b", "b", "a"]
 
 
-def test_a_bracket_that_touches_the_one_before_held(spark: SparkSession) -> None:
+def test_a_point_did_not_move_if_its_bracket_touches_the_one_before(spark: SparkSession) -> None:
     open_side = _point("c", 3.0, 30) | {"np_overloaded": None, "mps_overloaded": None}
     wide = _point("a", 1.0, 20) | {"np_overloaded": 25, "mps_overloaded": 125_000.0}
     points = [wide, _point("b", 2.0, 24), open_side, _point("d", 4.0, 40)]
@@ -109,7 +109,7 @@ def test_changes_of_the_environment_are_rows_for_each_pair_of_runs(spark: SparkS
     )
 
 
-def test_points_that_moved_stand_with_what_else_changed(spark: SparkSession) -> None:
+def test_points_that_moved_have_the_other_changes(spark: SparkSession) -> None:
     history = _history(spark)
     found = moved_points(history, environment_changes(history, _runs(spark)))
     assert [row.run_id for row in found.collect()] == ["d", "c", "b"]
@@ -128,14 +128,14 @@ def test_points_that_moved_stand_with_what_else_changed(spark: SparkSession) -> 
     )
 
 
-def test_rows_match_the_names_that_were_given_and_any_other(spark: SparkSession) -> None:
+def test_rows_match_given_names_and_any_value_of_the_others(spark: SparkSession) -> None:
     points = table(spark, "boundaries", [_point("a", 1.0, 20), _point("b", 2.0, 21)])
     assert matching(points, {"cluster": "testbed", "goal": ""}).count() == 2
     assert matching(points, {"cluster": "testbed", "goal": "strict"}).count() == 0
     assert matching(points, {"run_id": "a", "goal": ""}).count() == 1
 
 
-def test_a_night_is_as_judged_and_knows_the_night_before_it(spark: SparkSession) -> None:
+def test_a_night_has_its_verdict_and_the_night_before_it(spark: SparkSession) -> None:
     rows = [
         case_row(1),
         case_row(2),

@@ -1,4 +1,4 @@
-"""What a local session writes is as Hadoop has it, without a process for each file."""
+"""Files of a local session are like Hadoop's own, without a process for each file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASS_PATH = "spark.driver.extraClassPath"
 
 
 class Files:
-    """The local files of a session, and of Hadoop itself."""
+    """The local file systems of a session, and of Hadoop itself."""
 
     def __init__(self, spark: SparkSession) -> None:
         context: Any = spark.sparkContext
@@ -45,14 +45,14 @@ def files(spark: SparkSession) -> Files:
     return Files(spark)
 
 
-def test_a_session_has_them_in_both_ways_to_a_file(files: Files) -> None:
+def test_a_session_uses_them_through_both_interfaces(files: Files) -> None:
     assert files.ours.getClass().getName() == NAME
     context = files.hadoop.FileContext.getLocalFSFileContext(files.conf)
     assert context.getDefaultFileSystem().getClass().getName() == f"{NAME}$Checked"
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o755, 0o1777])
-def test_a_mode_becomes_what_hadoop_makes_it(files: Files, tmp_path: Path, mode: int) -> None:
+def test_a_mode_is_set_like_by_hadoop(files: Files, tmp_path: Path, mode: int) -> None:
     found = []
     for name, system in (("ours", files.ours), ("theirs", files.theirs)):
         file, folder = tmp_path / f"{name}-file", tmp_path / f"{name}-folder"
@@ -65,9 +65,7 @@ def test_a_mode_becomes_what_hadoop_makes_it(files: Files, tmp_path: Path, mode:
     assert ours[0] & 0o7777 == mode
 
 
-def test_a_new_file_has_the_mode_and_the_checksum_that_hadoop_gives_it(
-    files: Files, tmp_path: Path
-) -> None:
+def test_a_new_file_has_the_mode_and_the_checksum_of_hadoop(files: Files, tmp_path: Path) -> None:
     for name, system in (("ours", files.ours), ("theirs", files.theirs)):
         stream = system.create(files.path(tmp_path / name))
         stream.writeBytes("what is written")
@@ -95,7 +93,7 @@ def test_a_link_is_distinguished_from_its_target(files: Files, tmp_path: Path) -
 
 
 def test_a_rename_does_not_write_over_a_file(files: Files, tmp_path: Path) -> None:
-    """What Delta's log rests on, whose commits are renames."""
+    """Delta's log depends on this, as its commits are renames."""
     for name in ("first", "second"):
         (tmp_path / name).write_text(name)
     context = files.hadoop.FileContext.getLocalFSFileContext(files.conf)
@@ -110,7 +108,7 @@ def test_a_rename_does_not_write_over_a_file(files: Files, tmp_path: Path) -> No
     assert (tmp_path / "new").read_text() == "first"
 
 
-def test_where_they_cannot_be_made_a_session_has_hadoops_own(
+def test_a_session_uses_hadoops_own_files_without_the_jar(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def conf() -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""A night that is tried again measures nothing twice and adds no row twice, on real tables.
+"""Repeated nights measure no case twice and add no row twice, on real tables.
 
-Only the brokers are missing: what a case measures is handed in.
+Only the brokers are missing: the tests hand in the measured values.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SUITE = Suite(
 
 @dataclass
 class Cluster:
-    """Stands for the brokers: what each case measures, or raises, and what was asked of it."""
+    """A stand-in for the brokers, with the value or the error of each case, and its calls."""
 
     spark: SparkSession
     tables: TableStore
@@ -93,7 +93,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def tables(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableStore:
-    """One set of tables for all tests, each with a suite of its own: making them takes seconds."""
+    """One set of tables for all tests, as their creation takes seconds; each test has a suite."""
     return TableStore(spark_for_all, str(tmp_path_factory.mktemp("nights") / "tables")).open()
 
 
@@ -116,7 +116,7 @@ def cluster(
 
 
 def night(cluster: Cluster, tmp_path: Path, name: str, **changes: Any) -> int:
-    """Run a night to its end; returns its exit code."""
+    """Run a night to its end, and return the exit code."""
     suite = cluster.suite
     run_id = f"{suite.name}-{name}"
     order = RunOrder(RecordingReporter(), tmp_path / "out", "unused", run_id, resumes=True)
@@ -130,7 +130,7 @@ def summary(cluster: Cluster, tmp_path: Path, name: str) -> dict[str, Any]:
     return found
 
 
-def test_a_night_that_is_tried_again_goes_on_and_adds_nothing_twice(
+def test_a_repeated_night_continues_and_adds_no_row_twice(
     cluster: Cluster, tmp_path: Path, spark: SparkSession
 ) -> None:
     cluster.values["load"] = KeyboardInterrupt()
@@ -166,7 +166,7 @@ def test_a_night_that_is_tried_again_goes_on_and_adds_nothing_twice(
     )
 
 
-def test_a_worse_night_ends_with_a_regression_every_time_it_is_asked(
+def test_a_worse_night_ends_with_a_regression_at_each_repetition(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     for name in ("n1", "n2"):
@@ -200,14 +200,14 @@ def test_an_invalid_case_is_measured_again_and_one_without_time_is_named(
     assert cluster.measured == ["limit", "load"] * 2
 
 
-def test_a_night_goes_on_with_its_own_plan_only(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_night_continues_with_its_own_plan_only(cluster: Cluster, tmp_path: Path) -> None:
     night(cluster, tmp_path, "n1")
     other = configuration_of(SUITE, overrides=("workload.producer.acks=all",))
     with pytest.raises(ConfigError, match="acks was 1 and is all; expected"):
         night(cluster, tmp_path, "n1", config=other)
 
 
-def test_a_share_is_of_the_limit_that_the_tables_know(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_share_refers_to_the_limit_in_the_tables(cluster: Cluster, tmp_path: Path) -> None:
     for at_s, message_bytes, producers, goal in (
         (1.0, 1_000, 80, "default"),
         (2.0, 1_000, 40, "default"),

@@ -1,4 +1,4 @@
-"""What the notebooks read: the tables, those that are missing, and a run's summary of them."""
+"""The notebooks' input: tables, missing tables, and the summary of a run from tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _run(run_id: str, event: str, at_s: float, status: str) -> RunRow:
 
 @pytest.fixture(scope="module")
 def where(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Tables of a version before nights and samples, with two runs; the first was resumed."""
+    """Tables of a version without nights and samples, with two runs; the first was resumed."""
     folder: Path = tmp_path_factory.mktemp("tables")
     runs = [
         _run("r1", "started", 10.0, "running"),
@@ -64,7 +64,7 @@ def tables(where: str, spark: SparkSession) -> TableStore:
     return open_tables(where, spark)
 
 
-def test_no_tables_at_all_are_refused_with_what_to_do(tmp_path: Path, spark: SparkSession) -> None:
+def test_missing_tables_are_refused_with_a_remedy(tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match=r"/runs does not exist; expected the tables of a run"):
         open_tables(f"{tmp_path}/none", spark)
     with pytest.raises(ConfigError, match=r"no_such_schema\.runs does not exist"):
@@ -79,7 +79,7 @@ def test_a_table_that_is_not_there_has_no_rows_but_its_columns(tables: TableStor
     assert rows_of(tables, "trials", "r2").count() == 0
 
 
-def test_a_table_says_how_many_of_its_rows_it_shows(tables: TableStore) -> None:
+def test_a_table_shows_the_number_of_its_rows(tables: TableStore) -> None:
     runs = rows_of(tables, "runs").select("run_id")
     assert "The first 2 rows." in table(runs, limit=2)._repr_html_()
     assert "The first" not in table(runs)._repr_html_()
@@ -96,11 +96,11 @@ def test_the_summary_of_the_newest_run_with_a_point_is_read_back(tables: TableSt
     assert tolerant == replace(BOUNDARY, goal="tolerant", notes=("n",))
 
 
-def test_a_run_without_points_has_a_summary_without(tables: TableStore) -> None:
+def test_a_run_without_points_has_a_summary_without_points(tables: TableStore) -> None:
     found = read_summary(tables, "r2")
     assert (found.status, found.boundaries, found.replication_factor) == ("running", (), 0)
 
 
-def test_a_run_that_is_not_there_is_refused_with_the_last_ones(tables: TableStore) -> None:
+def test_the_message_on_an_unknown_run_names_the_newest_ones(tables: TableStore) -> None:
     with pytest.raises(ConfigError, match=r"there is no run r9 .*newest runs are r2, r1"):
         read_summary(tables, "r9")

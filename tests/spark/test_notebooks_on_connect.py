@@ -1,6 +1,6 @@
 """The notebooks in a Jupyter kernel on Spark Connect, on the tables of a run of version 0.1.0.
 
-tests/e2e/test_notebooks.py has them with a Spark of their own, on those of a run of this version.
+tests/e2e/test_notebooks.py uses the tables of a run of this version, with a Spark session each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("spark")]
 
 @pytest.fixture(scope="module")
 def where(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Tables of a search, and of a sweep of this version."""
+    """Tables of a search of version 0.1.0, and of a sweep of this version."""
     folder: Path = tmp_path_factory.mktemp("older") / "tables"
     shutil.copytree(OLDER, folder)
     TableStore(spark_for_all, str(folder)).open().close()
@@ -44,7 +44,7 @@ def summary(where: str, spark_for_all: SparkSession) -> RunSummary:
 def shown(
     where: str, spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Executed]:
-    """All notebooks in one kernel whose Spark is a Spark Connect server, without a Java."""
+    """The outputs of all notebooks in one kernel with Spark Connect, without Java."""
     scratch = tmp_path_factory.mktemp("kernel")
     with connect_server(spark_for_all) as address:
         remote = {"SPARK_REMOTE": address, "JAVA_HOME": str(scratch / "no-java")}
@@ -52,5 +52,5 @@ def shown(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_answers(name: str, shown: dict[str, Executed], summary: RunSummary) -> None:
+def test_each_notebook_runs(name: str, shown: dict[str, Executed], summary: RunSummary) -> None:
     check(name, shown[name], summary)

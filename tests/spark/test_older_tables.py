@@ -1,4 +1,4 @@
-"""The tables that version 0.1.0 wrote: they are read as they are, and newer rows go with them."""
+"""The tables of version 0.1.0: they are readable, and newer rows can be added."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def rows(frame: DataFrame, table: str) -> list[Row]:
 
 
 def assert_says(now: Any, then: Any, where: str = "") -> None:
-    """Assert that `now` says what `then` said, and null or nothing where that had nothing.
+    """Check that `now` has the values of `then`, and null or an empty value for others.
 
-    What was not counted yet when a row was written, such as commits of transactions, is 0 now.
+    Counts that version 0.1.0 did not have, such as commits of transactions, are 0 now.
     """
     if isinstance(then, dict):
         assert then.keys() <= now.keys(), where
@@ -92,7 +92,7 @@ def assert_says(now: Any, then: Any, where: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the runs, whose tables were not opened since."""
+    """The folder of the runs, with tables that this version has not opened."""
     folder = tmp_path_factory.mktemp("older") / "out"
     shutil.copytree(OLDER, folder / "tables")
     return folder
@@ -106,11 +106,11 @@ def older(out: Path, spark: SparkSession) -> TableStore:
 # --- reading ------------------------------------------------------------------
 
 NOT_READ = ("by_producer", "end_offset_growth_records")
-"""Columns that only rows have."""
+"""Columns of rows that a trial does not have."""
 
 
 NEWER: Row = {"held": False, "state": ALL_BROKERS}
-"""What is said of trials whose rows have no such column."""
+"""Values of trials whose rows lack the column."""
 
 UNTOLD = TrafficPattern(
     1,
@@ -131,7 +131,7 @@ def defaults(older: TableStore, spark: SparkSession) -> Row:
 
 
 @pytest.mark.parametrize("run_id", TRIALS)
-def test_a_trial_holds_all_that_its_row_says(
+def test_a_trial_has_all_values_of_its_row(
     older: TableStore, spark: SparkSession, run_id: str, defaults: Row
 ) -> None:
     then = rows(older.trials(run_id).drop(*NOT_READ), "trials")
@@ -144,7 +144,7 @@ def test_a_trial_holds_all_that_its_row_says(
 
 
 @pytest.mark.parametrize("run_id", TRIALS)
-def test_what_a_row_says_is_where_it_belongs(older: TableStore, run_id: str) -> None:
+def test_the_values_of_a_row_are_in_the_right_fields(older: TableStore, run_id: str) -> None:
     stored = rows(older.trials(run_id), "trials")
     for found, row in zip(older.trials_of(run_id), stored, strict=True):
         evidence, seen = found.evidence, found.evidence.client
@@ -162,25 +162,25 @@ def test_what_a_row_says_is_where_it_belongs(older: TableStore, run_id: str) -> 
             (evidence.brokers, row["broker_windows"]),
             (evidence.controllers, row["controller_windows"]),
         ):
-            for window, said in zip(windows, those, strict=True):
-                defaults = dict.fromkeys(asdict(window).keys() - said.keys())
-                assert asdict(window) == {**said, **defaults}
+            for window, stored in zip(windows, those, strict=True):
+                defaults = dict.fromkeys(asdict(window).keys() - stored.keys())
+                assert asdict(window) == {**stored, **defaults}
         assert [asdict(each) for each in evidence.resources] == row["resources"]
         assert list(found.judgements) == list(row["verdicts"])
-        for goal, said in row["verdicts"].items():
+        for goal, stored in row["verdicts"].items():
             judged = found.judgements[goal]
-            assert judged.verdict.value == said["verdict"]
-            assert [asdict(each) for each in judged.reasons] == said["reasons"]
-            assert judged.utilization == said["utilization"]
-        for group, said in zip(seen.groups, row["groups"], strict=True):
-            assert group.counts.lag_records == tuple(said["lag_records"])
-            assert group.latency.p99_ms == said["latency_p99_ms"]
-            assert [asdict(each) for each in group.read_by_partition] == said["read_by_partition"]
+            assert judged.verdict.value == stored["verdict"]
+            assert [asdict(each) for each in judged.reasons] == stored["reasons"]
+            assert judged.utilization == stored["utilization"]
+        for group, stored in zip(seen.groups, row["groups"], strict=True):
+            assert group.counts.lag_records == tuple(stored["lag_records"])
+            assert group.latency.p99_ms == stored["latency_p99_ms"]
+            assert [asdict(each) for each in group.read_by_partition] == stored["read_by_partition"]
 
 
 def test_the_goals_of_a_trial_keep_their_own_verdicts(older: TableStore) -> None:
     found = {
-        each.load: [said.verdict for said in each.judgements.values()]
+        each.load: [judgement.verdict for judgement in each.judgements.values()]
         for each in older.trials_of(LIMIT)
     }
     over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
@@ -191,7 +191,7 @@ def test_the_goals_of_a_trial_keep_their_own_verdicts(older: TableStore) -> None
 
 
 def add_rows(store: TableStore) -> TableStore:
-    """What a run of this version does."""
+    """Add the rows of a run of this version."""
     store.open()
     store.append_run(NEW_RUN)
     store.append_trial(NEW_TRIAL, [sample(0), sample(1)])
@@ -202,7 +202,7 @@ def add_rows(store: TableStore) -> TableStore:
 
 @pytest.fixture(scope="module")
 def grown(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableStore:
-    """The same tables after a run of this version."""
+    """The older tables with the rows of a run of this version."""
     base = tmp_path_factory.mktemp("grown") / "tables"
     shutil.copytree(OLDER, base)
     return add_rows(TableStore(spark_for_all, str(base)))
@@ -219,12 +219,12 @@ def test_older_rows_stay_as_they_are_and_have_null_in_new_columns(
     assert_says(now, then)
 
 
-def test_a_trial_of_an_older_run_goes_on_with_those_of_this_version(
+def test_an_older_run_can_have_trials_of_this_version(
     grown: TableStore, older: TableStore, spark: SparkSession
 ) -> None:
     assert grown.next_trial(LIMIT) == NEW_TRIAL.number + 1
     *before, made = grown.trials_of(LIMIT)
-    # By what they tell, as a number that is not known is NaN, which equals nothing.
+    # The comparison uses texts, as an unknown number is NaN, which is not equal to itself.
     assert repr(before) == repr(older.trials_of(LIMIT))
     assert (made.number, made.pattern, made.judgements) == (
         NEW_TRIAL.number,
@@ -241,9 +241,7 @@ def test_a_trial_of_an_older_run_goes_on_with_those_of_this_version(
     assert at == [sample(0).at_s, sample(1).at_s]
 
 
-def test_what_else_was_added_stands_beside_the_older_rows(
-    grown: TableStore, spark: SparkSession
-) -> None:
+def test_other_new_rows_are_beside_the_older_ones(grown: TableStore, spark: SparkSession) -> None:
     run_ids = {row.run_id: row.status for row in grown.runs().collect()}
     assert run_ids == {**dict.fromkeys(TRIALS, "done"), "new": "running"}
     latest = views.latest_boundaries(grown.read("boundaries"))
@@ -257,7 +255,7 @@ def test_what_else_was_added_stands_beside_the_older_rows(
     assert (night.run_id, night.outcome, new) == (NIGHT, "no history", NEW_CASE)
 
 
-def test_an_older_table_that_was_opened_once_has_nothing_left_to_add(
+def test_a_second_opening_adds_nothing_to_an_older_table(
     grown: TableStore, spark: SparkSession
 ) -> None:
     def commits() -> list[Path]:
@@ -269,7 +267,7 @@ def test_an_older_table_that_was_opened_once_has_nothing_left_to_add(
 
 
 @pytest.mark.long
-def test_older_tables_of_a_catalog_take_newer_rows_too(
+def test_older_tables_of_a_catalog_accept_newer_rows(
     older: TableStore, tmp_path: Path, spark: SparkSession
 ) -> None:
     shutil.copytree(OLDER, tmp_path / "tables")
@@ -285,7 +283,7 @@ def test_older_tables_of_a_catalog_take_newer_rows_too(
         spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
-def test_views_take_rows_of_both_versions(grown: TableStore, spark: SparkSession) -> None:
+def test_views_accept_rows_of_both_versions(grown: TableStore, spark: SparkSession) -> None:
     trials = grown.trials(LIMIT)
     assert views.broker_rows(trials).count() == 4 + 2
     assert views.resource_rows(trials).count() == (4 + 2) * 8
@@ -325,7 +323,7 @@ def test_the_summary_of_fixed_loads_has_no_points(older: TableStore, run_id: str
 def report_text(
     out: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, request: pytest.FixtureRequest
 ) -> str:
-    """The page that `redline report` makes of a run."""
+    """The page of `redline report` for a run."""
     monkeypatch.setattr("jobs.runs.report_regeneration.close_session", lambda session: None)
     options = [request.param, "--out", str(out)]
     CliRunner().invoke(report, options, standalone_mode=False, catch_exceptions=False)
@@ -354,7 +352,7 @@ def test_the_page_of_fixed_loads_shows_their_trials(report_text: str) -> None:
     assert "Evidence of trial 1" in report_text
 
 
-def test_the_views_of_trials_take_them(older: TableStore) -> None:
+def test_the_views_of_trials_accept_older_tables(older: TableStore) -> None:
     trials, samples = older.read("trials"), older.read("samples")
     assert views.broker_rows(trials).count() == 6
     uses = views.resource_rows(trials)
@@ -390,7 +388,7 @@ def test_the_views_of_trials_take_them(older: TableStore) -> None:
     assert found == {(series.title, 1) for series in SERIES}
 
 
-def test_the_views_of_runs_points_and_nights_take_them(older: TableStore) -> None:
+def test_the_views_of_runs_points_and_nights_accept_older_tables(older: TableStore) -> None:
     ended = views.newest_runs(older.read("runs")).select("run_id", "event", "status")
     assert_rows(
         ended,
@@ -421,7 +419,7 @@ def test_the_views_of_runs_points_and_nights_take_them(older: TableStore) -> Non
     )
 
 
-def test_a_night_reads_back_as_it_was_judged(older: TableStore) -> None:
+def test_a_night_reads_back_with_its_verdict(older: TableStore) -> None:
     (found,) = older.cases("suite", "testbed")
     (row,) = [each for each in rows(older.read("cases"), "cases") if each["event"] == "judged"]
     kept = row | {"at": row["at"].timestamp()}

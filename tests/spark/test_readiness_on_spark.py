@@ -44,27 +44,27 @@ def test_this_machine_is_ready_in_every_slot(spark: SparkSession) -> None:
     assert "zstandard" in packages
 
 
-def test_a_broker_that_no_executor_reaches_is_named(spark: SparkSession) -> None:
+def test_an_unreachable_broker_is_named(spark: SparkSession) -> None:
     (port,) = free_ports(1)
     (found,) = problems_of(look(spark, {7: ("127.0.0.1", port)}).findings)
     assert f"cannot reach broker 7 at 127.0.0.1:{port} (connection refused)" in found.found
 
 
-def test_slots_that_never_come_are_missed_at_once_on_a_local_session(spark: SparkSession) -> None:
+def test_missing_slots_of_a_local_session_are_reported_at_once(spark: SparkSession) -> None:
     began_s = time.monotonic()
     report = look(spark, {}, slots=SPARK_SLOTS + 3)
     assert problems_of(report.findings)[0].found.startswith("3 slots are missing")
     assert time.monotonic() - began_s < 10.0
 
 
-def test_fewer_slots_than_there_are_can_be_asked_for(spark: SparkSession) -> None:
+def test_a_check_of_fewer_slots_than_available_succeeds(spark: SparkSession) -> None:
     report = look(spark, {}, slots=2)
     assert report.slots == 2
     assert report.environment["spark.slots"] == "2"
 
 
 @pytest.mark.parametrize("name", ["spark.dynamicAllocation.enabled", "spark.speculation"])
-def test_a_setting_that_a_load_cannot_bear_ends_the_look(
+def test_an_unsuitable_setting_ends_the_check(
     spark: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conf = spark.sparkContext.getConf().set(name, "true")
@@ -77,7 +77,7 @@ def test_a_setting_that_a_load_cannot_bear_ends_the_look(
     assert report.slots == 0
 
 
-def test_a_python_that_does_not_start_is_a_sentence_and_no_stack_trace(
+def test_a_python_that_does_not_start_is_reported_without_a_stack_trace(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/no/such/python")

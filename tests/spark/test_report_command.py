@@ -1,4 +1,4 @@
-"""`redline report` over real tables: from a run's name to its page."""
+"""`redline report` on real tables: from a run's id to its page."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def out(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(autouse=True)
 def shared_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
-    """The command takes the session that is there, and here it must not end it."""
+    """Make the command use the session of the tests, and not close it."""
     monkeypatch.setattr("jobs.runs.report_regeneration.close_session", lambda session: None)
 
 
@@ -65,7 +65,7 @@ def test_the_tables_become_a_page(out: Path, tmp_path: Path) -> None:
     assert "Took</dt><dd>1 min</dd>" in text
 
 
-def test_what_only_the_summary_knows_is_there_too(out: Path) -> None:
+def test_the_page_has_values_that_only_the_summary_has(out: Path) -> None:
     write_summary(replace(SUMMARY, caveat="seen by the summary"), out / RUN_ID / "summary.json")
     _report(RUN_ID, "--out", str(out))
     text = (out / RUN_ID / "report.html").read_text(encoding="utf-8")
@@ -73,7 +73,7 @@ def test_what_only_the_summary_knows_is_there_too(out: Path) -> None:
     assert "Evidence of trial 2" in text
 
 
-def test_a_run_whose_driver_was_killed_says_so(out: Path, spark: SparkSession) -> None:
+def test_the_page_of_a_killed_drivers_run_reports_the_kill(out: Path, spark: SparkSession) -> None:
     store = TableStore(spark, str(out / "tables"))
     store.append_run(RunRow("killed", "started", START_S, *NAMES))
     store.settle()

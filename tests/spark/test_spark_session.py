@@ -1,4 +1,4 @@
-"""The session of the tests is the session of the jobs: quiet, on loopback, with Delta."""
+"""The session of the tests and of the jobs: quiet, on loopback, with Delta."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_session_has_one_collector_unless_the_environment_names_another(
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="shows no maps of memory")
-def test_the_session_starts_from_the_archive_that_set_up_left(spark: SparkSession) -> None:
+def test_the_session_starts_from_the_archive_of_set_up(spark: SparkSession) -> None:
     java: Any = spark.sparkContext._jvm
     home = Path(java.java.lang.System.getProperty("java.home"))
     if not (home / "lib" / "server" / "classes.jsa").exists():
@@ -83,21 +83,21 @@ def test_the_session_starts_from_the_archive_that_set_up_left(spark: SparkSessio
     assert str(session_archive()) in Path(f"/proc/{process}/maps").read_text()
 
 
-def test_an_active_session_is_taken_and_has_not_littered(spark: SparkSession) -> None:
+def test_an_active_session_is_reused_and_leaves_no_file(spark: SparkSession) -> None:
     taken = local_session(slots=2)
     assert taken.sparkContext.applicationId == spark.sparkContext.applicationId
     litter = [Path(name) for name in ("spark-warehouse", "metastore_db", "derby.log")]
     assert not [path for path in litter if path.exists()]
 
 
-def test_closing_ends_the_jvm_and_leaves_no_files_and_no_words(tmp_path: Path) -> None:
-    done = _in_a_process_of_its_own(LIFE, tmp_path)
+def test_closing_ends_the_jvm_and_leaves_no_files_and_no_output(tmp_path: Path) -> None:
+    done = _run_in_process(LIFE, tmp_path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "ended\n")
     assert not list(tmp_path.glob("redline-spark-*"))
 
 
-def test_an_interrupt_in_a_job_is_one_and_the_session_still_closes(tmp_path: Path) -> None:
-    done = _in_a_process_of_its_own(INTERRUPT, tmp_path)
+def test_an_interrupt_in_a_job_is_raised_once_and_the_session_closes(tmp_path: Path) -> None:
+    done = _run_in_process(INTERRUPT, tmp_path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "interrupted, ended\n")
 
 
@@ -139,11 +139,11 @@ print("ended")
 
 
 HUNG_S = 110
-"""A process that has not ended by then says where all of its threads are [s]."""
+"""Time after which a process prints the stacks of its threads [s]."""
 
 
-def _in_a_process_of_its_own(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code outside of this process, which holds the session of all tests."""
+def _run_in_process(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in another process, as this one has the session of all tests."""
     script = f"import faulthandler\nfaulthandler.dump_traceback_later({HUNG_S}, exit=True)\n{code}"
     return subprocess.run(
         [sys.executable, "-c", script],
@@ -156,7 +156,7 @@ def _in_a_process_of_its_own(code: str, folder: Path) -> subprocess.CompletedPro
     )
 
 
-def test_a_submitter_who_chose_numbers_of_tasks_keeps_them() -> None:
+def test_numbers_of_tasks_in_the_configuration_are_kept() -> None:
     chosen = SparkConf(loadDefaults=False).set("spark.sql.shuffle.partitions", "64")
     assert dict(apply_small_table_settings(chosen).getAll()) == {
         "spark.sql.shuffle.partitions": "64",

@@ -59,13 +59,13 @@ def tables(
 
 @pytest.fixture
 def store(spark: SparkSession, tables: dict[str, TableStore]) -> TableStore:
-    """One store for all tests, each with runs of its own: making tables takes seconds."""
+    """One store for all tests, as the creation of tables takes seconds; each test has its runs."""
     return tables["shared"]
 
 
 @pytest.fixture
 def again(store: TableStore, spark: SparkSession) -> TableStore:
-    """The store of a process that came later."""
+    """The store of a later process."""
     return TableStore(spark, str(Path(store.address("runs")).parent))
 
 
@@ -144,7 +144,7 @@ def test_the_tables_are_not_queried_for_a_new_run(
     store: TableStore, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(store, "_rows_of_run", lambda *asked: pytest.fail(f"{asked}"))
+        patched.setattr(store, "_rows_of_run", lambda *arguments: pytest.fail(f"{arguments}"))
         store.append_run(run_row(run_id, "started", 1.0), is_new=True)
         for number in (1, 2):
             store.append_trial(trial(number, run_id), SAMPLES, HOSTS)
@@ -157,7 +157,7 @@ def test_the_tables_are_not_queried_for_a_new_run(
 
 
 class SlowStore(TableStore):
-    """A store that saves only after an event, or fails."""
+    """A store whose saves wait for an event, or fail."""
 
     def __init__(self, spark: SparkSession, base: str) -> None:
         super().__init__(spark, base)
@@ -174,7 +174,7 @@ class SlowStore(TableStore):
 def test_only_reads_wait_for_an_append(store: TableStore, spark: SparkSession, run_id: str) -> None:
     slow = SlowStore(spark, str(Path(store.address("runs")).parent))
     slow.append_trial(trial(1, run_id), SAMPLES)
-    assert store.trials(run_id).count() == 0, "it returned before anything was saved"
+    assert store.trials(run_id).count() == 0, "the append returned before the save"
     slow.may_save.set()
     assert slow.trials(run_id).count() == 1
     assert store.samples(run_id).count() == 2
@@ -202,7 +202,7 @@ def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str)
     assert (store.trials(run_id).count(), store.samples(run_id).count()) == (1, 2)
 
 
-def test_a_resumed_run_goes_on_after_what_was_left(store: TableStore, run_id: str) -> None:
+def test_a_resumed_run_continues_after_the_stored_trials(store: TableStore, run_id: str) -> None:
     assert store.next_trial(run_id) == 1
     store.append_trial(trial(1, run_id), SAMPLES)
     store.append_trial(trial(7, f"not {run_id}"))
@@ -264,7 +264,7 @@ def test_boundaries_read_back_by_size(store: TableStore, run_id: str) -> None:
     assert store.boundaries(f"not {run_id}").count() == 0
 
 
-def test_a_case_reads_back_as_it_was_judged(store: TableStore, run_id: str) -> None:
+def test_a_case_reads_back_with_its_verdict(store: TableStore, run_id: str) -> None:
     measured = case_row(3, run_id=run_id, suite=run_id, cluster="here")
     judged = replace(measured, event="judged", outcome="no change", change=0.01, nights=("n1",))
     earlier = case_row(2, run_id=f"{run_id} 2", suite=run_id, cluster="here")
@@ -274,13 +274,13 @@ def test_a_case_reads_back_as_it_was_judged(store: TableStore, run_id: str) -> N
     assert store.cases(run_id, "here") == [earlier, judged]
 
 
-def test_compacting_merges_the_files_of_appends_where_many_have_gathered(
+def test_compacting_merges_many_files_of_appends(
     fresh: TableStore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in (1, 2):
         fresh.append_trial(trial(number, "r"), SAMPLES * 20)
     fresh.compact()
-    assert len(fresh.read("samples").inputFiles()) == 2, "two are no reason to rewrite them"
+    assert len(fresh.read("samples").inputFiles()) == 2, "two files are not rewritten"
     before = fresh.samples("r").collect()
     monkeypatch.setattr("metrics.tables.store.COMPACT_FROM_FILES", 2)
     fresh.compact()
@@ -288,10 +288,10 @@ def test_compacting_merges_the_files_of_appends_where_many_have_gathered(
     assert fresh.samples("r").collect() == before
     later = TableStore(spark, str(Path(fresh.address("samples")).parent))
     later.append_trial(trial(2, "r"), SAMPLES)
-    assert later.samples("r").count() == len(before), "what was appended is still known"
+    assert later.samples("r").count() == len(before), "appended rows are still known"
 
 
-def test_a_table_is_looked_at_again_once_enough_was_appended(
+def test_a_table_is_checked_again_after_enough_appends(
     fresh: TableStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
@@ -305,7 +305,7 @@ def test_a_table_is_looked_at_again_once_enough_was_appended(
     for number in (1, 2, 3):
         fresh.append_run(run_row("r", "started", float(number)))
         fresh.compact()
-    assert looked == ["runs", "runs"], "two more make three of the runs, and none of the others"
+    assert looked == ["runs", "runs"], "three appends to runs, none to the others"
 
 
 READ = """
@@ -362,7 +362,7 @@ def test_an_older_table_gets_the_new_columns(
     assert rows == {"old": None, "new": "small"}
 
 
-def test_a_newer_table_takes_our_rows(fresh: TableStore, spark: SparkSession) -> None:
+def test_a_newer_table_accepts_rows_of_this_version(fresh: TableStore, spark: SparkSession) -> None:
     spark.sql(f"ALTER TABLE delta.`{fresh.address('runs')}` ADD COLUMNS (later string)")
     fresh.open()
     fresh.append_run(run_row("r", "started", 1.0))
@@ -399,7 +399,7 @@ def test_two_runs_that_append_at_the_same_time_both_succeed(
     assert [store.samples(name).count() for name in names] == [4, 4]
 
 
-def test_runs_that_make_the_tables_at_the_same_time_all_find_them(
+def test_runs_that_create_the_tables_at_the_same_time_all_succeed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     base, together = str(tmp_path / "tables"), threading.Barrier(4)
@@ -413,7 +413,7 @@ def test_runs_that_make_the_tables_at_the_same_time_all_find_them(
     assert [each.read("runs").count() for each in stores] == [0] * 4
 
 
-def test_what_cannot_be_compacted_is_left_as_it_is(
+def test_a_table_that_cannot_be_compacted_is_kept(
     fresh: TableStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fresh.append_run(run_row("r", "started", 1.0))
@@ -442,7 +442,7 @@ def _fill_for_views(store: TableStore) -> None:
         store.append_boundary(row)
 
 
-def test_a_schema_of_the_catalog_serves_as_well(spark: SparkSession) -> None:
+def test_a_schema_of_the_catalog_works_like_a_folder(spark: SparkSession) -> None:
     store = TableStore(spark, "redline_tests").open()
     try:
         for _ in range(2):
@@ -456,9 +456,11 @@ def test_a_schema_of_the_catalog_serves_as_well(spark: SparkSession) -> None:
         _fill_for_views(store)
         store.settle()
         limits = spark.table("redline_tests.latest_limits")
-        assert [row.mb_per_s for row in limits.collect()] == [7.0], "the newest alone"
-        wanted = latest_boundaries(store.read("boundaries")).select("run_id", "mb_per_s").collect()
-        assert limits.select("run_id", "mb_per_s").collect() == wanted
+        assert [row.mb_per_s for row in limits.collect()] == [7.0], "only the newest"
+        expected = (
+            latest_boundaries(store.read("boundaries")).select("run_id", "mb_per_s").collect()
+        )
+        assert limits.select("run_id", "mb_per_s").collect() == expected
         assert {"message_bytes", "producers"} <= set(limits.columns)
         (night,) = spark.table("redline_tests.nights").collect()
         assert (night.case, night.outcome, night.message_bytes) == ("one", "regression", 1000)

@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 NAMES = ("testbed", "demo", "default")
 TRIALS = 2
 STEPS = (("runs",), *(("samples", "trials"),) * TRIALS, ("boundaries",), ("runs",))
-"""What a run appends: started, then for each trial its samples and its row at the same time, then
-the boundary and the end."""
+"""The appends of a run: the start, then for each trial its samples and its row at the same time,
+then the boundary and the end."""
 DEATHS = [
     (step, table, is_written)
     for step, tables in enumerate(STEPS)
@@ -33,13 +33,13 @@ DEATHS = [
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """The simulated end of the process."""
 
 
 class MortalStore(TableStore):
     """A store that dies at one of its steps: before it writes a table, or right after it.
 
-    What the same step writes to another table is written.
+    Writes of the same step to other tables succeed.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MortalStore(TableStore):
 
 
 def steps_of_a_run(store: TableStore, run_id: str, at_s: float) -> Iterator[str]:
-    """A run, or what is left of it, from what the tables say; yields what it did."""
+    """Make a run, or the rest of it according to the tables, and yield its steps."""
     store.append_run(RunRow(run_id, "started", at_s, *NAMES))
     store.settle()
     known = [row.trial for row in store.trials(run_id).collect()]
@@ -83,7 +83,7 @@ def steps_of_a_run(store: TableStore, run_id: str, at_s: float) -> Iterator[str]
 
 @pytest.fixture(scope="module")
 def base(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Tables for all of these runs, which do not touch each other's rows."""
+    """Tables for all of these runs, which do not change each other's rows."""
     path: Path = tmp_path_factory.mktemp("crashes") / "tables"
     TableStore(spark_for_all, str(path)).open().settle()
     return str(path)

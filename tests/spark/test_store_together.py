@@ -1,4 +1,4 @@
-"""Runs of separate processes that make, fill and compact the same tables at the same time."""
+"""Runs in separate processes that create, fill and compact the same tables at the same time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1_500)]
 
 RUNS, TRIALS = 8, 3
 PROCESS_S = 1_200.0
-"""One of eight processes, on two busy cores [s]."""
+"""Deadline for one of eight processes on two busy cores [s]."""
 
 
-def test_runs_together_lose_nothing_and_double_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_simultaneous_runs_lose_and_duplicate_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     base, names = str(tmp_path / "tables"), [f"run-{number}" for number in range(RUNS)]
     with ExitStack() as stack:
         started = [begun(stack, base, name) for name in names]

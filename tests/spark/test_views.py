@@ -1,4 +1,4 @@
-"""Each view over small tables written down here, compared by chispa."""
+"""Each view over small tables with rows from this file, compared by chispa."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_resources_are_rows_and_the_limit_is_marked(spark: SparkSession) -> None
     assert no_limit.where("is_limit is null").count() == 0
 
 
-def test_brokers_are_rows_with_all_of_their_windows_columns(spark: SparkSession) -> None:
+def test_brokers_are_rows_with_all_columns_of_their_windows(spark: SparkSession) -> None:
     trials = table(spark, "trials", [row_of(trial(7, "r"))])
     assert_rows(
         broker_rows(trials).select("run_id", "trial", "bpm", "broker_id", "handler_idle"),
@@ -125,7 +125,7 @@ def test_the_latest_point_of_each_size_counts_unless_its_search_gave_up(
     assert found.columns == SCHEMAS["boundaries"].names
 
 
-def test_points_of_different_patterns_are_no_change_of_one_limit(spark: SparkSession) -> None:
+def test_points_of_different_patterns_are_different_limits(spark: SparkSession) -> None:
     one, all_ = ({"acks": acks, "linger_ms": "25"} for acks in ("1", "-1"))
     experiment = _point("e", 9.0, np_sustained=5, pattern=one)
     records = [
@@ -148,7 +148,7 @@ def test_points_of_different_patterns_are_no_change_of_one_limit(spark: SparkSes
     )
 
 
-def test_a_search_that_went_on_has_its_newest_point_only(spark: SparkSession) -> None:
+def test_a_resumed_search_has_only_its_newest_point(spark: SparkSession) -> None:
     records = [_point("a", at_s, np_sustained=count) for at_s, count in ((1.0, 20), (2.0, 22))]
     records.append(_point("b", 1.5))
     records.append(_point("b", 2.5, np_sustained=13, state="catching up"))
@@ -181,7 +181,7 @@ def test_points_have_a_bracket_on_their_axis_and_its_width(spark: SparkSession) 
     )
 
 
-def test_points_have_their_interval_per_broker_too(spark: SparkSession) -> None:
+def test_points_have_their_interval_per_broker(spark: SparkSession) -> None:
     known = {"load_low": 18.0, "load_high": 22.0, "interval_max": 0.1, "latency_p99_ms": 12.5}
     records = [_point("a", 1.0, **known), _point("b", 1.0)]
     found = points_for_people(table(spark, "boundaries", records))
@@ -195,7 +195,7 @@ def test_points_have_their_interval_per_broker_too(spark: SparkSession) -> None:
 
 
 def _judged(number: int, load: int, default: Verdict, strict: Verdict) -> dict[str, Any]:
-    """A trial of a point at 100 B that two goals judged."""
+    """A trial of a point at 100 B with the verdicts of two goals."""
     made = trial(number, "r")
     verdicts = {"default": default, "strict": strict}
     return row_of(
@@ -209,7 +209,7 @@ def _judged(number: int, load: int, default: Verdict, strict: Verdict) -> dict[s
     )
 
 
-def test_the_trial_at_a_limit_is_the_last_that_its_goal_called_overloaded(
+def test_the_trial_at_a_limit_is_the_last_overload_of_its_goal(
     spark: SparkSession,
 ) -> None:
     over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
@@ -241,7 +241,7 @@ def test_the_trial_at_a_limit_is_the_last_that_its_goal_called_overloaded(
     )
 
 
-def test_of_each_resource_the_broker_that_used_it_most_speaks(spark: SparkSession) -> None:
+def test_each_resource_has_its_most_utilized_broker(spark: SparkSession) -> None:
     made = trial(1, "r", brokers=(broker(1, handler_idle=0.7), broker(2, handler_idle=0.1)))
     peaks = resource_peaks(resource_rows(table(spark, "trials", [row_of(made)])))
     assert peaks.count() == 8
@@ -254,7 +254,7 @@ def test_of_each_resource_the_broker_that_used_it_most_speaks(spark: SparkSessio
     )
 
 
-def test_the_chosen_trial_is_the_asked_one_or_the_last_overload_or_the_last(
+def test_the_chosen_trial_is_the_given_one_or_the_last_overload_or_the_last(
     spark: SparkSession,
 ) -> None:
     over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
@@ -284,7 +284,7 @@ def test_reasons_are_rows_of_each_goal_in_their_order(spark: SparkSession) -> No
     )
 
 
-def test_views_take_the_tables_of_an_older_version(spark: SparkSession) -> None:
+def test_views_accept_the_tables_of_an_older_version(spark: SparkSession) -> None:
     older = table(spark, "trials", [row_of(trial(1, "r"))]).withColumn("resources", _null_of(spark))
     assert resource_rows(older).count() == 0
 
