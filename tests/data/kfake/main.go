@@ -58,7 +58,7 @@ func limit(cluster *kfake.Cluster, recordsPerS float64) {
 }
 
 // slack is how late a wake-up may be and still be made up for.
-const slack = 5 * time.Millisecond
+const slack = 50 * time.Millisecond
 
 // records returns how many records a produce request carries.
 func records(request kmsg.Request) int {
