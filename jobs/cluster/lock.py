@@ -137,9 +137,10 @@ class RunLocks:
         Raises:
             ConfigError, TryLaterError: see `ClusterLock.begin`.
         """
-        name = opened.info.cluster_id
+        servers = [join_address(*address) for address in opened.info.addresses.values()]
+        # Not every make of brokers gives its clusters an id.
+        name = opened.info.cluster_id or ",".join(sorted(servers))
         if name not in self._locks:
-            servers = [join_address(*address) for address in opened.info.addresses.values()]
             options = opened.security.client_kwargs()
             lock = ClusterLock(admin_client(servers, options, client_id=self._holder), warn)
             stack.callback(lock.release)
