@@ -19,6 +19,7 @@ from jobs.config import Cluster, Configuration, Workload, load, load_cluster, lo
 from jobs.config.loading import load_goals
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.runs.context_factory import open_session
+from jobs.spark.log_stores import require_safe_commits
 from jobs.trials.context import Session
 from jobs.trials.load import require_room
 from metrics.common.errors import RedlineError
@@ -74,6 +75,8 @@ class Examination:
                 self._phase("checking the cluster and its permissions")
                 self.findings += cluster_findings(opened, config, order.locks)
             session = self._session(stack)
+            if session is not None:
+                self._commits(session)
             if session is not None and cluster is not None and workload is not None:
                 self._executors(session, cluster, workload, opened)
             if opened is not None and cluster is not None and workload is not None:
@@ -113,6 +116,16 @@ class Examination:
             return None
         self._phase("starting Spark")
         return self._try("Spark", lambda: open_session(stack, self.order.slots))
+
+    def _commits(self, session: Session) -> None:
+        tables = self.order.tables or str(self.order.out.absolute() / "tables")
+        check = "commits to tables"
+
+        def commits() -> list[Finding]:
+            require_safe_commits(session.spark, tables)
+            return [ok(check, "several runs can write at the same time")]
+
+        self.findings += checked(check, commits)
 
     def _executors(
         self, session: Session, cluster: Cluster, workload: Workload, opened: OpenCluster | None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.errors import AnalysisException
 
+from jobs.checks.finding import Severity
+from jobs.console.events import RecordingReporter
+from jobs.runs import examination
+from jobs.runs.examination import Examination, ExaminationScope
 from jobs.setup.places import DATABRICKS
 from jobs.spark.log_stores import (
     SAFE,
@@ -189,3 +194,18 @@ def test_a_session_opens_no_tables_there(monkeypatch: pytest.MonkeyPatch) -> Non
     for place in (ON_S3, "/redline/tables"):
         with pytest.raises(ConfigError, match="loses commits"):
             session.tables(place)
+
+
+@pytest.mark.parametrize(("tables", "is_safe"), [(ON_S3, False), ("/tables", True), (None, True)])
+def test_doctor_reports_it(
+    monkeypatch: pytest.MonkeyPatch, tables: str | None, is_safe: bool
+) -> None:
+    session = SimpleNamespace(spark=FakeSpark())
+    monkeypatch.setattr(examination, "open_session", lambda *_: session)
+    monkeypatch.setattr(examination, "machine_findings", lambda *_: [])
+    monkeypatch.setattr(Examination, "_executors", lambda *_: None)
+    scope = ExaminationScope("testbed", "demo", "default", (), Path("out"), tables)
+    found = Examination(scope, RecordingReporter()).make()
+    (commits,) = [each for each in found if each.check == "commits to tables"]
+    assert (commits.severity is Severity.OK) is is_safe
+    assert is_safe or "S3SingleDriverLogStore loses commits" in commits.found
