@@ -1,4 +1,4 @@
-"""`redline compare` on two testbeds: minutes each, so that all of it is `long`."""
+"""`redline compare` on two testbeds; each test takes minutes, so all are `long`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import RunningCommand, gone_within, listening_ports
+from tests.support.commands import RunningCommand, await_ends, listening_ports
 
 pytestmark = pytest.mark.long
 
@@ -46,7 +46,7 @@ def compared(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
     return code, document, text
 
 
-def test_a_request_handler_less_is_found_and_named(tmp_path: Path) -> None:
+def test_one_request_handler_less_is_found_and_named(tmp_path: Path) -> None:
     code, document, text = compared(tmp_path, "--a=num.io.threads=2", "--b=num.io.threads=1")
     assert code == 4, text
     (case,) = document["cases"]
@@ -80,7 +80,7 @@ def test_two_versions_are_compared_honestly(tmp_path: Path) -> None:
     assert (case["cause"] is not None) == (case["conclusion"] in ("regression", "improvement"))
 
 
-def test_an_interruption_leaves_nothing_running(tmp_path: Path) -> None:
+def test_an_interruption_leaves_no_process(tmp_path: Path) -> None:
     same = ("--a=num.io.threads=1", "--b=num.io.threads=1")
     with RunningCommand("compare", *ONE_BROKER, *same, folder=tmp_path) as command:
         command.await_line("trial-started trial=2 ", COMPARE_S)
@@ -88,7 +88,7 @@ def test_an_interruption_leaves_nothing_running(tmp_path: Path) -> None:
         ports = listening_ports(family)
         command.signal(signal.SIGINT)
         assert command.wait(deadline_s=90) == 130, command.text
-        assert gone_within(family, deadline_s=90) == []
+        assert await_ends(family, deadline_s=90) == []
     assert "Traceback" not in command.text
     for port in ports:
         with socket.socket() as probe:

@@ -18,7 +18,7 @@ from metrics.units import format_span
 from tests.support.commands import (
     SUBMITTED_FIND_LIMIT,
     RunningCommand,
-    gone_within,
+    await_ends,
     listening_ports,
 )
 from tests.support.finished_run import QUICK, Run
@@ -181,7 +181,7 @@ def _interrupt_second_trial(command: RunningCommand, number: int, nodes: int = 4
     assert len(family) > 1 + nodes, "a supervisor, its nodes, Spark"
     assert len(ports) >= 2 * nodes, "listeners and JMX of each"
     command.signal(number)
-    assert gone_within(family, deadline_s=90 if number != signal.SIGKILL else 15) == []
+    assert await_ends(family, deadline_s=90 if number != signal.SIGKILL else 15) == []
     for port in ports:
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is still in use"

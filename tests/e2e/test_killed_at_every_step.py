@@ -21,7 +21,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.common.errors import TryLaterError
 from metrics.tables.store import TableStore
-from tests.support.commands import COMMAND, RunningCommand, gone_within
+from tests.support.commands import COMMAND, RunningCommand, await_ends
 from tests.support.killed_command import STEPS
 from tests.support.processes import becomes
 from tests.support.spark_submission import records_written
@@ -206,7 +206,7 @@ def _kill_in_load(command: RunningCommand, testbed: Testbed, after: str) -> None
     assert becomes(lambda: records_written(testbed) > written, PART_S)
     family = command.family()
     command.signal(signal.SIGKILL)
-    assert gone_within(family, SOON_S) == []
+    assert await_ends(family, SOON_S) == []
 
 
 def _of_session(session: int) -> list[int]:

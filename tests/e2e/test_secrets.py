@@ -27,7 +27,7 @@ from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from tests.support.commands import ROOT, RunningCommand
 from tests.support.notebook_kernel import execute
-from tests.support.processes import seen_of, words_of
+from tests.support.processes import command_line_of, environments_of
 from tests.support.served_exporter import Exporter, serving
 from tests.support.spark_submission import Submitter, executors_by_worker
 from tests.support.wheel import built_wheel, python_without_project
@@ -119,7 +119,7 @@ def test_no_secret_is_in_processes_and_files_of_a_run(
     arguments = ("traffic", "--cluster", str(secured.cluster), *OPTIONS)
     with RunningCommand(*arguments, folder=tmp_path, environ=environ) as command:
         command.await_line("trial-started trial=1 ", BEGUN_S)
-        seen = dict(seen_of(command.family()))
+        seen = dict(environments_of(command.family()))
         assert command.wait(BEGUN_S) == 0, command.text
     assert secured.exporter.paths, "the token was used"
     assert any("java" in words for words in seen), "Spark was examined"
@@ -152,11 +152,11 @@ def test_no_secret_is_in_processes_and_files_of_a_submitted_run(
         command.await_line("trial-started trial=1 ", BEGUN_S)
         (executor,) = executors_by_worker(secured.testbed)[1]
         executor_processes = [executor, *executor.children(recursive=True)]
-        on_executors = dict(seen_of(executor_processes))
+        on_executors = dict(environments_of(executor_processes))
         # Who submits gives its environment to Spark's JVM, and that to the driver: only their
         # command lines are ours.
         own = [psutil.Process(command.pid), *command.family()]
-        words = [words_of(process) for process in own]
+        words = [command_line_of(process) for process in own]
         assert command.wait(BEGUN_S) == 0, command.text
     assert any("pyspark.daemon" in line for line in on_executors), "tasks were examined"
     assert [line for line in on_executors if secured.found_in(on_executors[line])] == []

@@ -17,7 +17,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand
-from tests.support.processes import becomes, words_of
+from tests.support.processes import becomes, command_line_of
 from tests.support.spark_submission import records_written
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def options(testbed: Testbed, *more: str) -> tuple[str, ...]:
 
 def child(command: RunningCommand, word: str) -> psutil.Process:
     """The newest descendant of the command with this word in its command line."""
-    found = [each for each in command.family() if word in words_of(each)]
+    found = [each for each in command.family() if word in command_line_of(each)]
     return max(found, key=lambda each: each.create_time())
 
 

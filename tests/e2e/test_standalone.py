@@ -19,7 +19,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import SPARK_MASTER_ID
 from metrics.tables.store import TableStore
-from tests.support.commands import gone_within
+from tests.support.commands import await_ends
 from tests.support.processes import becomes
 from tests.support.spark_submission import (
     Submitter,
@@ -121,7 +121,7 @@ def test_a_trial_that_loses_an_executor_is_invalid_and_repeated_and_the_run_succ
         await_load(submitter.testbed)
         executor, producers = an_executor_with_producers(submitter.testbed)
         executor.kill()
-        assert gone_within(producers, SOON_S) == []
+        assert await_ends(producers, SOON_S) == []
         finished = command.await_line("trial-finished trial=1 ", LOAD_S)
         assert "INVALID" in finished
         assert "was lost in the middle of trial" in finished
@@ -148,7 +148,7 @@ def test_executors_stop_sending_within_seconds_of_a_kill_of_the_driver(
         killed_s = time.monotonic()
         last_grown_s = last_growth_s(submitter.testbed)
         assert last_grown_s - killed_s < SOON_S
-        assert gone_within([*executors, *workers], SOON_S) == []
+        assert await_ends([*executors, *workers], SOON_S) == []
     submitter.testbed.check()
 
 

@@ -27,7 +27,7 @@ from metrics.trial.task import TaskReport
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support import planted_waits
-from tests.support.loaded_brokers import Load, LoadedBrokers, Replicas, Route, Seen, loaded
+from tests.support.loaded_brokers import Load, LoadedBrokers, Replicas, Route, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern
 from tests.support.rate_limited_link import rate_limited_link
 
@@ -459,23 +459,23 @@ def waiting(spark_for_all: SparkSession) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="module")
-def answers() -> dict[str, tuple[Case, Seen]]:
+def answers() -> dict[str, tuple[Case, TrialOutcome]]:
     """Name of a case → the case and its outcome, for all cases until now."""
     return {}
 
 
-def named(seen: Seen) -> Resource | None:
+def named(seen: TrialOutcome) -> Resource | None:
     """The limiting resource that a trial names; for an INVALID one, the resource of its reasons."""
     if seen.judgement.verdict is not Verdict.INVALID:
         return seen.judgement.limited_by
     return seen.judgement.reasons[0].resource
 
 
-def is_right(case: Case, seen: Seen) -> bool:
+def is_right(case: Case, seen: TrialOutcome) -> bool:
     return named(seen) is case.planted and case.says in seen.judgement.attribution
 
 
-def is_said(case: Case, seen: Seen) -> bool:
+def is_said(case: Case, seen: TrialOutcome) -> bool:
     """True if the planted resource is named, also as a second one, or is reported as unknown."""
     text = seen.judgement.attribution
     also = text.partition("also at its limit: ")[2].partition(";")[0]
@@ -485,13 +485,13 @@ def is_said(case: Case, seen: Seen) -> bool:
     return not is_known and case.says in text
 
 
-def is_disturbed(seen: Seen) -> bool:
+def is_disturbed(seen: TrialOutcome) -> bool:
     """True if processes other than the brokers kept the machine busy."""
     full = [each for each in seen.evidence.brokers if (each.cpu_machine_share or 0.0) >= 0.9]
     return bool(full) and sum(each.cpu_process_share or 0.0 for each in full) < 0.45
 
 
-def meet(bench: Bench, case: Case) -> Seen:
+def meet(bench: Bench, case: Case) -> TrialOutcome:
     with (
         bench.brokers.topic(case.replicas, case.topic) as topic,
         case.plant(bench) as route,
@@ -507,7 +507,7 @@ def meet(bench: Bench, case: Case) -> Seen:
         )
 
 
-def check(bench: Bench, case: Case) -> Seen:
+def check(bench: Bench, case: Case) -> TrialOutcome:
     """Measure a case, and check that the answer names the planted resource or none."""
     for _ in range(INVALID_AT_MOST):
         seen = meet(bench, case)
@@ -521,19 +521,19 @@ def check(bench: Bench, case: Case) -> Seen:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_planted_resource_is_named(
-    bench: Bench, answers: dict[str, tuple[Case, Seen]], case: str
+    bench: Bench, answers: dict[str, tuple[Case, TrialOutcome]], case: str
 ) -> None:
     answers[case] = (CASES[case], check(bench, CASES[case]))
 
 
 @pytest.mark.parametrize("case", WAITING)
 def test_waiting_handlers_are_not_taken_for_the_disk(
-    waiting: Bench, answers: dict[str, tuple[Case, Seen]], case: str
+    waiting: Bench, answers: dict[str, tuple[Case, TrialOutcome]], case: str
 ) -> None:
     answers[case] = (WAITING[case], check(waiting, WAITING[case]))
 
 
-def test_nearly_all_answers_are_right(answers: dict[str, tuple[Case, Seen]]) -> None:
+def test_nearly_all_answers_are_right(answers: dict[str, tuple[Case, TrialOutcome]]) -> None:
     """Only undisturbed cases count, as a busy machine hides the cause of the handlers' waits."""
     for case, seen in answers.values():
         resource = named(seen)
@@ -555,7 +555,7 @@ def test_nearly_all_answers_are_right(answers: dict[str, tuple[Case, Seen]]) -> 
     assert sum(calm) >= RIGHT_AT_LEAST * len(calm)
 
 
-def say(seen: Seen) -> None:
+def say(seen: TrialOutcome) -> None:
     log.warning("%s: %s", seen.judgement.verdict.value, seen.judgement.attribution)
     for reason in seen.judgement.reasons:
         log.warning("  %s", reason.text)

@@ -32,7 +32,7 @@ from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from search.model import Verdict
 from tests.support.evidence import judged
-from tests.support.loaded_brokers import LoadedBrokers, Seen
+from tests.support.loaded_brokers import LoadedBrokers, TrialOutcome
 from tests.support.patterns import plan, producer_pattern
 from tests.support.small_load import WORKLOAD
 from tests.support.threads_barrier import run_stage
@@ -86,7 +86,7 @@ def pause(testbed: Testbed, broker: int) -> None:
 def test_a_broker_that_is_paused_for_a_second_is_named(
     brokers: LoadedBrokers, kafka_testbed: Testbed
 ) -> None:
-    def lasting(measure_s: float, topic: str) -> Seen:
+    def lasting(measure_s: float, topic: str) -> TrialOutcome:
         return brokers.trial(
             topic, REPLICAS, MESSAGES, producers=3, measure_s=measure_s, warmup_s=1.0
         )

@@ -31,7 +31,7 @@ from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
 from tests.support.evidence import goal
 from tests.support.exporters import Exporter
-from tests.support.small_load import WORKLOAD, offer_some_load
+from tests.support.small_load import WORKLOAD, offer_small_load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +108,7 @@ def seen(
         assert admin.name == "client-only"
         ways = ([jmx], list(scraped.values()), [admin])
         before = [sampled(each) for each in ways]
-        client = offer_some_load(spark_for_all, kafka_for_all)
+        client = offer_small_load(spark_for_all, kafka_for_all)
         after = [sampled(each) for each in ways]
         by_jmx, by_exporters, by_admin = zip(before, after, strict=True)
         return Seen(client, by_jmx, by_exporters, by_admin, admin.nodes)

@@ -30,7 +30,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource
 from search.model import Verdict
 from tests.support.engine_bench import OneTask
-from tests.support.loaded_brokers import LoadedBrokers, Seen, loaded
+from tests.support.loaded_brokers import LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import pattern, plan, producer_pattern
 from tests.support.processes import becomes
 
@@ -148,11 +148,11 @@ def test_brokers_report_their_disks(kafka_testbed: Testbed) -> None:
             full.open()
 
 
-def short_trial(brokers: LoadedBrokers, topic: str) -> Seen:
+def short_trial(brokers: LoadedBrokers, topic: str) -> TrialOutcome:
     return brokers.trial(topic, REPLICAS, MESSAGES, producers=1, measure_s=4.0, warmup_s=0.5)
 
 
-def causes(seen: Seen) -> set[tuple[str, int | None]]:
+def causes(seen: TrialOutcome) -> set[tuple[str, int | None]]:
     """Rule and broker of each reason for INVALID; a busy machine may add further ones."""
     assert seen.judgement.verdict is Verdict.INVALID, seen.judgement.reasons
     return {(reason.indicator, reason.broker_id) for reason in seen.judgement.reasons}

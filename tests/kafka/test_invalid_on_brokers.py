@@ -21,7 +21,7 @@ from metrics.judging.verdict import judge
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.judgement import Judgement
 from search.model import Verdict
-from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, Seen, loaded
+from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def brokers(spark: SparkSession, testbed: Testbed) -> Iterator[LoadedBrokers]:
         yield under_load
 
 
-def causes(seen: Seen) -> set[str]:
+def causes(seen: TrialOutcome) -> set[str]:
     assert seen.judgement.verdict is Verdict.INVALID, seen.judgement.reasons
     return {reason.indicator for reason in seen.judgement.reasons}
 
@@ -82,7 +82,7 @@ def test_records_of_another_client_make_a_trial_invalid(
     assert "1 more than" in judged.reasons[0].text
 
 
-def _judged(seen: Seen, brokers: LoadedBrokers, topic: str) -> Judgement:
+def _judged(seen: TrialOutcome, brokers: LoadedBrokers, topic: str) -> Judgement:
     """The judgement with the current end offsets."""
     offsets = {partition: (0, end) for partition, end in brokers.end_offsets(topic, ALONE).items()}
     return judge(replace(seen.evidence, end_offsets=offsets), THRESHOLDS)

@@ -43,7 +43,7 @@ from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from tests.support.engine_bench import Bench
 from tests.support.jmx_nodes import JmxNode, free_port
-from tests.support.processes import seen_of
+from tests.support.processes import environments_of
 
 pytestmark = pytest.mark.together
 
@@ -295,7 +295,7 @@ class Looking(RecordingReporter):
         super().report(event)  # type: ignore[arg-type]
         if isinstance(event, TrialStarted):
             family = psutil.Process().children(recursive=True)
-            self.seen += [text for _, text in seen_of(family)]
+            self.seen += [text for _, text in environments_of(family)]
 
 
 @pytest.mark.long

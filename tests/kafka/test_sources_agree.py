@@ -24,7 +24,7 @@ from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow, broker_windows
 from search.model import Verdict
 from tests.support.exporters import Exporter
-from tests.support.small_load import offer_some_load
+from tests.support.small_load import offer_small_load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +78,7 @@ def test_the_same_trial_has_the_same_verdict_and_idle_fractions(
         samplers = {
             name: stack.enter_context(Sampler(each, INTERVAL_S)) for name, each in opened.items()
         }
-        client = offer_some_load(spark, kafka_testbed, WORKLOAD, producers)
+        client = offer_small_load(spark, kafka_testbed, WORKLOAD, producers)
         seen = {name: sampler.stop() for name, sampler in samplers.items()}
     exporters_saw = {name: own for name, own in seen.items() if name.startswith("prometheus")}
     ways = {

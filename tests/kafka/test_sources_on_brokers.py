@@ -28,7 +28,7 @@ from tests.bench.sampling import bare_jvm, line_of, measure
 from tests.support.evidence import goal
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.simulated_jmx import VERSION, beans_of_a_broker, simulated_jmx
-from tests.support.small_load import offer_some_load
+from tests.support.small_load import offer_small_load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,7 +122,7 @@ def offer_and_sample(
 ) -> tuple[ClientWindow, list[BrokerSample]]:
     before = source.sample_all()
     with Sampler(source, 1.0) as sampler:
-        client = offer_some_load(spark, testbed)
+        client = offer_small_load(spark, testbed)
         during = sampler.stop()
     return client, before + during + source.sample_all()
 

@@ -14,7 +14,7 @@ from jobs.testbed.launcher import start
 from metrics.judging import validity
 from metrics.trial.task import TaskReport
 from search.model import Verdict
-from tests.support.loaded_brokers import Load, LoadedBrokers, Route, Seen, loaded
+from tests.support.loaded_brokers import Load, LoadedBrokers, Route, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern
 from tests.support.relay import relay_to
 
@@ -33,7 +33,7 @@ BROKER_BYTES_PER_S = PRODUCERS * 200.0 * 1_000 / len(PARTITIONS)
 WARMUP_S, MEASURE_S = 1.0, 6.0
 
 
-def trial(brokers: LoadedBrokers, *by_relay: int, **relay: Any) -> Seen:
+def trial(brokers: LoadedBrokers, *by_relay: int, **relay: Any) -> TrialOutcome:
     """A trial in which clients reach these brokers through such a relay."""
     with ExitStack() as stack:
         ways = {each: relay_to(brokers.addresses[each], **relay) for each in by_relay}

@@ -127,7 +127,7 @@ class RunningCommand:
         self._new.put(None)
 
 
-def gone_within(processes: list[psutil.Process], deadline_s: float) -> list[psutil.Process]:
+def await_ends(processes: list[psutil.Process], deadline_s: float) -> list[psutil.Process]:
     """Wait until these processes end, and return those that still run at the deadline."""
     _, alive = psutil.wait_procs(processes, timeout=deadline_s)
     return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

@@ -20,7 +20,7 @@ BROKERS = (1, 2)
 RECORD_BYTES = 100
 
 
-class Driven:
+class DrivenDelivery:
     """A delivery with brokers 1 and 2, whose answers and time the test controls.
 
     Broker 1 coordinates transactions. By default, record k is due k seconds after the start, and a

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.bench.sampling import java_gateway
-from tests.support.processes import becomes, states_of_threads
+from tests.support.processes import becomes, thread_states
 
 _BEANS = """
 import java.lang.management.ManagementFactory;
@@ -107,7 +107,7 @@ class JmxNode:
     def hang(self) -> None:
         """Stop all threads of the process; its connections stay open."""
         os.kill(self._process.pid, signal.SIGSTOP)
-        assert becomes(lambda: states_of_threads(self._process.pid) == {"T"})
+        assert becomes(lambda: thread_states(self._process.pid) == {"T"})
 
     def resume(self) -> None:
         """Continue the stopped process."""

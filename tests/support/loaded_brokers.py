@@ -45,7 +45,7 @@ Replicas = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Seen:
+class TrialOutcome:
     """The evidence of a trial, and its judgement."""
 
     evidence: Evidence
@@ -114,7 +114,7 @@ class LoadedBrokers:
         warmup_s: float = 6.0,
         route: Route | None = None,
         drain_timeout_s: float = Phases.drain_timeout_s,
-    ) -> Seen:
+    ) -> TrialOutcome:
         """Offer a load, by default through the advertised addresses, and judge it."""
         way = route or Route(self._addresses)
         readers = ConsumerOptions(groups=way.groups)
@@ -147,7 +147,7 @@ class LoadedBrokers:
         grown = sum(offsets.values()) - sum(ended.values())
         others = others_in(written, grown, account.counts, None)
         found = Evidence(account, windows, controllers, self.source.name, others=others)
-        return Seen(found, judge(found, THRESHOLDS))
+        return TrialOutcome(found, judge(found, THRESHOLDS))
 
     def end_offsets(self, topic: str, replicas: Replicas) -> dict[int, int]:
         """Partition → end offset that clients see."""

@@ -12,7 +12,7 @@ PATIENCE_S = 240.0
 """Deadline that only ends a test that hangs, a little before pytest's timeout [s]."""
 
 
-def states_of_threads(pid: int) -> set[str]:
+def thread_states(pid: int) -> set[str]:
     """States of the threads of a process in the kernel's letters, such as T for stopped.
 
     Without /proc, it is the state of the process.
@@ -39,7 +39,7 @@ def processes_with(text: str) -> list[int]:
     return found
 
 
-def words_of(process: psutil.Process) -> str:
+def command_line_of(process: psutil.Process) -> str:
     """The command line of a process; empty if it has ended."""
     try:
         return " ".join(process.cmdline())
@@ -47,7 +47,7 @@ def words_of(process: psutil.Process) -> str:
         return ""
 
 
-def seen_of(processes: Iterable[psutil.Process]) -> Iterator[tuple[str, str]]:
+def environments_of(processes: Iterable[psutil.Process]) -> Iterator[tuple[str, str]]:
     """Command line of each running process → the line with the environment of the process."""
     for process in processes:
         try:

@@ -29,7 +29,7 @@ WORKLOAD = load_workload(
 )
 
 
-def offer_some_load(
+def offer_small_load(
     spark: SparkSession, testbed: Testbed, workload: Workload = WORKLOAD, producers: int = 3
 ) -> ClientWindow:
     """Offer a load on a new topic, by default of three producers for five seconds."""

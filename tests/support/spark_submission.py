@@ -19,7 +19,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.model import SPARK_MASTER_ID
 from tests.support.commands import ROOT, SPARK_SUBMIT, RunningCommand
 from tests.support.offsets import end_offsets_of
-from tests.support.processes import words_of
+from tests.support.processes import command_line_of
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -108,7 +108,7 @@ def executors_by_worker(testbed: Testbed) -> dict[int, list[psutil.Process]]:
         number: [
             child
             for child in psutil.Process(testbed.pids[SPARK_MASTER_ID + number]).children()
-            if _EXECUTOR in words_of(child)
+            if _EXECUTOR in command_line_of(child)
         ]
         for number in range(1, workers + 1)
     }

@@ -13,7 +13,7 @@ import pytest
 from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch
 from jobs.engine.producing.delivery import Action, Produce, Reopen, SendMetadataRequest
 from jobs.engine.producing.producer import Connection
-from tests.support.driven_delivery import BROKERS, RECORD_BYTES, Driven
+from tests.support.driven_delivery import BROKERS, RECORD_BYTES, DrivenDelivery
 from tests.support.scripted_log import Log
 
 BATCH_BYTES = 161
@@ -60,7 +60,7 @@ def stamps(connection: Connection) -> list[tuple[int, int] | None]:
 
 
 def test_each_batch_is_sent_when_it_is_due() -> None:
-    driven = Driven(end_s=3.0)
+    driven = DrivenDelivery(end_s=3.0)
     assert sent(driven.until(0.0)) == [0]
     assert driven.delivery.next_s == 1.0
     assert driven.until(0.999) == []
@@ -71,7 +71,7 @@ def test_each_batch_is_sent_when_it_is_due() -> None:
 
 
 def test_a_generator_that_runs_late_takes_no_record_from_after_the_window() -> None:
-    driven = Driven(end_s=4.0, max_in_flight=1)
+    driven = DrivenDelivery(end_s=4.0, max_in_flight=1)
     driven.until(0.0)
     driven.now = 9.5
     assert driven.until(9.5) == []
@@ -79,7 +79,7 @@ def test_a_generator_that_runs_late_takes_no_record_from_after_the_window() -> N
 
 
 def test_latency_counts_from_the_due_time_and_lateness_is_the_generators() -> None:
-    driven = Driven(rate=ALONE)
+    driven = DrivenDelivery(rate=ALONE)
     driven.now = 0.25  # a busy generator comes to it only now
     assert sent(driven.until(0.25)) == [0]
     driven.answer(driven.one, 0.75)
@@ -90,7 +90,7 @@ def test_latency_counts_from_the_due_time_and_lateness_is_the_generators() -> No
 
 
 def test_batches_that_the_broker_delayed_are_not_late() -> None:
-    driven = Driven(max_in_flight=1)
+    driven = DrivenDelivery(max_in_flight=1)
     driven.until(3.5)
     driven.answer(driven.one, 3.5)
     driven.until(3.9)
@@ -99,7 +99,7 @@ def test_batches_that_the_broker_delayed_are_not_late() -> None:
 
 
 def test_a_connection_holds_no_more_requests_than_allowed() -> None:
-    driven = Driven(max_in_flight=2)
+    driven = DrivenDelivery(max_in_flight=2)
     assert sent(driven.until(3.5)) == [0, 1]
     driven.answer(driven.one, 3.5)
     assert sent(driven.until(3.5)) == [2], "one answer makes room for one request"
@@ -108,7 +108,7 @@ def test_a_connection_holds_no_more_requests_than_allowed() -> None:
 
 
 def test_batches_that_wait_grow_until_they_are_full() -> None:
-    driven = Driven(max_in_flight=1, full=3)
+    driven = DrivenDelivery(max_in_flight=1, full=3)
     driven.until(2.5)
     driven.answer(driven.one, 2.5)
     (request,) = driven.until(2.5)
@@ -122,7 +122,7 @@ def test_batches_that_wait_grow_until_they_are_full() -> None:
 
 
 def test_one_request_takes_the_waiting_batches_of_all_partitions() -> None:
-    driven = Driven(leaders=(1,) * 4, max_in_flight=1, batch_size=1)
+    driven = DrivenDelivery(leaders=(1,) * 4, max_in_flight=1, batch_size=1)
     driven.until(6.5)
     driven.answer(driven.one, 6.5)
     (request,) = driven.until(6.5)
@@ -132,7 +132,7 @@ def test_one_request_takes_the_waiting_batches_of_all_partitions() -> None:
 
 
 def test_partitions_are_written_to_at_their_leaders() -> None:
-    driven = Driven(leaders=(1, 2), batch_size=1)
+    driven = DrivenDelivery(leaders=(1, 2), batch_size=1)
     requests = [each for each in driven.until(9.0) if isinstance(each, Produce)]
     assert {(each.batches[0].partition, each.connection.broker) for each in requests} == {
         (0, 1), (1, 2)
@@ -140,7 +140,7 @@ def test_partitions_are_written_to_at_their_leaders() -> None:
 
 
 def test_throttling_and_records_in_the_log_are_summed() -> None:
-    driven = Driven()
+    driven = DrivenDelivery()
     driven.until(1.0)
     driven.delivery.handle_produce_response(driven.one, {0: 0}, 30, 1.1)
     driven.delivery.handle_produce_response(driven.one, {0: 0}, 12, 1.2)
@@ -149,7 +149,7 @@ def test_throttling_and_records_in_the_log_are_summed() -> None:
 
 
 def test_a_partition_without_an_answer_of_its_own_has_failed() -> None:
-    driven = Driven(rate=ALONE)
+    driven = DrivenDelivery(rate=ALONE)
     driven.until(0.0)
     driven.delivery.handle_produce_response(driven.one, {}, 0, 0.1)
     assert (driven.counts.acked_total, driven.counts.errors) == (0, {"UnknownError": 1})
@@ -159,7 +159,7 @@ def test_a_partition_without_an_answer_of_its_own_has_failed() -> None:
 
 
 def test_a_failed_partition_is_muted_and_sent_again_one_by_one_in_order() -> None:
-    driven = Driven()
+    driven = DrivenDelivery()
     assert sent(driven.until(2.0)) == [0, 1, 2]
     driven.answer(driven.one, 2.1, TOO_FEW_REPLICAS)
     driven.answer(driven.one, 2.2)
@@ -179,7 +179,7 @@ def test_a_failed_partition_is_muted_and_sent_again_one_by_one_in_order() -> Non
 
 
 def test_other_partitions_and_other_producers_continue() -> None:
-    driven = Driven(leaders=(1, 1), producers=2, batch_size=1)
+    driven = DrivenDelivery(leaders=(1, 1), producers=2, batch_size=1)
     driven.until(0.0)
     (refused,) = driven.one.in_flight[0][1]
     driven.answer(driven.one, 0.0, TOO_FEW_REPLICAS)
@@ -193,7 +193,7 @@ def test_other_partitions_and_other_producers_continue() -> None:
 
 
 def test_the_back_off_doubles_up_to_its_bound() -> None:
-    driven = Driven(rate=ALONE, retry_backoff_ms=100.0, retry_backoff_max_ms=1_000.0)
+    driven = DrivenDelivery(rate=ALONE, retry_backoff_ms=100.0, retry_backoff_max_ms=1_000.0)
     driven.until(0.0)
     for failures, mean_s in enumerate((0.1, 0.2, 0.4, 0.8), 1):
         now = 10.0 * failures
@@ -206,7 +206,7 @@ def test_the_back_off_doubles_up_to_its_bound() -> None:
 
 
 def test_room_on_the_connection_does_not_shorten_the_back_off() -> None:
-    driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1)
+    driven = DrivenDelivery(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1)
     assert sent(driven.until(2.0)) == [0, 1, 2], "all for partition 0"
     driven.answer(driven.one, 2.95, TOO_FEW_REPLICAS)
     assert sent(driven.until(3.4)) == [3], "for partition 1; 0 waits for room now"
@@ -216,7 +216,7 @@ def test_room_on_the_connection_does_not_shorten_the_back_off() -> None:
 
 
 def test_a_retry_that_waits_for_room_is_sent_as_soon_as_there_is_some() -> None:
-    driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1)
+    driven = DrivenDelivery(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1)
     driven.until(2.0)
     driven.answer(driven.one, 2.95, TOO_FEW_REPLICAS)
     assert sent(driven.until(3.4)) == [3], "for partition 1, as in the test before"
@@ -226,7 +226,7 @@ def test_a_retry_that_waits_for_room_is_sent_as_soon_as_there_is_some() -> None:
 
 
 def test_a_batch_is_given_up_after_its_retries_and_the_next_one_is_sent() -> None:
-    driven = Driven(retries=2)
+    driven = DrivenDelivery(retries=2)
     driven.until(0.0)
     for now in (0.1, 0.5, 0.9):
         driven.answer(driven.one, now, TOO_FEW_REPLICAS)
@@ -238,7 +238,7 @@ def test_a_batch_is_given_up_after_its_retries_and_the_next_one_is_sent() -> Non
 
 
 def test_a_permanent_error_is_not_retried() -> None:
-    driven = Driven()
+    driven = DrivenDelivery()
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_LARGE)
     assert driven.until(0.9) == []
@@ -247,7 +247,7 @@ def test_a_permanent_error_is_not_retried() -> None:
 
 
 def test_a_refused_batch_fails_once_its_delivery_timeout_has_passed() -> None:
-    driven = Driven(rate=ALONE, delivery_timeout_ms=1_000)
+    driven = DrivenDelivery(rate=ALONE, delivery_timeout_ms=1_000)
     driven.until(0.0)
     driven.answer(driven.one, 0.5, TOO_FEW_REPLICAS)
     assert sent(driven.until(0.99)) == [0]
@@ -258,7 +258,7 @@ def test_a_refused_batch_fails_once_its_delivery_timeout_has_passed() -> None:
 
 
 def test_a_batch_without_a_connection_fails_after_its_delivery_timeout() -> None:
-    driven = Driven(rate=ALONE, delivery_timeout_ms=3_000)
+    driven = DrivenDelivery(rate=ALONE, delivery_timeout_ms=3_000)
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
     driven.until(3.0)
@@ -271,7 +271,7 @@ def test_a_batch_without_a_connection_fails_after_its_delivery_timeout() -> None
 
 
 def test_batches_without_a_connection_are_checked_soon_after_another_connection_opened() -> None:
-    driven = Driven(
+    driven = DrivenDelivery(
         rate=ALONE,
         delivery_timeout_ms=5_500,
         retry_backoff_ms=1_000.0,
@@ -289,7 +289,7 @@ def test_batches_without_a_connection_are_checked_soon_after_another_connection_
 
 
 def test_batches_that_were_never_sent_expire() -> None:
-    driven = Driven(max_in_flight=1, delivery_timeout_ms=5_000)
+    driven = DrivenDelivery(max_in_flight=1, delivery_timeout_ms=5_000)
     driven.until(3.5)
     driven.delivery.expire(6.0)
     assert driven.counts.failed_total == 0
@@ -300,7 +300,7 @@ def test_batches_that_were_never_sent_expire() -> None:
 
 
 def test_batches_behind_a_batch_that_is_sent_again_expire() -> None:
-    driven = Driven(delivery_timeout_ms=5_000, end_s=4.0)
+    driven = DrivenDelivery(delivery_timeout_ms=5_000, end_s=4.0)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_FEW_REPLICAS)
     driven.until(4.0)
@@ -314,7 +314,7 @@ def test_batches_behind_a_batch_that_is_sent_again_expire() -> None:
 
 
 def test_a_request_without_an_answer_is_overdue() -> None:
-    driven = Driven(leaders=(1, 2), batch_size=1, request_timeout_ms=2_000)
+    driven = DrivenDelivery(leaders=(1, 2), batch_size=1, request_timeout_ms=2_000)
     driven.until(0.0)
     assert driven.delivery.overdue_connections(2.0) == []
     (connection,) = driven.delivery.overdue_connections(2.1)
@@ -327,7 +327,7 @@ def test_a_request_without_an_answer_is_overdue() -> None:
 
 
 def test_requests_of_a_lost_connection_are_sent_again_when_it_is_open_again() -> None:
-    driven = Driven()
+    driven = DrivenDelivery()
     assert sent(driven.until(2.0)) == [0, 1, 2]
     driven.lose(driven.one, 2.5)
     assert other(driven.until(2.5)) == [(SendMetadataRequest, 2)], (
@@ -348,7 +348,7 @@ def test_requests_of_a_lost_connection_are_sent_again_when_it_is_open_again() ->
 
 
 def test_batches_that_waited_for_a_lost_connection_wait_for_the_next() -> None:
-    driven = Driven(max_in_flight=1)
+    driven = DrivenDelivery(max_in_flight=1)
     driven.until(2.5)
     assert driven.one.open_batch_waits and driven.one.pending
     driven.lose(driven.one, 2.5)
@@ -368,7 +368,7 @@ def test_batches_that_waited_without_requests_in_flight_wait_for_the_next_connec
     lost_s: float, linger_ms: float, firsts: list[int]
 ) -> None:
     """Cases: an open batch; a full one, and an open one for another partition; a full one alone."""
-    driven = Driven(leaders=(1, 1), batch_size=1, seed=2, end_s=lost_s, linger_ms=linger_ms)
+    driven = DrivenDelivery(leaders=(1, 1), batch_size=1, seed=2, end_s=lost_s, linger_ms=linger_ms)
     driven.until(0.5)
     driven.delivery.mark_congested(driven.one)
     driven.answer(driven.one, 0.6)
@@ -382,7 +382,7 @@ def test_batches_that_waited_without_requests_in_flight_wait_for_the_next_connec
 
 
 def test_a_retry_that_waited_for_room_waits_for_the_next_connection() -> None:
-    driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=2, seed=4)
+    driven = DrivenDelivery(leaders=(1, 1), batch_size=1, max_in_flight=2, seed=4)
     driven.until(1.0)
     (refused,) = driven.one.in_flight[0][1]
     driven.answer(driven.one, 1.95, TOO_FEW_REPLICAS)
@@ -396,7 +396,7 @@ def test_a_retry_that_waited_for_room_waits_for_the_next_connection() -> None:
 
 def test_a_failed_batch_that_may_be_in_the_log_is_a_duplicate_only_with_a_second_copy() -> None:
     for retries, duplicates in ((0, {}), (1, {0: 1})):
-        driven = Driven(rate=ALONE, retries=retries)
+        driven = DrivenDelivery(rate=ALONE, retries=retries)
         driven.until(0.0)
         for now in range(retries + 1):
             driven.lose(driven.one, now + 0.1)
@@ -407,7 +407,7 @@ def test_a_failed_batch_that_may_be_in_the_log_is_a_duplicate_only_with_a_second
 
 
 def test_a_new_batch_for_a_lost_connection_opens_it() -> None:
-    driven = Driven()
+    driven = DrivenDelivery()
     driven.until(0.0)
     driven.answer(driven.one, 0.1)
     driven.lose(driven.one, 0.2)
@@ -419,7 +419,7 @@ def test_a_new_batch_for_a_lost_connection_opens_it() -> None:
 
 
 def test_a_connection_that_is_lost_again_is_opened_again() -> None:
-    driven = Driven(rate=ALONE)
+    driven = DrivenDelivery(rate=ALONE)
     driven.until(0.0)
     for now in (1.0, 5.0):
         driven.lose(driven.one, now)
@@ -434,7 +434,7 @@ def test_a_connection_that_is_lost_again_is_opened_again() -> None:
 
 
 def test_a_moved_leader_is_looked_up_and_written_to() -> None:
-    driven = Driven(rate=0.1)
+    driven = DrivenDelivery(rate=0.1)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
     assert other(driven.until(0.1)) == [(SendMetadataRequest, 1)]
@@ -448,7 +448,7 @@ def test_a_moved_leader_is_looked_up_and_written_to() -> None:
 
 
 def test_a_leader_that_was_found_is_written_to_at_once() -> None:
-    driven = Driven(rate=ALONE, retry_backoff_ms=10_000.0, retry_backoff_max_ms=10_000.0)
+    driven = DrivenDelivery(rate=ALONE, retry_backoff_ms=10_000.0, retry_backoff_max_ms=10_000.0)
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
     driven.until(13.0)
@@ -457,7 +457,7 @@ def test_a_leader_that_was_found_is_written_to_at_once() -> None:
 
 
 def test_a_leader_that_is_unknown_to_the_task_is_no_leader() -> None:
-    driven = Driven(rate=ALONE)
+    driven = DrivenDelivery(rate=ALONE)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
     driven.until(0.1)
@@ -467,7 +467,9 @@ def test_a_leader_that_is_unknown_to_the_task_is_no_leader() -> None:
 
 
 def test_one_request_for_leaders_serves_all_producers() -> None:
-    driven = Driven(producers=3, rate=ALONE, request_timeout_ms=10_000, retry_backoff_ms=100.0)
+    driven = DrivenDelivery(
+        producers=3, rate=ALONE, request_timeout_ms=10_000, retry_backoff_ms=100.0
+    )
     driven.until(0.0)
     ways = [each.connections[1] for each in driven.delivery.producers]
     for connection in ways:
@@ -486,7 +488,7 @@ def test_one_request_for_leaders_serves_all_producers() -> None:
 
 
 def test_a_lost_metadata_request_is_repeated_over_another_connection() -> None:
-    driven = Driven(rate=ALONE)
+    driven = DrivenDelivery(rate=ALONE)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
     (question,) = driven.until(0.1)
@@ -495,7 +497,7 @@ def test_a_lost_metadata_request_is_repeated_over_another_connection() -> None:
 
 
 def test_a_metadata_request_uses_no_connection_that_was_lost_meanwhile() -> None:
-    driven = Driven(rate=ALONE)
+    driven = DrivenDelivery(rate=ALONE)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, NOT_LEADER)
     driven.lose(driven.one, 0.1)
@@ -504,13 +506,13 @@ def test_a_metadata_request_uses_no_connection_that_was_lost_meanwhile() -> None
 
 
 def test_a_metadata_request_uses_the_least_busy_connection_that_is_not_congested() -> None:
-    driven = Driven()
+    driven = DrivenDelivery()
     driven.until(1.0)
     driven.answer(driven.one, 1.1, NOT_LEADER)
     assert other(driven.until(1.1)) == [(SendMetadataRequest, 2)], (
         "one request is still under way to 1"
     )
-    driven = Driven()
+    driven = DrivenDelivery()
     driven.until(1.0)
     driven.delivery.mark_congested(driven.two)
     driven.answer(driven.one, 1.1, NOT_LEADER)
@@ -521,7 +523,7 @@ def test_a_metadata_request_uses_the_least_busy_connection_that_is_not_congested
 
 
 def test_batches_are_sent_again_under_their_own_sequences() -> None:
-    driven = Driven(**IDEMPOTENT)
+    driven = DrivenDelivery(**IDEMPOTENT)
     driven.until(2.0)
     assert stamps(driven.one) == [(0, 0), (0, 1), (0, 2)]
     driven.answer(driven.one, 2.1, TOO_FEW_REPLICAS)
@@ -539,7 +541,7 @@ def test_batches_are_sent_again_under_their_own_sequences() -> None:
 
 
 def test_a_batch_that_the_broker_has_already_is_acknowledged_and_no_duplicate() -> None:
-    driven = Driven(rate=ALONE, **IDEMPOTENT)
+    driven = DrivenDelivery(rate=ALONE, **IDEMPOTENT)
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
     driven.reopen(driven.one, 0.2)
@@ -551,7 +553,7 @@ def test_a_batch_that_the_broker_has_already_is_acknowledged_and_no_duplicate() 
 
 
 def test_a_batch_that_failed_for_good_leaves_a_gap_and_its_partition_starts_again() -> None:
-    driven = Driven(**IDEMPOTENT)
+    driven = DrivenDelivery(**IDEMPOTENT)
     driven.until(1.0)
     driven.answer(driven.one, 1.1, TOO_LARGE)
     driven.answer(driven.one, 1.2, OUT_OF_ORDER)
@@ -564,7 +566,7 @@ def test_a_batch_that_failed_for_good_leaves_a_gap_and_its_partition_starts_agai
 
 
 def test_the_last_batch_gives_its_sequence_back_when_it_failed() -> None:
-    driven = Driven(**IDEMPOTENT)
+    driven = DrivenDelivery(**IDEMPOTENT)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_LARGE)
     driven.until(1.0)
@@ -572,7 +574,7 @@ def test_the_last_batch_gives_its_sequence_back_when_it_failed() -> None:
 
 
 def test_a_batch_that_may_be_in_the_log_does_not_give_its_sequence_back() -> None:
-    driven = Driven(retries=1, **IDEMPOTENT)
+    driven = DrivenDelivery(retries=1, **IDEMPOTENT)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TIMED_OUT)
     driven.until(0.5)
@@ -584,7 +586,7 @@ def test_a_batch_that_may_be_in_the_log_does_not_give_its_sequence_back() -> Non
 
 @pytest.mark.parametrize("code", [UNKNOWN_PRODUCER, OUT_OF_ORDER])
 def test_a_broker_that_forgot_the_producer_makes_its_partition_start_again(code: int) -> None:
-    driven = Driven(**IDEMPOTENT)
+    driven = DrivenDelivery(**IDEMPOTENT)
     driven.until(1.0)
     driven.answer(driven.one, 1.1)
     driven.answer(driven.one, 1.2, code)
@@ -596,7 +598,7 @@ def test_a_broker_that_forgot_the_producer_makes_its_partition_start_again(code:
 
 
 def test_a_copy_that_a_broker_would_no_longer_know_is_counted() -> None:
-    driven = Driven(**IDEMPOTENT)
+    driven = DrivenDelivery(**IDEMPOTENT)
     driven.until(1.0)
     driven.answer(driven.one, 1.1, TOO_LARGE)
     driven.answer(driven.one, 1.2, TIMED_OUT)  # it may be there, under the epoch of before
@@ -607,7 +609,7 @@ def test_a_copy_that_a_broker_would_no_longer_know_is_counted() -> None:
 
 
 def test_without_idempotence_batches_have_no_stamp() -> None:
-    driven = Driven()
+    driven = DrivenDelivery()
     driven.until(1.0)
     assert stamps(driven.one) == [None, None]
 
@@ -616,7 +618,7 @@ def test_without_idempotence_batches_have_no_stamp() -> None:
 
 
 def test_a_congested_connection_gets_nothing_until_its_socket_has_taken_the_rest() -> None:
-    driven = Driven()
+    driven = DrivenDelivery()
     driven.until(0.0)
     driven.delivery.mark_congested(driven.one)
     assert driven.until(2.5) == []
@@ -627,7 +629,7 @@ def test_a_congested_connection_gets_nothing_until_its_socket_has_taken_the_rest
 
 
 def test_answers_are_awaited_when_batches_wait_for_them_only() -> None:
-    driven = Driven(max_in_flight=2)
+    driven = DrivenDelivery(max_in_flight=2)
     driven.until(1.0)
     assert not driven.one.awaits_answers, "nothing waits behind the two that are under way"
     driven.until(2.0)
@@ -643,7 +645,7 @@ def test_answers_are_awaited_when_batches_wait_for_them_only() -> None:
 
 
 def test_a_congested_connection_counts_once_as_work_and_not_after_its_loss() -> None:
-    driven = Driven(rate=ALONE, retries=0)
+    driven = DrivenDelivery(rate=ALONE, retries=0)
     driven.until(0.0)
     for _ in range(2):
         driven.delivery.mark_congested(driven.one)
@@ -657,7 +659,7 @@ def test_a_congested_connection_counts_once_as_work_and_not_after_its_loss() -> 
 
 
 def test_a_full_memory_blocks_the_producer_without_a_change_of_due_times() -> None:
-    driven = Driven(max_in_flight=1, buffer_memory=2 * BATCH_BYTES)
+    driven = DrivenDelivery(max_in_flight=1, buffer_memory=2 * BATCH_BYTES)
     driven.until(9.5)
     assert driven.producer.blocked
     assert driven.producer.buffered_bytes == 2 * BATCH_BYTES
@@ -671,14 +673,14 @@ def test_a_full_memory_blocks_the_producer_without_a_change_of_due_times() -> No
 
 
 def test_expired_and_repeated_batches_give_their_memory_back() -> None:
-    driven = Driven(max_in_flight=1, buffer_memory=BATCH_BYTES, delivery_timeout_ms=5_000)
+    driven = DrivenDelivery(max_in_flight=1, buffer_memory=BATCH_BYTES, delivery_timeout_ms=5_000)
     driven.until(2.5)
     assert driven.producer.blocked
     driven.delivery.expire(6.5)
     driven.now = 6.5
     driven.until(6.5)
     assert driven.producer.opened == 3, "1 expired, and 2 has its room"
-    driven = Driven(buffer_memory=BATCH_BYTES)
+    driven = DrivenDelivery(buffer_memory=BATCH_BYTES)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_FEW_REPLICAS)
     assert driven.producer.buffered_bytes == BATCH_BYTES
@@ -690,7 +692,7 @@ def test_expired_and_repeated_batches_give_their_memory_back() -> None:
 
 
 def test_after_the_window_only_failed_batches_are_sent_again() -> None:
-    driven = Driven(end_s=4.0)
+    driven = DrivenDelivery(end_s=4.0)
     driven.until(2.0)
     driven.answer(driven.one, 2.1, TOO_FEW_REPLICAS)
     driven.answer(driven.one, 2.2)
@@ -706,7 +708,7 @@ def test_after_the_window_only_failed_batches_are_sent_again() -> None:
 
 
 def test_batches_behind_a_failed_batch_at_the_end_of_the_window_are_unsent_and_not_failed() -> None:
-    driven = Driven(end_s=4.0, delivery_timeout_ms=5_000)
+    driven = DrivenDelivery(end_s=4.0, delivery_timeout_ms=5_000)
     driven.until(0.0)
     driven.answer(driven.one, 0.1, TOO_FEW_REPLICAS)
     driven.until(4.0)
@@ -718,7 +720,7 @@ def test_batches_behind_a_failed_batch_at_the_end_of_the_window_are_unsent_and_n
 
 
 def test_after_the_window_batches_that_wait_for_room_stay_unsent() -> None:
-    driven = Driven(end_s=4.0, max_in_flight=1)
+    driven = DrivenDelivery(end_s=4.0, max_in_flight=1)
     driven.until(4.0)
     driven.delivery.close(4.0)
     driven.answer(driven.one, 4.1)
@@ -728,7 +730,7 @@ def test_after_the_window_batches_that_wait_for_room_stay_unsent() -> None:
 
 
 def test_records_that_the_generator_did_not_send_in_time_are_unsent_by_its_own_fault() -> None:
-    driven = Driven(end_s=4.0)
+    driven = DrivenDelivery(end_s=4.0)
     driven.until(1.0)
     driven.delivery.close(4.0)
     assert driven.counts.unsent_own_records == 2, "those that were due at 2 and at 3"
@@ -736,7 +738,7 @@ def test_records_that_the_generator_did_not_send_in_time_are_unsent_by_its_own_f
 
 
 def test_records_that_linger_at_the_end_of_the_window_are_no_fault_of_the_generator() -> None:
-    driven = Driven(end_s=4.0, full=10, linger_ms=5_000.0)
+    driven = DrivenDelivery(end_s=4.0, full=10, linger_ms=5_000.0)
     driven.until(4.0)
     driven.delivery.close(4.0)
     assert driven.counts.unsent_own_records == 0
@@ -745,7 +747,7 @@ def test_records_that_linger_at_the_end_of_the_window_are_no_fault_of_the_genera
 @pytest.mark.parametrize("hindrance", ["in flight", "congested", "lost", "muted", "blocked"])
 def test_records_that_a_broker_held_up_are_no_fault_of_the_generator(hindrance: str) -> None:
     is_small = hindrance == "blocked"
-    driven = Driven(
+    driven = DrivenDelivery(
         end_s=8.0,
         max_in_flight=1 if is_small else 2,
         buffer_memory=BATCH_BYTES if is_small else 100 * BATCH_BYTES,
@@ -766,7 +768,7 @@ def test_records_that_a_broker_held_up_are_no_fault_of_the_generator(hindrance: 
 
 
 def test_at_the_end_of_the_drain_every_sent_record_has_an_outcome() -> None:
-    driven = Driven(end_s=4.0)
+    driven = DrivenDelivery(end_s=4.0)
     driven.until(3.0)
     driven.answer(driven.one, 3.1, TOO_FEW_REPLICAS)
     driven.delivery.close(4.0)
@@ -780,14 +782,14 @@ def test_at_the_end_of_the_drain_every_sent_record_has_an_outcome() -> None:
 
 
 def test_with_acks_0_written_records_are_acknowledged() -> None:
-    driven = Driven(acks="0", end_s=3.0, max_in_flight=1)
+    driven = DrivenDelivery(acks="0", end_s=3.0, max_in_flight=1)
     assert sent(driven.until(3.0)) == [0, 1, 2]
     assert driven.counts.acked_total == 3
     assert not driven.one.in_flight
 
 
 def test_with_acks_0_a_last_request_checks_that_each_broker_has_read_all() -> None:
-    driven = Driven(acks="0", end_s=1.0)
+    driven = DrivenDelivery(acks="0", end_s=1.0)
     driven.until(1.0)
     driven.delivery.close(1.0)
     assert sorted(broker for _, broker in other(driven.until(1.0))) == [1, 2]
@@ -798,7 +800,7 @@ def test_with_acks_0_a_last_request_checks_that_each_broker_has_read_all() -> No
 
 
 def test_with_acks_0_batches_are_written_while_a_metadata_request_is_in_flight() -> None:
-    driven = Driven(leaders=(1, 2), batch_size=1, sticky_partition="round_robin", acks="0")
+    driven = DrivenDelivery(leaders=(1, 2), batch_size=1, sticky_partition="round_robin", acks="0")
     driven.until(0.0)
     driven.lose(driven.one, 0.1)
     assert other(driven.until(0.1)) == [(SendMetadataRequest, 2)]
@@ -810,7 +812,7 @@ def test_with_acks_0_batches_are_written_while_a_metadata_request_is_in_flight()
 
 
 def test_with_acks_0_bytes_that_a_lost_connection_did_not_take_are_sent_again() -> None:
-    driven = Driven(acks="0", rate=ALONE)
+    driven = DrivenDelivery(acks="0", rate=ALONE)
     action = driven.delivery.next(0.0)
     assert isinstance(action, Produce)
     driven.lose(driven.one, 0.0, "BrokenPipeError")
@@ -828,7 +830,7 @@ def test_with_acks_0_bytes_that_a_lost_connection_did_not_take_are_sent_again() 
 
 
 def test_a_partition_that_left_its_old_leader_is_not_checked_there_again() -> None:
-    driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=2, seed=4, end_s=3.0)
+    driven = DrivenDelivery(leaders=(1, 1), batch_size=1, max_in_flight=2, seed=4, end_s=3.0)
     driven.until(1.9)  # 0 for partition 0, 1 for partition 1
     driven.answer(driven.one, 1.95, NOT_LEADER)
     assert (SendMetadataRequest, 2) in other(
@@ -848,7 +850,7 @@ def test_a_partition_that_left_its_old_leader_is_not_checked_there_again() -> No
 
 
 def test_a_partition_that_left_its_old_leader_hides_no_later_failure_there() -> None:
-    driven = Driven(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1, end_s=3.9)
+    driven = DrivenDelivery(leaders=(1, 1), batch_size=1, max_in_flight=3, seed=1, end_s=3.9)
     driven.until(2.9)  # 0, 1, 2 for partition 0
     driven.answer(driven.one, 2.95, NOT_LEADER)
     driven.until(3.5)  # 3 for partition 1
@@ -866,7 +868,7 @@ def test_a_partition_that_left_its_old_leader_hides_no_later_failure_there() -> 
 
 
 def test_batches_that_wait_at_the_old_leader_go_to_the_new_one_before_later_ones() -> None:
-    driven = Driven(producers=2, max_in_flight=1, **IDEMPOTENT)
+    driven = DrivenDelivery(producers=2, max_in_flight=1, **IDEMPOTENT)
     driven.until(2.5)
     assert driven.one.pending
     neighbor = driven.delivery.producers[1].connections
@@ -885,7 +887,7 @@ def test_batches_that_wait_at_the_old_leader_go_to_the_new_one_before_later_ones
 
 
 def test_two_copies_that_may_be_in_the_log_are_the_failed_one_and_a_duplicate() -> None:
-    driven = Driven(rate=ALONE, retries=2, **IDEMPOTENT)
+    driven = DrivenDelivery(rate=ALONE, retries=2, **IDEMPOTENT)
     driven.until(0.0)
     driven.lose(driven.one, 0.1)  # a first copy may be there
     driven.reopen(driven.one, 0.2)
@@ -897,7 +899,7 @@ def test_two_copies_that_may_be_in_the_log_are_the_failed_one_and_a_duplicate() 
 
 
 def test_batches_that_wait_for_room_at_the_end_of_the_window_are_unsent_and_never_fail() -> None:
-    driven = Driven(max_in_flight=1, end_s=3.0, delivery_timeout_ms=100)
+    driven = DrivenDelivery(max_in_flight=1, end_s=3.0, delivery_timeout_ms=100)
     driven.until(3.0)
     assert driven.one.pending
     driven.delivery.close(3.0)
@@ -912,7 +914,7 @@ class Mishaps:
         codes: errors that they answer at times, instead of taking a batch.
     """
 
-    def __init__(self, driven: Driven, rng: random.Random, codes: Sequence[int]) -> None:
+    def __init__(self, driven: DrivenDelivery, rng: random.Random, codes: Sequence[int]) -> None:
         self.log = Log()
         self.is_well = False
         self._driven = driven
@@ -978,10 +980,10 @@ class Mishaps:
         return self.log.append(batch.partition, kept)
 
 
-def befall(seed: int, codes: Sequence[int], **options: Any) -> tuple[Driven, Log]:
+def befall(seed: int, codes: Sequence[int], **options: Any) -> tuple[DrivenDelivery, Log]:
     """A load of 30 s on brokers that fail all the time, and recover in the drain."""
     rng = random.Random(seed)
-    driven = Driven(
+    driven = DrivenDelivery(
         leaders=(1, 2, 1), full=3, rate=3.0, end_s=30.0, batch_size=500, max_in_flight=3, **options
     )
     mishaps = Mishaps(driven, rng, codes)
@@ -1001,7 +1003,7 @@ def befall(seed: int, codes: Sequence[int], **options: Any) -> tuple[Driven, Log
     return driven, mishaps.log
 
 
-def unsent(driven: Driven) -> int:
+def unsent(driven: DrivenDelivery) -> int:
     """Number of records that were sealed and not sent before the end of the window."""
     (producer,) = driven.delivery.producers
     sent_records: int = sum(driven.counts.sent_by_partition.values())
@@ -1051,7 +1053,7 @@ def test_every_record_is_accounted_for_under_any_failures(
 BOTH: dict[str, Any] = {"leaders": (1, 2), "batch_size": 1, "end_s": 40.0, "max_in_flight": 2}
 
 
-def only_one_answers(driven: Driven, end_s: float) -> None:
+def only_one_answers(driven: DrivenDelivery, end_s: float) -> None:
     """Broker 1 answers at once, broker 2 never; the silence is updated every second."""
     for second in range(int(end_s) + 1):
         driven.until(float(second))
@@ -1062,7 +1064,7 @@ def only_one_answers(driven: Driven, end_s: float) -> None:
 
 
 def test_records_for_a_silent_broker_are_missing() -> None:
-    driven = Driven(**BOTH)
+    driven = DrivenDelivery(**BOTH)
     only_one_answers(driven, 40.0)
     driven.delivery.close(40.0)
     one, two = (driven.counts.by_broker[broker] for broker in BROKERS)
@@ -1075,7 +1077,7 @@ def test_records_for_a_silent_broker_are_missing() -> None:
 
 
 def test_unsent_records_are_missing_at_the_broker_that_fills_the_memory() -> None:
-    driven = Driven(**BOTH, buffer_memory=2 * BATCH_BYTES)
+    driven = DrivenDelivery(**BOTH, buffer_memory=2 * BATCH_BYTES)
     only_one_answers(driven, 40.0)
     driven.delivery.close(40.0)
     assert driven.producer.blocked
@@ -1085,7 +1087,7 @@ def test_unsent_records_are_missing_at_the_broker_that_fills_the_memory() -> Non
 
 
 def test_unsent_records_are_missing_at_the_broker_that_fills_more_of_the_memory() -> None:
-    driven = Driven(**BOTH, buffer_memory=6 * BATCH_BYTES)
+    driven = DrivenDelivery(**BOTH, buffer_memory=6 * BATCH_BYTES)
     driven.until(40.0)  # neither of them answers
     one, two = (
         way.pending.records + sum(batch.records for _, sent in way.in_flight for batch in sent)
@@ -1100,7 +1102,7 @@ def test_unsent_records_are_missing_at_the_broker_that_fills_more_of_the_memory(
 
 def test_records_of_an_open_batch_are_missing_at_the_broker_of_its_partition() -> None:
     room = {"batch_size": 3 * BATCH_BYTES, "linger_ms": 60_000.0, "end_s": 32.0}
-    driven = Driven(**(BOTH | room), full=3)
+    driven = DrivenDelivery(**(BOTH | room), full=3)
     only_one_answers(driven, 32.0)
     producer = driven.producer
     collected = producer.records_due_between(producer.due_s(producer.opened), 32.0)
@@ -1112,7 +1114,7 @@ def test_records_of_an_open_batch_are_missing_at_the_broker_of_its_partition() -
 
 
 def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
-    driven = Driven(**BOTH)
+    driven = DrivenDelivery(**BOTH)
     driven.lose(driven.two, 0.0)  # with no request in flight, so that no error shows it
     only_one_answers(driven, 40.0)
     driven.delivery.close(40.0)
@@ -1123,7 +1125,7 @@ def test_a_broker_whose_connection_cannot_be_opened_again_is_silent() -> None:
 
 
 def test_records_that_are_given_up_are_missing() -> None:
-    driven = Driven(end_s=2.0, retries=0)
+    driven = DrivenDelivery(end_s=2.0, retries=0)
     driven.until(1.0)
     for _ in range(2):
         driven.answer(driven.one, 1.5, TIMED_OUT)
@@ -1132,7 +1134,7 @@ def test_records_that_are_given_up_are_missing() -> None:
 
 
 def test_a_slow_broker_that_answers_now_and_then_is_not_silent() -> None:
-    driven = Driven(end_s=40.0)
+    driven = DrivenDelivery(end_s=40.0)
     for second in range(40):
         driven.until(float(second))
         if len(driven.one.in_flight) > 3:
@@ -1144,7 +1146,7 @@ def test_a_slow_broker_that_answers_now_and_then_is_not_silent() -> None:
 
 
 def test_a_broker_without_requests_is_not_silent() -> None:
-    driven = Driven(rate=0.05)  # a record in twenty seconds
+    driven = DrivenDelivery(rate=0.05)  # a record in twenty seconds
     for second in range(100):
         driven.until(float(second))
         if driven.one.in_flight:

@@ -15,14 +15,14 @@ from jobs.engine.producing.transactions import (
     TransactionError,
 )
 from metrics.traffic.producer import ProducerOptions
-from tests.support.driven_delivery import Driven
+from tests.support.driven_delivery import DrivenDelivery
 
 CONCURRENT, LOADING, NOT_COORDINATOR, FENCED = 51, 14, 16, 90
 TIMED_OUT, TOO_LARGE = 7, 10
 COMMIT, ABORT = EndTransaction(True), EndTransaction(False)
 
 
-def driven(leaders: tuple[int, ...] = (1,), **options: Any) -> Driven:
+def driven(leaders: tuple[int, ...] = (1,), **options: Any) -> DrivenDelivery:
     """A producer of one record each second to partitions in turn, with a commit every 2.5 s."""
     given: dict[str, Any] = {
         "acks": "all",
@@ -33,7 +33,7 @@ def driven(leaders: tuple[int, ...] = (1,), **options: Any) -> Driven:
         "retry_backoff_ms": 500.0,
         "retry_backoff_max_ms": 500.0,
     }
-    return Driven(leaders, **(given | options))
+    return DrivenDelivery(leaders, **(given | options))
 
 
 def requests_in(actions: list[Action]) -> list[Any]:
@@ -46,7 +46,7 @@ def sent(actions: list[Action]) -> list[int]:
     return [batch.first for each in actions if isinstance(each, Produce) for batch in each.batches]
 
 
-def begun(driven: Driven) -> Driven:
+def begun(driven: DrivenDelivery) -> DrivenDelivery:
     """A producer with its first partition in the transaction, and its first batch sent."""
     assert requests_in(driven.until(0.0)) == [AddPartitions((0,))]
     assert sent(driven.coordinate(driven.one, 0.1)) == [0]

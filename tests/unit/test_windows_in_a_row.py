@@ -18,7 +18,7 @@ from metrics.trial.consumption import ReadRange
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram
 from metrics.trial.task import ProducerReport, TaskReport
-from tests.support.driven_delivery import Driven
+from tests.support.driven_delivery import DrivenDelivery
 
 # --- the windows themselves -------------------------------------------------------
 
@@ -38,14 +38,14 @@ def test_windows_of_a_load_touch_and_the_last_one_ends_it() -> None:
 # --- producers --------------------------------------------------------------------
 
 
-def next_window(driven: Driven, now: float) -> Account:
+def next_window(driven: DrivenDelivery, now: float) -> Account:
     following = driven.account.window.following()
     assert following is not None
     return driven.delivery.begin_window(following, now)
 
 
 def test_sending_continues_over_the_end_of_a_window_and_each_record_is_counted_once() -> None:
-    driven = Driven(window=Window(0.0, 3.0, left=2))
+    driven = DrivenDelivery(window=Window(0.0, 3.0, left=2))
     accounts = []
     for second in range(9):
         if second and second % 3 == 0:
