@@ -68,25 +68,23 @@ def test_the_aims_are_printed_with_the_measured_ratios() -> None:
 
 
 def test_clients_take_more_turns_until_the_ratio_of_an_aim_is_sure() -> None:
-    ours, java, librdkafka = (
-        ("producer", name, "", 1_000) for name in ("wire", JAVA, "librdkafka")
-    )
+    own, java, librdkafka = (("producer", name, "", 1_000) for name in ("wire", JAVA, "librdkafka"))
     found = {
-        ours: _repeats(2_000, 2_000, 2_000),
+        own: _repeats(2_000, 2_000, 2_000),
         java: _repeats(80, 80, 80),
         librdkafka: _repeats(400, 200, 800),
     }
-    assert unsure_of(found) == [ours, librdkafka]
+    assert unsure_of(found) == [own, librdkafka]
     found[librdkafka] = _repeats(400, 410, 400)
     assert unsure_of(found) == []
     found[java] = _repeats(80, 80)
-    assert unsure_of(found) == [ours, java], "two turns are never sure"
+    assert unsure_of(found) == [own, java], "two turns are never sure"
 
 
 def test_turns_of_which_one_failed_are_not_paired_with_others() -> None:
-    ours = _repeats(100, 200, 300, 400)
+    own = _repeats(100, 200, 300, 400)
     other = {turn: each for turn, each in _repeats(10, 99, 30, 40).items() if turn != 1}
-    ratio = ratio_of(ours, other)
+    ratio = ratio_of(own, other)
     assert ratio is not None
     assert ratio.count == 3
     assert ratio.ratio == pytest.approx(10)

@@ -88,7 +88,7 @@ def test_a_request_has_the_bytes_of_kafka_pythons_encoder() -> None:
         groups=1, fetch_min_bytes=7, fetch_max_wait_ms=8, fetch_max_bytes=9_000,
         max_partition_fetch_bytes=2_000,
     )  # fmt: skip
-    ours = FetchEncoder(Partitions(("topic",), 4), "me", pattern).encode(
+    encoded = FetchEncoder(Partitions(("topic",), 4), "me", pattern).encode(
         42, (5, 6), [(1, 100), (3, 2**40)], [2]
     )
     topic = FetchRequest.FetchTopic
@@ -106,7 +106,7 @@ def test_a_request_has_the_bytes_of_kafka_pythons_encoder() -> None:
         version=FETCH_VERSION,
     )  # fmt: skip
     request.with_header(correlation_id=42, client_id="me")
-    assert ours == bytes(request.encode(framed=True, header=True))
+    assert encoded == bytes(request.encode(framed=True, header=True))
 
 
 def test_a_request_groups_partitions_by_topic() -> None:

@@ -97,13 +97,13 @@ def test_a_task_sees_how_far_its_clock_is_off_before_and_after(
 
 
 def test_a_driver_that_does_not_answer_delays_no_load() -> None:
-    ours, theirs = socket.socketpair()
+    near, far = socket.socketpair()
     seconds = iter(range(100))
-    with ours, theirs:
-        task = DriverChannel(ours, lambda: float(next(seconds)))
+    with near, far:
+        task = DriverChannel(near, lambda: float(next(seconds)))
         task.compare_clocks()
         assert task.clock_offset is None
-        assert theirs.recv(4_096).count(b"clock") == 1, "requested once"
+        assert far.recv(4_096).count(b"clock") == 1, "requested once"
 
 
 def test_a_task_without_the_token_is_not_admitted(server: ControlServer) -> None:
@@ -224,11 +224,11 @@ def test_a_closed_server_ends_the_load() -> None:
 
 
 def test_a_silent_driver_counts_as_dead_and_one_that_sends_does_not() -> None:
-    ours, theirs = socket.socketpair()
+    near, far = socket.socketpair()
     now = [0.0]
-    task = DriverChannel(ours, lambda: now[0])
+    task = DriverChannel(near, lambda: now[0])
     now[0] = SILENCE_MAX_S - 1
-    theirs.sendall(b"\n")
+    far.sendall(b"\n")
     task.receive()
     now[0] += SILENCE_MAX_S - 1
     task.receive()
@@ -236,7 +236,7 @@ def test_a_silent_driver_counts_as_dead_and_one_that_sends_does_not() -> None:
     with pytest.raises(OrphanedError, match="10 s without a message from the driver"):
         task.receive()
     task.close()
-    theirs.close()
+    far.close()
 
 
 def test_a_driver_out_of_reach_is_an_error_with_a_remedy() -> None:

@@ -78,17 +78,17 @@ MIXED = answers(LARGE, SMALL, LARGE, LARGE, 1, 700, LARGE)
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, socket.socket]]:
     """The tested end of a TCP connection, and the peer's."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname(), PATIENCE_S)
-        theirs, _ = server.accept()
-    theirs.settimeout(PATIENCE_S)
-    transport: Transport = PlainTransport(ours)
+        near = socket.create_connection(server.getsockname(), PATIENCE_S)
+        far, _ = server.accept()
+    far.settimeout(PATIENCE_S)
+    transport: Transport = PlainTransport(near)
     if request.param == "tls":
-        wrapped, theirs = tls_over(ours, theirs)
+        wrapped, far = tls_over(near, far)
         transport = TlsTransport(wrapped)
     transport.sock.setblocking(False)
-    yield transport, theirs
+    yield transport, far
     transport.close()
-    theirs.close()
+    far.close()
 
 
 def read(
@@ -143,32 +143,32 @@ def test_the_same_batches_are_found_with_and_without_dropped_bytes(
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops bytes of TCP")
 def test_records_of_large_batches_are_not_copied() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname(), PATIENCE_S)
-        theirs, _ = server.accept()
-    ours.setblocking(False)
-    with ours, theirs:
-        _, reader, _, _ = read((PlainTransport(ours), theirs), [MIXED], 65_536)
+        near = socket.create_connection(server.getsockname(), PATIENCE_S)
+        far, _ = server.accept()
+    near.setblocking(False)
+    with near, far:
+        _, reader, _, _ = read((PlainTransport(near), far), [MIXED], 65_536)
     assert reader.copied < len(MIXED) / 3
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops bytes of TCP")
 def test_the_selector_waits_for_dropped_bytes_only() -> None:
     def mark() -> int:
-        return ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        return near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        ours = socket.create_connection(server.getsockname(), PATIENCE_S)
-        theirs, _ = server.accept()
-    ours.setblocking(False)
-    with ours, theirs:
+        near = socket.create_connection(server.getsockname(), PATIENCE_S)
+        far, _ = server.accept()
+    near.setblocking(False)
+    with near, far:
         notes, reader = Notes(), Reader()
         channel, sockets = Reading(notes), Sockets(reader, time.monotonic, 1_048_576)
-        sockets.add(channel, PlainTransport(ours))
+        sockets.add(channel, PlainTransport(near))
         assert mark() == 1
-        theirs.sendall(MIXED[:10_000])
+        far.sendall(MIXED[:10_000])
         wait_for(sockets, lambda: channel.skippable > 200_000)
-        assert 1 < mark() <= ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) / 8
-        sending = threading.Thread(target=theirs.sendall, args=(MIXED[10_000:],))
+        assert 1 < mark() <= near.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) / 8
+        sending = threading.Thread(target=far.sendall, args=(MIXED[10_000:],))
         sending.start()
         wait_for(sockets, lambda: len(notes.answers) == 7)
         sending.join()

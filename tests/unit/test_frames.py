@@ -35,7 +35,7 @@ EMPTY = dict.fromkeys(SCHEMA.names)
 
 
 class Session:
-    """Keeps what `createDataFrame` gets."""
+    """A session that keeps the arguments of `createDataFrame`."""
 
     def __init__(self) -> None:
         self.given: tuple[Any, ...] = ()

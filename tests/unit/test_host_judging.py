@@ -204,11 +204,13 @@ def test_a_machine_shared_with_brokers_is_judged_as_theirs() -> None:
 
 def test_drops_for_the_rate_at_either_end_of_a_link_name_the_link() -> None:
     link = InterfaceWindow("link0", 1e6, 19.9e6, 30_000.0, 0.0, 0.0, 20e6)
-    ours = replace(GENERATOR, shares_machine=True, interfaces=(replace(link, dropped=900.0),))
-    theirs = replace(HOST, interfaces=(replace(link, received_bytes_per_s=17e6),))
-    found = judged(client(acked_records=9_000), hosts=(theirs, ours))
+    generator_host = replace(
+        GENERATOR, shares_machine=True, interfaces=(replace(link, dropped=900.0),)
+    )
+    broker_host = replace(HOST, interfaces=(replace(link, received_bytes_per_s=17e6),))
+    found = judged(client(acked_records=9_000), hosts=(broker_host, generator_host))
     assert (found.verdict, found.limited_by) == (Verdict.OVERLOADED, Resource.NETWORK)
     for part in ("interface link0 of host g at 160 Mbit/s", "dropped 2.91% of its packets"):
         assert part in (found.attribution or "")
-    elsewhere = replace(ours, shares_machine=False)
-    assert judged(client(acked_records=9_000), hosts=(theirs, elsewhere)).limited_by is None
+    elsewhere = replace(generator_host, shares_machine=False)
+    assert judged(client(acked_records=9_000), hosts=(broker_host, elsewhere)).limited_by is None

@@ -35,9 +35,9 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def _forbidden(package: str, allowed: set[str]) -> dict[str, set[str]]:
-    ours = {*PACKAGES, "conf", "notebooks", "tests"}
+    project = {*PACKAGES, "conf", "notebooks", "tests"}
     found = {
-        str(path.relative_to(ROOT)): (set(_imports(path)) & ours) - allowed
+        str(path.relative_to(ROOT)): (set(_imports(path)) & project) - allowed
         for path in _modules(package)
     }
     return {path: names for path, names in found.items() if names}

@@ -96,7 +96,7 @@ def test_no_cell_uses_the_drivers_jvm_or_an_rdd(book: Any) -> None:
     assert not re.search(r"_jvm|sparkContext|\.rdd\b|_jdf", text)
 
 
-OURS = ("search", "metrics", "jobs", "conf")
+PACKAGES = ("search", "metrics", "jobs", "conf")
 
 
 def _unresolved(source: str) -> list[str]:
@@ -113,7 +113,7 @@ def _unresolved(source: str) -> list[str]:
         missing += [
             f"{module}: {name or 'itself'}"
             for module, name in wanted
-            if module.partition(".")[0] in OURS and not _is_there(module, name)
+            if module.partition(".")[0] in PACKAGES and not _is_there(module, name)
         ]
     return missing
 

@@ -15,7 +15,7 @@ from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_respon
 
 def test_request_bytes_equal_those_of_kafka_python() -> None:
     batches = [(3, b"h" * 61, memoryview(b"abc")), (1, b"g" * 61, memoryview(b"defgh"))]
-    ours = ProduceEncoder("topic-é", "client", -1, 1234).encode(77, batches)
+    encoded = ProduceEncoder("topic-é", "client", -1, 1234).encode(77, batches)
     topic = ProduceRequest.TopicProduceData
     request = ProduceRequest(
         transactional_id=None,
@@ -33,7 +33,7 @@ def test_request_bytes_equal_those_of_kafka_python() -> None:
         version=PRODUCE_VERSION,
     )
     request.with_header(correlation_id=77, client_id="client")
-    assert b"".join(ours) == bytes(request.encode(framed=True, header=True))
+    assert b"".join(encoded) == bytes(request.encode(framed=True, header=True))
 
 
 def test_the_payload_is_not_copied() -> None:

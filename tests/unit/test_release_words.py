@@ -55,7 +55,7 @@ def test_the_release_is_read_from_the_facts(environment: dict[str, str], text: s
     assert release_of(environment).text == text
 
 
-def test_what_changed_is_named_and_what_stays_is_not() -> None:
+def test_only_changed_facts_are_named() -> None:
     zookeeper, kraft = release_of(WITH_ZOOKEEPER), release_of(WITH_KRAFT)
     assert changed_release(zookeeper, kraft) == (
         "Kafka 3.6.2 with ZooKeeper",
@@ -71,7 +71,7 @@ def test_what_changed_is_named_and_what_stays_is_not() -> None:
     assert changed_release(kraft, kraft) is None
 
 
-def test_what_is_unknown_has_not_changed() -> None:
+def test_an_unknown_fact_has_not_changed() -> None:
     kraft, unknown = release_of(WITH_KRAFT), release_of({})
     assert changed_release(kraft, unknown) is None
     assert changed_release(unknown, kraft) is None

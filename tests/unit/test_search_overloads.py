@@ -45,17 +45,17 @@ def next_load(*history: Observation) -> Measure:
 
 def test_the_guided_search_needs_fewer_trials_than_bisection_in_every_condition() -> None:
     results = list(compare_overloads(conditions(0.1)))
-    ours = [one for one in results if one.method == "redline"]
+    own = [one for one in results if one.method == "redline"]
     plain = [one for one in results if one.method != "redline"]
-    assert len(ours) == len(plain) == 20
-    assert sum(one.condition.is_held_out for one in ours) == 10
-    for guided, bisection in zip(ours, plain, strict=True):
+    assert len(own) == len(plain) == 20
+    assert sum(one.condition.is_held_out for one in own) == 10
+    for guided, bisection in zip(own, plain, strict=True):
         assert guided.condition == bisection.condition
         assert guided.trials < bisection.trials - 1.0, guided.condition.name
         assert guided.off_10 <= 0.02, guided.condition.name
-    assert sum(one.off_10 for one in ours) / len(ours) <= 0.005
+    assert sum(one.off_10 for one in own) / len(own) <= 0.005
     for start, most in {"cold": 5.6, "high": 5.9, "low": 6.7, "line": 4.5}.items():
-        trials = [one.trials for one in ours if one.condition.start == start]
+        trials = [one.trials for one in own if one.condition.start == start]
         assert sum(trials) / len(trials) <= most, start
 
 
@@ -65,17 +65,17 @@ def test_the_guided_search_needs_fewer_trials_than_bisection_in_every_condition(
 @pytest.mark.parametrize("start", STARTS)
 def test_the_search_on_readings_of_real_brokers(start: str) -> None:
     results = list(replay(ladders(), (start,), points=40))
-    ours = [one for one in results if one.method == "redline"]
+    own = [one for one in results if one.method == "redline"]
     plain = [one for one in results if one.method != "redline"]
-    assert len(ours) == len(plain) == len(ladders()) >= 12
-    assert sum(one.ladder.is_held_out for one in ours) >= len(ours) / 2
-    for guided, bisection in zip(ours, plain, strict=True):
+    assert len(own) == len(plain) == len(ladders()) >= 12
+    assert sum(one.ladder.is_held_out for one in own) >= len(own) / 2
+    for guided, bisection in zip(own, plain, strict=True):
         assert guided.trials < bisection.trials, guided.ladder.name
         assert guided.off_10 <= 0.05, guided.ladder.name
-    count = len(ours)
-    assert sum(one.off_10 for one in ours) / count <= 0.015
-    assert sum(one.held for one in ours) / count >= 0.85
-    assert sum(one.trials for one in ours) < sum(one.trials for one in plain) - 1.0 * count
+    count = len(own)
+    assert sum(one.off_10 for one in own) / count <= 0.015
+    assert sum(one.held for one in own) / count >= 0.85
+    assert sum(one.trials for one in own) < sum(one.trials for one in plain) - 1.0 * count
 
 
 def test_ladders_have_recorded_readings_and_cross_the_threshold_at_their_limit() -> None:

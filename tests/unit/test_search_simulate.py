@@ -173,11 +173,11 @@ def test_the_goals_of_the_benchmark_hold() -> None:
     usual, rough = scenarios()[1], scenarios()[2]
     conditions = [replace(usual, lines=60), replace(rough, lines=30)]
     rows = {(row.scenario, row.contestant): row for row in compare(OURS, conditions)}
-    ours = rows[usual.name, "redline"]
-    assert ours.trials_mean <= 4.0
-    assert ours.off_5 <= 0.06
-    assert ours.off_10 <= 0.005
-    assert ours.confidence == pytest.approx(ours.inside, abs=0.10)
+    own = rows[usual.name, "redline"]
+    assert own.trials_mean <= 4.0
+    assert own.off_5 <= 0.06
+    assert own.off_10 <= 0.005
+    assert own.confidence == pytest.approx(own.inside, abs=0.10)
     ours_rough, bisection_rough = rows[rough.name, "redline"], rows[rough.name, "plain bisection"]
     assert ours_rough.off_10 < 0.5 * bisection_rough.off_10
     assert ours_rough.off_5 < 0.5 * bisection_rough.off_5

@@ -1,4 +1,4 @@
-"""A session that somebody else started: its release is looked at, and whether it has Delta."""
+"""The release of an existing session, and whether it has Delta, are checked."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_session_with_delta_is_taken(version: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(("has_delta", "extensions"), [(False, EXTENSION), (True, "")])
-def test_a_session_without_delta_is_told_how_to_start(
+def test_a_session_without_delta_is_refused_with_the_settings_to_use(
     has_delta: bool, extensions: str, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
 ) -> None:
     activate(monkeypatch, "3.5.2", Jvm("2.12.18", has_delta), extensions)
@@ -88,5 +88,5 @@ def test_without_a_session_the_installed_packages_count(monkeypatch: pytest.Monk
     assert used_spark() == "3.5.7"
 
 
-def test_the_extension_is_the_one_that_sessions_of_ours_get() -> None:
+def test_the_extension_is_that_of_the_projects_sessions() -> None:
     assert DELTA[EXTENSIONS] == EXTENSION

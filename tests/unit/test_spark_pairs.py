@@ -1,4 +1,4 @@
-"""Which Spark fits which Delta, and how a job refuses what does not fit before anything else."""
+"""The release of Delta for each Spark; a job refuses other pairs before any other check."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_deltas_name_has_the_release_of_spark_from_4_1_on(
         ("4.1.4", None, "5.0.0"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_all_that_works(
+def test_an_unsupported_pair_is_refused_with_the_supported_ones(
     spark: str, scala: str | None, delta: str | None, snapshot: SnapshotAssertion
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -89,7 +89,9 @@ def test_the_extra_has_the_newest_pair() -> None:
     assert f"delta-spark=={PAIRS[-1].delta}" in extras["spark"]
 
 
-def test_the_jars_tell_spark_and_scala(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_releases_of_spark_and_scala_are_read_from_the_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "spark-core_2.12-3.5.7.jar").touch()
     found = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
@@ -108,7 +110,7 @@ def test_the_jars_tell_spark_and_scala(tmp_path: Path, monkeypatch: pytest.Monke
         (("3.5.7", "2.12"), "3.3.2", "delta-3.3.2-spark-3.5-scala-2.12"),
         (("3.5.7", "2.13"), "3.2.1", "delta-3.2.1-spark-3.5-scala-2.13"),
         (("4.0.1", "2.13"), None, "delta-4.0.0-spark-4.0"),
-        # Under spark-submit what pip installed is of no account.
+        # Under spark-submit, packages of pip do not count.
         (("3.5.7", "2.12"), "4.4.0", "delta-3.3.2-spark-3.5-scala-2.12"),
     ],
 )
@@ -119,16 +121,16 @@ def test_the_jars_of_delta_are_those_of_the_running_spark(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[tuple[str, Coordinate]] = []
+    requests: list[tuple[str, Coordinate]] = []
 
     def resolved(name: str, wanted: list[Coordinate], **_: object) -> list[Path]:
-        asked.extend((name, each) for each in wanted)
+        requests.extend((name, each) for each in wanted)
         return [tmp_path]
 
     monkeypatch.setattr(jars, "_resolve", resolved)
     monkeypatch.setattr(jars, "installed_delta", lambda: installed)
     jars.delta_jars.__wrapped__(*build)
-    ((found, artifact),) = asked
+    ((found, artifact),) = requests
     assert found == name
     assert artifact.version == name.split("-")[1]
 

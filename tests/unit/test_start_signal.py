@@ -98,10 +98,10 @@ def test_a_task_that_is_lost_before_the_start_ends_the_wait_of_the_others(
 
 
 def test_a_task_does_not_wait_for_ever_for_one_that_never_comes() -> None:
-    ours, theirs = socket.socketpair()
+    near, far = socket.socketpair()
     seconds = iter([0.0, 0.0, START_WAIT_MAX_S + 1.0])
-    with ours, theirs:
-        task = DriverChannel(ours, lambda: next(seconds))
+    with near, far:
+        task = DriverChannel(near, lambda: next(seconds))
         with pytest.raises(OrphanedError, match="after 120 s "):
             task.await_start(TaskReady(5.0, "a"))
-        assert b'"ready"' in theirs.recv(4_096)
+        assert b'"ready"' in far.recv(4_096)

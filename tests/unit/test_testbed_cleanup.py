@@ -109,7 +109,7 @@ def test_a_clock_change_does_not_change_the_identity_of_a_process(
 
 
 def test_only_processes_of_the_testbed_are_ended(tmp_path: Path, impostor: Starter) -> None:
-    ours = impostor(SPEC.id)
+    local = impostor(SPEC.id)
     unrecorded = impostor(SPEC.id)
     other_testbed = impostor("other-00000000")
     prefix = impostor(f"{SPEC.id}0")
@@ -117,7 +117,7 @@ def test_only_processes_of_the_testbed_are_ended(tmp_path: Path, impostor: Start
     folder = crashed(
         tmp_path,
         SPEC,
-        ours,
+        local,
         # A process with a recorded pid and another marker, and one with another start time.
         other_testbed,
         replace(used_again, created_s=used_again.created_s - 100),
@@ -125,12 +125,12 @@ def test_only_processes_of_the_testbed_are_ended(tmp_path: Path, impostor: Start
     state = read_state(folder)
     assert state is not None
     found = {process.pid for process in node_processes(state)}
-    assert found == {ours.pid, unrecorded.pid}
+    assert found == {local.pid, unrecorded.pid}
     with root_lock(tmp_path):
         (cleaned,) = sweep(tmp_path)
     assert (cleaned.name, cleaned.processes) == ("small", 2)
     assert cleaned.data_bytes >= 100_000
-    assert not is_alive(ours) and not is_alive(unrecorded)
+    assert not is_alive(local) and not is_alive(unrecorded)
     assert is_alive(other_testbed) and is_alive(prefix) and is_alive(used_again)
 
 
@@ -220,22 +220,22 @@ def test_waiting_for_a_process_ends_when_it_does(impostor: Starter) -> None:
 
 
 def test_a_channel_carries_whole_messages_and_reports_its_end() -> None:
-    ours, inherited = channel_pair()
+    local, inherited = channel_pair()
     try:
-        assert ours.receive(timeout_s=0) is None
+        assert local.receive(timeout_s=0) is None
         inherited.sendall(b'{"event": "rea')
-        assert ours.receive(timeout_s=0.01) is None
+        assert local.receive(timeout_s=0.01) is None
         inherited.sendall(b'dy"}\n{"event": "two"}\n')
-        assert ours.receive(timeout_s=1) == {"event": "ready"}
-        assert ours.receive(timeout_s=0) == {"event": "two"}
+        assert local.receive(timeout_s=1) == {"event": "ready"}
+        assert local.receive(timeout_s=0) == {"event": "two"}
         inherited.close()
         with pytest.raises(ChannelClosedError):
-            ours.receive(timeout_s=1)
+            local.receive(timeout_s=1)
         with pytest.raises(ChannelClosedError):
-            ours.send({"order": "stop"})
+            local.send({"order": "stop"})
     finally:
         inherited.close()
-        ours.close()
+        local.close()
 
 
 def test_the_disk_guard_names_its_limit_and_the_free_space(
@@ -295,10 +295,10 @@ def test_status_shows_running_testbeds_and_leftovers_of_crashes(
 
 
 def test_a_supervisor_without_a_state_ends_with_an_error(tmp_path: Path) -> None:
-    ours, inherited = channel_pair()
+    local, inherited = channel_pair()
     try:
         assert supervise(tmp_path, inherited.detach()) == 2
         with pytest.raises(ChannelClosedError):
-            ours.receive(timeout_s=1)
+            local.receive(timeout_s=1)
     finally:
-        ours.close()
+        local.close()

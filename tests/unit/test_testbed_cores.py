@@ -111,12 +111,12 @@ def test_quotas_are_set_where_groups_can_be_made(
 
 
 def test_groups_of_a_testbed_are_removed_at_any_place(tmp_path: Path) -> None:
-    ours = [tmp_path / "cpu" / "service" / "redline-t-1", tmp_path / "unified" / "redline-t-12"]
+    removed = [tmp_path / "cpu" / "service" / "redline-t-1", tmp_path / "unified" / "redline-t-12"]
     others = [tmp_path / "cpu" / "redline-other-1", tmp_path / "cpu" / "service" / "redline-tt-1"]
-    for group in (*ours, *others):
+    for group in (*removed, *others):
         group.mkdir(parents=True)
     remove_groups("t", tmp_path)
-    assert [each.exists() for each in (*ours, *others)] == [False, False, True, True]
+    assert [each.exists() for each in (*removed, *others)] == [False, False, True, True]
 
 
 def test_a_system_without_control_groups_has_no_groups(tmp_path: Path) -> None:

@@ -81,13 +81,13 @@ def test_all_listen_on_loopback_and_workers_call_the_master(nodes: Nodes) -> Non
 
 
 def test_executors_inherit_no_variable_that_leads_to_the_checkout(nodes: Nodes) -> None:
-    ours = {
+    own = {
         "PATH": "/bin",
         "PYTHONPATH": "/checkout",
         "SPARK_CONF_DIR": "/x",
         "PYSPARK_PYTHON": "x",
     }
-    variables = spark_environment(WITH_SPARK, nodes.spark[1], ours)
+    variables = spark_environment(WITH_SPARK, nodes.spark[1], own)
     assert variables["PATH"] == "/bin"
     assert not {"PYTHONPATH", "SPARK_CONF_DIR", "PYSPARK_PYTHON"} & set(variables)
     assert variables[TESTBED_VARIABLE] == SPEC.id
@@ -142,13 +142,13 @@ def test_processes_that_spark_started_are_found_by_their_environment_and_ended()
     for testbed_id in (SPEC.id, "other-00000000"):
         command = [sys.executable, "-c", "import time; time.sleep(600)"]
         started.append(subprocess.Popen(command, env={**os.environ, TESTBED_VARIABLE: testbed_id}))
-    ours, other = started
+    own, other = started
     try:
-        assert becomes(lambda: [p.pid for p in inheriting_processes(SPEC.id)] == [ours.pid])
+        assert becomes(lambda: [p.pid for p in inheriting_processes(SPEC.id)] == [own.pid])
         state = State(SPEC, Status.READY, created_s=time.time() - 60)
-        assert [p.pid for p in node_processes(state)] == [ours.pid]
+        assert [p.pid for p in node_processes(state)] == [own.pid]
         end_processes(inheriting_processes(SPEC.id))
-        ours.wait(PATIENCE_S)
+        own.wait(PATIENCE_S)
         assert inheriting_processes(SPEC.id) == []
         assert other.poll() is None
     finally:

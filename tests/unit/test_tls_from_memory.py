@@ -40,18 +40,18 @@ def shaken(authority: trustme.CA, context: ssl.SSLContext) -> str:
     server.load_verify_locations(cadata=authority.cert_pem.bytes().decode())
     server.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     server.verify_mode = ssl.CERT_REQUIRED
-    ours, theirs = socket.socketpair()
+    near, far = socket.socketpair()
     found: list[Any] = []
 
     def serve() -> None:
-        with server.wrap_socket(theirs, server_side=True) as link:
+        with server.wrap_socket(far, server_side=True) as link:
             found.append(link.getpeercert())
             link.sendall(b"x")
 
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        with context.wrap_socket(ours, server_hostname="localhost") as link:
+        with context.wrap_socket(near, server_hostname="localhost") as link:
             link.recv(1)
     finally:
         thread.join()
