@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryFile, mkstemp
+from tempfile import mkstemp
 from typing import BinaryIO
 
 from metrics.common.errors import ConfigError
@@ -56,18 +57,28 @@ def _can_append(folder: Path) -> bool:
 
     Other errors, such as a full disk, are left to the caller's own write.
     """
-    descriptor, name = mkstemp(dir=folder, prefix=".append-")
+    try:
+        with _probe_in(folder) as probe, probe.open("ab") as file:
+            file.write(b"x")
+    except OSError as error:
+        return error.errno not in NOT_OFFERED
+    return True
+
+
+@contextmanager
+def _probe_in(folder: Path) -> Iterator[Path]:
+    """A file with one byte, which is closed, and deleted afterwards.
+
+    A file without a name needs no deletion, but mounts of object stores do not take its bytes.
+    """
+    descriptor, name = mkstemp(dir=folder, prefix=".probe-")
     probe = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(b"x")
-        with probe.open("ab") as file:
-            file.write(b"x")
-    except OSError as error:
-        return error.errno not in NOT_OFFERED
+        yield probe
     finally:
         probe.unlink(missing_ok=True)
-    return True
 
 
 def write_file(name: str, path: Path, content: str | bytes) -> None:
@@ -104,8 +115,8 @@ def require_place(name: str, path: Path) -> None:
         with suppress(FileNotFoundError):  # a name that is too long raises another error
             path.lstat()
         folder = next(each for each in path.absolute().parents if each.exists())
-        with TemporaryFile(dir=folder) as probe:
-            probe.write(b"x")
+        with _probe_in(folder):
+            pass
     except (OSError, ValueError) as error:
         raise _unwritable(name, path, error) from None
 

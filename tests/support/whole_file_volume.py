@@ -2,8 +2,9 @@
 
 It shows another folder, by the kernel's FUSE protocol. As the volumes of Databricks, it refuses to
 append, to write anywhere but at the end of what the same handle wrote, and to lock a file, each
-with EOPNOTSUPP. The server is a process of its own, as a process cannot serve its own file
-accesses. The structures are those of the kernel's `include/uapi/linux/fuse.h`.
+with EOPNOTSUPP; a write to a deleted file fails. The server is a process of its own, as a process
+cannot serve its own file accesses. The structures are those of the kernel's
+`include/uapi/linux/fuse.h`.
 
     python -m tests.support.whole_file_volume MOUNT SOURCE
 """
@@ -27,6 +28,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 DEVICE: Final = "/dev/fuse"
 _READY = "ready"
+_PATIENCE_S = 60.0
 _BUFFER = 1 << 18
 _MAX_WRITE = 1 << 17
 _ROOT_NODE = 1
@@ -57,7 +59,12 @@ def whole_file_volume(mount: Path, source: Path) -> Iterator[Path]:
         yield mount
     finally:
         unmount(mount)
-        server.communicate(timeout=60)
+        try:
+            server.communicate(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:  # a process still uses the file system
+            server.kill()
+            server.communicate()
+            raise
 
 
 def unmount(mount: Path) -> None:
@@ -218,6 +225,8 @@ class Server:
         handle, offset, size = struct.unpack_from("<QQI", body)
         if offset != self._ends[handle]:
             raise RefusedError
+        if not os.fstat(handle).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         written = os.pwrite(handle, body[40 : 40 + size], offset)
         self._ends[handle] += written
         return struct.pack("<II", written, 0)
