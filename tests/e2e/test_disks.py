@@ -129,7 +129,7 @@ def test_a_full_disk_under_out_keeps_the_trials_and_is_reported_once(
         )  # fmt: skip
         with RunningCommand("traffic", "--cluster", str(cluster_file(testbed.folder)), *options,
                             folder=tmp_path) as command:  # fmt: skip
-            command.await_line("trial-started trial=2 ", 300.0)  # then the first one is durable
+            command.await_line("trial-started trial=2 ", 300.0)  # the first trial is durable then
             fill(disk / "of-another-process")
             assert command.wait(300.0) == 2, command.text
         assert "Traceback" not in command.text

@@ -55,8 +55,8 @@ def test_the_summary_keeps_its_contract(run: Run) -> None:
 
 def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
     for point, idle_min in zip(run.summary["boundaries"], (0.2, TOLERANT_IDLE_MIN), strict=True):
-        # 4 handlers of each of 3 brokers; a producer fills a batch every 0.512 s. What a request
-        # takes besides its 60 ms is small even on a busy machine, and never below 0.
+        # 4 handlers of each of 3 brokers; a producer fills a batch every 0.512 s. A request takes a
+        # little more than its 60 ms even on a busy machine, and never less.
         stated = 3 * 4 * (1 - idle_min) / 0.060 * 0.512
         assert 0.9 * stated < point["np_planted"] <= stated
         assert point["np_sustained"] <= 1.05 * point["np_planted"]
@@ -137,7 +137,7 @@ def test_a_killed_run_leaves_no_process_and_is_resumed_by_spark_submit(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     run_id = _kill_in_second_trial(tmp_path)
-    # A budget may change on the way, and bounds how long this takes.
+    # A resumed run may have another budget, which limits the duration here.
     budget = "--set=goal.search.budget.trials=3"
     options = (budget, f"--resume={run_id}")  # the tables have all other options
     with RunningCommand(*options, folder=tmp_path, program=SUBMITTED_FIND_LIMIT) as command:

@@ -105,7 +105,7 @@ class Killed:
             *OPTIONS, cluster, *more, folder=self.folder, program=program
         ) as command:
             yield command
-            session = command.pid  # what it starts is in its session, and leaves it never
+            session = command.pid  # child processes stay in its session
         assert becomes(lambda: not _of_session(session), SOON_S)
 
     def killed_at(self, step: str) -> None:
@@ -136,7 +136,7 @@ class Killed:
 
     def _note(self, command: RunningCommand) -> None:
         names = [each.name for each in (self.folder / "out").iterdir() if each.name[0].isdigit()]
-        (self.run_id,) = names  # all parts are of one run
+        (self.run_id,) = names  # all parts belong to one run
         for line in command.lines:
             if "trial-started trial=" in line:
                 self.started.append(int(line.split("trial=")[1].split()[0]))
@@ -215,7 +215,7 @@ def _of_session(session: int) -> list[int]:
     for process in psutil.process_iter():
         try:
             stat = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # ended meanwhile
+        except OSError:  # it has ended
             continue
         state, *_rest = fields = stat.rpartition(")")[2].split()
         if int(fields[3]) == session and state != "Z":

@@ -153,8 +153,8 @@ def test_no_secret_is_in_processes_and_files_of_a_submitted_run(
         (executor,) = executors_by_worker(secured.testbed)[1]
         executor_processes = [executor, *executor.children(recursive=True)]
         on_executors = dict(environments_of(executor_processes))
-        # Who submits gives its environment to Spark's JVM, and that to the driver: only their
-        # command lines are ours.
+        # The submitter gives its environment to Spark's JVM, and that to the driver, so only their
+        # command lines are checked.
         own = [psutil.Process(command.pid), *command.family()]
         words = [command_line_of(process) for process in own]
         assert command.wait(BEGUN_S) == 0, command.text

@@ -73,7 +73,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def submitter(testbed: Testbed, wheel: Path, python: Path, tmp_path: Path) -> Submitter:
     testbed.check()
-    # The lock of a driver that a test before killed is held until its session ends.
+    # The lock of a driver killed by an earlier test lasts until its session ends.
     with connect(testbed.bootstrap_servers, {}) as admin:
         assert becomes(lambda: holder_of(admin, testbed.broker_ids) is None, 2 * SESSION_S)
     return Submitter(testbed, wheel, python, tmp_path)
@@ -94,7 +94,7 @@ def test_the_wheel_finds_the_limit_on_executors_without_the_project(
     assert point["np_sustained"] > 0 and point["gave_up"] is None
     trials = TableStore(spark, str(submitter.folder / "out" / "tables")).trials(summary["run_id"])
     assert trials.count() == point["trials"]
-    # The tasks of a load ran on executors of both workers, each stage once.
+    # The tasks of each load ran on executors of both workers, once per stage.
     (event_log,) = submitter.events.iterdir()
     stages = barrier_stages(event_log)
     workers = [executor_ids(submitter.testbed, number, event_log.name) for number in (1, 2)]
@@ -183,7 +183,7 @@ def test_sigterm_to_the_jvm_of_spark_submit_ends_the_run_in_order(
     tables = TableStore(spark, str(submitter.folder / "out" / "tables"))
     assert [each.trial for each in tables.trials(summary["run_id"]).collect()] == [1]
     with connect(submitter.testbed.bootstrap_servers, {}) as admin:
-        own = f"{PREFIX}{summary['run_id']}-"  # a driver that a test before killed left its own
+        own = f"{PREFIX}{summary['run_id']}-"  # a driver killed by an earlier test left its own
         assert [name for name in admin.topic_names() if name.startswith(own)] == []
 
 

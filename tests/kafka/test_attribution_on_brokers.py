@@ -79,7 +79,7 @@ def full(acks: str = "1") -> ProducerPattern:
     return load_workload("calibrated", [f"workload.producer.acks={acks}"]).pattern(1000).producer
 
 
-# Brokers compress again what producers sent plain: work for a handler's core.
+# Brokers compress uncompressed batches again, which takes CPU of a handler.
 SLOW_APPENDS = {"compression.type": "gzip"}
 
 
@@ -169,7 +169,7 @@ def _collect(jvm: Any, address: str, run_share: float, ended: threading.Event) -
         while not ended.wait(pause_s):
             begun_s = time.monotonic()
             server.invoke(memory, "gc", None, None)
-            # Brokers that never ran could not be sampled either.
+            # A broker without any running time could not be sampled.
             pause_s = (time.monotonic() - begun_s) * run_share
     finally:
         connector.close()
@@ -392,7 +392,7 @@ CASES = {
         groups=1,
     ),
 }
-# Broker 3's handlers wait three times as long, so a third of the partitions fills them as much.
+# Broker 3's handlers wait three times as long, so a third of the partitions keeps them as busy.
 WAITS_MS = {1: 5.0, 2: 5.0, 3: 15.0}
 WAITING = {
     "waiting-handlers-one": Case(

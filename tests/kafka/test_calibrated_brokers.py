@@ -27,8 +27,8 @@ ON_BOTH = {partition: [1 + partition % 2] for partition in range(8)}
 LIGHT, HALF = 6, 48
 PRODUCER = load_workload("calibrated").pattern(1000).producer
 
-# What a request may take besides on a machine that is busy with other things (3.8 ms was seen);
-# it takes about 1 ms on one that is not [ms].
+# Largest further time of a request on a busy machine (3.8 ms was measured); on an idle machine it
+# is about 1 ms [ms].
 OWN_MS_MAX = 10.0
 EDGE_IDLE = 0.02
 """Error of the idle fraction, as waiting handlers report only every 0.3 s."""
@@ -78,7 +78,8 @@ def test_a_request_takes_the_stated_time_at_every_load_and_determines_idle_time(
         for time, window in zip(found, windows, strict=True):
             per_s = window.produce.per_s
             assert per_s is not None and window.handler_idle is not None
-            # In turn, every broker gets as many batches, each in a request of its own.
+            # Producers use partitions in turn: each broker gets the same number of batches, one
+            # per request.
             offered = producers / PRODUCER.batch_interval_s / len(STATED_MS)
             assert per_s == pytest.approx(offered, rel=0.08)
             assert window.produce.local_ms == pytest.approx(

@@ -68,7 +68,7 @@ def test_leftovers_of_runs_are_listed_and_then_deleted(kafka_testbed: Testbed) -
         assert run_topic in admin.topic_names()
 
         assert "deleted 2 of 2" in cleaned(kafka_testbed, "--run", RUN_ID, "--yes")
-        # Each broker hears from the controller in its own time that a topic is gone.
+        # Brokers learn of a topic's deletion from the controller at different times.
         assert becomes(lambda: run_topic not in admin.topic_names())
         assert other_topic in admin.topic_names()
         assert group not in admin.empty_groups()

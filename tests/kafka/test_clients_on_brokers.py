@@ -52,8 +52,8 @@ def test_acknowledged_equals_growth(bench: Bench, client: str, acks: str) -> Non
         partition: end for partition, end in bench.end_offsets().items() if end
     }
     assert counts.offered_records == pytest.approx(600, rel=0.01)
-    # On a busy machine the last turn leaves records that are due, and says so; a broker that
-    # stalls as the window ends holds some back.
+    # On a busy machine the last turn leaves due records, and counts them; a broker that stalls at
+    # the end of the window delays some.
     assert 450 < counts.acked_total + counts.unsent_own_records <= 909
     assert counts.failed_total == 0
     assert 0 < window.latency.p50_ms < 1_000

@@ -147,7 +147,7 @@ def test_a_limit_that_does_not_last_is_named_and_found_again_below(
     assert note.startswith(f"{failed} producers did not last, 3 of 3 windows were overloaded from")
     assert "from 10 s of load on: broker 1: request handlers idle" in note
     assert any(f"{failed} producers did not last" in reason for reason in reporter.reasons)
-    # A run that stopped after any of its trials would have gone on in the same way.
+    # A run that stops after any of its trials would continue in the same way.
     lines = {"default": line_of(config.workload, config.goal, 1)}
     finished, begun = replay(lines, trials)
     assert finished["default"][0].result.bracket.sustained == point["np_sustained"]

@@ -98,7 +98,7 @@ def test_a_closed_loop_arrives_whole_and_is_faster_than_the_stated_rate(
     assert (counts.offered_records, client.offered_mb_per_s) == (0, None)
     assert client.achieved_mb_per_s is not None and client.achieved_mb_per_s > 3
     assert math.isnan(client.lateness_p99_ms)
-    # What waits is bounded by buffer_memory, so this is what it takes to drain that, and no more.
+    # buffer_memory limits the waiting records, so the drain takes at most this time.
     drain_ms = 1000 * 2 * 2 * 516_384 / 1e6 / client.achieved_mb_per_s
     assert client.latency.p50_ms < drain_ms + 200
 

@@ -152,7 +152,7 @@ def test_a_rebalance_that_outlasts_a_poll_of_its_leader_succeeds(
         def assign_slowly(*of: Any) -> Any:
             leader._perform_assignment = assign
             given = assign(*of)
-            # As on a busy machine: this thread ends polls, too, and the one that waits is over.
+            # On a busy machine this thread also ends polls, which ends the waiting one.
             time.sleep(1.5 * group_member.POLL_S)
             return given
 
@@ -164,7 +164,7 @@ def test_a_rebalance_that_outlasts_a_poll_of_its_leader_succeeds(
 
         leader.request_rejoin = note_rejoin
         leader._perform_assignment = assign_slowly
-        leader._assignment_snapshot = {}  # like a leader that assigned before it knew all
+        leader._assignment_snapshot = {}  # like a leader that assigned before it knew all members
         assert becomes(lambda: leader._generation.generation_id > generation)
         assert rejoined.wait(60), "kafka-python had forgotten the join, and it was resumed"
         assert becomes(lambda: all(each.owned == 3 for each in members), deadline_s=60)
@@ -305,7 +305,7 @@ def test_a_group_that_reads_a_tenth_less_than_is_written_is_an_overload(
             plan = bench.plan({"groups": 1}, consumer_tasks=1, warmup_s=2.0, measure_s=6.0, **load)
             return verdict_on_groups(slowed(bench, plan, share))
 
-    with ThreadPoolExecutor(2) as pool:  # both at the same time, as they mostly wait
+    with ThreadPoolExecutor(2) as pool:  # at the same time, as both mostly wait
         of_all, of_less = pool.map(reasons_with, [None, 0.9])
     assert of_all == []
     (reason,) = of_less

@@ -34,7 +34,7 @@ OPTIONS = (
     "workload.trial.warmup_s=1",
     "workload.trial.measure_s=3",
     "workload.trial.sample_interval_s=0.25",
-    # What is on its way at the end of 3 s is soon a hundredth of them.
+    # Records in flight at the end of 3 s can be a hundredth of all.
     "goal.indicators.achieved_min=0.95",
 )
 WINDOWS = 4
@@ -85,7 +85,7 @@ def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
     sent = offered - behind[-1]
     acked = sum(trial.evidence.client.counts.acked_total for trial in trials)
     assert acked == sent, "each record once, in any window"
-    # A broker or a machine that stalls for a moment holds up what was due then, and not for long.
+    # A broker or a machine that stalls delays the due records for a short time only.
     assert 0 <= min(behind[1:]) <= out_of_step, "all records except those of open batches were sent"
     (group,) = trials[-1].evidence.client.groups
     read = sum(trial.evidence.client.groups[0].records_total for trial in trials)
@@ -104,7 +104,7 @@ def assert_kept(tables: TableStore, trials: Sequence[Trial], profile: RateProfil
     kept = {(row["trial"], row["broker_id"]): row["count"] for row in counts.collect()}
     for trial in trials:
         for each in trial.evidence.brokers:
-            # A busy machine samples late; what was sampled in a window is in it, and is kept.
+            # A busy machine samples late, but each sample of a window is kept.
             seen = each.samples_expected - each.samples_missed
             assert kept[trial.number, each.broker_id] >= seen - 1
 

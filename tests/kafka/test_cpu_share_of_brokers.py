@@ -74,4 +74,4 @@ def another_group(groups: CpuGroups) -> Iterator[Path]:
         yield service
     finally:
         (groups.folder / "cgroup.procs").write_text(f"{os.getpid()}")
-        is_removed(service)  # but for a testbed's group that is in it still
+        is_removed(service)  # except for a testbed's group within it

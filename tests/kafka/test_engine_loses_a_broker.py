@@ -43,7 +43,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
 
 def accident(testbed: Testbed, after_s: float) -> None:
     """Kill a broker after `after_s`, and restart it."""
-    time.sleep(after_s)  # not for readiness: the middle of the load is a time
+    time.sleep(after_s)  # a time instead of a condition, as it is the middle of the load
     testbed.kill_broker(VICTIM)
     testbed.restart_broker(VICTIM)
 
@@ -83,7 +83,7 @@ def test_no_record_is_lost_or_duplicated(pair: Testbed) -> None:
         client = bench.run(
             producers=PRODUCERS,
             measure_s=MEASURE_S,
-            drain_timeout_s=90.0,  # until the broker is back; over as soon as all is answered
+            drain_timeout_s=90.0,  # long enough for the broker's restart
             rate_records_per_s=200.0,
             acks="all",
             enable_idempotence=True,

@@ -31,7 +31,7 @@ def one_broker(tmp_path: Path) -> Iterator[Testbed]:
         yield running
 
 
-# 240 records of each in the window: one that is acknowledged beyond its edge is 0.4 %.
+# 240 records of each producer in the window: one acknowledged beyond its edge is 0.4 %.
 @pytest.mark.parametrize(
     ("brokers", "producers", "rate_records_per_s"),
     [("kafka_testbed", 2_000, 2.0), ("one_broker", 10_000, 1.0)],
@@ -59,7 +59,7 @@ def test_each_of_thousands_of_producers_keeps_its_rate(
             tasks=TASKS,
             leaders=tuple(assigned[partition][0] for partition in sorted(assigned)),
             brokers=admin.describe_cluster().addresses,
-            warmup_s=20.0,  # cold brokers stall, and what waits then is acknowledged later
+            warmup_s=20.0,  # cold brokers stall, and acknowledge waiting records later
             measure_s=measure_s,
             connect_timeout_s=240.0,
         )

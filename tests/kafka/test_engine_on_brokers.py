@@ -96,7 +96,7 @@ def test_a_real_consumer_reads_what_was_sent(bench: Bench) -> None:
 
 
 def test_the_rate_is_kept_exactly(bench: Bench) -> None:
-    for _ in range(5):  # a broker may stall as the window begins or ends, and hold some back
+    for _ in range(5):  # a broker may stall at an edge of the window, and delay some records
         client = bench.run(producers=20, rate_records_per_s=100.0, measure_s=4.0)
         assert client.counts.offered_records == pytest.approx(8_000, rel=0.001)
         assert client.counts.unsent_own_records <= 8_000 * 0.005

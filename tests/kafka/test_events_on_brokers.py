@@ -46,7 +46,7 @@ PAUSE_S = 1.0
 AHEAD_S = 1.3
 THROTTLED = {
     "follower.replication.throttled.replicas": "*",
-    "retention.bytes": "-1",  # a follower behind what is deleted would have caught up
+    "retention.bytes": "-1",  # a follower behind deleted records would be in sync again
     "flush.messages": "1000000",
 }
 LIGHT = (
@@ -191,7 +191,7 @@ def causes(trial: Trial) -> set[str]:
 def test_a_run_continues_after_events_in_brokers(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # A kept log record holds the error, and that kafka-python's lost socket, beyond this test.
+    # A kept log record refers to the error, and the error to kafka-python's lost socket.
     caplog.set_level(logging.CRITICAL, logger="kafka")
     quick = {
         "broker.session.timeout.ms": 3000,
@@ -253,7 +253,7 @@ def fall_behind(testbed: Testbed, topic: str) -> None:
 
     with closing(KafkaProducer(bootstrap_servers=testbed.brokers[1].address)) as producer:
         write(1)
-        until_s = time.monotonic() + 5.0  # replica.lag.time.max.ms is 2 s, looked at every second
+        until_s = time.monotonic() + 5.0  # replica.lag.time.max.ms is 2 s, checked every second
         testbed.kill_broker(2, signal.SIGSTOP)
         try:
             write(4)

@@ -129,8 +129,8 @@ def test_exporters_and_jmx_see_the_same_windows(
         both = [
             window(before[broker], after[broker]) for before, after in (seen.jmx, seen.exporters)
         ]
-        # One wait of up to 0.3 s counts on either side of each of the two edges, and a scrape
-        # reads its beans over up to a second.
+        # A wait of up to 0.3 s counts on either side of each edge, and a scrape reads its beans for
+        # up to a second.
         length_s = seen.exporters[1][broker].at_s - seen.exporters[0][broker].at_s
         for name in ("handler_idle", "network_idle"):
             by_jmx, by_exporter = (getattr(each, name) for each in both)

@@ -101,7 +101,7 @@ def test_a_broker_that_dies_and_comes_back(
     brokers: LoadedBrokers, testbed: Testbed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The last test, as restarted brokers differ from those of the other tests."""
-    # A kept log record holds the error, and that kafka-python's lost socket, beyond this test.
+    # A kept log record refers to the error, and the error to kafka-python's lost socket.
     caplog.set_level(logging.CRITICAL, logger="kafka")
 
     def accident() -> None:

@@ -137,7 +137,7 @@ def judged_with_java(
     assert window.produce.per_s is not None
     records = grown / (end_s - start_s) / window.produce.per_s
     full = config.workload.pattern(MESSAGE_BYTES).producer.records_per_batch
-    # A JVM that the machine held up sends two batches in one request where both are full.
+    # A delayed JVM sends two batches in one request if both are full.
     assert full * 0.98 <= records <= full * (1.1 if found.verdict is Verdict.SUSTAINED else 2.0)
     return found
 

@@ -63,7 +63,7 @@ def processes_in(namespace: int) -> list[str]:
         try:
             if (process / "ns" / "net").stat().st_ino == namespace:
                 found.append(process.name)
-        except OSError:  # it ended meanwhile
+        except OSError:  # it has ended
             continue
     return found
 
@@ -114,7 +114,7 @@ def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkS
             assert row_of_run.environment["link.delay"] == "25ms"
             assert row_of_run.environment["link.rate"] == "40MB/s"
 
-        # Records cross the link, and again on their way to the consumers.
+        # Records cross the link to the broker, and back to the consumers.
         payload = int(row.acked_total) * 1_000
 
         def crossed() -> bool:
@@ -167,7 +167,7 @@ def test_a_kill_of_the_supervisor_leaves_no_process_and_no_network(root: Path) -
         os.kill(testbed.supervisor_pid, signal.SIGKILL)
         assert becomes(lambda: not processes_with(testbed.id), GONE_S)
         assert becomes(lambda: not any(map(processes_in, ends)), GONE_S)
-        # Without any clean-up: the kernel removes a device whose other end's namespace has ended.
+        # The kernel removes a device when the namespace of its other end ends.
         assert becomes(lambda: not Path("/sys/class/net", name).exists(), GONE_S)
     assert not testbed.folder.exists()
 

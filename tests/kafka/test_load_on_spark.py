@@ -167,7 +167,7 @@ def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
             ):
                 generator.offer("lost", target, pattern(4, measure_s=60.0), kill)
             assert time.monotonic() - killed_s[0] < 10.0
-            # Followers still fetch what was written before, and readers see it only then.
+            # Followers still fetch earlier records, which readers see only after that.
             assert becomes(lambda: _stands_still(topics, topic), 10.0)
             assert sum(topics.end_offsets(topic).values()) > 0
         finally:
@@ -186,7 +186,7 @@ def _kill_a_task(channel: TaskChannel, killed_s: list[float]) -> None:
     """Kill a Python process with a connection to the driver, once its load is acknowledged."""
     assert becomes(lambda: bool(channel.acked()), 60.0)
     for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # Spark's workers come and go
+        with suppress(psutil.NoSuchProcess):  # Spark's workers start and end at any time
             if (channel.address.port,) in (to.raddr[1:] for to in process.net_connections("tcp")):
                 process.kill()
                 killed_s.append(time.monotonic())

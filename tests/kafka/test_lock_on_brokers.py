@@ -91,7 +91,7 @@ def test_one_of_five_simultaneous_members_holds_the_lock(kafka_testbed: Testbed)
             try:
                 group.join()
             except InconsistentGroupProtocolError:
-                until(group.holder, 10.0)  # brokers show a new group once it is replicated
+                until(group.holder, 10.0)  # brokers show a new group after its replication
                 outcome = f"lost to {group.holder()}"
             else:
                 group.send_heartbeat()  # no later run has disturbed the holder

@@ -74,13 +74,13 @@ def test_topics_are_created_led_and_replicated_around_an_offline_broker() -> Non
     ):
         topics = Topics(admin, "outage")
         broker_outage = ControlledOutage(testbed, admin)
-        topics.validate(traffic)  # since then the client knows whom to ask
+        topics.validate(traffic)  # the client knows the controller after this
         admin.client._controller_id = 2
         cluster = admin.client._manager.cluster
         known = dict(cluster._brokers)
         topics.offline = broker_outage.begin(1)
         assert topics.offline == {2}
-        cluster._brokers = known  # as before it looks again, which it does when it likes
+        cluster._brokers = known  # before its next check, whose time varies
         admin.client._manager.reset_backoff(2)
         made = topics.create(traffic)
         assert set(made.leaders) == {1} and set(made.replicas[0]) == {1, 2}
@@ -103,7 +103,7 @@ def test_the_other_brokers_are_searched_and_the_broker_catches_up_under_load(
         log.warning("%s: %s producers, %s", point["state"], point["np_sustained"], point["notes"])
     assert [point["state"] for point in points] == [ALL_BROKERS, OFFLINE, CATCHING_UP]
     whole, rest, catching = points
-    # The two that are left lead half as many partitions more, so each has its limit at two thirds.
+    # The two other brokers lead half as many partitions more, so the limit is at two thirds.
     assert rest["np_sustained"] == pytest.approx(whole["np_sustained"] * 2 / 3, rel=0.25)
     assert rest["np_overloaded"] < whole["np_overloaded"]
     assert rest["mb_per_s_per_broker"] == pytest.approx(rest["mb_per_s"] / 2)

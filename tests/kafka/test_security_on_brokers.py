@@ -53,7 +53,7 @@ SHORT = (
     "workload.topic.replication_factor=1",
     "workload.trial.warmup_s=0.5",
     "workload.trial.measure_s=4",
-    "workload.trial.sample_interval_s=1",  # others run beside this
+    "workload.trial.sample_interval_s=1",  # other tests run at the same time
 )
 WAYS = [
     ("SASL_SSL", "PLAIN"),
@@ -265,7 +265,7 @@ class TlsListener:
 
 def holders_of(password: bytes, folder: Path) -> Iterator[Path]:
     """The files that contain the password; brokers may delete topics meanwhile."""
-    for directory, _, names in os.walk(folder):  # which passes over what is gone
+    for directory, _, names in os.walk(folder):  # which skips deleted files
         for path in (Path(directory, name) for name in names):
             with suppress(FileNotFoundError):
                 if password in path.read_bytes():
@@ -312,7 +312,7 @@ def test_no_secret_is_in_processes_and_files_of_a_run(
     config = load(str(tmp_path / "brokers.yaml"), "1kB", "default", SHORT).in_full
     looking = Looking()
     order = RunOrder(looking, tmp_path, str(tmp_path / "tables"), "looked-at")
-    # Company may spoil what is measured, and nothing of what is looked at here.
+    # Other tests may disturb the measurement, which does not matter here.
     with suppress(NoConclusionError):
         execute(FixedLoadRun(config, FixedLoad(1_000, 2)), order)
     assert len(looking.seen) > 2, "brokers and Spark at least"

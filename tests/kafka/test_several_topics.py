@@ -94,7 +94,7 @@ def test_producers_write_to_the_topics_in_turns_and_every_group_reads_all(
     acked = seen.counts.acked_by_partition
     assert acked == {number: end for number, end in ends.items() if end}
     # Producers 0 and 3 write to the first topic, 1 and 4 to the second, 2 to the third; on a busy
-    # machine less than their schedule says.
+    # machine fewer records than scheduled.
     by = seen.counts.by_producer.acked
     assert by_topic(topics, acked) == [by[0] + by[3], by[1] + by[4], by[2]]
     assert all(0 < by[producer] <= RATE_RECORDS_PER_S * 2.0 for producer in range(5))

@@ -96,7 +96,7 @@ def test_a_load_is_measured_exactly_and_sustained(
     }
     assert grown["messages_in"] == client.counts.acked_total
     assert grown["produce_total_ms_count"] > 0
-    # A poll through jmxquery may take seconds here, so its window is all that there is.
+    # A poll through jmxquery may take seconds here, so its window covers all samples.
     start_s, end_s = min(s.at_s for s in brokers), max(s.at_s for s in brokers)
     if source.name == "driver-jvm":
         start_s, end_s = client.start_s, client.end_s
@@ -112,7 +112,7 @@ def test_a_load_is_measured_exactly_and_sustained(
         assert window.replication_bytes_in_per_s > 0
     controllers = broker_windows(samples, controllers_of(source), start_s, end_s, 1.0)
     assert controllers[0].fenced_brokers_max == 0
-    if source.name == "driver-jvm":  # the other's JVMs crowd a small machine
+    if source.name == "driver-jvm":  # the JVMs of jmxquery slow down a small machine
         judgement = judge(Evidence(client, windows, controllers), goal(achieved_min=0.9))
         assert judgement.verdict is Verdict.SUSTAINED, judgement.reasons
 
@@ -149,7 +149,7 @@ def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed)
             )
             grown = last.values["handler_idle_ns"] - first.values["handler_idle_ns"]
             idle.append(grown / 1e9 / seconds_between(first, last))
-        # One wait of up to 0.3 s counts on either side of each of the two edges.
+        # A wait of up to 0.3 s counts on either side of each edge.
         assert idle[0] == pytest.approx(idle[1], abs=0.03 + 2 * 0.3 / seconds_between(first, last))
 
 
@@ -241,7 +241,7 @@ def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on() -> No
 
 @pytest.mark.together
 def test_more_brokers_than_are_polled_at_a_time_are_all_sampled() -> None:
-    count = 70  # more than AT_A_TIME of the poller
+    count = 70  # more than the poller's AT_A_TIME
     with (
         simulated_jmx(count) as brokers,
         bare_jvm() as (jvm, _),

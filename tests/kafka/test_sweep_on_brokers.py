@@ -128,8 +128,8 @@ def test_a_failover_in_a_sweep_has_a_duration_and_loses_no_record(
     assert len(running.results) == 2
     for found in running.results:
         assert found.value is not None, found.why
-        # No earlier than the controller misses it, and its last heartbeat is recent; later than
-        # the window lasts nobody looks.
+        # The controller fences the broker a session after its last heartbeat at the earliest; the
+        # run checks until the end of the window.
         assert SESSION_TIMEOUT_S - 3 * HEARTBEAT_S < found.value < 30 * (1 - AFTER_SHARE)
     rows = TableStore(spark, str(tmp_path / "tables")).read("trials").collect()
     assert len(rows) == 2

@@ -27,7 +27,7 @@ from tests.support.processes import becomes, processes_with
 
 pytestmark = pytest.mark.together
 
-# Enough for a machine under load; on an idle one all is gone within a second.
+# Long enough for a busy machine; on an idle one all processes end within a second.
 GONE_S = 60.0
 
 
@@ -50,7 +50,7 @@ def next_line(owner: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize(
     "signum",
-    # To the supervisor an owner that SIGTERM ends is one that is killed.
+    # For the supervisor an owner ended by SIGTERM is like a killed one.
     [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGINT],
 )
 def test_it_ends_with_its_owner(tmp_path: Path, signum: signal.Signals) -> None:
@@ -63,7 +63,7 @@ def test_it_ends_with_its_owner(tmp_path: Path, signum: signal.Signals) -> None:
         assert becomes(lambda: not processes_with(testbed_id), GONE_S)
     failed = tmp_path / "failed" / testbed_id
     if signum == signal.SIGINT:
-        assert not failed.exists()  # KeyboardInterrupt leaves the `with` in good order
+        assert not failed.exists()  # KeyboardInterrupt ends the `with` in order
         return
     assert becomes(failed.is_dir, GONE_S)
     assert (failed / "broker-1" / "server.log").stat().st_size > 0
@@ -73,7 +73,7 @@ def test_it_ends_with_its_owner(tmp_path: Path, signum: signal.Signals) -> None:
 def test_it_ends_with_an_owner_that_is_killed_while_it_starts(tmp_path: Path) -> None:
     with owner_process(tmp_path) as owner:
         testbed_id = next_line(owner)
-        # The supervisor and, a moment later, JVMs that are far from ready.
+        # The supervisor and, shortly after, JVMs that are not ready yet.
         assert becomes(lambda: len(processes_with(testbed_id)) >= 2, 30)
         owner.kill()
         assert becomes(lambda: not processes_with(testbed_id), GONE_S)
@@ -94,7 +94,7 @@ def test_brokers_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
         os.kill(testbed.supervisor_pid, signal.SIGKILL)
         assert becomes(lambda: not processes_with(testbed.id), GONE_S)
         with pytest.raises(TestbedLostError, match="supervisor of testbed default ended"):
-            check_for(testbed, GONE_S)  # the kernel closes its socket last of all
+            check_for(testbed, GONE_S)  # the kernel closes its socket last
         assert testbed.folder.exists()
     finally:
         testbed.stop()
@@ -108,8 +108,8 @@ def test_down_cleans_up_after_a_crash_and_keeps_a_running_testbed(tmp_path: Path
         crashed.mkdir()
         state = read_state(alive.folder)
         assert state is not None and state.supervisor is not None
-        # As a supervisor leaves it that was killed after it started JVMs: the recorded
-        # processes are the living testbed's, as if their ids had been used again.
+        # The state after a kill of a supervisor with JVMs: the recorded processes are those of the
+        # running testbed, like reused process ids.
         dead = replace(state.supervisor, created_s=state.supervisor.created_s - 1000)
         spec = replace(state.spec, id=crashed.name)
         nodes = tuple(

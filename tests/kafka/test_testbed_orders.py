@@ -39,7 +39,7 @@ def is_silent(port: int) -> bool:
 
 
 def test_a_broker_is_killed_and_restarted_and_the_testbed_stays(tmp_path: Path) -> None:
-    # The controller misses a killed broker after this time; the default is 9 s.
+    # The controller fences a killed broker after this time; the default is 9 s.
     quick = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
     with start(brokers=2, root=tmp_path, overrides=quick) as testbed:
         first, second = testbed.brokers[1], testbed.brokers[2]
@@ -55,7 +55,7 @@ def test_a_broker_is_killed_and_restarted_and_the_testbed_stays(tmp_path: Path) 
         assert registered_brokers(first.port, timeout_s=5) == {1, 2}
 
         testbed.kill_broker(1, signal.SIGSTOP)
-        # On a busy machine its threads stop one after the other, and may answer once more.
+        # On a busy machine the threads stop one after the other, and may still answer once.
         assert becomes(lambda: is_silent(first.port))
         testbed.kill_broker(1, signal.SIGCONT)
         assert becomes(lambda: registered_brokers(first.port, timeout_s=5) == {1, 2}, 20)

@@ -80,7 +80,7 @@ def test_a_stopped_testbed_leaves_no_process_no_port_and_no_file(tmp_path: Path)
         pids = [*testbed.pids.values(), testbed.supervisor_pid]
         assert len(processes_with(testbed.id)) == 3
         assert all(accepts(port, timeout_s=5) for port in ports)
-    testbed.stop()  # a second time does nothing
+    testbed.stop()  # the second call does nothing
     assert processes_with(testbed.id) == []
     assert not any(accepts(port, timeout_s=1) for port in ports)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock"]

@@ -41,7 +41,7 @@ def application(testbed: Testbed) -> Iterator[None]:
         start_new_session=True,
     ) as driver:
         try:
-            # A master, a worker, an executor, its Python daemon and that one's child.
+            # A master, a worker, an executor, its Python daemon and the daemon's child.
             assert becomes(lambda: len(inheriting_processes(testbed.id)) >= 5, 150)
             yield
         finally:

@@ -72,7 +72,7 @@ def test_a_broker_that_executors_do_not_reach_is_named(
     counts = seen.evidence.client.counts
     accounts = counts.by_broker
     others = accounts[1].missing_records + accounts[3].missing_records
-    # More than the shortfall by what was late before the window and acknowledged inside.
+    # It exceeds the shortfall by records due before the window and acknowledged inside.
     assert accounts[2].missing_records + others > 0.9 * seen.evidence.client.shortfall_records
     lost = loss == "swallow" and healthy > healthy_s(WARMUP_S)
     ended = [w.produce.per_s or 0.0 for w in seen.evidence.brokers if w.broker_id == 2]

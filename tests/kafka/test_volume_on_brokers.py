@@ -44,7 +44,7 @@ def test_a_volume_is_written_whole_and_then_read_whole(
     wrote, read = tables.read("trials").orderBy("trial").collect()
     assert wrote.offered_records == wrote.acked_total == RECORDS
     assert wrote.end_offset_growth_records == RECORDS
-    # 8 producers of 0.25 MB/s take 2 s for it, and nothing is written afterwards.
+    # 8 producers of 0.25 MB/s take 2 s for the volume, and write nothing afterwards.
     assert wrote.last_acked_s == pytest.approx(2.0, abs=0.9)
     assert (read.offered_records, read.acked_total) == (0, 0)
     assert read.end_offset_growth_records == 0

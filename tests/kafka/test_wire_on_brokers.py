@@ -27,7 +27,7 @@ def test_the_model_is_within_three_percent_of_the_sockets_counters(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
     with loaded(kafka_testbed, spark._jvm) as brokers, brokers.topic(REPLICAS, {}) as topic:
-        # From rest to rest, so that nothing is on its way at either edge.
+        # The brokers are at rest at both edges, so no request is in flight there.
         before = brokers.source.sample_all()
         seen = brokers.trial(topic, REPLICAS, ENGINE, producers=6, warmup_s=1.0, measure_s=4.0)
         brokers.await_replicated(topic, REPLICAS, seen.evidence.client.counts.acked_total)

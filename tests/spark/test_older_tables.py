@@ -294,7 +294,7 @@ def test_views_accept_rows_of_both_versions(grown: TableStore, spark: SparkSessi
     )
 
 
-# --- asking -------------------------------------------------------------------
+# --- views and pages ----------------------------------------------------------
 
 
 def test_the_summary_of_a_search_has_both_of_its_points(older: TableStore) -> None:

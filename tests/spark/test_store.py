@@ -195,7 +195,7 @@ def test_an_error_of_an_append_is_raised_once_by_the_next_read(
 
 
 def test_a_trial_whose_row_was_lost_is_completed(store: TableStore, run_id: str) -> None:
-    # As if it had been killed before the trial's own row was written.
+    # The state after a kill before the write of the trial's own row.
     lost = [SampleRow(run_id, 1, sample) for sample in SAMPLES]
     store._append("samples", lost, {})
     store.append_trial(trial(1, run_id), SAMPLES)
