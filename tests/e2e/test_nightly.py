@@ -1,4 +1,4 @@
-"""Three nights on a real testbed, of which the last has a quarter of the request handlers."""
+"""Nights on real testbeds: with fewer request handlers, and after an upgrade."""
 
 from __future__ import annotations
 
@@ -26,28 +26,44 @@ cases:
   - {name: load-1kB, message_bytes: 1000, np: 30, repeats: 3, noise: {cv: 0.25, weight: 8}}
   - {name: limit-1kB, limit: 1000}
 """
+UPGRADE_SUITE = """
+description: a fixed load on one broker whose handlers wait a stated time
+cluster: calibrated
+workload: calibrated
+goal: default
+set:
+  - cluster.testbed.brokers=1
+  - cluster.warm_up_max_s=5
+  - workload.topic.replication_factor=1
+  - workload.trial.warmup_s=1
+  - workload.trial.measure_s=5
+min_effect: 0.1
+noise: {cv: 0.1, weight: 8}
+cases:
+  - {name: load-1kB, message_bytes: 1000, np: 8, repeats: 3}
+"""
 NIGHT_S = 600.0
-"""A testbed, its warm-up and a dozen short trials, on two busy cores [s]."""
+"""Deadline for a testbed, its warm-up and a dozen short trials, on two busy cores [s]."""
 HANDLERS = "broker.config.num.io.threads"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A night that ended: its exit code, what it printed, and its nightly.json."""
+    """A finished night: its exit code, its output, and its nightly.json."""
 
     code: int
     text: str
     summary: dict[str, Any]
 
 
-def run_night(folder: Path, name: str, handlers: int) -> Ended:
-    """Three brokers with so many request handlers each, in the tables of `folder`."""
+def run_night(folder: Path, name: str, *settings: str) -> Ended:
+    """Run a night with these settings of the testbed, and the tables of `folder`."""
     with RunningCommand(
         "nightly",
         "--suite=suite.yaml",
         f"--night={name}",
         f"--junit={name}.xml",
-        f"--set=cluster.testbed.properties.num.io.threads={handlers}",
+        *(f"--set=cluster.testbed.{each}" for each in settings),
         folder=folder,
     ) as command:
         code = command.wait(deadline_s=NIGHT_S)
@@ -59,10 +75,11 @@ def run_night(folder: Path, name: str, handlers: int) -> Ended:
 
 @pytest.mark.long
 @pytest.mark.timeout(3 * NIGHT_S + 120)
-def test_a_quarter_of_the_handlers_is_a_regression_of_the_third_night(tmp_path: Path) -> None:
+def test_fewer_handlers_in_the_third_night_are_a_regression(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text(SUITE)
     nights = [
-        run_night(tmp_path, name, handlers) for name, handlers in (("a", 4), ("b", 4), ("c", 1))
+        run_night(tmp_path, name, f"properties.num.io.threads={handlers}")
+        for name, handlers in (("a", 4), ("b", 4), ("c", 1))
     ]
     texts = "\n\n".join(night.text for night in nights)
     assert [night.code for night in nights] == [0, 0, 4], texts
@@ -81,6 +98,30 @@ def test_a_quarter_of_the_handlers_is_a_regression_of_the_third_night(tmp_path: 
     assert "<failure" in (tmp_path / "c.xml").read_text()
     assert "Traceback" not in texts
 
-    again = run_night(tmp_path, "c", 1)
+    again = run_night(tmp_path, "c", "properties.num.io.threads=1")
     assert again.code == 4
     assert "trial-started" not in again.text, "a finished night was measured again"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2 * NIGHT_S + 120)
+def test_a_loss_after_an_upgrade_names_release_and_metadata(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text(UPGRADE_SUITE)
+    first, second = (
+        run_night(tmp_path, name, f"kafka_version={version}", f"properties.produce_handler_ms={ms}")
+        for name, version, ms in (("a", "3.6.2", 60), ("b", "4.1.2", 120))
+    )
+    assert (first.code, second.code) == (0, 4), f"{first.text}\n\n{second.text}"
+    (before,), (after,) = first.summary["cases"], second.summary["cases"]
+    assert before["outcome"] == "no history"
+    assert (before["release"], before["release_before"]) == ("Kafka 3.6.2 with ZooKeeper", "")
+    assert after["outcome"] == "regression"
+    assert after["nights"] == ["a"]
+    assert after["left_out"] == []
+    assert after["release"] == "Kafka 4.1.2 with KRaft"
+    assert after["release_before"] == before["release"]
+    reasons = "the brokers were Kafka 3.6.2 with ZooKeeper, are Kafka 4.1.2 with KRaft"
+    assert f"possible reasons: {reasons}, " in after["text"]
+    assert "planted.handler_ms was 60, is 120" in after["text"]
+    assert reasons in second.text
+    assert "Traceback" not in first.text + second.text
