@@ -62,7 +62,7 @@ def messages(acks: str = "1") -> ProducerPattern:
     return producer_pattern(1_000, 1_000.0, linger_ms=20.0, acks=acks)
 
 
-def often(acks: str = "1") -> ProducerPattern:
+def small(acks: str = "1") -> ProducerPattern:
     """Small batches in many requests."""
     return producer_pattern(1_000, 250.0, linger_ms=10.0, acks=acks)
 
@@ -233,7 +233,7 @@ class Case:
         where, how: place and way of planting, in words.
         plant: plants the bottleneck within its context.
         replicas, producer, producers, groups: the load.
-        says: further text that the answer must contain.
+        expected_text: further text that the answer must contain.
     """
 
     planted: Resource
@@ -246,7 +246,7 @@ class Case:
     groups: int = 0
     topic: Mapping[str, str] = field(default_factory=dict)
     warmup_s: float = 3.0
-    says: str = ""
+    expected_text: str = ""
 
     @property
     def load(self) -> str:
@@ -264,12 +264,12 @@ THROTTLED = {"follower.replication.throttled.replicas": "*"}
 ON_ALL = "all"
 
 CASES = {
-    "disk-one": Case(Resource.DISK, "broker 1", FLUSH, flushes(1), led_by(MANY), often(), 60),
+    "disk-one": Case(Resource.DISK, "broker 1", FLUSH, flushes(1), led_by(MANY), small(), 60),
     "disk-all": Case(
-        Resource.DISK, ON_ALL, FLUSH, flushes(*ALL), led_by(MANY, 3), often("all"), 45
+        Resource.DISK, ON_ALL, FLUSH, flushes(*ALL), led_by(MANY, 3), small("all"), 45
     ),
     "disk-all-read": Case(
-        Resource.DISK, ON_ALL, FLUSH, flushes(*ALL), led_by(MANY), often(), 60, groups=1
+        Resource.DISK, ON_ALL, FLUSH, flushes(*ALL), led_by(MANY), small(), 60, groups=1
     ),
     "few-handlers": Case(
         Resource.REQUEST_HANDLERS,
@@ -356,7 +356,7 @@ CASES = {
         led_by(ON_ONE),
         messages("all"),
         8,
-        says="the speed of the network interface is not stated (link_mbit_per_s)",
+        expected_text="the speed of the network interface is not stated (link_mbit_per_s)",
     ),
     "follower-one": Case(
         Resource.REPLICATION,
@@ -368,7 +368,7 @@ CASES = {
         4,
         topic=THROTTLED,
         warmup_s=10.0,
-        says="the replicas on broker 2 by up to",
+        expected_text="the replicas on broker 2 by up to",
     ),
     "followers-all": Case(
         Resource.REPLICATION,
@@ -403,7 +403,7 @@ WAITING = {
         led_by(EVENLY),
         full(),
         92,
-        says="waiting without CPU for at least",
+        expected_text="waiting without CPU for at least",
     ),
     "waiting-handlers-all": Case(
         Resource.REQUEST_HANDLERS,
@@ -414,7 +414,7 @@ WAITING = {
         full(),
         190,
         groups=1,
-        says="waiting without CPU for at least",
+        expected_text="waiting without CPU for at least",
     ),
     "waiting-handlers-followed": Case(
         Resource.REQUEST_HANDLERS,
@@ -424,7 +424,7 @@ WAITING = {
         led_by((1, 2, 1, 2, 1, 2, 3), 3),
         full("all"),
         190,
-        says="waiting without CPU for at least",
+        expected_text="waiting without CPU for at least",
     ),
 }
 
@@ -464,7 +464,7 @@ def answers() -> dict[str, tuple[Case, TrialOutcome]]:
     return {}
 
 
-def named(seen: TrialOutcome) -> Resource | None:
+def limiting_resource(seen: TrialOutcome) -> Resource | None:
     """The limiting resource that a trial names; for an INVALID one, the resource of its reasons."""
     if seen.judgement.verdict is not Verdict.INVALID:
         return seen.judgement.limited_by
@@ -472,17 +472,19 @@ def named(seen: TrialOutcome) -> Resource | None:
 
 
 def is_right(case: Case, seen: TrialOutcome) -> bool:
-    return named(seen) is case.planted and case.says in seen.judgement.attribution
+    return (
+        limiting_resource(seen) is case.planted and case.expected_text in seen.judgement.attribution
+    )
 
 
-def is_said(case: Case, seen: TrialOutcome) -> bool:
+def is_reported(case: Case, seen: TrialOutcome) -> bool:
     """True if the planted resource is named, also as a second one, or is reported as unknown."""
     text = seen.judgement.attribution
     also = text.partition("also at its limit: ")[2].partition(";")[0]
     is_known = case.planted is not Resource.UNKNOWN
-    if f"{case.planted.value} (broker" in also or named(seen) is case.planted:
+    if f"{case.planted.value} (broker" in also or limiting_resource(seen) is case.planted:
         return True
-    return not is_known and case.says in text
+    return not is_known and case.expected_text in text
 
 
 def is_disturbed(seen: TrialOutcome) -> bool:
@@ -491,7 +493,7 @@ def is_disturbed(seen: TrialOutcome) -> bool:
     return bool(full) and sum(each.cpu_process_share or 0.0 for each in full) < 0.45
 
 
-def meet(bench: Bench, case: Case) -> TrialOutcome:
+def measure_case(bench: Bench, case: Case) -> TrialOutcome:
     with (
         bench.brokers.topic(case.replicas, case.topic) as topic,
         case.plant(bench) as route,
@@ -510,12 +512,14 @@ def meet(bench: Bench, case: Case) -> TrialOutcome:
 def check(bench: Bench, case: Case) -> TrialOutcome:
     """Measure a case, and check that the answer names the planted resource or none."""
     for _ in range(INVALID_AT_MOST):
-        seen = meet(bench, case)
-        say(seen)
+        seen = measure_case(bench, case)
+        log_case(seen)
         if seen.judgement.verdict is not Verdict.INVALID or case.planted is Resource.QUOTA:
             break
     assert seen.judgement.verdict is not Verdict.SUSTAINED, "the load reaches the planted limit"
-    assert is_said(case, seen) or named(seen) is Resource.UNKNOWN, seen.judgement.attribution
+    assert is_reported(case, seen) or limiting_resource(seen) is Resource.UNKNOWN, (
+        seen.judgement.attribution
+    )
     return seen
 
 
@@ -536,7 +540,7 @@ def test_waiting_handlers_are_not_taken_for_the_disk(
 def test_nearly_all_answers_are_right(answers: dict[str, tuple[Case, TrialOutcome]]) -> None:
     """Only undisturbed cases count, as a busy machine hides the cause of the handlers' waits."""
     for case, seen in answers.values():
-        resource = named(seen)
+        resource = limiting_resource(seen)
         text = seen.judgement.attribution or "; ".join(r.text for r in seen.judgement.reasons)
         log.warning(
             "| %s | %s | %s | %s | %s%s%s | %s |",
@@ -555,7 +559,7 @@ def test_nearly_all_answers_are_right(answers: dict[str, tuple[Case, TrialOutcom
     assert sum(calm) >= RIGHT_AT_LEAST * len(calm)
 
 
-def say(seen: TrialOutcome) -> None:
+def log_case(seen: TrialOutcome) -> None:
     log.warning("%s: %s", seen.judgement.verdict.value, seen.judgement.attribution)
     for reason in seen.judgement.reasons:
         log.warning("  %s", reason.text)

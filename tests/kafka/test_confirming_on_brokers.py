@@ -75,7 +75,7 @@ def config(testbed: Testbed) -> Configuration:
     return load(str(cluster_file(testbed.folder)), "calibrated", "default", short)
 
 
-class Meddling(RecordingReporter):
+class InterveningReporter(RecordingReporter):
     """A reporter that calls an action before the load of the trial whose reason has these words."""
 
     def __init__(self, words: str, action: Callable[[], None]) -> None:
@@ -99,7 +99,7 @@ class Meddling(RecordingReporter):
             )
 
 
-def measured(config: Configuration, reporter: Meddling, folder: Path) -> dict[str, Any]:
+def measured(config: Configuration, reporter: InterveningReporter, folder: Path) -> dict[str, Any]:
     """Make a run, and return its only boundary from summary.json."""
     order = RunOrder(reporter, folder, str(folder / "tables"), "held")
     assert execute(LimitRun(config), order) == 0
@@ -116,7 +116,7 @@ def lies_near(producers: int, planted: float) -> bool:
 def test_a_limit_that_lasts_has_its_duration(
     brokers: LoadedBrokers, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
-    reporter = Meddling("\0", lambda: None)
+    reporter = InterveningReporter("\0", lambda: None)
     point = measured(config, reporter, tmp_path)
     assert point["confirmed_s"] == 30.0
     assert lies_near(point["np_sustained"], PLANTED)
@@ -132,7 +132,7 @@ def test_a_limit_that_lasts_has_its_duration(
 def test_a_limit_that_does_not_last_is_named_and_found_again_below(
     brokers: LoadedBrokers, config: Configuration, tmp_path: Path, spark: SparkSession
 ) -> None:
-    reporter = Meddling("window 3 of 6", lambda: set_handlers(brokers, HANDLERS // 2))
+    reporter = InterveningReporter("window 3 of 6", lambda: set_handlers(brokers, HANDLERS // 2))
     point = measured(config, reporter, tmp_path)
     assert point["confirmed_s"] == 30.0
     assert lies_near(point["np_sustained"], PLANTED / 2)

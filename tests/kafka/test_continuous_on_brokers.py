@@ -47,8 +47,8 @@ def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, profile: RateProfile | None
 ) -> None:
     config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", OPTIONS).in_full
-    held = FixedLoad(1_000, PRODUCERS, duration_s=3.0 * WINDOWS, profile=profile)
-    run, reporter = FixedLoadRun(config, held), RecordingReporter()
+    fixed_load = FixedLoad(1_000, PRODUCERS, duration_s=3.0 * WINDOWS, profile=profile)
+    run, reporter = FixedLoadRun(config, fixed_load), RecordingReporter()
     order = RunOrder(reporter, tmp_path, str(tmp_path / "tables"), "hold")
     execute(run, order)
 
@@ -117,11 +117,11 @@ def test_a_surplus_record_in_the_topic_is_reported(
     run = FixedLoadRun(config, FixedLoad(1_000, PRODUCERS, duration_s=6.0))
     order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "lost")
 
-    def forgetful(reports: list[TaskReport]) -> ClientWindow:
+    def merge_with_loss(reports: list[TaskReport]) -> ClientWindow:
         client = merge(reports)
         return replace(client, counts=replace(client.counts, acked_by_partition={}))
 
-    monkeypatch.setattr("jobs.trials.continuous.merge", forgetful)
+    monkeypatch.setattr("jobs.trials.continuous.merge", merge_with_loss)
     with pytest.raises(NoConclusionError, match="the account of the whole load is wrong"):
         execute(run, order)
     assert len(run.trials) == 2, "measured windows are kept"

@@ -61,14 +61,14 @@ LIGHT = (
 
 
 @contextmanager
-def happening(after_s: float, event: Callable[[], None]) -> Iterator[None]:
+def event_after(after_s: float, event: Callable[[], None]) -> Iterator[None]:
     """Call `event` this time after the start of the context [s]; the end waits for it."""
 
-    def happen() -> None:
+    def call_later() -> None:
         threading.Event().wait(after_s)
         event()
 
-    thread = threading.Thread(target=happen)
+    thread = threading.Thread(target=call_later)
     thread.start()
     try:
         yield
@@ -86,15 +86,15 @@ def pause(testbed: Testbed, broker: int) -> None:
 def test_a_broker_that_is_paused_for_a_second_is_named(
     brokers: LoadedBrokers, kafka_testbed: Testbed
 ) -> None:
-    def lasting(measure_s: float, topic: str) -> TrialOutcome:
+    def trial_of(measure_s: float, topic: str) -> TrialOutcome:
         return brokers.trial(
             topic, REPLICAS, MESSAGES, producers=3, measure_s=measure_s, warmup_s=1.0
         )
 
     with brokers.topic(REPLICAS, {}) as topic:
-        calm = lasting(3.0, topic)
-        with happening(3.5, lambda: pause(kafka_testbed, 2)):
-            paused = lasting(6.0, topic)
+        calm = trial_of(3.0, topic)
+        with event_after(3.5, lambda: pause(kafka_testbed, 2)):
+            paused = trial_of(6.0, topic)
     still = {each.broker_id: each.standstill_s for each in calm.evidence.brokers}
     assert all(each is not None and each < PAUSE_S / 2 for each in still.values()), still
     assert paused.judgement.verdict is Verdict.INVALID
@@ -139,7 +139,7 @@ def test_an_executor_with_a_wrong_clock_is_named(kafka_testbed: Testbed) -> None
 # --- whole runs -------------------------------------------------------------
 
 
-class Director(RecordingReporter):
+class EventReporter(RecordingReporter):
     """A reporter that calls events in the measured windows of trials, by their numbers."""
 
     def __init__(self, events: dict[int, Callable[[], None]]) -> None:
@@ -165,7 +165,7 @@ class Director(RecordingReporter):
         assert not self._planned, "there were fewer trials"
 
 
-def held(
+def run_fixed_load(
     testbed: Testbed, reporter: RecordingReporter, out: Path, trials: int, *overrides: str
 ) -> tuple[int, list[Trial]]:
     """Make a run with a light fixed load on these brokers, as a cluster outside a testbed."""
@@ -200,7 +200,7 @@ def test_a_run_continues_after_events_in_brokers(
         "num.io.threads": 8,
     }
     with start(brokers=3, root=tmp_path / "testbed", name="events", overrides=quick) as testbed:
-        director = Director(
+        director = EventReporter(
             {
                 1: lambda: pause(testbed, 2),
                 2: testbed.restart_controller,
@@ -210,7 +210,7 @@ def test_a_run_continues_after_events_in_brokers(
         )
         guards = "goal.guards.other_topics=false"  # they would stop the run on purpose
         measure = "workload.trial.measure_s=12"
-        code, trials = held(testbed, director, tmp_path, 5, guards, measure)
+        code, trials = run_fixed_load(testbed, director, tmp_path, 5, guards, measure)
         director.await_all()
     reasons = [[each.text for each in trial.reasons] for trial in trials]
     assert code == 0, reasons
@@ -274,13 +274,15 @@ def short_of(brokers: LoadedBrokers, broker: int) -> float:
 def test_an_earlier_under_replicated_partition_of_others_is_not_an_overload(
     brokers: LoadedBrokers, kafka_testbed: Testbed, tmp_path: Path
 ) -> None:
-    heard = RecordingReporter()
+    reporter = RecordingReporter()
     with lagging_topic(brokers, kafka_testbed):
-        code, trials = held(kafka_testbed, heard, tmp_path, 2, "workload.trial.measure_s=6")
+        code, trials = run_fixed_load(
+            kafka_testbed, reporter, tmp_path, 2, "workload.trial.measure_s=6"
+        )
         assert short_of(brokers, 1) == 1.0, "it was under-replicated all the time"
     assert code == 0
     assert [each.verdict for each in trials] == [Verdict.SUSTAINED] * 2, trials[0].reasons
-    phases = [each.text for each in heard.events if isinstance(each, PhaseStarted)]
+    phases = [each.text for each in reporter.events if isinstance(each, PhaseStarted)]
     assert any("under-replicated already (1 on broker 1)" in text for text in phases), phases
     for trial in trials:
         windows = {each.broker_id: each for each in trial.evidence.brokers}

@@ -76,10 +76,10 @@ def test_a_guard_ends_a_load_when_a_topic_of_others_is_under_replicated(
         )
         with (
             guards.watch(trial.pattern, channel),
-            hurt_once_loaded(of_others, other, channel) as hurt_s,
+            fall_behind_under_load(of_others, other, channel) as began_s,
         ):
             row = run_task(trial, OneTask())
-        assert time.monotonic() - hurt_s[0] < 60.0
+        assert time.monotonic() - began_s[0] < 60.0
         assert row.error is not None and "OrphanedError" in row.error
         with pytest.raises(GuardStopError, match=f"partition 0 of the topic {other}"):
             guards.require_untripped()
@@ -107,21 +107,23 @@ def others_topic(admin: KafkaAdmin, jvm: object, testbed: Testbed) -> Iterator[s
 
 
 @contextmanager
-def hurt_once_loaded(admin: KafkaAdmin, topic: str, channel: TaskChannel) -> Iterator[list[float]]:
+def fall_behind_under_load(
+    admin: KafkaAdmin, topic: str, channel: TaskChannel
+) -> Iterator[list[float]]:
     """Add a replica that is out of sync when the load has begun; yields the time."""
-    hurt_s: list[float] = []
+    began_s: list[float] = []
 
-    def hurt() -> None:
+    def add_replica() -> None:
         deadline_s = time.monotonic() + 60.0
         while channel.start_s is None and time.monotonic() < deadline_s:
             time.sleep(0.02)
-        hurt_s.append(time.monotonic())
+        began_s.append(time.monotonic())
         admin.client.alter_partition_reassignments({TopicPartition(topic, 0): [1, 2]})
 
-    thread = threading.Thread(target=hurt)
+    thread = threading.Thread(target=add_replica)
     thread.start()
     try:
-        yield hurt_s
+        yield began_s
     finally:
         thread.join()
 
