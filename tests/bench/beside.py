@@ -20,7 +20,7 @@ import psutil
 from tests.support.commands import ROOT
 
 ALONE = ("-m", "not together and not long", "tests/kafka", "tests/e2e")
-_TWO = ("-n2", "--no-loadscope-reorder")  # one session of Spark often waits for the driver
+_TWO = ("-n2", "--no-loadscope-reorder")  # tests of Spark, and simulations
 BESIDE = ("-m", "(spark or computes) and not long", *_TWO, "tests/spark", "tests/unit")
 """Arguments of pytest. The tests of BESIDE offer no load, wait for no clock and flush no disk."""
 _OUTPUT = ROOT / ".cache" / "tests-beside.log"

@@ -1,4 +1,4 @@
-"""The tests that must run in one process, as they share the brokers of the run."""
+"""The tests that must run in one process, as they share brokers or a Spark session."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ _BROKERS = re.compile(r"\b(kafka_testbed|kafka_for_all|brokers: LoadedBrokers)\b
 
 @cache
 def shared_by(path: str) -> str | None:
-    """`brokers` if the tests of a file use the brokers of the run; else None.
+    """What the tests of a file share: `brokers`, `spark`, or None.
 
-    A run has one set of brokers, as two sets would slow each other down at the disk.
+    A run has one set of brokers, as two sets would slow each other down at the disk. It has one
+    Spark session for the tests of the tables, as a second one would compile the same code again.
     """
+    if path.startswith("tests/spark/"):
+        return "spark"
     text = (ROOT / path).read_text(encoding="utf-8")
     return "brokers" if _BROKERS.search(text) else None
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """A scheduler that runs the tests of a file, and all that share brokers, in one process."""
+    """A scheduler that runs the tests of a file, and all that share something, in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
