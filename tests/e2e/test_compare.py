@@ -15,8 +15,8 @@ from tests.support.commands import RunningCommand, await_ends, listening_ports
 
 pytestmark = pytest.mark.long
 
-# One broker a side: on a small machine three of them want more CPU than there is, and then
-# it is the CPU that is compared.
+# One broker per side: on a small machine three brokers need more CPU than available, and the
+# comparison would be one of the CPU.
 ONE_BROKER = (
     "--set=cluster.testbed.brokers=1",
     "--set=workload.topic.replication_factor=1",
@@ -78,6 +78,32 @@ def test_two_versions_are_compared_honestly(tmp_path: Path) -> None:
     differing = {each["name"]: (each["a"], each["b"]) for each in document["differences"]}
     assert differing["broker.version"] == ("3.9.2", "4.3.1")
     assert (case["cause"] is not None) == (case["conclusion"] in ("regression", "improvement"))
+
+
+def test_an_upgrade_from_zookeeper_to_kraft_is_compared(tmp_path: Path) -> None:
+    # The same limit is planted on both sides, so that a difference would be one of the comparison.
+    planted = (
+        "--cluster=calibrated",
+        "--workload=calibrated",
+        "--set=workload.message_bytes=[1000]",
+    )
+    upgrade = ("--a=kafka=3.6.2", "--b=kafka=4.1.2", "--pairs=3", "--steady-pairs=1")
+    code, document, text = compared(tmp_path, *planted, *upgrade)
+    assert code == 0, text
+    (case,) = document["cases"]
+    assert case["capacity"]["effect"]["count"] == 3
+    assert 0.9 < case["capacity"]["effect"]["ratio"] < 1.1
+    releases = {side: document[side]["release"] for side in "ab"}
+    assert releases == {"a": "Kafka 3.6.2 with ZooKeeper", "b": "Kafka 4.1.2 with KRaft"}
+    (file,) = (tmp_path / "out").glob("*/compare.html")
+    elections = "elections of a controller do not show"
+    for shown in (text, file.read_text(encoding="utf-8")):
+        assert "A is Kafka 3.6.2 with ZooKeeper; B is Kafka 4.1.2 with KRaft" in shown
+        assert elections in shown
+    assert [elections in " ".join(document[side]["caveats"]) for side in "ab"] == [True, False]
+    differing = {each["name"] for each in document["differences"]}
+    assert {"broker.version", "broker.config.process.roles"} <= differing
+    assert "broker.config.zookeeper.connect" not in differing
 
 
 def test_an_interruption_leaves_no_process(tmp_path: Path) -> None:
