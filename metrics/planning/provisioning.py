@@ -25,6 +25,8 @@ from search.interval import LEVEL
 
 FULL_BATCHES_PER_S = 1e6
 """Record rate at which every batch is full before its linger time ends [1/s]."""
+BROKERS_MAX = 1_000_000
+"""Highest number of brokers of a plan; a plan above it has a mistyped figure."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,8 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
     """Compute the number of brokers that carry the demand.
 
     Raises:
-        ConfigError: there is no limit, or the size is outside of the measured range.
+        ConfigError: there is no limit, the size is outside of the measured range, or the demand
+            needs more than `BROKERS_MAX` brokers.
     """
     at_size, assumptions = limit_at(limits, demand.message_bytes)
     scale = at_size.replication_factor / demand.replication_factor
@@ -219,7 +222,14 @@ def offline_mb_per_s(limit_mb_per_s: float, brokers: int, offline: int) -> float
 
 
 def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
-    brokers = math.ceil(needed / usable - 1e-9)
+    exact = needed / usable if usable > 0.0 else math.inf
+    if not exact <= BROKERS_MAX:
+        raise ConfigError(
+            f"{needed:.6g} MB/s need more than {BROKERS_MAX:,} brokers where a broker carries "
+            f"{usable:.3g} MB/s ({resource}); expected a plan of at most {BROKERS_MAX:,} brokers; "
+            "correct the demand, the limit per broker or the margins"
+        )
+    brokers = math.ceil(exact - 1e-9)
     return Need(resource, max(brokers, demand.replication_factor), usable)
 
 

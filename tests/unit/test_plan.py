@@ -78,6 +78,28 @@ def test_a_plan_can_use_a_known_limit() -> None:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        ("--limit", "1e-300", "--mb-per-s", "600"),
+        ("--limit", "5e-324", "--mb-per-s", "600", "--headroom", "0.9"),
+        ("--limit", "60", "--mb-per-s", "1e308", "--growth", "10"),
+        ("--limit", "60", "--mb-per-s", "60000061"),
+        ("--limit", "60", "--mb-per-s", "600", "--link-mbit-per-s", "1e-9"),
+    ],
+)
+def test_a_plan_of_more_than_a_million_brokers_is_refused(options: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="more than 1,000,000 brokers") as error:
+        _run(*options, "--message-bytes", "1000")
+    assert len(str(error.value)) < 300
+    assert "correct the demand, the limit per broker or the margins" in str(error.value)
+
+
+def test_a_plan_of_a_million_brokers_is_printed() -> None:
+    options = ("--limit", "60", "--mb-per-s", "60000000", "--message-bytes", "1000")
+    assert re.search(r"brokers to buy +1000000\n", _run(*options).output)
+
+
+@pytest.mark.parametrize(
     ("summary", "options", "message"),
     [
         (SUMMARY, ("--goal", "tolerant"), "has the goals strict"),
