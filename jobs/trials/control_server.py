@@ -39,8 +39,11 @@ _LINE_BYTES_MAX = 4_096
 IDENTIFICATION_S = 5.0
 """The driver closes a connection that has not identified itself within this time [s]."""
 UNIDENTIFIED_MAX = 64
-"""Connections that have not identified themselves yet, at most: each takes a file descriptor of the
-driver, which closes further ones at once."""
+"""Connections that have not identified themselves yet, at most, besides twice the expected tasks:
+each takes a file descriptor of the driver, which closes further ones at once."""
+_BACKLOG = 1_024
+"""Connections that the kernel accepts before the server does; the tasks of a stage connect at
+once."""
 PIECES_MAX = 10_000
 """Lines of a window's report at most: far more than any task sends."""
 _MALFORMED = (OSError, ValueError, zlib.error, KeyError, TypeError, OverflowError, RecursionError)
@@ -87,6 +90,11 @@ class TaskChannel:
         self._pieces: dict[int, list[str]] = defaultdict(list)
 
     @property
+    def expected_tasks(self) -> int:
+        """Number of tasks that connect, with producers or consumers."""
+        return self._tasks + self._consumer_tasks
+
+    @property
     def start_s(self) -> float | None:
         """Start of the load [s since the epoch]; None until all tasks are ready."""
         return max(self._starts_s.values(), default=None)
@@ -111,7 +119,7 @@ class TaskChannel:
 
     def take_window(self, number: int) -> list[TaskReport] | None:
         """Take all tasks' reports of a window that has ended; None while one is missing."""
-        if len(self.windows.get(number, {})) < self._tasks + self._consumer_tasks:
+        if len(self.windows.get(number, {})) < self.expected_tasks:
             return None
         return list(self.windows.pop(number).values())
 
@@ -133,7 +141,7 @@ class TaskChannel:
         """Process a message of a task."""
         if "ready" in message:
             self._ready[task] = TaskReady.parse(message["ready"])
-            if len(self._ready) == self._tasks + self._consumer_tasks:
+            if len(self._ready) == self.expected_tasks:
                 self._send_start_signals()
         if "start_s" in message:
             self._starts_s[task] = float(message["start_s"])
@@ -232,7 +240,9 @@ class ControlServer:
         self._loop = asyncio.new_event_loop()
         try:
             self._server = self._loop.run_until_complete(
-                asyncio.start_server(self._serve, bind, port, limit=_LINE_BYTES_MAX)
+                asyncio.start_server(
+                    self._serve, bind, port, limit=_LINE_BYTES_MAX, backlog=_BACKLOG
+                )
             )
         except OSError as error:
             self._loop.close()
@@ -306,8 +316,10 @@ class ControlServer:
         Raises:
             ValueError: it does not arrive in time, or too many connections wait for theirs.
         """
-        if self._unidentified >= UNIDENTIFIED_MAX:
-            raise ValueError(f"{UNIDENTIFIED_MAX} other connections have not identified themselves")
+        expected = sum(channel.expected_tasks for channel in list(self._channels.values()))
+        others = self._unidentified
+        if others >= UNIDENTIFIED_MAX + 2 * expected:
+            raise ValueError(f"{others} other connections have not identified themselves")
         self._unidentified += 1
         try:
             return _message(await asyncio.wait_for(reader.readline(), IDENTIFICATION_S))
@@ -320,11 +332,14 @@ class ControlServer:
         channel: TaskChannel | None = None
         try:
             first = await self._read_identification(reader)
+            asks_admission = first.get("asks") == "admission"
             channel = self._channels.get(str(first.get("token")))
             if channel is None:
+                if asks_admission:  # of a load that has ended
+                    writer.write(json.dumps({"admitted": False}).encode() + b"\n")
                 return
             task = int(first["task"])
-            if first.get("asks") == "admission":
+            if asks_admission:
                 is_admitted = channel.admit(task, writer)
                 writer.write(json.dumps({"admitted": is_admitted}).encode() + b"\n")
                 if not is_admitted:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from jobs.engine.task.control_channel import (
+    ADMISSION_ATTEMPTS,
     SILENCE_MAX_S,
     ControlAddress,
     DriverChannel,
@@ -312,8 +316,60 @@ def test_silent_callers_do_not_use_up_the_drivers_descriptors(
 ) -> None:
     monkeypatch.setattr(control_server, "IDENTIFICATION_S", 0.3)
     with server.channel(1) as channel:
-        silent = [_send(channel, b"") for _ in range(UNIDENTIFIED_MAX)]
-        assert _is_disconnected(_send(channel, b"")), "one too many, at once"
-        assert all(map(_is_disconnected, silent)), "and the others after a while"
-        task = _call(channel, 0)
+        silent = [_send(channel, b"") for _ in range(UNIDENTIFIED_MAX + 2)]
+        task = _call(channel, 0)  # closed at first, admitted once the others are closed
+        assert all(map(_is_disconnected, silent))
         task.close()
+
+
+def test_a_connection_beyond_the_limit_is_closed_at_once(server: ControlServer) -> None:
+    with server.channel(1) as channel:
+        silent = [_send(channel, b"") for _ in range(UNIDENTIFIED_MAX + 2)]
+        assert _is_disconnected(_send(channel, b""))
+        for stranger in silent:
+            stranger.close()
+
+
+def test_a_driver_that_closes_each_connection_is_an_error_after_some_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jobs.engine.task.control_channel._BACKOFF_MIN_S", 0.0)
+    accepted = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def close_all() -> None:
+            for _ in range(ADMISSION_ATTEMPTS):
+                accepted.append(listener.accept()[0])
+                accepted[-1].close()
+
+        closing = threading.Thread(target=close_all)
+        closing.start()
+        host, port = listener.getsockname()
+        address = ControlAddress(host, port, "token")
+        with pytest.raises(OrphanedError, match="closed 10 connections of this task"):
+            DriverChannel.connect(address, 0, PATIENCE_S, time.monotonic)
+        closing.join()
+    assert len(accepted) == ADMISSION_ATTEMPTS
+
+
+ALL_AT_ONCE = """
+import json, socket, sys
+host, port, token, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+tasks = [socket.create_connection((host, port), 60) for _ in range(count)]
+for number, task in enumerate(tasks):
+    hello = {"token": token, "task": number, "asks": "admission"}
+    task.sendall(json.dumps(hello).encode() + b"\\n")
+answers = [task.makefile("rb").readline() for task in tasks]
+print(sum(json.loads(answer or b"{}").get("admitted", False) for answer in answers))
+"""
+"""A process of clients that need the standard library only; each keeps its connection open."""
+
+
+def test_500_tasks_that_connect_at_once_are_all_admitted(server: ControlServer) -> None:
+    with server.channel(400, 100) as channel:
+        address = channel.address
+        words = [address.host, str(address.port), address.token, "500"]
+        done = subprocess.run(
+            [sys.executable, "-c", ALL_AT_ONCE, *words], capture_output=True, text=True, check=True
+        )
+    assert done.stdout.split() == ["500"], done.stderr

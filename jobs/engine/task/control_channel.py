@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
+import random
 import selectors
 import socket
 import time
@@ -21,7 +23,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import IO
 
 from jobs.engine.task.clock_comparison import compare_clocks
 from jobs.engine.task.start_signal import StartSignal, TaskReady
@@ -30,6 +31,8 @@ from metrics.common.errors import RedlineError
 from metrics.sources.hosts.sample import HostSample
 from metrics.trial.clock import ClockOffset, furthest
 from metrics.trial.task import TaskReport
+
+_log = logging.getLogger(__name__)
 
 SILENCE_MAX_S = 10.0
 """Silence of the driver after which a task ends its load [s]."""
@@ -43,6 +46,11 @@ take twice 20 s, and pools of large records some seconds [s]."""
 PIECE_LENGTH = 3_000
 """Characters of a window's report in one line."""
 
+ADMISSION_ATTEMPTS = 10
+"""Connections that a task opens at most while the driver closes them without an answer."""
+
+_BACKOFF_MIN_S, _BACKOFF_MAX_S = 0.1, 2.0
+_JITTER = (0.5, 1.5)
 _RECEIVE_BYTES = 4_096
 _CLOCK_ROUNDS = 4
 _CLOCK_TIMEOUT_S = 2.0
@@ -102,35 +110,42 @@ class DriverChannel:
     ) -> DriverChannel:
         """Connect to the driver, and wait until it admits the task.
 
+        A driver that has too many new connections closes some without an answer; the task then
+        tries again after a random time, so that many tasks do not return at the same moment.
+
         Args:
+            timeout_s: longest wait for a connection, and for the answer on it [s].
             clock: monotonic [s].
             wall_clock: of this host [s since the epoch].
 
         Raises:
             RedlineError: the driver cannot be reached from here.
-            OrphanedError: the driver does not admit the task.
+            OrphanedError: the driver does not admit the task, or never answers.
         """
-        try:
-            sock = socket.create_connection((address.host, address.port), timeout_s)
-        except OSError as error:
-            raise RedlineError(
-                f"{socket.gethostname()} cannot reach the driver at {address.host}:{address.port} "
-                f"({error}): let executors connect to it, on a port fixed by "
-                "spark.redline.control.port if a firewall is between them"
-            ) from error
-        try:
-            sock.sendall(_encode(token=address.token, task=task, asks="admission"))
-            # The answer is one short line, and the socket's own timeout bounds the wait for it.
-            with sock.makefile("rb") as answers:
-                admission = _read_admission(answers)
-        except (OSError, ValueError) as error:
-            sock.close()
-            raise OrphanedError(f"the driver does not answer ({error})") from error
-        if not admission:
-            sock.close()
-            raise OrphanedError(NOT_ADMITTED)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(sock, clock, wall_clock)
+        for attempt in range(ADMISSION_ATTEMPTS):
+            if attempt:
+                backoff_s = min(_BACKOFF_MAX_S, _BACKOFF_MIN_S * 2 ** (attempt - 1))
+                time.sleep(backoff_s * random.uniform(*_JITTER))
+            sock = _connected(address, timeout_s)
+            is_admitted = None
+            try:
+                is_admitted = _ask_admission(sock, address.token, task)
+            except ConnectionError:
+                _log.info("the driver closed the connection of task %d; trying again", task)
+            except (OSError, ValueError) as error:
+                raise OrphanedError(f"the driver does not answer ({error})") from error
+            finally:
+                if not is_admitted:
+                    sock.close()
+            if is_admitted:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return cls(sock, clock, wall_clock)
+            if is_admitted is not None:
+                raise OrphanedError(NOT_ADMITTED)
+        raise OrphanedError(
+            f"the driver closed {ADMISSION_ATTEMPTS} connections of this task without an answer; "
+            "look for other programs that connect to its control port"
+        )
 
     def send(self, **message: object) -> None:
         """Send a message to the driver.
@@ -260,8 +275,23 @@ def _encode(**message: object) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _read_admission(answers: IO[bytes]) -> bool:
-    while text := answers.readline(_RECEIVE_BYTES):
-        if text.strip():  # an empty line is a heartbeat
-            return bool(json.loads(text).get("admitted"))
-    return False
+def _connected(address: ControlAddress, timeout_s: float) -> socket.socket:
+    try:
+        return socket.create_connection((address.host, address.port), timeout_s)
+    except OSError as error:
+        raise RedlineError(
+            f"{socket.gethostname()} cannot reach the driver at {address.host}:{address.port} "
+            f"({error}): let executors connect to it, on a port fixed by "
+            "spark.redline.control.port if a firewall is between them"
+        ) from error
+
+
+def _ask_admission(sock: socket.socket, token: str, task: int) -> bool | None:
+    """Ask for admission; None where the driver closes the connection without an answer."""
+    sock.sendall(_encode(token=token, task=task, asks="admission"))
+    # The answer is one short line, and the socket's own timeout bounds the wait for it.
+    with sock.makefile("rb") as answers:
+        while text := answers.readline(_RECEIVE_BYTES):
+            if text.strip():  # an empty line is a heartbeat
+                return bool(json.loads(text).get("admitted"))
+    return None
