@@ -12,6 +12,7 @@ from rich.text import Text
 from jobs.console.events import Plan, TrialFinished
 from metrics.reporting.limit_words import (
     AT_LEVEL,
+    bound_words,
     doubt_words,
     doubtful_sizes,
     latency_words,
@@ -204,20 +205,19 @@ def limit_cells(boundary: Boundary) -> tuple[str, ...]:
 
 
 def limit_evidence(boundary: Boundary) -> list[str]:
-    """The sentences below a limit: first why it is doubtful, then its precision and its cause."""
+    """The sentences below a limit: first why it is doubtful, then its precision, then its cause.
+
+    The cause is one line; the whole evidence is in the report.
+    """
     sentences = [] if boundary.gave_up is None else [f"no conclusion: {clean(boundary.gave_up)}"]
     if boundary.gave_up is None and boundary.doubtful:
         sentences.append(f"doubtful: {doubt_words(boundary)}")
     sentences += limit_precision(boundary)
-    reasons = "; ".join(reason_words(reason) for reason in boundary.overload_reasons)
     if boundary.np_overloaded is None:
         at_least = "no overload was found, so the limit is at least this load"
         return [*sentences, at_least, *map(clean, boundary.notes)]
     sentences += [clean(note) for note in boundary.notes]
-    if boundary.evidence:
-        return [*sentences, f"bound by {clean(boundary.evidence)}"]
-    bound = f"bound by {boundary.limited_by or 'an unknown resource'}"
-    return [*sentences, f"{bound}: {reasons}" if reasons else bound]
+    return [*sentences, clean(bound_words(boundary))]
 
 
 def limit_precision(boundary: Boundary) -> list[str]:
@@ -235,12 +235,6 @@ def limit_precision(boundary: Boundary) -> list[str]:
     sentences = ["; ".join(part for part in (bracket, interval) if part)]
     sentences.append(f"latency at the limit: {latency}" if latency else "")
     return [sentence for sentence in sentences if sentence]
-
-
-def reason_words(reason: str) -> str:
-    """A reason without the name of its indicator, which programs read."""
-    name, colon, text = clean(reason).partition(": ")
-    return text if colon and name.isidentifier() else clean(reason)
 
 
 def point_words(boundary: Boundary, goal: str = "") -> str:

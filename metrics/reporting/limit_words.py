@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
 
 from metrics.tables.boundary import Boundary
@@ -12,10 +14,59 @@ from metrics.units import (
     format_size,
     format_span,
 )
+from metrics.windows.resource import Resource
 from search.interval import LEVEL
 
 AT_LEVEL = f"at {format_ratio(LEVEL)}"
 """`at 90 %`: the short form for intervals where space is scarce."""
+
+LINE_WIDTH, LINE_WIDTH_MAX = 74, 120
+"""Width of a sentence below a limit on a terminal of 80 columns, and of the longest [columns]."""
+_READINGS = {
+    Resource.DISK.value: ("flush", "disk"),
+    Resource.HEAP.value: ("garbage collection", "heap"),
+    Resource.CPU.value: ("machine",),
+    Resource.REPLICATION.value: ("followers",),
+}
+"""Resource → words of the clause that shows it, where the first clause shows something else."""
+_CLAUSE_END = re.compile(r"(?:, and |, | while | with CPU |; )(?![^(]*\))")
+_ASIDE = re.compile(r" \([^)]*\)")
+_BROKER = re.compile(r"broker \d+: ")
+
+
+def bound_words(boundary: Boundary) -> str:
+    """The limiting resource, the broker and the reading that shows it, on one line.
+
+    Such as `bound by disk: broker 2: flushes took 87% of the handlers' time (0.5 ms each)`. The
+    whole evidence is in the report.
+    """
+    resource = boundary.limited_by or Resource.UNKNOWN.value
+    named = "an unknown resource" if resource == Resource.UNKNOWN.value else resource
+    if not boundary.evidence:
+        reading = next(iter(reason_texts(boundary.overload_reasons)), "")
+        return _shortened(f"bound by {named}: {reading}" if reading else f"bound by {named}")
+    text = " ".join(boundary.evidence.removeprefix(f"{resource}: ").split())
+    broker = _BROKER.match(text)
+    where = broker.group() if broker else ""
+    clauses = _CLAUSE_END.split(text[len(where) :])
+    shown = (each for each in clauses if any(w in each for w in _READINGS.get(resource, ("",))))
+    reading = next(shown, clauses[0]).removeprefix("followers fell behind: ")
+    reading = reading.replace("of their time", "of the handlers' time")
+    return _shortened(f"bound by {named}: {where}{reading}")
+
+
+def _shortened(text: str) -> str:
+    short = text if len(text) <= LINE_WIDTH else _ASIDE.sub("", text)
+    return textwrap.shorten(short, LINE_WIDTH_MAX, placeholder=" …")
+
+
+def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
+    """Reasons for people, without the names of their indicators."""
+    parts = [reason.partition(": ") for reason in reasons]
+    return tuple(
+        text if colon and name.isidentifier() else whole
+        for (name, colon, text), whole in zip(parts, reasons, strict=True)
+    )
 
 
 def span_words(boundary: Boundary) -> str:

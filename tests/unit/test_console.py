@@ -182,15 +182,58 @@ def test_the_recording_reporter_keeps_events() -> None:
     assert recording.events == [STARTED]
 
 
-def test_the_evidence_of_the_binding_resource_is_shown() -> None:
-    evidence = "disk: broker 2: flushes took 87% of their time in appends"
+def test_the_binding_resource_is_one_line_below_the_notes() -> None:
+    evidence = (
+        "disk: broker 2: request handlers idle 0.07, and flushes took 87% of their time (0.5 ms "
+        "each); produce took 20.0 ms, 18.0 of it local, 1.5 queued; all 3 overloads say so"
+    )
     limit = replace(
-        CLOSED, evidence=evidence, notes=("one overload at 110 producers was outvoted",)
+        CLOSED,
+        limited_by="disk",
+        evidence=evidence,
+        notes=("one overload at 110 producers was outvoted",),
     )
     assert limit_evidence(limit)[2:] == [
         "one overload at 110 producers was outvoted",
-        "bound by disk: broker 2: flushes took 87% of their time in appends",
+        "bound by disk: broker 2: flushes took 87% of the handlers' time",
     ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "evidence", "line"),
+    [
+        ("disk", "broker 1: flushes took 9% of their time (1.0 ms each); x",
+         "bound by disk: broker 1: flushes took 9% of the handlers' time"),
+        ("CPU", "broker 2: request handlers idle 0.10 on a machine 97% busy, of which 2 cores",
+         "bound by CPU: broker 2: request handlers idle 0.10 on a machine 97% busy"),
+        ("heap", ("broker 1: request handlers idle 0.00, and garbage collection stopped all threads "
+         "for 31% of the time, with never less than 90% of the heap in use; produce took 1 ms"),
+         "bound by heap: broker 1: garbage collection stopped all threads for 31% of the time"),
+        ("request handlers", "broker 3: request handlers idle 0.05 with CPU to spare and no wait",
+         "bound by request handlers: broker 3: request handlers idle 0.05"),
+        ("network", "broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface (15 in, 2 out)",
+         "bound by network: broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface"),
+        ("replication", ("broker 2: followers fell behind: ISR changes or under-replicated "
+         "partitions in 90% of the samples, the replicas on broker 3 by up to 60 records"),
+         ("bound by replication: broker 2: ISR changes or under-replicated partitions in 90% of the "
+         "samples")),
+        ("unknown", "the cluster shows no broker metrics",
+         "bound by an unknown resource: the cluster shows no broker metrics"),
+    ],
+)  # fmt: skip
+def test_the_line_has_the_reading_that_shows_the_resource(
+    resource: str, evidence: str, line: str
+) -> None:
+    limit = replace(CLOSED, limited_by=resource, evidence=f"{resource}: {evidence}")
+    assert limit_evidence(limit)[-1] == line
+
+
+def test_without_evidence_the_first_reason_stands_beside_the_resource() -> None:
+    reasons = ("request_handler_idle: broker 2 idle 0.12, below 0.20", "isr: flapping")
+    limit = replace(CLOSED, limited_by=None, evidence="", overload_reasons=reasons)
+    assert limit_evidence(limit)[-1] == (
+        "bound by an unknown resource: broker 2 idle 0.12, below 0.20"
+    )
 
 
 def test_a_finished_size_has_its_interval_and_its_latencies() -> None:

@@ -10,6 +10,7 @@ from metrics.reporting.limit_words import (
     doubtful_sizes,
     latency_words,
     payload_span_words,
+    reason_texts,
     span_words,
 )
 from metrics.tables.boundary import Boundary
@@ -209,15 +210,6 @@ def _why(boundary: Boundary) -> str:
     limiting = _LIMITING.get(boundary.limited_by or "", "the brokers were overloaded")
     reasons = reason_texts(boundary.overload_reasons)
     return f"{limiting}: {reasons[0]}" if reasons else limiting
-
-
-def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
-    """Reasons for people, without the names of their indicators."""
-    parts = [reason.partition(": ") for reason in reasons]
-    return tuple(
-        text if colon and name.isidentifier() else whole
-        for (name, colon, text), whole in zip(parts, reasons, strict=True)
-    )
 
 
 def _certainty(boundary: Boundary) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metrics.reporting.page.answers import reason_texts
+from metrics.reporting.limit_words import reason_texts
 from metrics.reporting.page.trials import LIMIT, OVERLOAD, ListedTrial, belongs_to, shortened
 from metrics.tables.boundary import Boundary
 from metrics.units import format_size
