@@ -206,8 +206,8 @@ def test_the_binding_resource_is_one_line_below_the_notes() -> None:
          "bound by disk: broker 1: flushes took 9% of the handlers' time"),
         ("CPU", "broker 2: request handlers idle 0.10 on a machine 97% busy, of which 2 cores",
          "bound by CPU: broker 2: request handlers idle 0.10 on a machine 97% busy"),
-        ("heap", ("broker 1: request handlers idle 0.00, and garbage collection stopped all threads "
-         "for 31% of the time, with never less than 90% of the heap in use; produce took 1 ms"),
+        ("heap", ("broker 1: request handlers idle 0.00, and garbage collection stopped all "
+         "threads for 31% of the time, with never less than 90% of the heap in use; produce took 1 ms"),
          "bound by heap: broker 1: garbage collection stopped all threads for 31% of the time"),
         ("request handlers", "broker 3: request handlers idle 0.05 with CPU to spare and no wait",
          "bound by request handlers: broker 3: request handlers idle 0.05"),
@@ -215,8 +215,8 @@ def test_the_binding_resource_is_one_line_below_the_notes() -> None:
          "bound by network: broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface"),
         ("replication", ("broker 2: followers fell behind: ISR changes or under-replicated "
          "partitions in 90% of the samples, the replicas on broker 3 by up to 60 records"),
-         ("bound by replication: broker 2: ISR changes or under-replicated partitions in 90% of the "
-         "samples")),
+         ("bound by replication: broker 2: ISR changes or under-replicated partitions in 90% of "
+         "the samples")),
         ("unknown", "the cluster shows no broker metrics",
          "bound by an unknown resource: the cluster shows no broker metrics"),
     ],
