@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -275,6 +276,25 @@ class Topics:
         names = {partitions.of(number): number for number in range(len(partitions))}
         found = self._admin.end_offsets(names)
         return {number: found[name] for name, number in names.items()}
+
+    def moved_leaders(self, topics: TopicSet) -> dict[int, int]:
+        """Broker id → number of partitions that it leads by plan and does not lead now.
+
+        Raises:
+            AdminError: the cluster does not answer.
+        """
+        names = topics.names
+        described = self._admin.describe_topics(f"find the leaders of {topics}", names)
+        found = {
+            (each["name"], int(part["partition_index"])): int(part["leader_id"])
+            for each in described
+            for part in each["partitions"]
+        }
+        partitions, leaders = topics.partitions, topics.leaders
+        planned = {partitions.of(number): leader for number, leader in enumerate(leaders)}
+        return dict(
+            Counter(leader for name, leader in planned.items() if found.get(name) != leader)
+        )
 
     def delete(self, names: Sequence[str], deadline_s: float = 60.0) -> None:
         """Delete topics that this run made, and wait until no broker knows them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -32,6 +33,8 @@ from metrics.trial.others import OtherLoad, others_at
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
+
+_log = logging.getLogger(__name__)
 
 LOOK_S = 0.25
 """Interval between two checks for the end of a window [s]."""
@@ -178,11 +181,20 @@ class ContinuousMeasurer(TrialMeasurer):
         if self._broker_ends is not None:
             ends = self._broker_ends.window_counts(running.judged - 1)
             evidence = replace(evidence, broker_sockets=ends)
+        evidence = replace(evidence, moved_leaders=self._moved_leaders(running.topics))
         others = self._others(running, client, evidence.brokers)
         kept_s = client.end_s - SAMPLES_AFTER * interval_s
         running.host_samples = tuple(each for each in host_samples if each.at_s >= kept_s)
         sampler.forget_before(kept_s)
         return self._keep(running, replace(evidence, others=others), own, client.start_s)
+
+    def _moved_leaders(self, topics: TopicSet) -> dict[int, int] | None:
+        """The leaders that moved until now; None where the cluster does not answer in time."""
+        try:
+            return self._context.topics.moved_leaders(topics)
+        except AdminError as error:
+            _log.info("the leaders of %s are not known: %s", topics, error)
+            return None
 
     def _others(
         self, running: _LoadInProgress, client: ClientWindow, brokers: Sequence[BrokerWindow]

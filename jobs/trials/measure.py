@@ -203,6 +203,7 @@ class TrialMeasurer:
             before = context.topics.end_offsets(topics)
             client, samples = self._offer(number, pattern, topics, before)
             after = self._settled_offsets(topics, before, client)
+            moved = context.topics.moved_leaders(topics)
         except (StageFailedError, GeneratorError, AdminError) as error:
             context.guards.settle(pattern, None)
             tripped = self._tripped()
@@ -224,6 +225,7 @@ class TrialMeasurer:
         evidence = replace(
             self._evidence(pattern, client, samples),
             end_offsets={each: (begin, after[each]) for each, begin in before.items()},
+            moved_leaders=moved,
             others=others,
             broker_sockets=self._broker_ends.window_counts() if self._broker_ends else {},
         )

@@ -54,6 +54,8 @@ class Evidence:
         hosts: the windows of the machines of brokers and of tasks, as far as they show metrics.
         end_offsets: partition → (before, after) the trial, for comparison with the records
             acknowledged and read; None when they were not read.
+        moved_leaders: broker id → partitions of the trial's topics that it led before the load and
+            no longer leads after it; None where they were not read.
         others: the load of other producers; None where the brokers do not show it.
         any_isr_changed_share: share of the samples in which at least one broker shows an ISR
             change or under-replicated partitions [ratio].
@@ -71,6 +73,7 @@ class Evidence:
     metrics_source: str = ""
     hosts: tuple[HostWindow, ...] = ()
     end_offsets: Annotated[Mapping[int, tuple[int, int]] | None, NO_COLUMN] = None
+    moved_leaders: Annotated[Mapping[int, int] | None, NO_COLUMN] = None
     others: OtherLoad | None = None
     any_isr_changed_share: float | None = None
     broker_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)

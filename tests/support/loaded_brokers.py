@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
@@ -146,8 +147,21 @@ class LoadedBrokers:
         offsets = end_offsets_of(self._admin, topic, replicas)
         grown = sum(offsets.values()) - sum(ended.values())
         others = others_in(written, grown, account.counts, None)
-        found = Evidence(account, windows, controllers, self.source.name, others=others)
+        found = Evidence(
+            account,
+            windows,
+            controllers,
+            self.source.name,
+            moved_leaders=self._moved_leaders(topic, replicas),
+            others=others,
+        )
         return TrialOutcome(found, judge(found, THRESHOLDS))
+
+    def _moved_leaders(self, topic: str, replicas: Replicas) -> dict[int, int]:
+        """Broker id → number of partitions that it no longer leads."""
+        (described,) = self._admin.describe_topics(names=[topic])
+        now = {each["partition_index"]: each["leader_id"] for each in described["partitions"]}
+        return dict(Counter(ids[0] for number, ids in replicas.items() if now[number] != ids[0]))
 
     def end_offsets(self, topic: str, replicas: Replicas) -> dict[int, int]:
         """Partition → end offset that clients see."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from jobs.cluster.admin import AdminError, Broker, ClusterInfo, KafkaAdmin, Partition, TopicSize
 
@@ -72,6 +73,22 @@ class ScriptedAdmin(KafkaAdmin):
         self._may_fail("partitions_seen_by")
         self.before_look()
         return {topic: self.topics.get(topic) for topic in topics}
+
+    def describe_topics(
+        self, what: str = "look at all topics", names: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        self._may_fail("describe_topics")
+        return [
+            {
+                "name": name,
+                "partitions": [
+                    {"partition_index": number, "leader_id": each.leader}
+                    for number, each in self.topics[name].items()
+                ],
+            }
+            for name in (self.topics if names is None else names)
+            if name in self.topics
+        ]
 
     def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
         wanted = sorted(partitions)

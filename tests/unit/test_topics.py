@@ -258,6 +258,22 @@ def test_end_offsets_are_read_of_all_partitions(topics: Topics, topic: TopicSet)
     assert topics.end_offsets(topic) == {number: number * 10 for number in range(30)}
 
 
+def test_leaders_that_moved_are_counted_by_the_broker_that_led(
+    topics: Topics, admin: ScriptedAdmin
+) -> None:
+    several = topics.create(demo("topic.count=2"))
+    assert topics.moved_leaders(several) == {}
+    admin.topics["of-others"] = {0: Partition(NO_LEADER, (1,), ())}
+    for number in (1, 4):  # led by broker 2
+        old = admin.topics[f"{NAME}-1"][number]
+        admin.topics[f"{NAME}-1"][number] = Partition(3, old.replicas, old.isr)
+    old = admin.topics[f"{NAME}-0"][2]
+    admin.topics[f"{NAME}-0"][2] = Partition(NO_LEADER, old.replicas, old.isr)
+    assert topics.moved_leaders(several) == {2: 2, 3: 1}
+    del admin.topics[f"{NAME}-0"]
+    assert topics.moved_leaders(several) == {1: 10, 2: 12, 3: 10}
+
+
 def test_a_topic_is_deleted_and_confirmed_gone(
     topics: Topics, topic: TopicSet, admin: ScriptedAdmin
 ) -> None:

@@ -210,8 +210,12 @@ def test_a_trial_without_brokers_or_load_is_invalid() -> None:
 
 
 def test_moved_leaders_and_fenced_brokers_make_a_trial_invalid() -> None:
-    moved = judged(brokers=with_one(leader_partitions_min=9.0))
-    assert rules(moved) == {"leaders_moved"}
+    moved = judged(moved_leaders={2: 3})
+    assert [(r.indicator, r.broker_id, r.value) for r in moved.reasons] == [
+        ("leaders_moved", 2, 3.0)
+    ]
+    others = judged(brokers=with_one(leader_partitions_min=9.0), moved_leaders={})
+    assert others.verdict is Verdict.SUSTAINED, "partitions of others moved"
     controller = BrokerWindow(100, 1.0, 2.0, 1.0, 10, 0, 0.5, fenced_brokers_max=1.0)
     assert rules(judged(controllers=(controller,))) == {"broker_fenced"}
     calm = replace(controller, fenced_brokers_max=0.0)
@@ -397,7 +401,7 @@ def test_acknowledged_records_are_in_the_log(
 
 def test_the_effects_of_a_killed_broker_are_expected() -> None:
     lost = broker(3, samples_missed=8, start_s=None, handler_idle=None)
-    others = [broker(each, leader_partitions_max=15.0, fenced_brokers_max=1.0) for each in (1, 2)]
+    others = [broker(each, fenced_brokers_max=1.0) for each in (1, 2)]
     seen = client(retry_errors={"KafkaConnectionError": 40}, errors={"NotLeaderOrFollowerError": 2})
     by_chance = judged(seen, (*others, lost))
     assert by_chance.verdict is Verdict.INVALID
