@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import CONTROLLER_EPOCH, HANDLER_IDLE_NS, Role
+from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, Role
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import (
     BROKER_HANDLER_IDLE_NS,
@@ -97,12 +97,13 @@ class PrometheusSource:
             self._require_handlers(scraper, values)
         has_quorum = CONTROLLER_EPOCH in values
         sampled = with_handlers(values, scrape.at_s, is_shared=roles >= _COMBINED)
+        later = self._rules.selectors.keys() & {*FROM_FIRST_USE}
         return NodeInfo(
             endpoint.node_id,
             self._version,
             roles,
             dict(zip(JAVA_FACTS, java[0].split("/"), strict=False)) if java else {},
-            missing_readings(sampled, roles, has_quorum=has_quorum),
+            missing_readings({*sampled, *later}, roles, has_quorum=has_quorum),
             scrape.took_s,
             has_quorum,
             controller_share(sampled),

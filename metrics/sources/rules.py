@@ -137,6 +137,11 @@ class RuleSet:
             found = self._matches[series] = self._match(series, candidates)
         return cast("Match | None", found)
 
+    def series_names(self, reading: str) -> set[str]:
+        """The names that the series of a reading may have, without those that contain `*`."""
+        names = {each.name for each in self.selectors.get(reading, ()) if "*" not in each.name}
+        return {form for name in names for form in (name, f"{name}_total")}
+
     def _named(self, name: str) -> tuple[_Candidate, ...]:
         """The selectors that can match a series of this name."""
         named = self._by_name.get(name.removesuffix("_total"), ())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from metrics.common.errors import ConfigError
+from metrics.sources.beans import FROM_FIRST_USE
 from metrics.sources.exposition import series_of
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import Match, RuleSet
@@ -146,13 +147,16 @@ class Scraper:
     def scrape_known_series(self, timeout_s: float) -> Scrape:
         """Scrape once, and have the exporter leave out series without a reading from now on.
 
-        Not every exporter supports `name[]`, or gives it the same meaning. Where the answer to it
+        Beans that Kafka registers at their first use are asked for from the beginning. Not every
+        exporter supports `name[]`, or gives it the same meaning. Where the answer to it
         lacks a reading, scrapes request all series.
         """
         whole = self.scrape(timeout_s)
         names = {begin.partition("{")[0].strip() for _, begin, _ in self._layout.places}
         if not names:
             return whole
+        for reading in FROM_FIRST_USE:
+            names |= self._rules.series_names(reading)
         self._path = f"{PATH}?{urlencode([('name[]', name) for name in sorted(names)])}"
         try:
             part = self.scrape(timeout_s)

@@ -68,6 +68,19 @@ def test_only_needed_series_are_requested_over_one_connection() -> None:
     assert len(exporter.connections) == 1
 
 
+def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on() -> None:
+    flushes = "kafka_log_logflushstats_logflushrateandtimems_count"
+    with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
+        source.open()
+        assert "log_flush_ms_count" not in source.nodes[1].lacks
+        assert "log_flush_ms_mean" in source.nodes[1].lacks, "these rules export no means"
+        assert "log_flush_ms_count" not in source.sample_all()[0].values
+        for name in (flushes, f"{flushes}_total"):
+            exporter.text = f"{BROKER}{name} 5\n"
+            assert source.sample_all()[0].values["log_flush_ms_count"] == 5
+    assert "name%5B%5D=" in exporter.paths[-1]
+
+
 def test_a_connection_that_the_exporter_ended_meanwhile_costs_no_sample() -> None:
     with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
         source.open()
