@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from chispa import assert_df_equality
 
+from metrics.tables.frames import frame_of
 from metrics.tables.schema import SCHEMAS
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def table(spark: SparkSession, name: str, records: Sequence[dict[str, Any]]) -> DataFrame:
     import pyarrow as pa
 
-    return spark.createDataFrame(pa.Table.from_pylist(list(records), schema=SCHEMAS[name]))
+    return frame_of(spark, pa.Table.from_pylist(list(records), schema=SCHEMAS[name]))
 
 
 def assert_rows(found: DataFrame, rows: Sequence[tuple[Any, ...]], schema: str) -> None:
