@@ -26,7 +26,7 @@ from tests.bench.fresh_topic import fresh_topic
 from tests.bench.meter import BenchError, Repeat
 from tests.bench.rows import SOCKET, Key, rows_of, sentences_of, table_of, unsure_of
 from tests.bench.task import Task
-from tests.bench.variants import Variants, variants
+from tests.bench.variants import MESSAGE_BYTES, Variants, variants
 
 PARTITIONS = 30
 PREFILL_BYTES = 800_000_000
@@ -40,7 +40,6 @@ SOCKET_BPM = 1_000
 TURNS_MAX = 20
 """Upper bound of the repeats for a ratio that is an aim, even with a wide interval."""
 
-VARIANTS_BPM = 1_000
 VARIANT_REPEATS = 3
 
 # Large segments, which roll seldom, so that the broker limits the clients as little as possible.
@@ -195,8 +194,8 @@ def bench(
                     entries_of(clients, roles, message_bytes), message_bytes, repeats, TURNS_MAX
                 )
             wanted = [e for e in more.entries if e.role in roles and e.client in clients]
-            if wanted and VARIANTS_BPM in sizes:
-                run_of.measure(wanted, VARIANTS_BPM, min(repeats, VARIANT_REPEATS))
+            if wanted and MESSAGE_BYTES in sizes:
+                run_of.measure(wanted, MESSAGE_BYTES, min(repeats, VARIANT_REPEATS))
         rows = rows_of(run_of.found)
         reporter.report(table_of(rows))
         skipped = [*absent, *more.skipped]

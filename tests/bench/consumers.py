@@ -7,7 +7,7 @@ import os
 import socket
 import time
 
-from tests.bench.plans import flat_out
+from tests.bench.plans import plan_of
 from tests.bench.task import Task, say
 
 _SAY_BYTES = 16_777_216
@@ -21,7 +21,7 @@ def wire(task: Task) -> None:
     from metrics.traffic.consumers import ConsumerOptions
 
     records = task.bytes_max // task.message_bytes
-    planned = flat_out(task, measure_s=0.001)
+    planned = plan_of(task, measure_s=0.001)
     plan = dataclasses.replace(
         planned,
         trial_id=f"bench-{os.getpid()}",

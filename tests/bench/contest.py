@@ -28,6 +28,9 @@ WARM_S: Mapping[tuple[str, str], float] = {
 }
 WARM_DEFAULT_S = 0.3
 
+PACED_TIMES = 4
+"""Length of the window of producers at a rate, which use little CPU time, over that of others."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -37,6 +40,8 @@ class Entry:
         variant: the difference from the plain case, in a word or two.
         options: fields of the engine's producer pattern that differ.
         is_tls: True to connect with TLS and a client certificate.
+        pace: fields of the task for producers at a rate; empty for one that sends as fast as it
+            can.
     """
 
     role: str
@@ -44,6 +49,7 @@ class Entry:
     variant: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     is_tls: bool = False
+    pace: Mapping[str, Any] = field(default_factory=dict)
 
     def key(self, message_bytes: int) -> Key:
         """The entry's row at a size of messages [B]."""
@@ -97,8 +103,9 @@ class Contest:
             BenchError: the client failed; the message ends with its last output.
         """
         warm_s = WARM_S.get((entry.role, entry.client), WARM_DEFAULT_S)
+        measure_s = self._measure_s * (PACED_TIMES if entry.pace else 1)
         # A fast consumer would reach the end of the topic before `warm_s` has passed.
-        window = Window(warm_s, self._measure_s, task.bytes_max / 2 or math.inf)
+        window = Window(warm_s, measure_s, task.bytes_max / 2 or math.inf)
         way = self._ways[entry.is_tls]
         if way is None:
             raise BenchError(f"{entry.role} {entry.client}: the brokers have no TLS listener")
@@ -110,6 +117,7 @@ class Contest:
             options=entry.options,
             connection=way.connection,
             jars=self._jars if entry.client == JAVA else (),
+            **entry.pace,
         )
         if entry.client == SOCKET:
             return self._over_a_socket(task, window)

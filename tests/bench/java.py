@@ -36,7 +36,7 @@ def producer_command(task: Task) -> list[str]:
         "bootstrap.servers": ",".join(task.bootstrap),
         "acks": "1",
         "batch.size": str(task.batch_bytes),
-        "linger.ms": "10",
+        "linger.ms": f"{task.linger_ms:g}",
         "buffer.memory": "67108864",
         "enable.idempotence": "false",
         **{JAVA_NAMES[key]: _text(value) for key, value in task.options.items()},

@@ -1,4 +1,4 @@
-"""Plans of trials that make the engine send or read as fast as it can."""
+"""Plans of trials that make the engine send or read as fast as it can, or at a rate."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ RATE_BYTES_PER_S = 20e9
 """A rate above any client's, so that its producer always has due records [B/s]."""
 
 
-def flat_out(task: Task, measure_s: float | None = None) -> TrialPlan:
-    """The plan of one producer that always has full batches to send."""
+def plan_of(task: Task, measure_s: float | None = None) -> TrialPlan:
+    """The plan of producers at the task's rate, by default one that always has full batches."""
+    is_paced = task.records_per_s > 0
+    rate = task.records_per_s if is_paced else RATE_BYTES_PER_S / task.message_bytes
     fields: dict[str, Any] = {
+        "producers": task.producers,
         "message_bytes": task.message_bytes,
-        "rate_records_per_s": RATE_BYTES_PER_S / task.message_bytes,
+        "rate_records_per_s": rate,
         "batch_size": task.batch_bytes,
-        "linger_ms": 10.0,
+        "linger_ms": task.linger_ms,
         "buffer_memory": 67_108_864,
     }
     options = dict(task.options)

@@ -1,13 +1,14 @@
-"""Producers that send as fast as they can; child processes of the benchmark."""
+"""Producers that send as fast as they can, or at a rate; child processes of the benchmark."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from metrics.common.errors import RedlineError
@@ -15,7 +16,6 @@ from tests.bench.task import Task, say
 
 _SAY_BYTES = 67_108_864
 _IN_FLIGHT_RECORDS = 50_000
-_LINGER_MS = 10
 _BUFFER_BYTES = 67_108_864
 
 RDKAFKA_NAMES = {
@@ -39,11 +39,11 @@ class Alone:
 
 
 def wire(task: Task) -> None:
-    """The engine, like in a trial, with a schedule above any client's rate."""
+    """The engine, like in a trial; by default with a schedule above any client's rate."""
     from jobs.engine.stage import run_task
-    from tests.bench.plans import flat_out
+    from tests.bench.plans import plan_of
 
-    row = run_task(flat_out(task), Alone())
+    row = run_task(plan_of(task), Alone())
     if row.error:
         raise RedlineError(row.error)
 
@@ -68,19 +68,21 @@ def librdkafka(task: Task) -> None:
         acknowledged += error is None
 
     callback: dict[str, Any] = {"on_delivery": delivered} if reports else {}
-    producer = Producer(
-        {
-            **connection_options(task.connection),
-            "bootstrap.servers": ",".join(task.bootstrap),
-            "acks": 1,
-            "batch.size": task.batch_bytes,
-            "batch.num.messages": 1_000_000,
-            "linger.ms": _LINGER_MS,
-            "queue.buffering.max.kbytes": _BUFFER_BYTES // 1024,
-            "queue.buffering.max.messages": 0,
-            **{RDKAFKA_NAMES[key]: value for key, value in options.items()},
-        }
-    )
+    config = {
+        **connection_options(task.connection),
+        "bootstrap.servers": ",".join(task.bootstrap),
+        "acks": 1,
+        "batch.size": task.batch_bytes,
+        "batch.num.messages": 1_000_000,
+        "linger.ms": task.linger_ms,
+        "queue.buffering.max.kbytes": _BUFFER_BYTES // 1024,
+        "queue.buffering.max.messages": 0,
+        **{RDKAFKA_NAMES[key]: value for key, value in options.items()},
+    }
+    if task.records_per_s > 0:
+        _at_a_rate(task, [Producer(config) for _ in range(task.producers)], callback)
+        return
+    producer = Producer(config)
     produce, values, topic = producer.produce, _values(task.message_bytes, share), task.topic
     for _ in _until(task.seconds_max):
         for value in values:
@@ -92,6 +94,23 @@ def librdkafka(task: Task) -> None:
     producer.purge()
 
 
+def _at_a_rate(task: Task, producers: Sequence[Any], callback: Mapping[str, Any]) -> None:
+    """Give each producer its records one by one at their times, which are spread evenly."""
+    topic, values = task.topic, _values(task.message_bytes)
+    pause_s = 1.0 / (task.records_per_s * len(producers))
+    turns = zip(itertools.cycle(producers), itertools.cycle(values), strict=False)
+    due_s = time.monotonic()
+    for _ in _until(task.seconds_max):
+        now_s = time.monotonic()
+        if due_s > now_s:
+            time.sleep(due_s - now_s)
+        while due_s <= now_s:
+            producer, value = next(turns)
+            producer.produce(topic, value, **callback)
+            producer.poll(0)
+            due_s += pause_s
+
+
 def kafka_python(task: Task) -> None:
     """kafka-python's KafkaProducer; as it does not limit waiting records, the loop does."""
     from kafka import KafkaProducer
@@ -100,7 +119,7 @@ def kafka_python(task: Task) -> None:
         bootstrap_servers=list(task.bootstrap),
         acks=1,
         batch_size=task.batch_bytes,
-        linger_ms=_LINGER_MS,
+        linger_ms=int(task.linger_ms),
         **{"enable_idempotence": False, **task.options, **task.connection},
     )
     send, values, topic = producer.send, _values(task.message_bytes), task.topic

@@ -25,7 +25,9 @@ class Task:
         options: fields of the producers' pattern that differ from the benchmark's.
         connection: connection options with kafka-python's names.
         port: port of the other end of a plain socket.
-        records_per_s: rate of Java's producer; -1 for no limit [1/s].
+        producers: number of producers in the process; Java's tool has one.
+        records_per_s: rate of each producer; -1 for no limit [1/s].
+        linger_ms: `linger.ms` [ms].
         bytes_max: payload after which a consumer ends [B].
         jars: jars of Kafka's tools, for Java.
     """
@@ -40,7 +42,9 @@ class Task:
     options: Mapping[str, Any] = field(default_factory=dict)
     connection: Mapping[str, Any] = field(default_factory=dict)
     port: int = 0
+    producers: int = 1
     records_per_s: int = -1
+    linger_ms: float = 10.0
     bytes_max: int = 0
     jars: tuple[str, ...] = ()
 

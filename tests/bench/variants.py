@@ -1,11 +1,12 @@
-"""Further rows: compression, idempotence, TLS and delivery reports, at one size."""
+"""Further rows at one size: compression, idempotence, TLS, delivery reports, and given rates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.config import load_workload
 from jobs.engine.batches.compression import CODECS
 from tests.bench.contest import Entry
 from tests.bench.rows import JAVA
@@ -31,6 +32,9 @@ def variants() -> Variants:
         *(Entry("producer", name, "idempotent", idempotent) for name in _PEERS),
         *(Entry("producer", name, "TLS", is_tls=True) for name in _PEERS),
         Entry("producer", "librdkafka", "no delivery reports", {"reports": False}),
+        *as_shipped("1kB", 100),
+        *as_shipped("quick", 25),
+        *as_shipped("quick", 25, is_tls=True),
     ]
     skipped = []
     for name in CODECS_SHOWN:
@@ -42,5 +46,28 @@ def variants() -> Variants:
     skipped.append("no compression row for java: its tool makes payload of another kind")
     return Variants(tuple(entries), tuple(skipped))
 
+
+def as_shipped(name: str, producers: int, is_tls: bool = False) -> Iterator[Entry]:
+    """Producers with the rate, the linger and the batches of a workload of the project.
+
+    At these rates a batch has few records. Java's tool is one producer; its row shows what a
+    process with one producer costs.
+    """
+    pattern = load_workload(name).pattern(MESSAGE_BYTES).producer
+    options = pattern.options
+    delivery = {"acks": options.acks, "enable_idempotence": options.enable_idempotence}
+    pace = {
+        "producers": producers,
+        "records_per_s": round(pattern.rate_records_per_s),
+        "linger_ms": options.linger_ms,
+        "batch_bytes": options.batch_size,
+    }
+    variant = f"as in {name}{', TLS' if is_tls else ''}"
+    for client in _PEERS:
+        yield Entry("producer", client, variant, delivery, is_tls, pace)
+
+
+MESSAGE_BYTES = 1_000
+"""Size of the messages of all variants [B]."""
 
 _PEERS = ("wire", "librdkafka", JAVA)
