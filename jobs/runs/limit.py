@@ -104,10 +104,16 @@ class LimitRun(Body):
         gates = open_gates(context, self.config.cluster.warm_up_max_s)
 
         def end_point(goal: str, point: FinishedPoint) -> None:
-            self._calibration.measure(context, topics, point.message_bytes)
-            topics.close()
             self._points[goal].append(point)
-            self._keep(context, goal, point)
+            try:
+                self._calibration.measure(context, topics, point.message_bytes)
+            finally:
+                self._keep(context, goal, point)
+            topics.close()
+
+        def measurer_for(message_bytes: int) -> TrialMeasurer:
+            context.guards.require_untripped()
+            return TrialMeasurer(context, topics, gates, message_bytes, progress)
 
         with PointTopics(context) as topics:
             if not context.history.trials:
@@ -115,9 +121,7 @@ class LimitRun(Body):
             try:
                 run_lines(
                     self._lines,
-                    lambda message_bytes: TrialMeasurer(
-                        context, topics, gates, message_bytes, progress
-                    ),
+                    measurer_for,
                     progress_updater(progress, self._lines, self._points),
                     self._points,
                     self._begun,
@@ -127,6 +131,7 @@ class LimitRun(Body):
                 self._keep_stopped(context, str(stop))
                 raise
         if self.config.goal.search.brokers_offline is not None:
+            context.guards.require_untripped()
             for boundary in find_outage_limits(context, self._lines, self._points, self.boundaries):
                 self._keep_boundary(context, boundary)
 

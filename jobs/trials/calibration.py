@@ -11,6 +11,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.unscored_load import offer_unscored
+from metrics.common.errors import RedlineError
 from metrics.planning.planted import (
     HandlerTime,
     complete_handler_times,
@@ -39,10 +40,10 @@ class Calibration:
         self._times: tuple[HandlerTime, ...] = ()
 
     def measure(self, context: RunContext, topics: PointTopics, message_bytes: int) -> None:
-        """Measure the handler times once, on brokers that are warm; a failure becomes a warning.
+        """Measure the handler times once, on brokers that are warm.
 
-        Raises:
-            GuardStopError: a guard tripped.
+        The limits of the size are known by now, so any failure becomes a warning; a guard that
+        tripped ends the run before its next load.
         """
         stated = stated_handler_times(context.environment, context.addresses)
         if not stated or self._times or context.config.axis is not NP:
@@ -50,7 +51,7 @@ class Calibration:
         try:
             light = topics.open(context.pattern(message_bytes, 1))
             self._times = measure_handler_times(context, light, stated)
-        except (StageFailedError, GeneratorError, ValueError) as error:
+        except (RedlineError, StageFailedError, GeneratorError, ValueError) as error:
             warn(context.reporter, f"the planted limit is not stated: {error}")
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:

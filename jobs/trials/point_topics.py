@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from types import TracebackType
 
 from jobs.cluster.admin import AdminError
 from jobs.cluster.leftovers import leftovers
 from jobs.cluster.topic_set import TopicSet
+from jobs.config import available
 from jobs.console.events import note, warn
 from jobs.trials.context import RunContext
 from metrics.common.errors import RedlineError
@@ -16,9 +18,9 @@ from metrics.traffic.pattern import TopicOptions, TrafficPattern
 class PointTopics:
     """Creates the topics of one traffic at a time; `close` deletes them and confirms it.
 
-    As a context manager it closes at the end, and deletes the run's consumer groups. When an
-    error ends the block, a failure to delete the topics becomes a warning, and the first error is
-    raised.
+    As a context manager it closes at the end, and deletes the run's consumer groups. Topics that
+    cannot be deleted are a warning, as they change no answer: `close` tries again with the next
+    topics, and the last warning has the command that deletes them.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -50,13 +52,21 @@ class PointTopics:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self.close()
-        except RedlineError as second:
-            if error is None:
-                raise
-            warn(self._context.reporter, f"topics of the run may remain: {second}")
+        trouble = self._delete()
+        if trouble is not None:
+            remain = f"topics of the run may remain: {trouble}; {self._remedy}"
+            warn(self._context.reporter, remain)
         self._delete_groups()
+
+    @property
+    def _remedy(self) -> str:
+        """The command that deletes what remains of the run, or why none is needed."""
+        context = self._context
+        cluster = context.config.cluster
+        if cluster.starts_brokers:
+            return "they end with the brokers of this run"
+        name = cluster.name if cluster.name in available("cluster") else f"{cluster.name}.yaml"
+        return f"redline cleanup --cluster {quote(name)} --run {context.run_id} --yes deletes them"
 
     def _delete_groups(self) -> None:
         """Delete the run's consumer groups, as brokers would keep their offsets for a week."""
@@ -73,5 +83,16 @@ class PointTopics:
 
     def close(self) -> None:
         """Delete all remaining topics of the run, including those of a failed creation."""
+        trouble = self._delete()
+        if trouble is not None:
+            later = f"topics are not deleted yet: {trouble}; the run tries again later"
+            warn(self._context.reporter, later)
+
+    def _delete(self) -> RedlineError | None:
+        """Delete all remaining topics of the run, and return the error that prevented it."""
         self._topics = self._made_for = None
-        self._context.topics.delete(self._context.topics.made)
+        try:
+            self._context.topics.delete(self._context.topics.made)
+        except RedlineError as error:
+            return error
+        return None

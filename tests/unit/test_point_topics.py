@@ -43,7 +43,14 @@ def reporter() -> RecordingReporter:
 def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     clock = FakeTime()
     keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
-    context = SimpleNamespace(topics=keeper, reporter=reporter, history=TrialHistory())
+    cluster = SimpleNamespace(name="my own", starts_brokers=False)
+    context = SimpleNamespace(
+        topics=keeper,
+        reporter=reporter,
+        history=TrialHistory(),
+        run_id="run1",
+        config=SimpleNamespace(cluster=cluster),
+    )
     return PointTopics(cast(RunContext, context))
 
 
@@ -90,14 +97,50 @@ def test_topics_that_cannot_be_deleted_do_not_hide_the_first_error(
     admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
     with pytest.raises(AdminError, match="TopicAlreadyExists"), topics:
         topics.open(traffic(100, 4))
-    (notice,) = (event for event in reporter.events if isinstance(event, Notice))
-    assert notice.level is Level.WARNING
-    assert notice.text == "topics of the run may remain: no broker answers"
+    assert warnings(reporter) == [REMAIN]
 
 
-def test_topics_that_cannot_be_deleted_are_an_error(
-    topics: PointTopics, admin: ScriptedAdmin
+def test_topics_that_cannot_be_deleted_are_a_warning_with_the_command_that_deletes_them(
+    topics: PointTopics, admin: ScriptedAdmin, reporter: RecordingReporter
 ) -> None:
     admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
-    with pytest.raises(AdminError, match="no broker answers"), topics:
+    with topics:
         topics.open(traffic(100, 4))
+    assert warnings(reporter) == [REMAIN]
+
+
+def test_topics_of_an_earlier_size_are_deleted_at_the_next_occasion(
+    topics: PointTopics, admin: ScriptedAdmin, reporter: RecordingReporter
+) -> None:
+    admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
+    with topics:
+        topics.open(traffic(100, 4))
+        topics.close()
+        topics.open(traffic(1_000, 4))
+    assert warnings(reporter) == [
+        "topics are not deleted yet: no broker answers; the run tries again later"
+    ]
+    assert {f"delete {name}" for name in NAMES} <= set(admin.requests)
+
+
+def test_topics_of_brokers_that_the_run_starts_end_with_them(
+    topics: PointTopics, admin: ScriptedAdmin, reporter: RecordingReporter
+) -> None:
+    cluster = SimpleNamespace(name="demo", starts_brokers=True)
+    topics._context.config = SimpleNamespace(cluster=cluster)  # type: ignore[misc,assignment]
+    admin.fail["delete_topic"] = [AdminError("no broker answers", "KafkaConnectionError")]
+    with topics:
+        topics.open(traffic(100, 4))
+    (text,) = warnings(reporter)
+    assert text.endswith("no broker answers; they end with the brokers of this run")
+
+
+REMAIN = (
+    "topics of the run may remain: no broker answers; redline cleanup --cluster 'my own.yaml' "
+    "--run run1 --yes deletes them"
+)
+
+
+def warnings(reporter: RecordingReporter) -> list[str]:
+    notices = (event for event in reporter.events if isinstance(event, Notice))
+    return [notice.text for notice in notices if notice.level is Level.WARNING]

@@ -6,12 +6,15 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn, cast
 
 import click
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load, load_workload
+from jobs.console.events import Notice, RecordingReporter
 from jobs.console.text import plan_rows, point_words
 from jobs.options import Duration, duration_s
 from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
@@ -21,14 +24,18 @@ from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import boundary_of, write_results
 from jobs.runs.resumption import config_text
 from jobs.spark.failures import SparkFailedError, report_spark_failures
-from jobs.trials.calibration import calibration_table
+from jobs.trials.calibration import Calibration, calibration_table
+from jobs.trials.context import RunContext
+from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import (
     ConfigError,
     GuardStopError,
     NoConclusionError,
+    RedlineError,
     RegressionError,
     TerminatedError,
 )
+from metrics.planning.planted import environment_of_handlers
 from metrics.tables.boundary import Boundary
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
@@ -110,6 +117,26 @@ def test_a_terminated_run_differs_from_an_interrupted_one() -> None:
     except ConnectionError as error:
         outcome = outcome_of(error)
     assert (outcome.status, outcome.exit_code) == ("terminated", 143)
+
+
+@pytest.mark.parametrize(
+    "error", [GuardStopError("the disk fills"), RedlineError("no broker answers"), ValueError("x")]
+)
+def test_a_calibration_that_fails_keeps_the_limit_that_was_found(error: Exception) -> None:
+    def fails(_pattern: object) -> NoReturn:
+        raise error
+
+    reporter, config = RecordingReporter(), load("testbed", "demo", "default")
+    facts = environment_of_handlers({1: 60.0}, (1,))
+    context = SimpleNamespace(
+        environment=facts, addresses=(1,), config=config, reporter=reporter, pattern=lambda *_: None
+    )
+    calibration, topics = Calibration(), SimpleNamespace(open=fails)
+    calibration.measure(cast(RunContext, context), cast(PointTopics, topics), 1)
+    (notice,) = reporter.events
+    assert isinstance(notice, Notice)
+    assert notice.text == f"the planted limit is not stated: {error}"
+    assert calibration.complete(_boundary(), cast(RunContext, context), "default") == _boundary()
 
 
 def test_planted_and_found_limits_stand_side_by_side() -> None:
