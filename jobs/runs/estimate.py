@@ -12,6 +12,7 @@ from jobs.cluster.opening import LAG_CHECKS
 from jobs.config import Cluster, Configuration, Goal, Workload
 from jobs.console.events import Plan
 from metrics.planning.disk_room import LogCleaning, retained_bytes
+from metrics.planning.executor_cpu import executor_cpu
 from metrics.planning.wire_model import describe
 from metrics.traffic.axes import AXES, NP
 from metrics.traffic.pattern import TopicOptions
@@ -133,7 +134,10 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
         write_bytes_max=lines * expected.bytes.high * with_replicas
         + sum(backlog_bytes(workload, size) for size in workload.message_bytes),
         out=out,
-        notes=_notes(cluster, workload),
+        notes=(
+            *_notes(cluster, workload),
+            *_executor_note(workload, expected.peak_bytes_per_s.high),
+        ),
         starting_s=starting_s(cluster),
         peak_mb_per_s=expected.peak_bytes_per_s.high / 1e6,
         disk_bytes_max=on_disk(
@@ -211,6 +215,15 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
         "is 30000); the run reads the setting before any load, and stops where it is higher"
     )
     return (*own, text, network)
+
+
+def _executor_note(workload: Workload, peak_bytes_per_s: float) -> tuple[str, ...]:
+    """The cores that executors need for the heaviest load; unknown for other clients' libraries."""
+    if workload.producer.client != "wire":
+        return ()
+    producers = (workload.pattern(size).producer for size in workload.message_bytes)
+    needed = executor_cpu(producers, peak_bytes_per_s)
+    return () if needed is None else (str(needed),)
 
 
 def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
