@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,15 @@ def _modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    """The syntax tree of a file, parsed once for all tests."""
+    return ast.parse(path.read_text())
+
+
 def _imports(path: Path) -> Iterator[str]:
     """The first name of every import anywhere in a file; relative ones count as their package."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -91,7 +98,7 @@ def _circle(imports: Mapping[str, set[str]]) -> str:
 def test_no_module_imports_itself_through_others() -> None:
     names = _names()
     imports = {
-        name: {*_imported(ast.parse(path.read_text()), names)} for name, path in names.items()
+        name: {*_imported(_tree(path), names)} for name, path in names.items()
     }
     assert sum(map(len, imports.values())) > 500, "imports are no longer found"
     assert _circle(imports) == ""
@@ -103,7 +110,7 @@ def test_folders_import_each_other_one_way() -> None:
     for path in names.values():
         own = str(path.parent.relative_to(ROOT))
         # The top package is empty: modules import it only for its path.
-        found = {each for each in _imported(ast.parse(path.read_text()), names) if "." in each}
+        found = {each for each in _imported(_tree(path), names) if "." in each}
         others = {str(names[each].parent.relative_to(ROOT)) for each in found} - {own}
         folders.setdefault(own, set()).update(others)
     assert sum(map(len, folders.values())) > 50, "imports are no longer found"
