@@ -151,6 +151,15 @@ class ClusterHealth:
                 raise
             return ()
 
+    def has_topic(self, name: str) -> bool:
+        """Whether a topic exists, as far as this user may describe it.
+
+        Raises:
+            AdminError: the cluster does not answer.
+        """
+        found = self._admin.describe_topics(f"look for the topic {name}", [name])
+        return any(each["partitions"] for each in found)
+
     def hidden_topics(self) -> frozenset[str] | None:
         """Topics that brokers hold and this user may not describe.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from math import isfinite
 from typing import Protocol
@@ -27,6 +27,9 @@ from metrics.units import format_volume
 INTERVAL_S = 1.0
 INTERVAL_MAX_S = 5.0
 """Interval between two checks while a load runs [s]; slow checks make it longer."""
+
+BRAKE_INTERVAL_S = 1.0
+"""Interval between two looks for the topic that ends a load [s]; each is one small request."""
 
 USED_SHARE_MAX = 0.9
 """Largest used share of a log directory's volume on brokers that others use [ratio]."""
@@ -88,6 +91,10 @@ class Health(Protocol):
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
         """The log directories of all brokers, with the sizes of these topics in them."""
+        ...
+
+    def has_topic(self, name: str) -> bool:
+        """Whether a topic exists."""
         ...
 
     def hidden_topics(self) -> frozenset[str] | None:
@@ -326,7 +333,8 @@ class Guards:
 
     # --- while a load runs --------------------------------------------------
 
-    def watch(self, pattern: TrafficPattern, channel: TaskChannel) -> AbstractContextManager[None]:
+    @contextmanager
+    def watch(self, pattern: TrafficPattern, channel: TaskChannel) -> Iterator[None]:
         """Check the cluster while a load runs, and end the load when a guard trips."""
 
         def look() -> float | None:
@@ -343,7 +351,21 @@ class Guards:
                 return None
             return min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
 
-        return watching("guards", look)
+        def look_for_brake() -> float | None:
+            if self.tripped is not None:
+                return None
+            try:
+                stop = self._stop_request()
+            except Exception:  # noqa: BLE001 - `look` asks the same, and trips
+                return BRAKE_INTERVAL_S
+            if stop is None:
+                return BRAKE_INTERVAL_S
+            self._trip(stop)
+            channel.end_now()
+            return None
+
+        with watching("guards", look), watching("brake", look_for_brake):
+            yield
 
     # --- checking -----------------------------------------------------------
 
@@ -352,15 +374,29 @@ class Guards:
         if lost is not None:
             self._trip(lost)
 
+    def _stop_request(self) -> str | None:
+        """A sentence on the topic by which an operator stops all runs; None while it is absent.
+
+        Raises:
+            AdminError: the cluster does not answer.
+        """
+        name = self._limits.stop_topic
+        if name is None or not self._health.has_topic(name):
+            return None
+        return f"the topic {name} exists, by which an operator stops all runs; delete it afterwards"
+
     def _check(self) -> None:
         self._check_lock()
         try:
+            stop = self._stop_request()
             lacking = self._others_under_replicated()
             dirs = self._health.log_dirs() if self._watches_disks else ()
         except AdminError as error:
             if self._clock() - self._checked_s > BLIND_S:
                 self._trip(f"the cluster could not be watched for {BLIND_S:.0f} s: {error}")
             return
+        if stop is not None:
+            self._trip(stop)
         self._checked_s = self._clock()
         fresh = sorted(lacking - self._under_replicated)
         self._under_replicated = lacking

@@ -142,6 +142,8 @@ def test_brokers_report_their_disks(kafka_testbed: Testbed) -> None:
         )
         assert ClusterHealth(admin).hidden_topics() == frozenset()
         assert topic in (admin.topics_held_by(1) or ())
+        assert health.has_topic(topic)
+        assert not any(health.has_topic(f"not-{topic}") for _ in range(2)), "nor is it created"
         admin.delete_topic(topic)
         full = Guards(
             Limits(disk_free_bytes_min=10**18), ClusterHealth(admin), str.isdigit, pytest.fail

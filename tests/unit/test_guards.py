@@ -51,6 +51,7 @@ class Cluster:
         self.dirs: tuple[LogDir, ...] = (LogDir(1, "/a", 100 * GB, 50 * GB),)
         self.error: Exception | None = None
         self.hidden: frozenset[str] | None = frozenset()
+        self.topics: set[str] = set()
 
     def under_replicated(self) -> Partitions:
         if self.error is not None:
@@ -61,6 +62,11 @@ class Cluster:
         return (
             self.dirs if topics else tuple(replace(d, own_logs=0, own_bytes=0) for d in self.dirs)
         )
+
+    def has_topic(self, name: str) -> bool:
+        if self.error is not None:
+            raise self.error
+        return name in self.topics
 
     def hidden_topics(self) -> frozenset[str] | None:
         return self.hidden
@@ -340,6 +346,29 @@ def test_a_guard_ends_the_load_while_it_runs(cluster: Cluster) -> None:
         assert not ended.acquire(blocking=False), "once"
     with pytest.raises(GuardStopError, match="orders"):
         watching.require_untripped()
+
+
+def test_the_operators_topic_ends_a_load_and_admits_none(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.trials.guards.BRAKE_INTERVAL_S", 0.01)
+    monkeypatch.setattr("jobs.trials.guards.INTERVAL_S", 3_600.0)  # the other checks are slow
+    monkeypatch.setattr("jobs.trials.guards.INTERVAL_MAX_S", 3_600.0)
+    watching = guards(cluster)
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
+        ended = threading.Event()
+        channel.end_now = ended.set  # type: ignore[method-assign]
+        with watching.watch(traffic(1), channel):
+            cluster.topics.add("another-topic")
+            cluster.topics.add("stop-redline")
+            assert ended.wait(PATIENCE_S)
+    with pytest.raises(GuardStopError, match="stop-redline exists") as stop:
+        watching.require_untripped()
+    assert stop.value.exit_code == 5
+    with pytest.raises(GuardStopError, match="delete it afterwards"):
+        guards(cluster)
+    guards(cluster, stop_topic=None)
+    guards(cluster, stop_topic="halt")
 
 
 def test_a_load_that_guards_can_no_longer_watch_is_ended(cluster: Cluster) -> None:
