@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.errors import KafkaStorageError
+from kafka.errors import KafkaStorageError, TopicAuthorizationFailedError
 
 from jobs.cluster.admin import NOT_SUPPORTED, AdminError, KafkaAdmin, query_all_brokers
 from metrics.units import format_size
@@ -151,13 +151,15 @@ class ClusterHealth:
                 raise
             return ()
 
-    def has_topic(self, name: str) -> bool:
-        """Whether a topic exists, as far as this user may describe it.
+    def has_topic(self, name: str) -> bool | None:
+        """Whether a topic exists; None where this user may not describe it.
 
         Raises:
             AdminError: the cluster does not answer.
         """
         found = self._admin.describe_topics(f"look for the topic {name}", [name])
+        if any(each.get("error_code") == TopicAuthorizationFailedError.errno for each in found):
+            return None
         return any(each["partitions"] for each in found)
 
     def hidden_topics(self) -> frozenset[str] | None:

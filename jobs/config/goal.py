@@ -37,7 +37,7 @@ class GuardLimits(ConfigModel):
     The disk limits require Kafka 3.3 or later.
     """
 
-    stop_topic: Name | None = "stop-redline"
+    stop_topic: Name | None = "redline-stop"
     other_topics: bool | None = True
     disk_free_bytes_min: Annotated[int, Whole(0, 10**18, "bytes")] | None = 1_000_000_000
     disk_used_share_max: Annotated[float, Number(0, 1, above=True)] | None = None

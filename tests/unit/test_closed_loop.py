@@ -204,7 +204,7 @@ class Cluster:
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
         return (LogDir(1, "/data", 10**12, 5 * 10**11),)
 
-    def has_topic(self, name: str) -> bool:
+    def has_topic(self, name: str) -> bool | None:
         return False
 
     def hidden_topics(self) -> frozenset[str]:

@@ -52,6 +52,7 @@ class Cluster:
         self.error: Exception | None = None
         self.hidden: frozenset[str] | None = frozenset()
         self.topics: set[str] = set()
+        self.forbidden: set[str] = set()
 
     def under_replicated(self) -> Partitions:
         if self.error is not None:
@@ -63,10 +64,10 @@ class Cluster:
             self.dirs if topics else tuple(replace(d, own_logs=0, own_bytes=0) for d in self.dirs)
         )
 
-    def has_topic(self, name: str) -> bool:
+    def has_topic(self, name: str) -> bool | None:
         if self.error is not None:
             raise self.error
-        return name in self.topics
+        return None if name in self.forbidden else name in self.topics
 
     def hidden_topics(self) -> frozenset[str] | None:
         return self.hidden
@@ -360,15 +361,25 @@ def test_the_operators_topic_ends_a_load_and_admits_none(
         channel.end_now = ended.set  # type: ignore[method-assign]
         with watching.watch(traffic(1), channel):
             cluster.topics.add("another-topic")
-            cluster.topics.add("stop-redline")
+            cluster.topics.add("redline-stop")
             assert ended.wait(PATIENCE_S)
-    with pytest.raises(GuardStopError, match="stop-redline exists") as stop:
+    with pytest.raises(GuardStopError, match="redline-stop exists") as stop:
         watching.require_untripped()
     assert stop.value.exit_code == 5
     with pytest.raises(GuardStopError, match="delete it afterwards"):
         guards(cluster)
     guards(cluster, stop_topic=None)
     guards(cluster, stop_topic="halt")
+
+
+def test_a_topic_of_the_operator_that_this_user_may_not_see_is_a_warning(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
+) -> None:
+    cluster.forbidden.add("redline-stop")
+    guards(cluster).require_healthy()
+    assert capsys.readouterr().out == snapshot
+    guards(cluster, stop_topic=None).require_healthy()
+    assert capsys.readouterr().out == ""
 
 
 def test_a_load_that_guards_can_no_longer_watch_is_ended(cluster: Cluster) -> None:

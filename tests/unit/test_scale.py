@@ -122,7 +122,7 @@ def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None
         def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
             return self._dirs
 
-        def has_topic(self, name: str) -> bool:
+        def has_topic(self, name: str) -> bool | None:
             return False
 
         def hidden_topics(self) -> frozenset[str] | None:
