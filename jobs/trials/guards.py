@@ -93,8 +93,8 @@ class Health(Protocol):
         """The log directories of all brokers, with the sizes of these topics in them."""
         ...
 
-    def has_topic(self, name: str) -> bool:
-        """Whether a topic exists."""
+    def has_topic(self, name: str) -> bool | None:
+        """Whether a topic exists; None where this user may not describe it."""
         ...
 
     def hidden_topics(self) -> frozenset[str] | None:
@@ -160,6 +160,7 @@ class Guards:
         self._watches_disks = self._can_watch_disks()
         self._under_replicated = self._others_under_replicated()
         self._warn_of_hidden_topics()
+        self._warn_of_hidden_brake()
         self.require_healthy()
 
     def accept_current_state(self) -> None:
@@ -448,6 +449,15 @@ class Guards:
                 f"the guard of other topics cannot see {len(hidden)} of them, {min(hidden)} "
                 "among them, as this user may not describe them; grant it the ACL Describe on all "
                 "topics, or set guards.other_topics: false"
+            )
+
+    def _warn_of_hidden_brake(self) -> None:
+        """Warn when the user could not see the topic by which an operator stops all runs."""
+        name = self._limits.stop_topic
+        if name is not None and self._health.has_topic(name) is None:
+            self._warn(
+                f"this user may not describe the topic {name}, so an operator cannot end the load "
+                f"by creating it; grant the ACL Describe on it, or set guards.stop_topic: null"
             )
 
     def _can_watch_disks(self) -> bool:
