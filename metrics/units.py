@@ -88,6 +88,11 @@ def format_span(low: float, high: float) -> str:
     return f"{least:,g} to {most:,g}"
 
 
+def format_estimate(value: float) -> str:
+    """An estimated load: `1,234`, `81.1`, `4.2`; a tenth below a hundred."""
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:,.1f}"
+
+
 def format_count(count: float | None) -> str:
     """A whole number with separated thousands: `12,000`."""
     if count is None or not math.isfinite(count):

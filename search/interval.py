@@ -10,10 +10,15 @@ LEVEL = 0.90
 
 @dataclass(frozen=True)
 class Interval:
-    """The limit's interval at `LEVEL` [producers, or the load of the axis that is searched]."""
+    """The limit's interval at `LEVEL` [producers, or the load of the axis that is searched].
+
+    `median` is the best estimate of the limit, above and below which it lies with the same
+    probability; None where the trials show only the interval.
+    """
 
     low: float
     high: float
+    median: float | None = None
 
     @property
     def relative_width(self) -> float:

@@ -94,9 +94,9 @@ class Posterior:
         return math.exp(self.start + self.step * len(self.weights))
 
     def interval(self, level: float = LEVEL) -> Interval:
-        """The interval with as much probability below it as above it."""
+        """The interval with as much probability below it as above it, and its median."""
         tail = (1.0 - level) / 2.0
-        return Interval(self.quantile(tail), self.quantile(1.0 - tail))
+        return Interval(self.quantile(tail), self.quantile(1.0 - tail), self.quantile(0.5))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from metrics.reporting.limit_words import (
     latency_words,
     payload_span_words,
     span_words,
+    sustained_words,
 )
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
@@ -183,7 +184,7 @@ def _limit_header(axis: Axis) -> tuple[str, ...]:
         "MB/s",
         "MB/s/broker",
         "bracket",
-        AT_LEVEL,
+        f"limit {AT_LEVEL}",
         "p99 ms",
     )
 
@@ -221,7 +222,9 @@ def limit_evidence(boundary: Boundary) -> list[str]:
 
 
 def limit_precision(boundary: Boundary) -> list[str]:
-    """The bracket and the interval as payload rates, and the latencies, where they are known."""
+    """The answer, its bracket and its interval as payload rates, and the latencies, as far as
+    they are known.
+    """
     low, high = boundary.mb_per_s, boundary.mb_per_s_overloaded
     width, latency = boundary.relative_width, latency_words(*boundary.latencies_ms)
     span = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
@@ -231,23 +234,25 @@ def limit_precision(boundary: Boundary) -> list[str]:
         if width is not None
         else ""
     )
-    interval = f"{span} MB/s{f' ({each} a broker)' if each else ''} {AT_LEVEL}" if span else ""
-    sentences = ["; ".join(part for part in (bracket, interval) if part)]
+    interval = f"limit {span} MB/s{f' ({each} a broker)' if each else ''} {AT_LEVEL}"
+    if boundary.mb_per_s_estimate is not None:
+        interval += f", best estimate {format_mb_per_s(boundary.mb_per_s_estimate)} MB/s"
+    answer = sustained_words(boundary) if span_words(boundary) else ""
+    sentences = [answer, "; ".join(part for part in (bracket, interval if span else "") if part)]
     sentences.append(f"latency at the limit: {latency}" if latency else "")
     return [sentence for sentence in sentences if sentence]
 
 
 def point_words(boundary: Boundary, goal: str = "") -> str:
     """The result for one size as a sentence; the goal is named where there are several."""
-    size, load = format_size(boundary.message_bytes), boundary.along.amount(boundary.loads[0])
+    size = format_size(boundary.message_bytes)
     if goal:
         size = f"{size}, goal {clean(goal)}"
     if boundary.state != ALL_BROKERS:
         size = f"{size}, {boundary.state}"
-    span, latency = span_words(boundary), latency_words(*boundary.latencies_ms)
+    latency = latency_words(*boundary.latencies_ms)
     value = (
-        f"{load}, {f'{span} {AT_LEVEL}, ' if span else ''}"
-        f"{format_count(boundary.mps)} messages/s, "
+        f"{sustained_words(boundary)}; {format_count(boundary.mps)} messages/s, "
         f"{format_mb_per_s(boundary.mb_per_s)} MB/s "
         f"({format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker)"
         f"{f', latency {latency}' if latency else ''}"
@@ -261,8 +266,7 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
     trials = count_words(boundary.trials, "trial")
     held_s = boundary.confirmed_s
     held = "" if held_s is None else f", held for {format_duration(held_s)}"
-    limit = "doubtful limit" if boundary.doubtful else "limit"
-    return f"{size}: {limit} {value}, bracket {width} wide after {trials}{held}{bound}"
+    return f"{size}: {value}, bracket {width} wide after {trials}{held}{bound}"
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

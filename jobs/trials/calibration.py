@@ -18,7 +18,7 @@ from metrics.planning.planted import (
     planted_producers,
     stated_handler_times,
 )
-from metrics.reporting.limit_words import AT_LEVEL, span_words
+from metrics.reporting.limit_words import AT_LEVEL, estimate_words, span_words
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
@@ -101,6 +101,8 @@ def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
             f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
             span_words(each) or UNKNOWN,
             f"{each.np_sustained / each.np_planted - 1:+.1%}",
+            estimate_words(each) or UNKNOWN,
+            _off_by(each.np_estimate, each.np_planted),
         )
         for each in boundaries
         if each.np_planted and each.gave_up is None
@@ -109,6 +111,18 @@ def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
         return None
     return Table(
         "Planted in these brokers, and found",
-        ("size", "planted producers", "found", AT_LEVEL, "off by"),
+        (
+            "size",
+            "planted producers",
+            "found",
+            f"limit {AT_LEVEL}",
+            "sustained off by",
+            "best estimate",
+            "estimate off by",
+        ),
         tuple(rows),
     )
+
+
+def _off_by(estimate: float | None, planted: float) -> str:
+    return UNKNOWN if estimate is None else f"{estimate / planted - 1:+.1%}"

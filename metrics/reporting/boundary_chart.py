@@ -19,7 +19,7 @@ from metrics.reporting.chart_style import (
     specification,
 )
 from metrics.reporting.files import write_atomic
-from metrics.reporting.limit_words import AT_LEVEL, latency_words, span_words
+from metrics.reporting.limit_words import AT_LEVEL, estimate_words, latency_words, span_words
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
@@ -79,7 +79,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
     if upper is None and boundary.mb_per_s_overloaded is not None and brokers:
         upper = boundary.mb_per_s_overloaded / brokers
     low, over = boundary.loads
-    span = span_words(boundary)
+    span, estimate = span_words(boundary), estimate_words(boundary)
     bound = boundary.limited_by or Resource.UNKNOWN.value
     return {
         "bpm": boundary.message_bytes,
@@ -100,6 +100,7 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
         "load": f"{boundary.along.amount(low)} sustained, {over or UNKNOWN} overloaded",
         "width": "open" if over is None else format_ratio(boundary.relative_width),
         "interval": f"{span} {boundary.along.words}" if span else UNKNOWN,
+        "estimate": f"{estimate} {boundary.along.words}" if estimate else UNKNOWN,
         "latency": latency_words(*boundary.latencies_ms) or UNKNOWN,
         "is_hollow": boundary.doubtful or boundary.gave_up is not None,
         "bound": _NOT_BOUND if over is None else bound,
@@ -263,7 +264,8 @@ def _tooltip() -> list[alt.Tooltip]:
         "messages": "messages/s",
         "load": "load",
         "width": "bracket width",
-        "interval": AT_LEVEL,
+        "interval": f"limit {AT_LEVEL}",
+        "estimate": "best estimate",
         "latency": "latency",
         "bound": "bound by",
         "evidence": "evidence",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from metrics.tables.boundary import Boundary
 from metrics.units import (
+    format_estimate,
     format_mb_per_s,
     format_ms,
     format_ratio,
@@ -73,6 +74,37 @@ def span_words(boundary: Boundary) -> str:
     """The interval on the axis, such as `44 to 50`; empty if the search has none."""
     interval = boundary.interval
     return "" if interval is None else format_span(interval.low, interval.high)
+
+
+def estimate_words(boundary: Boundary) -> str:
+    """The best estimate of the limit on the axis, such as `81.1`; empty if there is none."""
+    return "" if boundary.load_estimate is None else format_estimate(boundary.load_estimate)
+
+
+def sustained_words(boundary: Boundary) -> str:
+    """The answer in one sentence: `79 producers sustained; the limit lies between 80 and 82 (90 %),
+    best estimate 81.1`.
+
+    The sustained load is the answer of trials, so it may be below the interval of the limit.
+    """
+    sustained = f"{boundary.along.amount(boundary.loads[0])} sustained"
+    if boundary.doubtful and boundary.interval is None and boundary.gave_up is None:
+        return f"{sustained}, a doubtful limit"
+    return "; ".join(filter(None, (sustained, limit_words(span_words(boundary), boundary))))
+
+
+def limit_words(span: str, boundary: Boundary) -> str:
+    """The interval and the best estimate of a limit as a clause; empty without an interval.
+
+    Args:
+        span: the interval, such as `80 to 82`.
+    """
+    if not span:
+        return ""
+    doubt = "is doubtful, " if boundary.doubtful and boundary.gave_up is None else "lies "
+    estimate = estimate_words(boundary)
+    between = f"the limit {doubt}between {span.replace(' to ', ' and ')} ({format_ratio(LEVEL)})"
+    return f"{between}, best estimate {estimate}" if estimate else between
 
 
 def payload_span_words(low: float | None, high: float | None) -> str:

@@ -70,6 +70,8 @@ class Boundary:
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
         pattern: the traffic pattern without its load and message size: name of each option, as in
             the table `trials` → its value; empty in rows of older versions.
+        load_estimate: best estimate of the limit on the axis, the median of its probability; None
+            if the search has none, and in rows of older versions [load].
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -102,6 +104,7 @@ class Boundary:
     confirmed_s: float | None = None
     state: str = ALL_BROKERS
     pattern: Mapping[str, str] = field(default_factory=dict)
+    load_estimate: float | None = None
 
     @property
     def latencies_ms(self) -> tuple[float | None, float | None, float | None]:
@@ -122,6 +125,14 @@ class Boundary:
 
     @property
     @column
+    def np_estimate(self) -> float | None:
+        """`load_estimate` along np, the best estimate of the limit; None along other axes
+        [producers].
+        """
+        return self.load_estimate if self.along is NP else None
+
+    @property
+    @column
     def mb_per_s_low(self) -> float | None:
         """Payload at `load_low`, whole cluster; None along axes that do not change it [MB/s]."""
         return self._mb_per_s_at(self.load_low)
@@ -131,6 +142,14 @@ class Boundary:
     def mb_per_s_high(self) -> float | None:
         """Payload at `load_high`, whole cluster; None along axes that do not change it [MB/s]."""
         return self._mb_per_s_at(self.load_high)
+
+    @property
+    @column
+    def mb_per_s_estimate(self) -> float | None:
+        """Payload at `load_estimate`, whole cluster; None along axes that do not change it
+        [MB/s].
+        """
+        return self._mb_per_s_at(self.load_estimate)
 
     @property
     @column
@@ -148,7 +167,7 @@ class Boundary:
         """The limit's 90 % interval on the axis of the search."""
         if self.load_low is None or self.load_high is None:
             return None
-        return Interval(self.load_low, self.load_high)
+        return Interval(self.load_low, self.load_high, self.load_estimate)
 
     def _mb_per_s_at(self, load: float | None) -> float | None:
         """Payload at a load on the axis, whole cluster [MB/s]."""
@@ -251,6 +270,7 @@ def make_boundary(
         load_low=None if interval is None else interval.low,
         load_high=None if interval is None else interval.high,
         pattern=variant_of(axis.apply(pattern, 1)),
+        load_estimate=None if interval is None else interval.median,
     )
 
 

@@ -5,8 +5,9 @@
 Each run starts three brokers whose handlers wait a stated time in each produce request
 (conf/testbed/calibrated.yaml), and searches three message sizes at a resolution of 2 %. The
 distance of a point is that of the answer, the largest sustained number of producers, from the
-planted limit. The file keeps each point, and a second start with the same file makes only the
-missing runs. A failed run is reported, and its points count as off.
+planted limit; that of the best estimate stands beside it. The file keeps each point, and a second
+start with the same file makes only the missing runs. A failed run is reported, and its points count
+as off.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Point:
         planted_producers: the planted limit; None if the run did not state it.
         np_sustained, np_overloaded: the bracket; None without a conclusion.
         np_low, np_high: the interval at 90 %; None if the run did not state one.
+        np_estimate: the best estimate of the limit; None if the run did not state one.
         trials: number of trials.
     """
 
@@ -67,6 +69,7 @@ class Point:
     trials: int
     np_low: float | None = None
     np_high: float | None = None
+    np_estimate: float | None = None
 
     @property
     def off_by(self) -> float:
@@ -74,6 +77,15 @@ class Point:
         if not self.planted_producers or self.np_sustained is None:
             return -1.0
         return self.np_sustained / self.planted_producers - 1.0
+
+    @property
+    def estimate_off_by(self) -> float | None:
+        """The best estimate divided by the planted limit, minus 1; None if one of them is missing
+        [ratio].
+        """
+        if not self.planted_producers or self.np_estimate is None:
+            return None
+        return self.np_estimate / self.planted_producers - 1.0
 
     @property
     def interval_holds(self) -> bool | None:
@@ -96,6 +108,7 @@ def points_of(summary: dict[str, Any], stated_ms: float, repeat: int) -> list[Po
             each["trials"],
             each.get("np_low"),
             each.get("np_high"),
+            each.get("np_estimate"),
         )
         for each in summary["boundaries"]
     ]
@@ -136,10 +149,18 @@ def table(points: Sequence[Point]) -> list[str]:
                 " ".join(f"{each:.1f}" for each in planted),
                 " ".join("none" if p.np_sustained is None else str(p.np_sustained) for p in own),
                 " ".join(f"{each.off_by:+.1%}" for each in own),
+                " ".join("?" if p.np_estimate is None else f"{p.np_estimate:.1f}" for p in own),
+                " ".join(
+                    "?" if each.estimate_off_by is None else f"{each.estimate_off_by:+.1%}"
+                    for each in own
+                ),
                 " ".join(str(each.trials) for each in own),
             )
         )
-    columns = ("stated ms", "size", "planted producers", "found producers", "off by", "trials")
+    columns = (
+        "stated ms", "size", "planted producers", "found producers", "off by", "estimate",
+        "estimate off by", "trials",
+    )  # fmt: skip
     return [f"| {' | '.join(each)} |" for each in (columns, ["---"] * len(columns), *rows)]
 
 
@@ -168,6 +189,11 @@ def conclusion(points: Sequence[Point], expected: int) -> list[str]:
         lines.append(
             f"runs on equal brokers differ by {median(ratios):.1%} at the median, "
             f"{max(ratios):.1%} at most, from their lowest answer to their highest"
+        )
+    away = [abs(off) for each in answered if (off := each.estimate_off_by) is not None]
+    if away:
+        lines.append(
+            f"median distance of the best estimate {median(away):.1%}, largest {max(away):.1%}"
         )
     held = [each.interval_holds for each in answered if each.interval_holds is not None]
     if held:

@@ -61,7 +61,9 @@ def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
         assert 0.9 * stated < point["np_planted"] <= stated
         assert point["np_sustained"] <= 1.05 * point["np_planted"]
         assert point["np_overloaded"] >= 0.95 * point["np_planted"]
+        assert 0.75 * point["np_planted"] < point["np_estimate"] < point["np_planted"] / 0.75
     assert "Planted in these brokers, and found" in run.text
+    assert "estimate off by" in run.text
 
 
 def test_each_limit_has_its_interval_and_its_latencies(run: Run) -> None:
@@ -74,9 +76,12 @@ def test_each_limit_has_its_interval_and_its_latencies(run: Run) -> None:
         assert point["mb_per_s_high"] == pytest.approx(each * high)
         p50, p99, p999 = (point[f"latency_{name}_ms"] for name in ("p50", "p99", "p999"))
         assert 0 < p50 <= p99 <= p999
-        assert f"{format_span(low, high)} at 90 %" in run.text
+        assert low < point["np_estimate"] < high
+        assert point["mb_per_s_estimate"] == pytest.approx(each * point["np_estimate"])
+        between = format_span(low, high).replace(" to ", " and ")
+        assert f"between {between} (90 %), best estimate" in run.text
         report = (run.folder / "report.html").read_text(encoding="utf-8")
-        for words in (latency_words(p50, p99, p999), f"{format_span(low, high)} producers"):
+        for words in (latency_words(p50, p99, p999), f"{between} producers"):
             assert words in report
         assert latency_words(p50, p99, p999) in run.text
 
@@ -107,7 +112,14 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
     assert looks.count() > tables.samples(run_id).count() / 4
     points = {each.goal: each for each in tables.boundaries(run_id).collect()}
     for limit in run.summary["boundaries"]:
-        names = ("np_low", "np_high", "mb_per_s_low", "mb_per_s_high", "latency_p999_ms")
+        names = (
+            "np_low",
+            "np_high",
+            "np_estimate",
+            "mb_per_s_low",
+            "mb_per_s_high",
+            "latency_p999_ms",
+        )
         assert all(points[limit["goal"]][name] == limit[name] for name in names)
     assert len(points) == 2
     ended = tables.runs().where(f"run_id = '{run_id}'").collect()

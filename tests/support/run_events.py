@@ -76,7 +76,7 @@ CLOSED = replace(
         trials=6,
         reasons=[Reason("request_handler_idle", "broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2)],
         limited_by=Resource.REQUEST_HANDLERS,
-        interval=Interval(114.5, 127.2),
+        interval=Interval(114.5, 127.2, 121.4),
     ),
     interval_max=0.2,
     latency_p50_ms=3.1,

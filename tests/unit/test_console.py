@@ -137,9 +137,10 @@ def test_the_final_table_has_limit_bracket_and_limiting_resource(render: object)
     )
     assert closed.split() in limits
     assert unclosed.split() in limits
-    assert re.search(r"producers +messages/s.*bracket +at 90 % +p99 ms", text)
+    assert re.search(r"producers +messages/s.*bracket +limit at 90 % +p99 ms", text)
     joined = " ".join(text.split())
-    assert "bracket 30.0-31.5 MB/s, 4.8 % wide; 28.6 to 31.8 MB/s (9.54 to 10.6 a" in joined
+    assert "120 producers sustained; the limit lies between 114 and 128 (90 %), best" in joined
+    assert "bracket 30.0-31.5 MB/s, 4.8 % wide; limit 28.6 to 31.8 MB/s (9.54 to 10.6 a" in joined
     assert "latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in joined
     assert "bound by request handlers: broker 2 idle 0.12, below 0.20" in text
     assert "no conclusion: load_cap hit" in text
@@ -193,7 +194,7 @@ def test_the_binding_resource_is_one_line_below_the_notes() -> None:
         evidence=evidence,
         notes=("one overload at 110 producers was outvoted",),
     )
-    assert limit_evidence(limit)[2:] == [
+    assert limit_evidence(limit)[3:] == [
         "one overload at 110 producers was outvoted",
         "bound by disk: broker 2: flushes took 87% of the handlers' time",
     ]
@@ -207,7 +208,7 @@ def test_the_binding_resource_is_one_line_below_the_notes() -> None:
         ("CPU", "broker 2: request handlers idle 0.10 on a machine 97% busy, of which 2 cores",
          "bound by CPU: broker 2: request handlers idle 0.10 on a machine 97% busy"),
         ("heap", ("broker 1: request handlers idle 0.00, and garbage collection stopped all "
-         "threads for 31% of the time, with never less than 90% of the heap in use; produce took 1 ms"),
+         "threads for 31% of the time, with never less than 90% of the heap in use; produce took"),
          "bound by heap: broker 1: garbage collection stopped all threads for 31% of the time"),
         ("request handlers", "broker 3: request handlers idle 0.05 with CPU to spare and no wait",
          "bound by request handlers: broker 3: request handlers idle 0.05"),
@@ -238,18 +239,32 @@ def test_without_evidence_the_first_reason_stands_beside_the_resource() -> None:
 
 def test_a_finished_size_has_its_interval_and_its_latencies() -> None:
     assert point_words(CLOSED) == (
-        "10 kB: limit 120 producers, 114 to 128 at 90 %, 3,000 messages/s, 30.0 MB/s (10.0 MB/s "
-        "per broker), latency p50 3.10 ms, p99 12.0 ms, p99.9 140 ms, bracket 4.8 % wide after 6 "
-        "trials, bound by request handlers"
+        "10 kB: 120 producers sustained; the limit lies between 114 and 128 (90 %), best estimate "
+        "121; 3,000 messages/s, 30.0 MB/s (10.0 MB/s per broker), latency p50 3.10 ms, p99 12.0 "
+        "ms, p99.9 140 ms, bracket 4.8 % wide after 6 trials, bound by request handlers"
     )
     unknown = replace(CLOSED, load_low=None, load_high=None, latency_p999_ms=None)
-    assert "120 producers, 3,000 messages/s" in point_words(unknown)
+    assert "120 producers sustained; 3,000 messages/s" in point_words(unknown)
     assert "p99 12.0 ms, bracket" in point_words(unknown)
+
+
+def test_an_answer_below_its_interval_does_not_look_as_if_it_contradicted_it() -> None:
+    low = replace(
+        CLOSED, np_sustained=79, load_sustained=79, load_low=80.2, load_high=81.9,
+        load_estimate=80.61,
+    )  # fmt: skip
+    sentence = "79 producers sustained; the limit lies between 80 and 82 (90 %), best estimate 80.6"
+    assert f"10 kB: {sentence}; " in point_words(low)
+    assert limit_evidence(low)[0] == sentence
+    assert low.np_estimate == 80.61
+    assert low.mb_per_s_estimate == pytest.approx(30.0 * 80.61 / 79)
+    assert replace(low, axis="partitions").np_estimate is None
 
 
 def test_a_doubtful_limit_is_named_everywhere(snapshot: SnapshotAssertion) -> None:
     doubtful = replace(CLOSED, load_low=60.0)
-    assert point_words(doubtful).startswith("10 kB: doubtful limit 120 producers, 60 to 128 at")
+    words = "10 kB: 120 producers sustained; the limit is doubtful, between 60 and 128 (90 %)"
+    assert point_words(doubtful).startswith(words)
     why = limit_evidence(doubtful)[0]
     assert why == snapshot
     for figure in ("60 to 128 producers", "53 %", "20 %", "search.interval_max"):
@@ -261,6 +276,7 @@ def test_a_doubtful_limit_is_named_everywhere(snapshot: SnapshotAssertion) -> No
     assert not [line for line in limit_evidence(gave_up) if "doubtful" in line]
     older = replace(doubtful, load_low=None, load_high=None, confidence=0.28)
     assert "28 %" in limit_evidence(older)[0]
+    assert point_words(older).startswith("10 kB: 120 producers sustained, a doubtful limit; 3,000")
 
 
 def test_a_table_has_its_numbers_at_the_right_and_is_never_wrapped() -> None:

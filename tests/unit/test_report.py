@@ -53,6 +53,7 @@ KNOWN = replace(
     POINT,
     load_low=55.2,
     load_high=61.8,
+    load_estimate=59.2,
     interval_max=0.2,
     latency_p50_ms=3.1,
     latency_p99_ms=12.0,
@@ -152,13 +153,16 @@ def test_an_answer_states_the_interval_and_the_latencies(
 ) -> None:
     sure = answer_of(KNOWN, 3)
     assert (sure.span, sure.unit, sure.doubt) == (
-        "13.8 to 15.4 MB/s, 55 to 62 producers",
+        "13.8 and 15.4 MB/s, 55 and 62 producers",
         "MB/s",
         "",
     )
     assert sure.latency == "p50 3.10 ms, p99 12.0 ms, p99.9 140 ms"
+    assert sure.estimate == "14.8 MB/s, 59.2 producers"
     along = replace(KNOWN, axis="partitions")
-    assert answer_of(along, 3).span == "55 to 62 partitions per broker"
+    assert answer_of(along, 3).span == "55 and 62 partitions per broker"
+    assert answer_of(along, 3).estimate == "59.2 partitions per broker"
+    assert answer_of(replace(KNOWN, load_estimate=None), 3).estimate == ""
     doubtful = answer_of(replace(KNOWN, interval_max=0.1), 3)
     for figure in ("90 % interval", "55 to 62 producers", "11 %", "10 % (search.interval_max)"):
         assert figure in doubtful.doubt
@@ -169,10 +173,13 @@ def test_an_answer_states_the_interval_and_the_latencies(
 def test_the_page_shows_interval_latency_and_doubt() -> None:
     report = report_of(replace(ONE, boundaries=(replace(KNOWN, interval_max=0.1),)), 1000)
     text = PageText(report_page(report)).text
-    assert "13.8 to 15.4 MB/s, 55 to 62 producers, with 90 % confidence" in text
+    assert (
+        "The limit lies between 13.8 and 15.4 MB/s, 55 and 62 producers (90 %), best estimate "
+        "14.8 MB/s, 59.2 producers" in text
+    )
     assert "Doubtful: its 90 % interval, 55 to 62 producers, is 11 % wide" in text
     assert "Latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms." in text
-    assert "55 to 62 doubtful 3.10 / 12.0 / 140" in text
+    assert "55 to 62 doubtful 59.2 3.10 / 12.0 / 140" in text
 
 
 def at_sizes(*points: tuple[int, float, str | None, str | None]) -> list[Boundary]:
@@ -234,7 +241,7 @@ def test_a_card_has_the_limit_of_the_cluster_and_that_of_a_broker() -> None:
     assert (answer.figure, answer.unit) == ("14.5", "MB/s")
     assert answer.per_broker == "4.83 MB/s per broker"
     text = PageText(report_page(report_of(ONE, 1000))).text
-    assert "14.5 MB/s, cluster 4.83 MB/s per broker" in text
+    assert "14.5 MB/s sustained, cluster 4.83 MB/s per broker" in text
 
 
 def test_the_page_distinguishes_a_run_in_progress_from_one_that_was_killed() -> None:

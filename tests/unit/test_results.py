@@ -142,15 +142,16 @@ def test_a_calibration_that_fails_keeps_the_limit_that_was_found(error: Exceptio
 def test_planted_and_found_limits_stand_side_by_side() -> None:
     assert calibration_table([_boundary()]) is None, "nothing was planted"
     planted = replace(_boundary(), np_sustained=47, np_overloaded=49, np_planted=48.2)
-    known = replace(planted, load_low=46.5, load_high=49.5)
+    known = replace(planted, load_low=46.5, load_high=49.5, load_estimate=48.3)
     cut = replace(planted, gave_up="the budget is used up")
     open_ended = replace(planted, message_bytes=1_000, np_overloaded=None)
     shown = calibration_table([known, cut, open_ended])
     assert shown is not None
     assert shown.rows == (
-        ("100 B", "48.2", "47-49", "46 to 50", "-2.5%"),
-        ("1 kB", "48.2", "47-", "?", "-2.5%"),
+        ("100 B", "48.2", "47-49", "46 to 50", "-2.5%", "48.3", "+0.2%"),
+        ("1 kB", "48.2", "47-", "?", "-2.5%", "?", "?"),
     )
+    assert shown.columns[4:] == ("sustained off by", "best estimate", "estimate off by")
 
 
 def test_one_point_without_an_answer_is_no_conclusion() -> None:

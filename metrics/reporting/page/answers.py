@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from metrics.reporting.limit_words import (
     doubt_words,
     doubtful_sizes,
+    estimate_words,
     latency_words,
     payload_span_words,
     reason_texts,
@@ -54,7 +55,8 @@ class SizeAnswer:
         size: the message size with its unit.
         figure, unit: the limit; the figure is empty if there is no answer.
         per_broker: the limit per broker with its unit; empty if the limit is not a payload.
-        span: the 90 % interval with units; empty if the search has none.
+        span: the 90 % interval of the limit with units; empty if the search has none.
+        estimate: the best estimate of the limit with units; empty if the search has none.
         latency: latencies of the records at the limit; empty if not known.
         text: the answer in one or two sentences.
         certainty: the certainty of the answer in a sentence.
@@ -74,6 +76,7 @@ class SizeAnswer:
     doubt: str
     notes: tuple[str, ...]
     per_broker: str = ""
+    estimate: str = ""
 
 
 def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
@@ -81,7 +84,7 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
     figure, unit = _figure(boundary)
     payload = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
     payload, load = (
-        f"{span} {unit}" if span else ""
+        f"{span.replace(' to ', ' and ')} {unit}" if span else ""
         for span, unit in ((payload, "MB/s"), (span_words(boundary), boundary.along.words))
     )
     return SizeAnswer(
@@ -95,12 +98,20 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
         is_open=boundary.gave_up is not None or boundary.loads[1] is None,
         doubt="" if boundary.gave_up else doubt_words(boundary),
         notes=boundary.notes,
+        estimate=_estimate(boundary),
         per_broker=(
             f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker"
             if figure and boundary.along.grows_payload
             else ""
         ),
     )
+
+
+def _estimate(boundary: Boundary) -> str:
+    """`20.3 MB/s, 81.1 producers`."""
+    load, mb_per_s = estimate_words(boundary), boundary.mb_per_s_estimate
+    payload = "" if mb_per_s is None else f"{format_mb_per_s(mb_per_s)} MB/s"
+    return ", ".join(filter(None, (payload, load and f"{load} {boundary.along.words}")))
 
 
 def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
