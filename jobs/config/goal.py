@@ -22,8 +22,8 @@ class GuardLimits(ConfigModel):
     """Limits that stop a run with exit code 5; all topics of the run are deleted.
 
     Attributes:
-        stop_topic: stop while a topic of this name exists, which anybody who may create topics can
-            use to end the load, without access to the driver.
+        stop_topic: stop while a topic of this name exists, so that operators who can create topics
+            can end the load without access to the driver.
         other_topics: stop when a topic that the run did not create becomes under-replicated.
         disk_free_bytes_min: space that must stay free in every log directory [B].
         disk_used_share_max: largest used share of every log directory's volume [ratio]; 0.9
