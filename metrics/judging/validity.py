@@ -22,13 +22,13 @@ from metrics.judging.indicators import (
     Indicator,
 )
 from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
-from metrics.judging.thresholds import Thresholds
+from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.throttling import throttle_reasons
 from metrics.trial.clock import OFFSET_MAX_S
 from metrics.trial.consumption import GroupWindow, ReadRange
 from metrics.trial.counts import BrokerAccount, Counts
 from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import Reason
+from metrics.trial.judgement import GENERATOR_LIMITED, Reason
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.host import HostWindow
 
@@ -86,7 +86,7 @@ class ValidityRule(ABC):
 
 
 def _generator(text: str, value: float, threshold: float) -> Reason:
-    return Reason("generator_limited", text, value, threshold)
+    return Reason(GENERATOR_LIMITED, text, value, threshold)
 
 
 class Refused(ValidityRule):
@@ -251,9 +251,20 @@ def _is_unreachable(window: BrokerWindow, account: BrokerAccount, idle_min: floa
     return has_room and account.silent_s >= least_s and account.waiting_connections > holds
 
 
+def _is_overload_of_clients(evidence: Evidence, limits: Indicators) -> bool:
+    """Whether the clients' own figures show an overload, whatever the brokers report."""
+    own = (*CLIENT_INDICATORS, CONSUMER_LAG)
+    return any(
+        each.reasons(evidence, limits) for each in own if each.is_on(limits, evidence.cluster)
+    )
+
+
 class MetricsIncomplete(ValidityRule):
     """Brokers with too many missed samples, without a sample near an edge of the window, or without
     a metric that the goal judges by.
+
+    Without metrics, samples are answers of the Admin API, which overloaded brokers delay like any
+    other. Missing ones then leave a trial valid that the clients' figures show to be an overload.
     """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -262,6 +273,8 @@ class MetricsIncomplete(ValidityRule):
         if not evidence.brokers:
             return [Reason("metrics_incomplete", "no broker was sampled", 0.0, 1.0)]
         limits = thresholds.indicators
+        if evidence.cluster.is_blind and _is_overload_of_clients(evidence, limits):
+            return []
         active = [each for each in INDICATORS if each.is_on(limits, evidence.cluster)]
         gaps = ((window, self._missing(window, most, active)) for window in evidence.brokers)
         return [

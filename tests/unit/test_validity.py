@@ -198,6 +198,25 @@ def test_missing_metrics_make_a_trial_invalid(changes: dict[str, float | None]) 
     assert [(r.indicator, r.broker_id) for r in judgement.reasons] == [("metrics_incomplete", 2)]
 
 
+@pytest.mark.parametrize("changes", [{"samples_missed": 8}, {"edge_gap_s": 9.0}, {"start_s": None}])
+def test_an_overload_that_clients_see_needs_no_samples_where_the_cluster_shows_no_metrics(
+    changes: dict[str, float | None],
+) -> None:
+    """Overloaded brokers delay the answers of the Admin API, too, which are the only samples."""
+    blind, brokers = ClusterFacts(is_blind=True), with_one(handler_idle=None, **changes)
+    short, late = client(acked_records=5_000), client(latency_p99_ms=400.0)
+    overloaded = judged(short, brokers, cluster=blind)
+    assert overloaded.verdict is Verdict.OVERLOADED
+    assert rules(overloaded) == {"achieved"}
+    assert judged(late, brokers, goal(latency_p99_ms_max=300.0), cluster=blind).verdict is (
+        Verdict.OVERLOADED
+    )
+    for seen, facts in ((client(), blind), (late, blind), (short, ClusterFacts())):
+        judgement = judged(seen, brokers, cluster=facts)
+        assert judgement.verdict is Verdict.INVALID
+        assert "metrics_incomplete" in rules(judgement)
+
+
 @pytest.mark.parametrize("changes", [{"samples_missed": 1}, {"edge_gap_s": 2.0}])
 def test_a_few_missing_samples_are_tolerated(changes: dict[str, float]) -> None:
     assert judged(brokers=with_one(**changes)).verdict is Verdict.SUSTAINED
