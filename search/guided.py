@@ -76,11 +76,11 @@ class Guided:
 
     def _by_bracket(self, history: Sequence[Observation]) -> Decision:
         """The next step by the bracket alone; an end has no confidence and no interval."""
-        invalid = self.limits.settle_invalid(history)
-        if invalid is not None:
-            return invalid
         verdicts = load_verdicts_of(history)
         bracket = bracket_of_verdicts(verdicts)
+        unmeasured = self.limits.settle_unmeasured(history, bracket)
+        if unmeasured is not None:
+            return unmeasured
         used = _trials_counted(history, verdicts)
         settled = self.limits.settle_bracket(bracket)
         doubt = self.guide.find_doubt(history, verdicts, bracket)
@@ -95,7 +95,8 @@ class Guided:
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials until the end if all verdicts are as the guide expects."""
-        if isinstance(self.limits.settle_invalid(history), Measure):
+        bracket = bracket_of_verdicts(load_verdicts_of(history))
+        if isinstance(self.limits.settle_unmeasured(history, bracket), Measure):
             return 1 + self.trials_left(_without_invalid(history))
         imagined, count = list(history), 0
         # Without `interval_max`, intervals do not affect the loads.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from search.bracket import bracket_of, invalid_in_a_row
+from search.ceilings import Ceiling, ceiling_of
 from search.model import PRODUCERS, Bracket, Decision, Done, GaveUp, LoadWords, Measure, Observation
 
 
@@ -75,6 +76,56 @@ class Limits:
             load, f"the trial at {self.words.amount(load)} was invalid; repeating it ({repeat})"
         )
 
+    def settle_unmeasured(
+        self, history: Sequence[Observation], bracket: Bracket
+    ) -> Measure | GaveUp | None:
+        """The decision after INVALID trials: a repeat, or a load below one that cannot be measured.
+
+        None where no load below the upper bound is such a load and the last trial was valid.
+
+        Args:
+            bracket: the bracket that the valid trials support.
+        """
+        ceiling = ceiling_of(history, self.invalid_repeats_max)
+        top = float("inf") if bracket.overloaded is None else bracket.overloaded
+        if (
+            ceiling is None
+            or not bracket.sustained < ceiling.load < top
+            or bracket.is_closed(self.resolution)
+            or (invalid_in_a_row(history) and history[-1].load != ceiling.load)
+        ):
+            return self.settle_invalid(history)
+        if ceiling.is_final(bracket.sustained, self.resolution):
+            return self._end_below(ceiling, bracket)
+        load, amount = ceiling.next_load(bracket.sustained), self.words.amount(ceiling.load)
+        cause = ceiling.cause or "its trials were INVALID"
+        if ceiling.offered_share is None:
+            return Measure(load, f"{amount} could not be measured ({cause}); trying {load} below")
+        return Measure(load, f"{cause}, at {amount}; trying {load}, the most that it can offer")
+
+    def _end_below(self, ceiling: Ceiling, bracket: Bracket) -> GaveUp:
+        """The end of a search that no load below the ceiling can continue."""
+        least = self.words.amount(bracket.sustained)
+        cause = ceiling.cause or "its trials were INVALID"
+        if ceiling.offered_share is not None:
+            found = f"at least {least}" if bracket.sustained else "no load could be measured"
+            remedy = "use more executors or cores"
+            return GaveUp(bracket, f"{found}; {cause}; {remedy}")
+        remedy = (
+            "remove the cause (the reasons of the invalid trials are in the trials table) and run "
+            f"again; search.invalid_repeats_max allows {self.invalid_repeats_max} repeats"
+        )
+        if not bracket.sustained:
+            amount = self.words.amount(ceiling.load)
+            why = f"nothing could be measured at {amount} and above: {cause}; {remedy}"
+            return GaveUp(bracket, why)
+        where = f"above {ceiling.load:,}"
+        if bracket.overloaded is not None:
+            where = f"between {bracket.sustained:,} and the overload at {bracket.overloaded:,}"
+        return GaveUp(
+            bracket, f"at least {least}; {where} nothing could be measured: {cause}; {remedy}"
+        )
+
     def settle_bracket(self, bracket: Bracket) -> Done | GaveUp | None:
         """The end of the search when the bracket settles it, or None."""
         if bracket.is_closed(self.resolution):
@@ -89,4 +140,5 @@ class Limits:
 
     def settle(self, history: Sequence[Observation]) -> Decision | None:
         """The decision when it does not need a new load, or None."""
-        return self.settle_invalid(history) or self.settle_bracket(bracket_of(history))
+        bracket = bracket_of(history)
+        return self.settle_unmeasured(history, bracket) or self.settle_bracket(bracket)

@@ -51,6 +51,9 @@ class Observation:
             threshold of 0.20 gives (1-0.41)/(1-0.20)). Empty where a source has none.
         duration_s: duration of the trial, all phases [s].
         held: True for a window of a load that is held, see `search.confirming`.
+        cause: what made an INVALID trial so, in words for people; empty for other trials.
+        offered_share: share of the load that the generator offered in a trial that is INVALID
+            because the generator was the limit; None for other trials [ratio].
     """
 
     load: int
@@ -58,6 +61,8 @@ class Observation:
     indicators: dict[str, float] = field(default_factory=dict)
     duration_s: float = 0.0
     held: bool = False
+    cause: str = ""
+    offered_share: float | None = None
 
 
 @dataclass(frozen=True)

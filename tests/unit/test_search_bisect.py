@@ -89,7 +89,8 @@ def test_too_many_invalid_trials_in_a_row_end_without_a_conclusion(repeats: int)
         result = run_search(searcher(16, 64, repeats=repeats), cluster)
         assert isinstance(result, GaveUp)
         assert "invalid" in result.reason and str(repeats) in result.reason
-        assert len(cluster.trials) == position + 1 + repeats
+        below = 1 + min(1, repeats)  # trials of a lower load, as the cause may depend on the load
+        assert len(cluster.trials) == position + 1 + repeats + below
 
 
 def test_invalid_trials_count_anew_for_every_load() -> None:

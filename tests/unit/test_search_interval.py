@@ -437,11 +437,13 @@ def test_a_width_that_is_no_ratio_is_refused(wrong: float) -> None:
 
 
 def test_a_search_that_gave_up_has_the_interval_of_its_trials() -> None:
-    history = [met(80, 100.0), met(130, 100.0), *[Observation(100, INVALID)] * 4]
+    again = [Observation(load, INVALID) for load in (90, 85, 82) for _ in range(2)]
+    history = [met(80, 100.0), met(130, 100.0), *[Observation(100, INVALID)] * 4, *again]
     gave_up = Guided(LIMITS).decide(history)
     assert isinstance(gave_up, GaveUp)
     assert gave_up.interval == interval(history[:2])
-    empty = Guided(LIMITS).decide([Observation(100, INVALID)] * 4)
+    nothing = [*[Observation(100, INVALID)] * 4, *[Observation(25, INVALID)] * 2]
+    empty = Guided(LIMITS).decide(nothing)
     assert isinstance(empty, GaveUp)
     assert empty.interval is None
 

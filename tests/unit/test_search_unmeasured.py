@@ -1,0 +1,187 @@
+"""Loads that cannot be measured: the search goes on below them, and they are never a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from search.bisect import Bisection
+from search.ceilings import Ceiling, ceiling_of
+from search.guide import Guide
+from search.guided import Guided
+from search.limits import Limits
+from search.loop import run_search
+from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
+
+S, O, I = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID  # noqa: E741
+LIMITS = Limits(64, 4096, 0.05, 3)
+STILL = "broker 2 stood still for 1.4 s or more"
+SMALL = "the generator was the limit: 2 cores of 2 busy"
+
+
+@dataclass
+class Cluster:
+    """A cluster that sustains loads up to `limit`, as far as they can be measured.
+
+    Attributes:
+        still_from: the lowest load at which a broker stands still in each trial.
+        generator: the highest load that the generator can offer.
+        reads: whether trials have readings.
+    """
+
+    limit: int = 10_000
+    still_from: int = 10_000
+    generator: int = 10_000
+    reads: bool = True
+    trials: list[Observation] = field(default_factory=list)
+
+    def measure(self, load: int) -> Observation:
+        self.trials.append(self._seen(load))
+        return self.trials[-1]
+
+    def _seen(self, load: int) -> Observation:
+        if load >= self.still_from:
+            return Observation(load, I, cause=STILL)
+        if load > self.generator:
+            return Observation(load, I, cause=SMALL, offered_share=self.generator / load)
+        used = {"request_handler_idle": min(1.2, load / self.limit)} if self.reads else {}
+        return Observation(load, S if load <= self.limit else O, used)
+
+    @property
+    def loads(self) -> list[int]:
+        return [each.load for each in self.trials]
+
+
+def guided(limits: Limits = LIMITS) -> Searcher:
+    return Guided(limits, Guide(states_interval=False))
+
+
+SEARCHERS: list[Callable[[Limits], Searcher]] = [guided, Bisection]
+each_searcher = pytest.mark.parametrize("searcher", SEARCHERS, ids=["guided", "bisection"])
+
+
+@each_searcher
+@pytest.mark.parametrize("still_from", [9, 17, 52, 64, 65, 200, 1_000])
+def test_invalid_trials_from_a_load_on_steer_the_search_down_and_make_no_bound(
+    searcher: Callable[[Limits], Searcher], still_from: int
+) -> None:
+    cluster = Cluster(still_from=still_from)
+    result = run_search(searcher(LIMITS), cluster)
+    assert isinstance(result, GaveUp)
+    assert result.bracket.overloaded is None
+    low = result.bracket.sustained
+    assert 0 < low < still_from
+    assert f"at least {low} producer" in result.reason
+    assert f" nothing could be measured: {STILL}" in result.reason
+    assert 1 - low / still_from <= 0.12
+    invalid = [each for each in cluster.trials if each.verdict is I]
+    assert len(invalid) <= 4 + 2 * 5
+
+
+def test_the_answer_names_the_load_above_which_nothing_could_be_measured() -> None:
+    history = [Observation(40, S), *[Observation(54, I, cause=STILL)] * 4,
+               *[Observation(47, I, cause=STILL)] * 2, Observation(43, S),
+               *[Observation(45, I, cause=STILL)] * 2]  # fmt: skip
+    for searcher in (guided(), Bisection(LIMITS)):
+        result = searcher.decide(history)
+        assert isinstance(result, GaveUp)
+        assert result.reason.startswith(
+            f"at least 43 producers; above 45 nothing could be measured: {STILL}; remove the cause"
+        )
+        assert searcher.trials_left(history) == 0
+
+
+def test_a_single_invalid_trial_is_repeated_at_its_load() -> None:
+    history = [Observation(40, S), Observation(52, I, cause=STILL)]
+    step = guided().decide(history)
+    assert isinstance(step, Measure)
+    assert step.load == 52
+    steered = guided().decide([*history, *[history[-1]] * 3])
+    assert isinstance(steered, Measure)
+    assert steered.load == 46
+    assert steered.reason == f"52 producers could not be measured ({STILL}); trying 46 below"
+
+
+@each_searcher
+def test_an_overload_below_such_a_load_is_searched_as_ever(
+    searcher: Callable[[Limits], Searcher],
+) -> None:
+    cluster = Cluster(limit=37, still_from=60)
+    result = run_search(searcher(LIMITS), cluster)
+    assert isinstance(result, Done)
+    assert result.bracket.sustained <= 37 < (result.bracket.overloaded or 0) < 60
+
+
+def test_a_valid_trial_above_such_a_load_makes_it_a_load_like_any_other() -> None:
+    blocked = [Observation(52, I)] * 4
+    assert ceiling_of(blocked, 3) == Ceiling(52, "", None, 1)
+    assert ceiling_of([*blocked, Observation(52, S)], 3) is None
+    assert ceiling_of([*blocked, Observation(60, O)], 3) is None
+    assert ceiling_of([*blocked, Observation(51, S)], 3) == Ceiling(52, "", None, 1)
+    assert ceiling_of(blocked[:3], 3) is None
+
+
+def test_a_cluster_that_cannot_be_measured_at_all_costs_two_loads() -> None:
+    cluster = Cluster(still_from=1)
+    result = run_search(guided(), cluster)
+    assert isinstance(result, GaveUp)
+    assert len(set(cluster.loads)) == 2
+    assert len(cluster.loads) == 4 + 2
+    assert result.reason.startswith("nothing could be measured at ")
+
+
+@each_searcher
+@pytest.mark.parametrize("generator", [3, 40, 100, 384, 1_500])
+def test_a_generator_that_is_too_small_ends_the_search_upward_after_one_invalid_trial(
+    searcher: Callable[[Limits], Searcher], generator: int
+) -> None:
+    cluster = Cluster(generator=generator)
+    result = run_search(searcher(LIMITS), cluster)
+    assert isinstance(result, GaveUp)
+    low = result.bracket.sustained
+    assert result.bracket == Bracket(low, None)
+    assert 0.85 * generator <= low <= generator
+    assert result.reason.startswith(f"at least {low:,} producers; {SMALL}; use more executors")
+    invalid = [each for each in cluster.trials if each.verdict is I]
+    assert len(invalid) == 1, "the load that it offered is tried next, without a repeat"
+
+
+def test_the_load_that_the_generator_offered_is_tried_next() -> None:
+    history = [
+        Observation(64, S), Observation(256, S),
+        Observation(1_024, I, cause=SMALL, offered_share=0.39),
+    ]  # fmt: skip
+    step = guided().decide(history)
+    assert isinstance(step, Measure)
+    assert step.load == 399
+    assert step.reason == f"{SMALL}, at 1,024 producers; trying 399, the most that it can offer"
+    end = guided().decide([*history, Observation(399, S)])
+    assert isinstance(end, GaveUp)
+    assert end.bracket == Bracket(399, None)
+    again = guided().decide([*history, Observation(399, I, cause=SMALL, offered_share=0.97)])
+    assert isinstance(again, Measure)
+    assert again.load == 359
+
+
+def test_brokers_that_are_overloaded_by_what_the_generator_offers_have_a_limit() -> None:
+    cluster = Cluster(limit=300, generator=400, reads=False)
+    result = run_search(guided(), cluster)
+    assert isinstance(result, Done)
+    assert result.bracket.sustained <= 300 < (result.bracket.overloaded or 0)
+
+
+def test_a_generator_that_offered_more_before_is_measured_again() -> None:
+    history = [Observation(64, S), Observation(256, O),
+               Observation(128, I, cause=SMALL, offered_share=0.9)]  # fmt: skip
+    step = guided().decide(history)
+    assert isinstance(step, Measure)
+    assert (step.load, "repeating it (1 of 3)" in step.reason) == (128, True)
+
+
+def test_a_generator_that_offers_nothing_ends_without_a_figure() -> None:
+    history = [Observation(1, I, cause=SMALL, offered_share=0.5)]
+    end = guided().decide(history)
+    assert isinstance(end, GaveUp)
+    assert end.reason.startswith(f"no load could be measured; {SMALL}")
