@@ -34,7 +34,7 @@ from metrics.trial.histogram import Quantiles
 from metrics.trial.series import RunSeries
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
-from metrics.units import format_duration
+from metrics.units import format_duration, format_mb_per_s
 from search.confirming import describe_failure, split_history
 from search.line import FinishedPoint
 from search.model import Bracket, Done, GaveUp, Verdict
@@ -70,6 +70,7 @@ def boundary_of(
     held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
     votes = _votes_near_limit(own, bracket, config, goal)
     bound = combine_votes(votes, "overloads near the limit")
+    gave_up = point.result.reason if isinstance(point.result, GaveUp) else None
     boundary = make_boundary(
         bracket,
         config.axis,
@@ -77,7 +78,7 @@ def boundary_of(
         trials=len(own),
         reasons=last.reasons if last else (),
         limited_by=bound.resource if bound else None,
-        gave_up=point.result.reason if isinstance(point.result, GaveUp) else None,
+        gave_up=gave_up,
         interval=point.result.interval,
     )
     latency = held.evidence.client.latency if held else Quantiles()
@@ -100,8 +101,9 @@ def boundary_of(
         broker_resident_bytes=held.evidence.broker_resident_bytes if held else None,
         page_cache_bytes=held.evidence.page_cache_bytes if held else None,
     )
-    if isinstance(point.result, GaveUp):
-        return boundary
+    if gave_up is not None:
+        return replace(boundary, gave_up=_with_payload(gave_up, boundary, config))
+    assert isinstance(point.result, Done), "a search that did not give up is done"
     result = point.result
     return replace(
         boundary,
@@ -109,6 +111,16 @@ def boundary_of(
         notes=(*result.notes, *notes),
         confirmed_s=result.confirmed_s,
     )
+
+
+def _with_payload(gave_up: str, boundary: Boundary, config: Configuration) -> str:
+    """The reason of an open search, with the payload of the load that it found at least."""
+    load = f"at least {config.axis.amount(boundary.loads[0])}"
+    if not gave_up.startswith(f"{load};") or not config.axis.grows_payload:
+        return gave_up
+    amount = load.removeprefix("at least ")
+    payload = f"at least {format_mb_per_s(boundary.mb_per_s)} MB/s ({amount})"
+    return payload + gave_up.removeprefix(load)
 
 
 def why_no_answer(boundary: Boundary, goal: Goal) -> str:

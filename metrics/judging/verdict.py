@@ -10,7 +10,7 @@ from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import RULES, invalid_reasons
 from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.judgement import ENDED_EARLY, Judgement, Reason
 from metrics.trial.task import WINDOW_TOLERANCE_S
 from metrics.units import format_mb_per_s
 from search.early_stop import Progress
@@ -71,7 +71,7 @@ def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:
         f"the window ended after {duration_s:.1f} of {planned_s:g} s, as its verdict was almost "
         "certain"
     )
-    return (Reason("ended_early", text, duration_s, planned_s),)
+    return (Reason(ENDED_EARLY, text, duration_s, planned_s),)
 
 
 def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:

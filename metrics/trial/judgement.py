@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from metrics.windows.resource import Resource
 from search.model import Verdict
 
+GENERATOR_LIMITED = "generator_limited"
+"""The rule of trials that are INVALID because the generator was the limit."""
+ENDED_EARLY = "ended_early"
+"""The rule of the reason that states an early end of the window."""
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -47,3 +52,9 @@ class Judgement:
     utilization: Mapping[str, float] = field(default_factory=dict)
     limited_by: Resource | None = None
     attribution: str = ""
+
+    @property
+    def is_by_generator(self) -> bool:
+        """True for an INVALID trial for which the generator is the only cause."""
+        rules = {reason.indicator for reason in self.reasons} - {ENDED_EARLY}
+        return self.verdict is Verdict.INVALID and rules == {GENERATOR_LIMITED}

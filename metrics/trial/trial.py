@@ -15,6 +15,9 @@ from metrics.trial.warm_up import WarmUp
 from metrics.windows.resource import Resource
 from search.model import Observation, Verdict
 
+_CPU_FULL = 0.9
+"""Busy share of a generator's host from which its cores are named as the generator's limit."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -109,6 +112,30 @@ class Trial:
     def observation(self, goal: str) -> Observation:
         """The trial as an observation for the search of a goal."""
         judged = self.judgements[goal]
+        by_generator = judged.is_by_generator
         return Observation(
-            self.load, judged.verdict, dict(judged.utilization), self.duration_s, self.held
+            self.load,
+            judged.verdict,
+            dict(judged.utilization),
+            self.duration_s,
+            self.held,
+            _cause(judged, self.evidence),
+            self.evidence.client.achieved_share if by_generator else None,
         )
+
+
+def _cause(judged: Judgement, evidence: Evidence) -> str:
+    """What made a trial INVALID, such as `the generator was the limit: 2 cores of 2 busy`."""
+    if judged.verdict is not Verdict.INVALID or not judged.reasons:
+        return ""
+    first = judged.reasons[0].text.partition("; ")[0]
+    hosts = [
+        (each.cpu_busy, each.cores)
+        for each in evidence.hosts
+        if each.generates and each.cpu_busy is not None and each.cores
+    ]
+    busy, cores = max(hosts, default=(0.0, 0.0))
+    if not judged.is_by_generator or busy < _CPU_FULL:
+        return first
+    used = f"{busy * cores:.1f}".removesuffix(".0")
+    return f"the generator was the limit: {used} cores of {cores:g} busy"

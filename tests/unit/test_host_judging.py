@@ -9,12 +9,15 @@ import pytest
 
 from metrics.judging.attribution import attribute
 from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
+from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement
 from metrics.windows.broker import RequestWindow
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
 from metrics.windows.resource import Resource
-from search.model import Verdict
-from tests.support.evidence import broker, client, evidence, goal, judged, rules
+from search.model import Observation, Verdict
+from tests.support.evidence import broker, client, evidence, goal, judged, rules, with_one
+from tests.support.rows import trial
 
 HOST = HostWindow(
     "h",
@@ -188,6 +191,30 @@ def test_trouble_of_a_generator_host_makes_a_shortfall_no_answer(case: str) -> N
     assert slow.verdict is Verdict.INVALID
     well = judged(hosts=(host,))
     assert well.verdict is Verdict.SUSTAINED, "a sustained load stays sustained"
+
+
+def _observed(seen: Evidence) -> Observation:
+    judgements = {"default": judge(seen, Thresholds())}
+    return replace(trial(), evidence=seen, judgements=judgements).observation("default")
+
+
+def test_the_search_gets_what_a_generator_offered_and_what_its_limit_was() -> None:
+    short = client(acked_records=3_900, unsent_own_records=6_000)
+    full = replace(GENERATOR, shares_machine=True, cpu_busy=0.97, cores=2.0)
+    seen = _observed(evidence(short, hosts=(full,)))
+    assert seen.verdict is Verdict.INVALID
+    assert seen.offered_share == pytest.approx(0.39)
+    assert seen.cause == "the generator was the limit: 1.9 cores of 2 busy"
+    idle = replace(full, cpu_busy=0.6)
+    cause = _observed(evidence(short, hosts=(idle,))).cause
+    assert cause.startswith("the generator was the limit: 6000 of 6100 missing records")
+    assert ";" not in cause
+    still = evidence(short, brokers=with_one(standstill_s=1.4), hosts=(full,))
+    assert _observed(still).offered_share is None, "a broker stood still as well"
+    sustained = _observed(evidence(hosts=(full,)))
+    assert (sustained.cause, sustained.offered_share) == ("", None)
+    alone = evidence(brokers=with_one(standstill_s=1.4), hosts=(full,))
+    assert _observed(alone).cause.startswith("broker 2 stood still for 1.4 s or more")
 
 
 def test_a_machine_shared_with_brokers_is_judged_as_theirs() -> None:

@@ -240,6 +240,27 @@ def test_a_boundary_has_the_latencies_of_the_last_trial_that_sustained_it() -> N
     assert _searched(Done(Bracket(58, 63)), nothing).latency_p99_ms is None
 
 
+def test_a_search_that_the_generator_ended_states_what_it_found_at_least() -> None:
+    why = "the generator was the limit: 2 cores of 2 busy; use more executors or cores"
+    found = _searched(GaveUp(Bracket(96, None), f"at least 96 producers; {why}"))
+    assert found.mb_per_s == pytest.approx(12.0)
+    assert found.gave_up == f"at least 12.0 MB/s (96 producers); {why}"
+    outcome = _ended(None, found)
+    assert (outcome.status, outcome.exit_code) == ("no conclusion", 3)
+    assert outcome.error == f"no conclusion for 1000 B: {found.gave_up}"
+    used_up = "the budget of 5 trials is used up"
+    assert _searched(GaveUp(Bracket(96, None), used_up)).gave_up == used_up
+    config = load(
+        "testbed",
+        "demo",
+        "default",
+        ["goal.search.axis=partitions", "goal.search.load_cap=1000", "workload.np=16"],
+    )
+    text = f"at least {config.axis.amount(8)}; {why}"
+    point = FinishedPoint(1000, GaveUp(Bracket(8, None), text), ())
+    assert boundary_of(point, (), config, "default", 3).gave_up == text
+
+
 def test_an_outcome_with_a_sentence_is_raised_with_it() -> None:
     assert RunOutcome().checked_exit_code() == 0
     with pytest.raises(RegressionError, match="a limit fell"):
