@@ -17,7 +17,7 @@ without noise would be overloaded. 11 producers sustained and 12 not is a limit 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -56,6 +56,10 @@ _BLUR = 0.15
 _CELLS = 48
 _REACH = 0.5
 _NEGLIGIBLE = 1e-3
+
+_LOG_GAINS = tuple(map(math.log, GAINS))
+_EVEN = (0.0,) * len(GAINS)
+_EITHER_WAY, _SHOWN, _ROOT_2 = FLUKE / 2.0, (1.0 - FLUKE) * 0.5, math.sqrt(2.0)
 
 
 @dataclass(frozen=True)
@@ -137,11 +141,9 @@ def evidence(history: Iterable[Observation], signals: Signals, curve: Curve) -> 
     read, bounds = _split(trials)
     rows = []
     for noise in NOISES:
-        groups = _readings_of(read, noise)
         row = []
-        for gain in GAINS:
+        for gain, found in zip(GAINS, _normals(read, noise, _EVEN, curve), strict=True):
             sides = [_side(one, noise, gain) for one in bounds]
-            found = [one.at(gain, curve) for one in groups]
             row.append(_log_sum([one.odds + sum(map(one.log_share, sides)) for one in found]))
         rows.append(tuple(row))
     return Odds(tuple(rows))
@@ -313,12 +315,21 @@ class _Sums:
             self._logs += math.log(variance)
         self._logs += math.log(self._weight)
 
-    def at(self, gain: float, common: float, odds: float) -> _Normal:
-        """The distribution at a gain; all readings share an error of variance `common`."""
-        mean = (self._met - gain * self._slope) / self._weight
-        squares = self._mets - gain * (2.0 * self._both - gain * self._slopes)
-        misfit = squares - self._weight * mean * mean
-        return _Normal(odds - 0.5 * (misfit + self._logs), mean, 1.0 / self._weight + common)
+    def over_gains(self, end: float, row: Sequence[float]) -> list[_Normal]:
+        """The distribution at each of `GAINS`; all readings share an error of `end` per gain.
+
+        This is the innermost loop of the search, so it has no calls that can be avoided.
+        """
+        weight, met, slope, logs = self._weight, self._met, self._slope, self._logs
+        mets, twice_both, slopes = self._mets, 2.0 * self._both, self._slopes
+        own_variance = 1.0 / weight
+        found = []
+        for gain, odds in zip(GAINS, row, strict=True):
+            mean = (met - gain * slope) / weight
+            misfit = mets - gain * (twice_both - gain * slopes) - weight * mean * mean
+            variance = own_variance + (gain * end) ** 2
+            found.append(_Normal(odds - 0.5 * (misfit + logs), mean, variance))
+        return found
 
 
 class _Readings:
@@ -339,22 +350,30 @@ class _Readings:
                 own = [variances[number] for number in some]
                 self._groups.append(_Sums([read[number] for number in some], own, by_curve))
 
-    def at(self, gain: float, curve: Curve, odds: float = 0.0) -> _Normal:
-        """The distribution by all readings at a gain with these odds [ln]."""
-        odds += self._odds + self._freedom * math.log(gain)
+    def over_gains(self, curve: Curve, row: Sequence[float]) -> list[_Normal]:
+        """The distribution by all readings at each of `GAINS`, whose odds are `row` [ln]."""
+        odds = [
+            one + (self._odds + self._freedom * log)
+            for one, log in zip(row, _LOG_GAINS, strict=True)
+        ]
         if not self._groups:
-            return _Normal(odds, 0.0, 1e6)
-        end = (gain * max(curve.at_limit_spread, _END_ERROR * (curve.at_limit < 1.0))) ** 2
+            return [_Normal(each, 0.0, 1e6) for each in odds]
+        end = max(curve.at_limit_spread, _END_ERROR * (curve.at_limit < 1.0))
         first, *others = self._groups
-        found = first.at(gain, end if first.by_curve else 0.0, odds)
+        found = first.over_gains(end if first.by_curve else 0.0, odds)
         for one in others:
-            found = found.joined(one.at(gain, 0.0, 0.0))
+            more = one.over_gains(0.0, _EVEN)
+            found = [mine.joined(other) for mine, other in zip(found, more, strict=True)]
         return found
 
 
-def _readings_of(read: Sequence[_Trial], noise: float) -> list[_Readings]:
+def _normals(
+    read: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve
+) -> Iterator[tuple[_Normal, ...]]:
+    """For each of `GAINS`, the distributions without a stray and with each reading as one."""
     strays = range(len(read)) if len(read) > 1 else ()
-    return [_Readings(read, noise, stray) for stray in (None, *strays)]
+    groups = [_Readings(read, noise, stray) for stray in (None, *strays)]
+    return zip(*(one.over_gains(curve, row) for one in groups), strict=True)
 
 
 # --- The grid ---------------------------------------------------------------------
@@ -385,10 +404,8 @@ class _Layer:
 
 def _layer(trials: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve) -> _Layer:
     read, _ = _split(trials)
-    groups = _readings_of(read, noise)
     normals, likeliest = [], (-math.inf, GAINS[0])
-    for gain, odds in zip(GAINS, row, strict=True):
-        found = [one.at(gain, curve, odds) for one in groups]
+    for gain, found in zip(GAINS, _normals(read, noise, row, curve), strict=True):
         normals += found
         likeliest = max(likeliest, (found[0].odds, gain))
     return _Layer(normals, [_side(one, noise, likeliest[1]) for one in trials])
@@ -417,14 +434,18 @@ def _add(weights: list[float], cells: Sequence[float], curves: Curves, sides: li
         # A curve narrower than a cell is widened to its neighbors, so that it is not lost.
         spread = max(exact, 0.5 * step)
         first = max(0, math.ceil((mean - 5.0 * spread - cells[0]) / step))
-        last = min(len(cells) - 1, math.floor((mean + 5.0 * spread - cells[0]) / step))
-        for number in range(first, last + 1):
-            away = (cells[number] - mean) / spread
-            found[number] += height * exact / spread * exp(-0.5 * away * away)
+        stop = max(first, math.floor((mean + 5.0 * spread - cells[0]) / step) + 1)
+        scale = height * exact / spread
+        found[first:stop] = [
+            one + scale * exp(-0.5 * (away := (x - mean) / spread) * away)
+            for one, x in zip(found[first:stop], cells[first:stop], strict=True)
+        ]
     for number, x in enumerate(cells):
         if found[number] > 0.0:
-            beside = math.prod(_verdict(slope * x + offset) for slope, offset in sides)
-            weights[number] += found[number] * beside
+            beside = found[number]
+            for slope, offset in sides:
+                beside *= _verdict(slope * x + offset)
+            weights[number] += beside
 
 
 def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float, float]:
@@ -445,7 +466,7 @@ def _core(found: Posterior) -> tuple[float, float]:
 
 def _verdict(away: float) -> float:
     """The probability of a verdict, flukes included, `away` standard deviations on its side."""
-    return FLUKE / 2.0 + (1.0 - FLUKE) * 0.5 * math.erfc(-away / math.sqrt(2.0))
+    return _EITHER_WAY + _SHOWN * math.erfc(-away / _ROOT_2)
 
 
 def _student(x: float, prior: Prior) -> float:
