@@ -404,7 +404,8 @@ class _Layer:
 
 def _layer(trials: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve) -> _Layer:
     read, _ = _split(trials)
-    normals, likeliest = [], (-math.inf, GAINS[0])
+    normals: list[_Normal] = []
+    likeliest = (-math.inf, GAINS[0])
     for gain, found in zip(GAINS, _normals(read, noise, row, curve), strict=True):
         normals += found
         likeliest = max(likeliest, (found[0].odds, gain))
