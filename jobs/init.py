@@ -123,8 +123,7 @@ def document(
     if metrics == "jmx":
         found["jmx"] = {"port": metrics_port or 9999}
     elif metrics == "prometheus":
-        rules = {"port": metrics_port or 9404, "rules": "kafka-kraft"}
-        found["metrics"] = {"prometheus": rules}
+        found["metrics"] = {"prometheus": {"port": metrics_port or 9404}}
     else:
         found["metrics"] = {"client_only": True}
     security: dict[str, Any] = {} if protocol == "PLAINTEXT" else {"protocol": protocol}

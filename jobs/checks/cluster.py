@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.checks.finding import Finding, checked, ok, problem, warning
+from jobs.checks.readings import readings_findings
 from jobs.cluster.admin import ClusterInfo
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of
@@ -207,6 +208,7 @@ def metrics_rules(
         if sample.error is not None
     ]
     found += [warning(check, sentence) for sentence in shortcomings(nodes, interval_s)]
+    found += readings_findings(nodes)
     if not is_blind(nodes):
         brokers = [node for node in nodes.values() if Role.BROKER in node.roles]
         versions = ", ".join(sorted({node.version for node in brokers}))

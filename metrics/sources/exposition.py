@@ -6,7 +6,9 @@ each time, so a scrape looks the texts up and parses none of them twice.
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
 
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
@@ -15,11 +17,32 @@ _ESCAPED = re.compile(r"\\(.)")
 Labels = dict[str, str]
 
 
+@dataclass(frozen=True)
+class Poll:
+    """One answer of an exporter.
+
+    Attributes:
+        at_s: time of the poll [s].
+        text: the page.
+    """
+
+    at_s: float
+    text: str
+
+
 def series_of(line: str) -> str:
     """The text of a line's series; empty for a comment and for a malformed line."""
     if not line or line[0] == "#":
         return ""
     return line[: line.rfind("}") + 1 or max(0, line.find(" "))]
+
+
+def number_of(text: str) -> float:
+    """The number at the start of a text, which a timestamp may follow; NaN for another text."""
+    try:
+        return float(text.split(None, 1)[0])
+    except (ValueError, IndexError):
+        return math.nan
 
 
 def parse_series(text: str) -> tuple[str, Labels] | None:

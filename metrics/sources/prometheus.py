@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, Role
 from metrics.sources.http_access import HttpAccess
+from metrics.sources.page_kind import kind_of
 from metrics.sources.rules import (
     BROKER_HANDLER_IDLE_NS,
     JAVA,
@@ -20,6 +21,7 @@ from metrics.sources.rules import (
 from metrics.sources.sample import BrokerSample
 from metrics.sources.scraper import ClosedError, Scrape, ScrapeError, Scraper, names_with
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
+from metrics.sources.series_choice import AUTO, SECOND_POLL_S, Choices, choose
 from metrics.sources.shared_handlers import controller_share
 from metrics.sources.source import Endpoint, NodeInfo
 
@@ -40,11 +42,12 @@ class PrometheusSource:
 
     Args:
         endpoints: addresses of the nodes' exporters.
-        rules: the readings of their series.
+        rules: the readings of their series; None to find them on each page.
         deadline_s: time after which a node's sample counts as missed [s].
         version: Kafka's version as far as the protocol shows it, such as `4.1`.
         clock: wall clock [s since the epoch].
         access: login and certificates for the exporters.
+        pause: waits between two polls of a page [s].
 
     Raises:
         ConfigError: a file of `access` cannot be used.
@@ -55,17 +58,20 @@ class PrometheusSource:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        rules: RuleSet,
+        rules: RuleSet | None,
         deadline_s: float,
         version: str = "unknown",
         clock: Callable[[], float] = time.time,
         access: HttpAccess = _OPEN,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._ids = [endpoint.node_id for endpoint in endpoints]
-        scrapers = [Scraper(endpoint, access, rules, clock) for endpoint in endpoints]
+        known = rules or RuleSet(AUTO, {})
+        scrapers = [Scraper(endpoint, access, known, clock) for endpoint in endpoints]
         self._scrapers = Scrapers(scrapers, deadline_s, "redline-prometheus", clock)
         self._rules = rules
         self._version = version
+        self._pause = pause
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
@@ -75,15 +81,36 @@ class PrometheusSource:
     def _probe(self, scraper: Scraper) -> tuple[int, NodeInfo]:
         endpoint = scraper.endpoint
         try:
+            found = self._find_rules(scraper) if self._rules is None else None
             scrape = scraper.scrape_known_series(OPEN_DEADLINE_S)
         except ScrapeError as error:
             remedy = "" if isinstance(error, ClosedError) else _REMEDY
             raise ConfigError(
                 f"broker {endpoint.node_id} shows no metrics at {scraper.url}: {error}{remedy}"
             ) from error
-        return endpoint.node_id, self._node(scraper, scrape)
+        return endpoint.node_id, self._node(scraper, scrape, found or Choices())
 
-    def _node(self, scraper: Scraper, scrape: Scrape) -> NodeInfo:
+    def _find_rules(self, scraper: Scraper) -> Choices:
+        """Find the series of the readings on a page, and read them from now on.
+
+        Raises:
+            ConfigError: the page is not that of a broker.
+        """
+        polls = [scraper.poll(OPEN_DEADLINE_S)]
+        found = choose(polls)
+        if found.needs_poll:
+            self._pause(SECOND_POLL_S)
+            polls.append(scraper.poll(OPEN_DEADLINE_S))
+            found = choose(polls)
+        if not found.has_beans and not found.refused:
+            raise ConfigError(
+                f"broker {scraper.endpoint.node_id} shows no metrics at {scraper.url}: "
+                f"{kind_of(polls[-1].text)}{_REMEDY}"
+            )
+        scraper.use(found.rules)
+        return found
+
+    def _node(self, scraper: Scraper, scrape: Scrape, found: Choices) -> NodeInfo:
         endpoint, values = scraper.endpoint, scrape.values
         ids = names_with(values, NODE_ID)
         if ids and str(endpoint.node_id) not in ids:
@@ -94,10 +121,10 @@ class PrometheusSource:
         java = names_with(values, JAVA)
         roles = roles_of(values)
         if Role.BROKER in roles:
-            self._require_handlers(scraper, values)
+            self._require_handlers(scraper, values, found)
         has_quorum = CONTROLLER_EPOCH in values
         sampled = with_handlers(values, scrape.at_s, is_shared=roles >= _COMBINED)
-        later = self._rules.selectors.keys() & {*FROM_FIRST_USE}
+        later = (self._rules or found.rules).selectors.keys() & {*FROM_FIRST_USE}
         return NodeInfo(
             endpoint.node_id,
             self._version,
@@ -107,17 +134,31 @@ class PrometheusSource:
             scrape.took_s,
             has_quorum,
             controller_share(sampled),
+            found.texts,
+            found.preferred,
+            tuple(each.text for each in found.refused),
         )
 
-    def _require_handlers(self, scraper: Scraper, values: Mapping[str, float]) -> None:
-        if BROKER_HANDLER_IDLE_NS in values or HANDLER_IDLE_NS in values:
+    def _require_handlers(
+        self, scraper: Scraper, values: Mapping[str, float], found: Choices
+    ) -> None:
+        """Check that the idle time of the broker's own request handlers is known."""
+        refused = {each.reading: each for each in found.refused}
+        doubtful = refused.get(BROKER_HANDLER_IDLE_NS)
+        if BROKER_HANDLER_IDLE_NS not in values and HANDLER_IDLE_NS not in values:
+            doubtful = doubtful or refused.get(HANDLER_IDLE_NS)
+        elif doubtful is None:
             return
+        if self._rules is not None:
+            found_out = f" under a name that {self._rules.name} maps to {HANDLER_IDLE_NS}"
+            reason = ""
+        else:
+            found_out, reason = "", f": {doubtful.text}" if doubtful else ""
         raise ConfigError(
             f"broker {scraper.endpoint.node_id} at {scraper.url} does not show the count of "
-            f"RequestHandlerAvgIdlePercent under a name that {self._rules.name} maps to "
-            f"{HANDLER_IDLE_NS}, which is required to recognize an overload; have the exporter's "
-            f"rules export that bean's Count, name the rules that fit in metrics.prometheus.rules, "
-            f"or set metrics.client_only: true"
+            f"RequestHandlerAvgIdlePercent{found_out}, which is required to recognize an "
+            f"overload{reason}; have the exporter's rules export that bean's Count, name the rules "
+            f"that fit in metrics.prometheus.rules, or set metrics.client_only: true"
         )
 
     def sample_all(self) -> list[BrokerSample]:

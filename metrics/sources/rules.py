@@ -38,6 +38,8 @@ JAVA = "java"
 NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
 """Readings that identify the node; they are read once."""
 
+_TOTAL = "_total"
+_SUM = "_sum"
 _ANY = "__any"  # replaces `*`, which is not allowed in the name of a series
 _EVERY_BEAN = (
     *beans_for("4.2", (Role.BROKER, Role.CONTROLLER)),
@@ -60,12 +62,23 @@ class Selector:
         factor: factor from the number of the series to the unit of the reading.
         is_start_time: whether the number is the process's start [s since the epoch] and the reading
             the time since then [ms].
+        has_total: whether the name was written with `_total`; of two series that differ in it, the
+            one that is written alike is preferred.
+        is_exact: whether `_total` distinguishes two series.
     """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     factor: float = 1.0
     is_start_time: bool = False
+    has_total: bool = False
+    is_exact: bool = False
+
+    @property
+    def text(self) -> str:
+        """The selector as in a rule set."""
+        labels = ",".join(f'{label}="{value}"' for label, value in self.labels.items())
+        return f"{self.name}{{{labels}}}" if labels else self.name
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -73,13 +86,20 @@ class Selector:
 
     def matches_name(self, name: str) -> bool:
         """Whether the selector can match a series of this name."""
-        return self._pattern.fullmatch(name.removesuffix("_total")) is not None
+        return self._pattern.fullmatch(self._compared(name)) is not None
+
+    def is_written_like(self, name: str) -> bool:
+        """Whether name and selector both end in `_total`, or neither."""
+        return self.is_exact or self.has_total == name.endswith(_TOTAL)
+
+    def _compared(self, name: str) -> str:
+        return name if self.is_exact else name.removesuffix(_TOTAL)
 
     def matched_text(self, name: str, labels: Labels) -> str | None:
         """The texts that `*` matches in a series, joined by `/`; None where it does not match."""
         if self.labels.keys() != labels.keys():
             return None
-        found = self._pattern.fullmatch(name.removesuffix("_total"))
+        found = self._pattern.fullmatch(self._compared(name))
         if found is None:
             return None
         texts = list(found.groups())
@@ -144,7 +164,8 @@ class RuleSet:
 
     def _named(self, name: str) -> tuple[_Candidate, ...]:
         """The selectors that can match a series of this name."""
-        named = self._by_name.get(name.removesuffix("_total"), ())
+        names = dict.fromkeys((name.removesuffix(_TOTAL), name))
+        named = (each for known in names for each in self._by_name.get(known, ()))
         return (*named, *(each for each in self._by_name[_ANY] if each[2].matches_name(name)))
 
     def _match(self, series: str, candidates: Iterable[_Candidate]) -> Match | None:
@@ -156,7 +177,8 @@ class RuleSet:
             text = selector.matched_text(name, labels)
             if text is not None:
                 full = f"{reading}:{text}" if text else reading
-                return Match(full, rank, selector.factor, selector.is_start_time)
+                preference = 2 * rank + (not selector.is_written_like(name))
+                return Match(full, preference, selector.factor, selector.is_start_time)
         return None
 
     @cached_property
@@ -227,9 +249,10 @@ def _selector(where: str, given: Any) -> Selector:
             f'{where} is {given!r}; expected a series such as name{{label="value"}}, a number '
             f"as factor, true or false as start_time; correct it"
         )
-    name = parsed[0].replace(_ANY, "*").removesuffix("_total")
+    name = parsed[0].replace(_ANY, "*")
     labels = {label: value.replace(_ANY, "*") for label, value in parsed[1].items()}
-    return Selector(name, labels, float(factor), is_start_time)
+    has_total = name.endswith(_TOTAL)
+    return Selector(name.removesuffix(_TOTAL), labels, float(factor), is_start_time, has_total)
 
 
 def missing_readings(
@@ -264,9 +287,19 @@ def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) 
     found = {
         name: value for name, value in values.items() if name.partition(":")[0] not in NODE_SERIES
     }
+    _replace_sums(found)
     own = found.pop(BROKER_HANDLER_IDLE_NS, None)
     if own is not None:
         found[HANDLER_IDLE_NS] = own
     elif is_shared and HANDLER_IDLE_NS in found:
         found[SHARED_HANDLER_IDLE_NS] = found.pop(HANDLER_IDLE_NS)
     return with_own_idle(found, at_s)
+
+
+def _replace_sums(values: dict[str, float]) -> None:
+    """Replace the sum of each histogram by its mean, where an exporter shows sums."""
+    for name in [each for each in values if each.endswith(_SUM)]:
+        base, total = name.removesuffix(_SUM), values.pop(name)
+        count = values.get(f"{base}_count")
+        if count is not None:
+            values[f"{base}_mean"] = total / count if count else 0.0

@@ -13,8 +13,9 @@ from urllib.parse import urlencode
 
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import FROM_FIRST_USE
-from metrics.sources.exposition import series_of
+from metrics.sources.exposition import Poll, number_of, series_of
 from metrics.sources.http_access import HttpAccess
+from metrics.sources.page_kind import is_cut_off
 from metrics.sources.rules import Match, RuleSet
 from metrics.sources.source import Endpoint
 
@@ -129,6 +130,21 @@ class Scraper:
         Raises:
             ScrapeError: there is no answer with metrics; the next call connects again.
         """
+        at_s, took_s, text = self._answer(timeout_s)
+        return Scrape(at_s, self._readings(text, at_s), took_s)
+
+    def poll(self, timeout_s: float) -> Poll:
+        """The exporter's whole page; see `scrape` for arguments and errors."""
+        at_s, _, text = self._answer(timeout_s)
+        return Poll(at_s, text)
+
+    def use(self, rules: RuleSet) -> None:
+        """Read the readings of these rules from now on."""
+        self._rules = rules
+        self._layout = _Layout(0, ())
+
+    def _answer(self, timeout_s: float) -> tuple[float, float, str]:
+        """The time of an exchange's middle [s], its length [s], and the page."""
         began_s = self._clock()
         try:
             text = self._get(timeout_s)
@@ -141,8 +157,7 @@ class Scraper:
                 raise ClosedError(explanation) from error
             raise ScrapeError(f"{type(error).__name__}: {error}") from error
         took_s = self._clock() - began_s
-        at_s = began_s + took_s / 2
-        return Scrape(at_s, self._readings(text, at_s), took_s)
+        return began_s + took_s / 2, took_s, text
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
         """Scrape once, and have the exporter leave out series without a reading from now on.
@@ -195,6 +210,8 @@ class Scraper:
         self._connection.request("GET", self._path, headers=headers)
         answer = self._connection.getresponse()
         body = answer.read().decode("utf-8", errors="replace")
+        if answer.status == http.client.OK and is_cut_off(body):
+            raise http.client.HTTPException("the page is cut off within a line")
         if answer.status != http.client.OK:
             challenge = answer.getheader("WWW-Authenticate")
             explanation = self._access.explain_status(answer.status, challenge, body)
@@ -218,27 +235,23 @@ class Scraper:
 
 
 def _read(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:
-    """Reading → its value, from the preferred one of its selectors that has a number."""
+    """Reading → its value, from the preferred one of its selectors that has a number.
+
+    A reading that the page shows twice, with different numbers, is left out.
+    """
     found: dict[str, float] = {}
     ranks: dict[str, int] = {}
     for match, text in numbers:
-        if ranks.get(match.reading, match.rank) < match.rank:
+        rank = ranks.get(match.reading)
+        if rank is not None and rank < match.rank:
             continue
-        value = _number(text)
+        value = number_of(text)
         if math.isfinite(value):
             ranks[match.reading] = match.rank
-            found[match.reading] = (
-                (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
-            )
-    return found
-
-
-def _number(text: str) -> float:
-    """The number of a series, which a timestamp may follow; NaN for a malformed one."""
-    try:
-        return float(text.split(None, 1)[0])
-    except (ValueError, IndexError):
-        return math.nan
+            read = (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
+            is_doubled = rank == match.rank and found.get(match.reading) != read
+            found[match.reading] = math.nan if is_doubled else read
+    return {reading: value for reading, value in found.items() if math.isfinite(value)}
 
 
 def names_with(readings: Iterable[str], prefix: str) -> list[str]:

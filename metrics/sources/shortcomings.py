@@ -67,6 +67,7 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
         return (CLIENT_ONLY,)
     missing = (
         *_missing_metrics({name for node in nodes.values() for name in node.lacks}),
+        *_refused_series(nodes.values()),
         *_zookeeper(nodes.values()),
         *_shared_handlers(nodes.values()),
     )
@@ -79,6 +80,20 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
         f"workload.trial.sample_interval_s"
     )
     return (*missing, expensive)
+
+
+def _refused_series(nodes: Iterable[NodeInfo]) -> Iterator[str]:
+    """The readings for which the pages of exporters show series that cannot be recognized."""
+    brokers: dict[str, list[int]] = {}
+    for node in sorted(nodes, key=lambda each: each.node_id):
+        for clause in node.refused:
+            brokers.setdefault(clause, []).append(node.node_id)
+    for clause, ids in brokers.items():
+        listed = ", ".join(map(str, ids))
+        yield (
+            f"{clause} (broker {listed}); name rules that fit in metrics.prometheus.rules to "
+            f"read it"
+        )
 
 
 def _zookeeper(nodes: Iterable[NodeInfo]) -> Iterator[str]:

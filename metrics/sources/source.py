@@ -66,6 +66,9 @@ class NodeInfo:
         poll_s: time for which the process was busy with one poll [s]; 0 where it is negligible.
         controller_share: largest share of its time for which a controller's handlers were busy
             since the start, where they share the broker's meter; None elsewhere [ratio].
+        series: reading → its series on the page of an exporter, where the source found them.
+        choices: a clause for each choice between several series.
+        refused: a clause for each reading that is not read although the page shows series of it.
     """
 
     node_id: int
@@ -76,6 +79,9 @@ class NodeInfo:
     poll_s: float = 0.0
     has_quorum: bool = True
     controller_share: float | None = None
+    series: Mapping[str, str] = field(default_factory=dict)
+    choices: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 class MetricsSource(Protocol):

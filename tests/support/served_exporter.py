@@ -48,6 +48,10 @@ class Exporter:
         """The HTTP status of the answer to a request with this Authorization header."""
         return 401 if self.login is not None and login != self.login else self.status
 
+    def body(self, path: str) -> bytes:
+        """The bytes of the answer to a request for this path."""
+        return self.answer(path).encode()
+
     def answer(self, path: str) -> str:
         names = parse_qs(urlsplit(path).query).get("name[]")
         if not names or not self.knows_filter:
@@ -75,7 +79,7 @@ def serving(exporter: Exporter, context: ssl.SSLContext | None = None) -> Iterat
             exporter.paths.append(self.path)
             exporter.connections.add(self.client_address[1])
             status = exporter.status_for(self.headers.get("Authorization"))
-            body = exporter.answer(self.path).encode() if status == 200 else b""
+            body = exporter.body(self.path) if status == 200 else b""
             self.send_response(status)
             if status == 401:
                 self.send_header("WWW-Authenticate", exporter.wants)

@@ -101,7 +101,6 @@ def test_the_message_about_a_missing_source_names_every_kind() -> None:
             "expected one of prometheus and client_only",
         ),
         (("cluster.metrics={jmx: {port: 1}}",), r"the known key of that name is jmx; move it"),
-        (("cluster.metrics={prometheus: {port: 1}}",), "rules is missing"),
         (("cluster.metrics={prometheus: {rules: msk}}",), "exactly one of port"),
     ],
 )

@@ -1,0 +1,296 @@
+"""Which reading a series is, by the names of the bean, whatever rules of an exporter made it.
+
+The rules of an exporter decide the case of a name, the separators, which keys of the bean stand in
+the name and which are labels, and the word at the end (`Count`, `_count`, `_total`, none). All
+that stays the same is the order: the domain first, then type, name and other keys, then the
+attribute. So names are compared without case and separators, and the word at the end says what the
+number means, or leaves it uncertain: `_total` is a count with some rules, and a rate with others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache, lru_cache
+from itertools import permutations
+
+from metrics.sources.beans import (
+    HANDLER_IDLE_NS,
+    SHARED_HANDLER_IDLE_NS,
+    Bean,
+    Kind,
+    Role,
+    beans_for,
+)
+from metrics.sources.exposition import Labels, parse_series
+from metrics.sources.rules import ACTIVE_CONTROLLER, BROKER_HANDLER_IDLE_NS, NODE_ID, Selector
+
+_OTHER_SYMBOLS = re.compile(r"[^a-z0-9]")
+_PERIOD, _SHARE = "PerSec", "Percent"
+_COUNTED = ("Count",)
+_NAMES_MAX = 100_000
+"""Names and series to cache; many brokers show the same ones."""
+_RATES = ("oneminuterate", "fiveminuterate", "fifteenminuterate", "meanrate", "rate")
+
+
+class Meaning(str, Enum):
+    """The meaning of a series' number, by its name."""
+
+    COUNT = "count"
+    MEAN = "mean"
+    SUM = "sum"
+    VALUE = "value"
+    RATE = "rate"
+    UNCERTAIN = "uncertain"
+
+
+_ENDS = {
+    "count": Meaning.COUNT,
+    "counttotal": Meaning.COUNT,
+    "mean": Meaning.MEAN,
+    "sum": Meaning.SUM,
+    **dict.fromkeys((*_RATES, *(f"{each}total" for each in _RATES)), Meaning.RATE),
+    "": Meaning.UNCERTAIN,
+    "total": Meaning.UNCERTAIN,
+    "value": Meaning.UNCERTAIN,
+}
+"""End of a name → meaning, where a bean has several attributes."""
+_OF_HISTOGRAMS = frozenset({Meaning.MEAN, Meaning.SUM})
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A series that may be a reading.
+
+    Attributes:
+        reading: name of the reading, without the matched text of `*`.
+        meaning: meaning of the number by the name.
+        selector: pattern for the series, with `*` for each part that names one of several beans.
+        family: series with the same family are made by the same rule, and mean the same.
+        rank: 0 for the attribute that is preferred, 1 for its name in earlier releases.
+    """
+
+    reading: str
+    meaning: Meaning
+    selector: Selector
+    family: tuple[str, ...]
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A key of a bean and its value; `values` is empty where the value is `*`."""
+
+    key: str
+    values: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """A pattern for the part in the name of a series."""
+        if not self.values:
+            return f"{'(?:name)?' if self.key == 'name' else self.key}(.+?)"
+        key = "" if self.key in {"type", "name"} else f"(?:{self.key})?"
+        return f"{key}(?:{'|'.join(self.values)})"
+
+    def fits(self, value: str) -> bool:
+        """Whether a label with this value can be the part."""
+        return not self.values or squeezed(value) in self.values
+
+
+@dataclass(frozen=True)
+class _Bean:
+    """A bean of the catalogue, as names of series show it."""
+
+    reading: str
+    domain: str
+    parts: tuple[_Part, ...]
+    attributes: tuple[str, ...]
+    is_histogram: bool
+    group: str
+
+    @property
+    def type_in_name(self) -> str:
+        """The type after the domain in a name; empty where another key may stand before it."""
+        kind = self.parts[0]
+        is_first = kind.key == "type" and all(part.values for part in self.parts)
+        return kind.values[0] if is_first else ""
+
+    def candidate(self, name: str, labels: Labels, constant: Mapping[str, str]) -> Candidate | None:
+        """The candidate that a series is; None where it does not belong to the bean."""
+        plain = squeezed(name)
+        if not plain.startswith(self.domain):
+            return None
+        in_name, own = list(self.parts), {}
+        for label, value in labels.items():
+            part = next((each for each in in_name if each.key == squeezed(label)), None)
+            if part is None:
+                if constant.get(label) != value:
+                    return None
+                own[label] = value
+                continue
+            if not part.fits(value):
+                return None
+            in_name.remove(part)
+            own[label] = value if part.values else "*"
+        for rank, attribute in enumerate(self.attributes):
+            for pattern in _patterns(self.domain, tuple(in_name), attribute):
+                found = pattern.fullmatch(plain)
+                if found is not None:
+                    selector = Selector(
+                        _starred(name, found), dict(sorted(own.items())), is_exact=True
+                    )
+                    keys = tuple(part.key for part in in_name)
+                    return self._made(selector, found, keys, rank)
+        return None
+
+    def _made(
+        self, selector: Selector, found: re.Match[str], in_name: tuple[str, ...], rank: int
+    ) -> Candidate | None:
+        meaning = Meaning.VALUE
+        if self.attributes == _COUNTED:
+            meaning = _ENDS.get(found["end"], Meaning.RATE)
+            if found["end"] not in _ENDS or (meaning in _OF_HISTOGRAMS and not self.is_histogram):
+                return None
+        family = (self.group, *in_name, _shortened(found, self.parts), found["end"])
+        return Candidate(self._reading(meaning), meaning, selector, family, rank)
+
+    def _reading(self, meaning: Meaning) -> str:
+        if not self.is_histogram:
+            return self.reading
+        named = meaning if meaning in _OF_HISTOGRAMS else Meaning.COUNT
+        return f"{self.reading}_{named.value}"
+
+
+@lru_cache(_NAMES_MAX)
+def squeezed(text: str) -> str:
+    """The letters and digits of a text in lower case."""
+    return _OTHER_SYMBOLS.sub("", text.lower())
+
+
+@cache
+def _patterns(domain: str, parts: tuple[_Part, ...], attribute: str) -> tuple[re.Pattern[str], ...]:
+    """Patterns for the names of series with these parts in the name, in each order."""
+    end = "[a-z0-9]*" if attribute in _COUNTED else f"{_end(attribute)}(?:total)?"
+    return tuple(
+        re.compile(f"{domain}{''.join(part.pattern for part in order)}(?P<end>{end})")
+        for order in permutations(parts)
+    )
+
+
+def _end(attribute: str) -> str:
+    """The end of a name for an attribute; release 1 of the exporter drops `_total` from some."""
+    if attribute == "Value":
+        return "(?:value)?"
+    return re.sub("total$", "", squeezed(attribute))
+
+
+def _starred(name: str, found: re.Match[str]) -> str:
+    """The name of a series, with `*` for each text that stands for one of several beans."""
+    places = [place for place, symbol in enumerate(name) if squeezed(symbol)]
+    spans = (found.span(group) for group in range(1, (found.re.groups or 0) + 1))
+    ends = found.span("end")
+    for begin, end in sorted((each for each in spans if each != ends), reverse=True):
+        name = f"{name[: places[begin]]}*{name[places[end - 1] + 1 :]}"
+    return name
+
+
+def _shortened(found: re.Match[str], parts: Iterable[_Part]) -> str:
+    """Whether a name leaves out `PerSec` or `Percent`, which is part of the rule that made it."""
+    whole = next((part.values[0] for part in parts if part.key == "name" and part.values), "")
+    return "whole" if whole in found[0] else "short"
+
+
+def _name_values(value: str) -> tuple[str, ...]:
+    """The texts that stand for a bean's name in a series, the longest first."""
+    whole = squeezed(value)
+    short = (squeezed(value.removesuffix(each)) for each in (_PERIOD, _SHARE))
+    return (whole, *(each for each in short if each != whole))
+
+
+def _group(object_name: str, *, is_histogram: bool) -> str:
+    if is_histogram:
+        return "histogram"
+    return next((end for end in (_PERIOD, _SHARE) if object_name.endswith(end)), "other")
+
+
+def _bean(reading: str, bean: Bean) -> _Bean:
+    domain, _, keys = bean.object_name.partition(":")
+    parts = []
+    for each in keys.split(","):
+        key, _, value = each.partition("=")
+        values = (
+            () if value == "*" else _name_values(value) if key == "name" else (squeezed(value),)
+        )
+        parts.append(_Part(squeezed(key), values))
+    is_histogram = bean.kind is Kind.HISTOGRAM
+    if is_histogram:
+        attributes: tuple[str, ...] = _COUNTED
+    else:
+        named = filter(None, (bean.attribute, bean.earlier))
+        attributes = tuple(f"{each}{bean.key or ''}" for each in named)
+    group = _group(bean.object_name, is_histogram=is_histogram)
+    return _Bean(reading, squeezed(domain), tuple(parts), attributes, is_histogram, group)
+
+
+def _beans() -> Iterator[_Bean]:
+    roles = (Role.BROKER, Role.CONTROLLER)
+    handlers = {"4.2": BROKER_HANDLER_IDLE_NS, "4.1": HANDLER_IDLE_NS}
+    seen: set[tuple[str, str]] = set()
+    for version, handler in handlers.items():
+        for bean in beans_for(version, roles):
+            is_handler = bean.name in {HANDLER_IDLE_NS, SHARED_HANDLER_IDLE_NS}
+            reading = handler if is_handler else bean.name
+            if (reading, bean.object_name + bean.attribute) not in seen:
+                seen.add((reading, bean.object_name + bean.attribute))
+                yield _bean(reading, bean)
+    active = "kafka.controller:type=KafkaController,name=ActiveControllerCount"
+    yield _bean(ACTIVE_CONTROLLER, Bean(ACTIVE_CONTROLLER, active, Kind.GAUGE))
+    info = "kafka.server:type=app-info,id=*"
+    start = Bean(NODE_ID, info, Kind.GAUGE, "StartTimeMs", earlier="start-time-ms")
+    yield _bean(NODE_ID, start)
+
+
+BEANS: tuple[_Bean, ...] = tuple(_beans())
+"""The beans of all readings."""
+_DOMAINS = tuple(sorted({bean.domain for bean in BEANS}))
+
+
+def may_be_reading(name: str) -> bool:
+    """Whether a series of this name can belong to a bean of the catalogue."""
+    return squeezed(name).startswith(_DOMAINS)
+
+
+@lru_cache(_NAMES_MAX)
+def candidates_of(
+    series: str, constant: frozenset[tuple[str, str]] = frozenset()
+) -> tuple[Candidate, ...]:
+    """The readings that a series can be.
+
+    Args:
+        series: name and labels, as on the page.
+        constant: labels that every series of the page has with the same value.
+    """
+    parsed = parse_series(series)
+    if parsed is None:
+        return ()
+    name, labels = parsed
+    is_typed = any(squeezed(label) == "type" for label in labels)
+    beans = _named(squeezed(name), is_typed)
+    found = (bean.candidate(name, labels, dict(constant)) for bean in beans)
+    return tuple(each for each in found if each is not None)
+
+
+@lru_cache(_NAMES_MAX)
+def _named(plain: str, is_typed: bool) -> tuple[_Bean, ...]:
+    """The beans to which a series of this name can belong.
+
+    Args:
+        is_typed: whether the type of the bean is a label, and may be missing in the name.
+    """
+    return tuple(
+        bean
+        for bean in BEANS
+        if plain.startswith(bean.domain if is_typed else bean.domain + bean.type_in_name)
+    )

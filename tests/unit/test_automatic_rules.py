@@ -1,0 +1,216 @@
+"""Exporters whose series are found on their pages, and pages that are not a broker's."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.checks.cluster import metrics_rules
+from jobs.checks.finding import Severity
+from metrics.common.errors import ConfigError
+from metrics.sources.prometheus import PrometheusSource
+from metrics.sources.shortcomings import shortcomings
+from metrics.sources.source import Endpoint, NodeInfo
+from tests.support.exporter_pages import BrokerState, page
+from tests.support.processes import PATIENCE_S
+from tests.support.served_exporter import BROKER, HANDLERS, Exporter, serving
+
+REST = BrokerState()
+POOL = HANDLERS.removesuffix("_count")
+PORT = "PORT"
+
+
+class Broker(Exporter):
+    """An exporter of a broker at rest under some rules; each poll is a second later."""
+
+    def __init__(self, rules: str, release: int = 0, version: str = "4.1") -> None:
+        super().__init__()
+        self.rules, self.release, self.version = rules, release, version
+        self.state = REST
+
+    def answer(self, path: str) -> str:
+        self.state = self.state.later()
+        self.text = page(self.rules, self.state, release=self.release, version=self.version)
+        return super().answer(path)
+
+
+class Raw(Exporter):
+    """A process that answers with these bytes, whatever is requested."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.content = content
+
+    def body(self, path: str) -> bytes:
+        return self.content
+
+
+def source_of(exporter: Exporter) -> PrometheusSource:
+    """A source whose clock follows the broker."""
+
+    def clock() -> float:
+        return exporter.state.at_s if isinstance(exporter, Broker) else 1_000.0
+
+    endpoint = Endpoint(1, "127.0.0.1", exporter.port)
+    return PrometheusSource([endpoint], None, PATIENCE_S, "4.1", clock, pause=lambda _: None)
+
+
+def opened(exporter: Exporter) -> tuple[NodeInfo, list[dict[str, float]]]:
+    """The node of an exporter, and two samples of it."""
+    with serving(exporter), closing(source_of(exporter)) as source:
+        source.open()
+        samples = [source.sample_all()[0] for _ in range(2)]
+    assert [each.error for each in samples] == [None, None]
+    return source.nodes[1], [dict(each.values) for each in samples]
+
+
+def refusal(exporter: Exporter) -> str:
+    """The sentence by which an exporter is refused, with its port replaced."""
+    with (
+        serving(exporter),
+        closing(source_of(exporter)) as source,
+        pytest.raises(ConfigError) as error,
+    ):
+        source.open()
+    return str(error.value).replace(str(exporter.port), PORT)
+
+
+@pytest.mark.parametrize(
+    "rules", ["none", "lower case", "kafka-kraft-3_0_0", "kafka-2_0_0", "strimzi", "confluent"]
+)
+def test_idle_and_bytes_are_read_whatever_the_rules(rules: str) -> None:
+    node, (first, last) = opened(Broker(rules))
+    assert (last["handler_idle_ns"] - first["handler_idle_ns"]) / 1e9 == pytest.approx(0.98)
+    assert last["bytes_in"] == REST.messages * 1_071
+    assert last["messages_in"] == REST.messages
+    assert last["produce_local_ms_count"] == REST.messages // 17 + len("LocalTimeMs")
+    assert set(node.series) >= {"handler_idle_ns", "bytes_in", "uptime_ms"}
+    assert not node.refused
+
+
+def test_the_brokers_own_handlers_are_read_from_kafka_4_2_on() -> None:
+    node, _ = opened(Broker("none", version="4.2"))
+    assert "BrokerRequestHandlerAvgIdlePercent" in node.series["broker_handler_idle_ns"]
+
+
+def test_only_the_chosen_series_are_requested() -> None:
+    broker = Broker("confluent")
+    opened(broker)
+    assert f"name%5B%5D={POOL}&" in broker.paths[-1]
+    assert f"{POOL}_total" not in broker.paths[-1]
+
+
+def test_sums_become_means() -> None:
+    local = 'kafka_network_requestmetrics_localtimems_{}{{request="Produce"}} {}\n'
+    text = BROKER + local.format("count", 8) + local.format("sum", 20)
+    node, samples = opened(Exporter(text))
+    assert samples[0]["produce_local_ms_mean"] == 2.5
+    assert "produce_local_ms_sum" not in samples[0]
+    assert "produce_local_ms_mean" not in node.lacks
+
+
+def test_a_doubled_series_is_no_reading_of_later_samples() -> None:
+    exporter = Exporter()
+    with serving(exporter), closing(source_of(exporter)) as source:
+        source.open()
+        exporter.text = f"{BROKER}{HANDLERS} 7\n"
+        assert "handler_idle_ns" not in source.sample_all()[0].values
+
+
+def test_a_page_that_is_cut_off_is_a_missed_sample() -> None:
+    exporter = Raw(BROKER.encode())
+    with serving(exporter), closing(source_of(exporter)) as source:
+        source.open()
+        assert source.sample_all()[0].error is None
+        exporter.content = BROKER[:-40].encode()
+        assert "cut off" in (source.sample_all()[0].error or "")
+
+
+def test_refused_readings_are_a_caveat_and_choices_are_findings(
+    snapshot: SnapshotAssertion,
+) -> None:
+    bytes_in = "kafka_server_brokertopicmetrics_bytesin"
+    node, _ = opened(Exporter(f"{BROKER}{bytes_in}_total 70\n{bytes_in}persec_total 7\n"))
+    (sentence,) = [each for each in shortcomings({1: node}, 60.0) if "bytes_in" in each]
+    assert "(broker 1)" in sentence
+    assert sentence == snapshot
+    node, _ = opened(Broker("confluent"))
+    found = metrics_rules("prometheus", {1: node}, [], 60.0)
+    rows = {each.check: each for each in found if each.check.startswith("reading ")}
+    assert rows["reading handler_idle_ns"].found == POOL
+    assert rows["reading produce_…_ms_count"].found.endswith(
+        ' {request="Produce"} and 6 like it'[1:]
+    )
+    assert {each.severity for each in rows.values()} == {Severity.OK}
+    (choice,) = [each.found for each in found if each.check == "choice of series"]
+    assert choice == snapshot
+
+
+def test_brokers_with_different_rules_have_their_own_series() -> None:
+    nodes = {}
+    for number, rules in enumerate(("none", "strimzi"), 1):
+        nodes[number], _ = opened(Broker(rules))
+    nodes[2] = NodeInfo(2, "4.1", nodes[2].roles, series=nodes[2].series)
+    found = metrics_rules("prometheus", nodes, [], 60.0)
+    (idle,) = [each.found for each in found if each.check == "reading handler_idle_ns"]
+    assert "(broker 1)" in idle and "(broker 2)" in idle
+
+
+HTML = "<html><head><title>502 Bad\nGateway</title></head><body>nginx</body></html>"
+JVM = 'jvm_info{version="17"} 1\njvm_threads_current 12\n'
+WRONG: dict[str, Callable[[], Exporter]] = {
+    "empty": lambda: Raw(b""),
+    "blank lines": lambda: Raw(b"\n\n"),
+    "comments only": lambda: Raw(b"# HELP a b\n# TYPE a counter\n"),
+    "cut off": lambda: Raw(BROKER[:-30].encode()),
+    "cut off within a name": lambda: Raw(f"{BROKER}kafka_server_repl".encode()),
+    "HTML of a proxy": lambda: Raw(HTML.encode()),
+    "login page": lambda: Raw(b"<!DOCTYPE html>\n<title>Sign in</title>\n"),
+    "XML": lambda: Raw(b'<?xml version="1.0"?><a/>'),
+    "JSON": lambda: Raw(b'{"status": "UP"}\n'),
+    "plain text": lambda: Raw(b"OK\n"),
+    "gzip": lambda: Raw(gzip.compress(BROKER.encode(), mtime=0)),
+    "UTF-16": lambda: Raw(BROKER.encode("utf-16")),
+    "binary": lambda: Raw(bytes(range(128, 256)) * 20),
+    "latin 1": lambda: Raw(f'kafka_x{{a="{"ä" * 300}"}} 1\n'.encode("latin-1")),
+    "node_exporter": lambda: Raw(
+        b'node_load1 0.5\nnode_cpu_seconds_total{cpu="0",mode="idle"} 9\n'
+    ),
+    "kafka_exporter": lambda: Raw(b"kafka_brokers 3\n"),
+    "Prometheus": lambda: Raw(b"prometheus_build_info 1\ngo_goroutines 33\n"),
+    "Kafka Connect": lambda: Raw(b"kafka_connect_worker_metrics_task_count 4\n" + JVM.encode()),
+    "ZooKeeper": lambda: Raw(b"znode_count 4\n" + JVM.encode()),
+    "another JVM": lambda: Raw(JVM.encode()),
+    "another program": lambda: Raw(b"go_goroutines 33\nhttp_requests_total 5\n"),
+    "idle as NaN": lambda: Raw(BROKER.replace("5.0E8", "NaN").encode()),
+    "idle is negative": lambda: Raw(BROKER.replace("5.0E8", "-5.0E8").encode()),
+    "idle as a rate": lambda: Raw(BROKER.replace("5.0E8", "0.98").encode()),
+    "idle as percents": lambda: Raw(BROKER.replace("5.0E8", "97.5").encode()),
+    "idle doubled": lambda: Raw(f"{BROKER}{HANDLERS} 9.0E8\n".encode()),
+    "one-minute rates": lambda: Raw(
+        BROKER.replace(f"{HANDLERS} 5.0E8", f"{POOL}_oneminuterate 0.98").encode()
+    ),
+    "no idle": lambda: Raw(BROKER.replace(HANDLERS, "other").encode()),
+    "Confluent's rules, release 1": lambda: Broker("confluent", release=1),
+    "another node": lambda: Raw(
+        f'{BROKER}kafka_server_app_info_StartTimeMs{{id="7"}} 1\n'.encode()
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_page_is_refused_with_a_sentence(wrong: str, snapshot: SnapshotAssertion) -> None:
+    sentence = refusal(WRONG[wrong]())
+    assert PORT in sentence
+    assert "\n" not in sentence
+    assert sentence == snapshot
+
+
+def test_an_error_of_a_proxy_is_one_sentence(snapshot: SnapshotAssertion) -> None:
+    gone = Raw(HTML.encode())
+    gone.status = 502
+    assert refusal(gone) == snapshot

@@ -1,0 +1,222 @@
+"""The choice of the series of each reading, on pages of many rules and releases of the exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from metrics.sources.beans import FROM_FIRST_USE, Role
+from metrics.sources.exposition import Poll
+from metrics.sources.rules import missing_readings
+from metrics.sources.series_choice import (
+    Behavior,
+    Choices,
+    choose,
+    count_behavior,
+    idle_behavior,
+)
+from tests.support.exporter_pages import RULES, BrokerState, page
+
+IDLE = "handler_idle_ns"
+POOL = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"
+BYTES = "kafka_server_brokertopicmetrics_bytesin"
+REST = BrokerState()
+
+
+def chosen(*texts: str, seconds: float = 1.0) -> Choices:
+    return choose([Poll(1_000.0 + seconds * number, text) for number, text in enumerate(texts)])
+
+
+def by_rules(
+    rules: str, release: int = 1, later: BrokerState | None = None, version: str = "4.1"
+) -> Choices:
+    states = (REST, later or REST.later())
+    return choose([Poll(s.at_s, page(rules, s, release=release, version=version)) for s in states])
+
+
+def lines(numbers: Mapping[str, object]) -> str:
+    return "".join(f"{name} {number}\n" for name, number in numbers.items())
+
+
+@pytest.mark.parametrize("release", [0, 1])
+@pytest.mark.parametrize(
+    "rules", ["none", "lower case", "kafka-kraft-3_0_0", "kafka-2_0_0", "strimzi"]
+)
+def test_the_count_of_the_handlers_is_chosen(rules: str, release: int) -> None:
+    found = by_rules(rules, release)
+    assert found.texts[IDLE].lower().partition("{")[0].removesuffix("_total").endswith("_count")
+    assert not found.refused
+    assert not found.unproven
+    both = by_rules(rules, release, version="4.2").texts
+    assert both["broker_handler_idle_ns"] != both[IDLE]
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_the_readings_that_rules_show_are_those_of_the_page(
+    rules: str, snapshot: SnapshotAssertion
+) -> None:
+    found = by_rules(rules, release=0)
+    shown = sorted(each for each in found.selectors if each not in FROM_FIRST_USE)
+    missing = missing_readings(found.selectors, (Role.BROKER,))
+    refused = [each.text for each in found.refused]
+    all_of_it = {"read": shown, "missing": missing, "chosen": found.preferred, "refused": refused}
+    assert all_of_it == snapshot
+
+
+def test_of_a_count_and_a_rate_that_differ_in_total_the_numbers_tell() -> None:
+    found = by_rules("confluent", release=0)
+    assert found.texts[IDLE] == POOL
+    assert found.texts["bytes_in"] == f"{BYTES}persec"
+    assert found.texts["isr_shrinks"] == "kafka_server_replicamanager_isrshrinkspersec"
+    (sentence,) = found.preferred
+    assert f"{POOL} and not {POOL}_total" in sentence
+    swapped = chosen(
+        lines({POOL: 0.98, f"{POOL}_total": 5e11}), lines({POOL: 0.98, f"{POOL}_total": 5.01e11})
+    )
+    assert swapped.texts[IDLE] == f"{POOL}_total"
+
+
+def test_a_series_that_the_page_shows_twice_is_refused() -> None:
+    # Release 1 drops `_total` from gauges, so count and rate have the same name.
+    found = by_rules("confluent", release=1)
+    assert IDLE not in found.selectors
+    (refusal,) = found.refused
+    assert (refusal.reading, refusal.series) == (IDLE, (POOL,))
+    assert "twice" in refusal.why
+    same = chosen(f"{BYTES}_total 7\n{BYTES}_total 7\n")
+    assert same.texts["bytes_in"] == f"{BYTES}_total"
+
+
+def test_a_rate_alone_is_refused_by_name_and_by_its_numbers() -> None:
+    by_name = chosen(lines({f"{POOL}_oneminuterate": 0.98, f"{POOL}_fiveminuterate": 0.97}))
+    assert IDLE not in by_name.selectors
+    assert by_name.refused[0].series == (f"{POOL}_fiveminuterate", f"{POOL}_oneminuterate")
+    by_numbers = by_rules("one-minute rates")
+    assert {each.reading for each in by_numbers.refused} >= {IDLE, "bytes_in", "isr_shrinks"}
+    assert "no count" in by_numbers.refused[0].why
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {f"{POOL}_count": 0.97},
+        {f"{POOL}_count": -3},
+        {f"{POOL}_count": "NaN"},
+        {f"{POOL}_count": "text"},
+        {POOL: 1.0},
+    ],
+)
+def test_the_idle_time_is_never_taken_from_a_number_that_is_no_count(
+    numbers: dict[str, object],
+) -> None:
+    found = chosen(lines(numbers), lines(numbers))
+    assert IDLE not in found.selectors
+    assert [each.reading for each in found.refused] == [IDLE]
+
+
+def test_two_counts_that_differ_are_refused_with_both_names() -> None:
+    series = {f"{BYTES}_total": 70, f"{BYTES}persec_total": 7}
+    (refusal,) = chosen(lines(series), lines(series)).refused
+    assert refusal.reading == "bytes_in"
+    assert all(name in refusal.text for name in series)
+    equal = dict.fromkeys(series, 7)
+    assert "bytes_in" in chosen(lines(equal), lines(equal)).selectors
+
+
+def test_what_one_series_of_a_rule_shows_holds_for_the_others() -> None:
+    shrinks = "kafka_server_replicamanager_isrshrinks_total"
+    resting = {shrinks: 0.0, f"{BYTES}_total": 0.0}
+    assert chosen(lines(resting), lines(resting)).unproven == ("isr_shrinks", "bytes_in")
+    counts = resting | {f"{BYTES}_total": 1234.0}
+    found = chosen(lines(counts), lines(counts))
+    assert not found.unproven
+    assert found.texts["isr_shrinks"] == shrinks
+    rates = resting | {f"{BYTES}_total": 12.5}
+    assert "isr_shrinks" not in chosen(lines(rates), lines(rates)).selectors
+
+
+def test_a_second_poll_is_needed_where_names_leave_a_doubt() -> None:
+    assert not choose([Poll(0.0, page("none", REST))]).needs_poll
+    assert choose([Poll(0.0, page("confluent", REST))]).needs_poll
+    assert not by_rules("confluent").needs_poll
+
+
+def test_a_page_of_one_topic_is_not_the_broker() -> None:
+    text = f'{BYTES}_total{{topic="orders"}} 12\n{POOL}_count{{topic="orders"}} 5e11\n'
+    assert not chosen(text, text).selectors
+
+
+def test_a_constant_label_does_not_hide_a_series() -> None:
+    series = {f'{BYTES}_total{{env="prod"}}': 12, f'{POOL}_count{{env="prod"}}': 5e11}
+    found = chosen(lines(series), lines(series))
+    assert found.texts == {
+        "bytes_in": f'{BYTES}_total{{env="prod"}}',
+        IDLE: f'{POOL}_count{{env="prod"}}',
+    }
+
+
+def test_the_jvm_is_read_from_its_beans_else_from_the_agent() -> None:
+    beans = by_rules("none").selectors
+    assert beans["uptime_ms"][0].name == "java_lang_Runtime_Uptime"
+    agent = by_rules("strimzi").selectors
+    assert agent["uptime_ms"][0].is_start_time
+    assert agent["process_cpu_ns"][0].factor == 1e9
+    alone = choose([Poll(0.0, page("strimzi", REST, agent=False))]).selectors
+    assert "uptime_ms" not in alone
+
+
+def test_a_sum_is_read_where_no_mean_is_shown() -> None:
+    local = "kafka_network_requestmetrics_localtimems"
+    shown = {f'{local}_{end}{{request="Produce"}}': 8 for end in ("count", "sum")}
+    assert {"produce_local_ms_count", "produce_local_ms_sum"} <= set(chosen(lines(shown)).selectors)
+    both = shown | {f'{local}_mean{{request="Produce"}}': 1.5}
+    assert "produce_local_ms_sum" not in chosen(lines(both)).selectors
+
+
+def test_a_bean_of_the_first_use_is_expected_under_the_name_of_its_like() -> None:
+    resting = "\n".join(
+        line for line in page("none", REST).split("\n") if not line.startswith("kafka_log_LogFlush")
+    )
+    found = chosen(resting)
+    assert found.selectors["log_flush_ms_mean"][0].text == (
+        'kafka_log_LogFlushStats_Mean{name="LogFlushRateAndTimeMs"}'
+    )
+    assert found.selectors == by_rules("none").selectors
+
+
+@pytest.mark.parametrize(
+    ("numbers", "behavior"),
+    [
+        ([5, 5], Behavior.COUNT),
+        ([5, 9], Behavior.COUNT),
+        ([9, 5], Behavior.NO_COUNT),
+        ([5, 5.5], Behavior.NO_COUNT),
+        ([-1, -1], Behavior.NO_COUNT),
+        ([0, 0], Behavior.UNKNOWN),
+        ([0], Behavior.UNKNOWN),
+    ],
+)
+def test_counts_are_told_from_rates(numbers: list[float], behavior: Behavior) -> None:
+    assert count_behavior(list(map(float, numbers))) is behavior
+
+
+@pytest.mark.parametrize(
+    ("numbers", "seconds", "behavior"),
+    [
+        ([5e11, 5.0098e11], 1.0, Behavior.COUNT),
+        ([5e11, 5e11], 1.0, Behavior.COUNT),  # at work, no handler waits
+        ([5e11, 5.02e11], 1.0, Behavior.COUNT),  # 2.0 at rest, with a controller's handlers
+        ([5e11, 6e11], 1.0, Behavior.NO_COUNT),
+        ([5e11, 4e11], 1.0, Behavior.NO_COUNT),
+        ([0.98, 0.99], 1.0, Behavior.NO_COUNT),
+        ([1.0, 1.0], 1.0, Behavior.NO_COUNT),
+        ([0.0, 0.0], 1.0, Behavior.UNKNOWN),
+        ([97.5, 97.6], 1.0, Behavior.NO_COUNT),
+    ],
+)
+def test_idle_time_is_told_from_its_rate(
+    numbers: list[float], seconds: float, behavior: Behavior
+) -> None:
+    assert idle_behavior(numbers, seconds) is behavior
