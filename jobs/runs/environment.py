@@ -20,7 +20,7 @@ from jobs.setup.child_environment import child_environment
 from jobs.setup.version import __version__
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
-from metrics.tables.environment import merge_facts
+from metrics.tables.environment import SERIES, merge_facts
 from metrics.traffic.pattern import TopicOptions
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def environment_of(
         **_of_redline(),
         "spark.version": spark.version,
         "spark.master": spark.conf.get("spark.master", "") or "",
-        **_of_nodes(nodes),
+        **facts_of_nodes(nodes),
         **_of_cluster(admin, info, topic),
     }
 
@@ -111,11 +111,17 @@ def _version_of(package: str) -> str | None:
         return None
 
 
-def _of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
+def facts_of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
+    """The facts that the metrics source found, and the series that it reads."""
     facts_of = {node_id: {"version": node.version, **node.facts} for node_id, node in nodes.items()}
     brokers = {i: facts for i, facts in facts_of.items() if Role.BROKER in nodes[i].roles}
     controllers = {i: facts for i, facts in facts_of.items() if i not in brokers}
-    return {**merge_facts("broker", brokers), **merge_facts("controller", controllers)}
+    series = {node_id: node.series for node_id, node in nodes.items() if node.series}
+    return {
+        **merge_facts("broker", brokers),
+        **merge_facts("controller", controllers),
+        **merge_facts(SERIES, series),
+    }
 
 
 def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions) -> dict[str, str]:

@@ -10,12 +10,14 @@ from typing import Any
 from jobs.config import Configuration, describe
 from jobs.config.cluster import are_started_by_run
 from metrics.common.errors import ConfigError
+from metrics.tables.environment import SERIES
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
 from search.line import FinishedPoint, Line
 from search.lines import next_size, searchers_of
 from search.model import Measure, Observation
 
+_OF_SERIES = re.compile(rf"{SERIES}\.(?:\d+\.)?(.+)")
 _OF_CLUSTER = re.compile(r"cluster\.(id|brokers)|broker(\.\d+)?\.version")
 
 
@@ -37,7 +39,8 @@ def resumed_trials(
             each run starts must have the same versions.
 
     Raises:
-        ConfigError: the run does not exist or is done, or its configuration or cluster differs.
+        ConfigError: the run does not exist or is done, or its configuration, its cluster or the
+            series of its exporters differ.
     """
     runs = tables.run_rows(run_id)
     if not runs:
@@ -65,6 +68,13 @@ def resumed_trials(
             "same cluster, as trials of two clusters do not combine; name the run's own cluster, "
             "or start a new run"
         )
+    moved = other_series(runs[0].environment or {}, environment)
+    if moved:
+        raise ConfigError(
+            f"the run {run_id} read other series of the exporters: {'; '.join(moved)}; expected "
+            "the same ones, as its trials were judged by them; restore the exporters' rules, or "
+            "start a new run"
+        )
     return tables.trials_of(run_id)
 
 
@@ -84,6 +94,29 @@ def other_cluster(
         for name in names
         if then[name] != now[name] and not (is_new and name == "cluster.id")
     ]
+
+
+def other_series(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The readings that both environments have from different series of exporters.
+
+    A reading that one environment lacks is ignored, as some appear at their first use.
+    """
+    before, after = _series_of(then), _series_of(now)
+    return [
+        f"{reading} was {' and '.join(before[reading])} and is {' and '.join(after[reading])}"
+        for reading in sorted(before.keys() & after.keys())
+        if before[reading] != after[reading]
+    ]
+
+
+def _series_of(environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """Reading → its series of all brokers; a series that all have is named once."""
+    found: dict[str, list[str]] = {}
+    for name, series in sorted(environment.items()):
+        named = _OF_SERIES.fullmatch(name)
+        if named is not None:
+            found.setdefault(named[1], []).append(series)
+    return {reading: list(dict.fromkeys(each)) for reading, each in found.items()}
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

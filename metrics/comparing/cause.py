@@ -23,7 +23,7 @@ MAY_BIND_UTILIZATION = 0.80
 """Use at saturation from which a resource is a suspect beside the named one [ratio]."""
 GROWTH_MIN = 1.10
 """Ratio of the use at the same load from which a side uses more of a resource [ratio]."""
-NOT_BROKERS = ("redline.", "package.", "python.", "driver.", "spark.", "controller.")
+NOT_BROKERS = ("redline.", "package.", "python.", "driver.", "spark.", "controller.", "series.")
 """Prefixes of facts that do not describe brokers."""
 
 SETTINGS = ("workload.", "goal.")

@@ -16,6 +16,8 @@ BY_RUN = (
     "executors.clocks_within",
 )
 """Names of facts that differ even between equal clusters or runs."""
+SERIES = "series"
+"""Kind of the facts on the series of exporters: `series.handler_idle_ns` → the series."""
 _NODE = re.compile(r"(?<=^broker\.)\d+\.")
 
 
@@ -35,7 +37,7 @@ def merge_facts(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, 
     each node that has it.
 
     Args:
-        kind: `broker` or `controller`.
+        kind: `broker`, `controller` or `series`.
         nodes: node id → name → value.
     """
     flat: dict[str, str] = {}

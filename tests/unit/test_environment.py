@@ -9,9 +9,12 @@ import pytest
 
 from jobs.cluster.admin import Property
 from jobs.cluster.queries import configured_properties, count_replicas
-from jobs.runs.environment import commit_of
+from jobs.runs.environment import commit_of, facts_of_nodes
+from metrics.comparing.cause import broker_differences
+from metrics.sources.beans import Role
 from metrics.sources.client_only import Replicas
 from metrics.sources.probe import harmless_arguments
+from metrics.sources.source import NodeInfo
 from metrics.tables.environment import ABSENT, Difference, difference, merge_facts
 
 
@@ -30,6 +33,21 @@ def test_facts_that_all_brokers_share_are_stated_once() -> None:
         "broker.1.config.a": "x",
     }
     assert merge_facts("controller", {}) == {}
+
+
+def test_the_series_of_exporters_are_facts_that_no_broker_is_slower_by() -> None:
+    def facts(*series: str) -> dict[str, str]:
+        return facts_of_nodes(
+            {
+                number: NodeInfo(number, "4.1", frozenset({Role.BROKER}), series={"bytes_in": each})
+                for number, each in enumerate(series, 1)
+            }
+        )
+
+    alike, other = facts("b_total", "b_total"), facts("b_total", "b_count")
+    assert alike == {"broker.version": "4.1", "series.bytes_in": "b_total"}
+    assert other["series.2.bytes_in"] == "b_count"
+    assert broker_differences(alike, other) == ()
 
 
 def test_a_difference_names_changed_added_and_removed_facts() -> None:

@@ -117,6 +117,14 @@ def test_a_changed_subject_separates_no_nights_and_is_reported() -> None:
     ]
 
 
+def test_other_series_of_the_exporters_are_reported() -> None:
+    name = "series.handler_idle_ns"
+    history = [replace(each, environment={**ENVIRONMENT, name: "a"}) for each in EVEN]
+    found = judged(10.0, history, environment={**ENVIRONMENT, name: "b"})
+    assert found.outcome is Outcome.REGRESSION
+    assert [(each.name, each.before, each.after) for each in found.changes] == [(name, "a", "b")]
+
+
 def test_a_changed_commit_is_reported_and_separates_no_nights() -> None:
     found = judged(20.0, environment={**ENVIRONMENT, "redline.commit": "bbbb"})
     assert len(found.nights) == 5

@@ -7,6 +7,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -15,10 +17,18 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.cli import redline
 from jobs.config import load, load_goal, load_recorded
-from jobs.runs.resumption import config_text, differences, other_cluster, replay
+from jobs.runs.resumption import (
+    config_text,
+    differences,
+    other_cluster,
+    other_series,
+    replay,
+    resumed_trials,
+)
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError
-from metrics.tables.schema import SCHEMAS
+from metrics.tables.schema import SCHEMAS, RunRow
+from metrics.tables.store import TableStore
 from metrics.tables.trials import trial_from
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.trial import Trial
@@ -191,6 +201,21 @@ def test_a_run_continues_with_its_own_cluster_only() -> None:
         "cluster.brokers was 3 and is 2",
     ]
     assert other_cluster({}, then) == []
+
+
+def test_a_run_continues_with_the_series_that_it_began_with(snapshot: SnapshotAssertion) -> None:
+    config, then = config_text(load("testbed", "quick", GOAL)), {"series.bytes_in": "b_total"}
+    row = RunRow("r", "started", 0.0, "c", "w", "g", config=config, environment=then)
+    store = cast("TableStore", SimpleNamespace(run_rows=lambda _: [row], trials_of=lambda _: []))
+    assert resumed_trials(store, "r", config, then) == []
+    assert resumed_trials(store, "r", config, then | {"series.bytes_out": "o"}) == []
+    assert resumed_trials(store, "r", config, {}) == []
+    with pytest.raises(ConfigError, match="bytes_in was b_total and is b_count") as error:
+        resumed_trials(store, "r", config, {"series.bytes_in": "b_count"})
+    assert str(error.value) == snapshot
+    one_moved = {"series.1.bytes_in": "b_total", "series.2.bytes_in": "b_count"}
+    assert other_series(then, one_moved) == ["bytes_in was b_total and is b_total and b_count"]
+    assert other_series(one_moved, one_moved) == []
 
 
 @pytest.mark.parametrize("cluster", ["testbed", "calibrated", "example"])

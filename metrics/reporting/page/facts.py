@@ -22,6 +22,7 @@ _GROUPS = {
     "python": "Driver",
     "redline": "Driver",
     "package": "Packages",
+    "series": "Series of the exporters",
 }
 
 
