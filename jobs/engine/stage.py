@@ -113,7 +113,9 @@ def _run_task(
             return replace(absent, is_refused=is_refused)
         acknowledged = AcknowledgedOffsets(plan, gather)
         offset_s = wall_clock() - time.monotonic()
-        host = LocalHost(clock=wall_clock, speeds=plan.interface_speeds, queues=Queues())
+        host = LocalHost(
+            clock=wall_clock, speeds=plan.interface_speeds, queues=Queues(), generates=True
+        )
         with HostWatch(host, is_on=signal.watches_host) as watch:
             report = _run_watched(
                 plan, task, client, start_wall_s, offset_s, driver, acknowledged, watch

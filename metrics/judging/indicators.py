@@ -377,19 +377,19 @@ class ProduceLatency(Indicator):
 
     def __init__(self, quantile: str) -> None:
         self.name = f"latency_{quantile}"
-        self._quantile = quantile
+        self.quantile = quantile
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
         """True where an objective is set."""
-        return self._quantile in limits.latency_objectives
+        return self.quantile in limits.latency_objectives
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
         """The latency, where it is above the objective."""
-        limit_ms = limits.latency_objectives.get(self._quantile)
-        value_ms = float(getattr(evidence.client.latency, f"{self._quantile}_ms"))
+        limit_ms = limits.latency_objectives.get(self.quantile)
+        value_ms = float(getattr(evidence.client.latency, f"{self.quantile}_ms"))
         if limit_ms is None or not value_ms > limit_ms:
             return []
-        text = f"produce latency {self._quantile} {value_ms:.1f} ms, above {limit_ms:.1f} ms"
+        text = f"produce latency {self.quantile} {value_ms:.1f} ms, above {limit_ms:.1f} ms"
         return [Reason(self.name, text, value_ms, limit_ms)]
 
 

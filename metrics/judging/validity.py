@@ -21,6 +21,7 @@ from metrics.judging.indicators import (
     INDICATORS,
     Indicator,
 )
+from metrics.judging.lateness import lateness_reasons
 from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
 from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.throttling import throttle_reasons
@@ -199,6 +200,14 @@ def _host_problems(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
     if (busy := host.cpu_busy or 0.0) >= CPU_SATURATED and host.waiting_threads:
         text = f"was {busy:.0%} busy, with {host.waiting_threads:.1f} threads waiting for a core"
         yield text, "use more executors on more hosts", busy, CPU_SATURATED
+
+
+class GeneratorLate(ValidityRule):
+    """Latencies beyond their objectives that the generator itself explains."""
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """See `lateness_reasons`."""
+        return lateness_reasons(evidence, thresholds)
 
 
 class Unreachable(ValidityRule):
@@ -613,6 +622,7 @@ RULES: Sequence[ValidityRule] = (
     ClocksApart(),
     GeneratorLimited(),
     GeneratorHost(),
+    GeneratorLate(),
     Unreachable(),
     MetricsIncomplete(),
     MetricsContradictory(),

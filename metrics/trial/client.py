@@ -15,6 +15,7 @@ from metrics.trial.counts import Counts
 from metrics.trial.histogram import Quantiles
 from metrics.trial.over_time import LatencySlice
 from metrics.trial.producer_shares import ProducerSpan
+from metrics.trial.quota import QuotaWindow
 from metrics.trial.sockets import KernelBuffers, SocketCounts
 
 
@@ -41,6 +42,10 @@ class ClientWindow:
             does not report them.
         kernel_buffers: the kernels' limits of socket buffers on the hosts with tasks.
         latency_over_time: the latency by slices of the window; empty in rows of older versions.
+        lateness_p50_ms: like `lateness_p99_ms`, the time that 50 % do not exceed.
+        lateness_p95_ms: like `lateness_p99_ms`, the time that 95 % do not exceed.
+        lateness_p999_ms: like `lateness_p99_ms`, the time that 99.9 % do not exceed.
+        quota: the CPU quota of the generator's own control groups.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -62,6 +67,17 @@ class ClientWindow:
     consumer_sockets: Mapping[int, SocketCounts] = field(default_factory=dict)
     kernel_buffers: tuple[KernelBuffers, ...] = ()
     latency_over_time: tuple[LatencySlice, ...] = ()
+    lateness_p50_ms: float = math.nan
+    lateness_p95_ms: float = math.nan
+    lateness_p999_ms: float = math.nan
+    quota: Annotated[QuotaWindow, Flat("quota_", adds_meaning=True)] = field(
+        default_factory=QuotaWindow
+    )
+
+    def lateness_ms(self, quantile: str) -> float:
+        """The generator's own delay at a quantile such as `p99` [ms]; NaN without any."""
+        found: float = getattr(self, f"lateness_{quantile}_ms")
+        return found
 
     @property
     def duration_s(self) -> float:

@@ -19,6 +19,7 @@ from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram, Quantiles
 from metrics.trial.over_time import SlicedTimes, latency_slices
 from metrics.trial.producer_shares import ProducerShares, ProducerSpan
+from metrics.trial.quota import quota_window
 from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of
 
 WINDOW_TOLERANCE_S = 0.001
@@ -131,20 +132,26 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
             )
     produced = total([ProducerReport(), *(task.produced for task in tasks if task.produced)])
     consumed = total([ConsumerReport(), *(task.consumed for task in tasks if task.consumed)])
+    late = Quantiles.of(produced.lateness_us)
+    host_samples = tuple(sample for each in tasks for sample in each.host_samples)
     return ClientWindow(
         first.start_s,
         first.end_s,
         produced.counts,
         Quantiles.of(produced.latency_us),
-        Quantiles.of(produced.lateness_us).p99_ms,
+        late.p99_ms,
         ProducerSpan.of(produced.shares),
         tuple(f"task {each.task_id} on {each.host}: {each.error}" for each in tasks if each.error),
         group_windows(consumed.groups),
         consumed.loop_busy,
         host_clocks((each.host, each.clock) for each in tasks),
-        tuple(sample for each in tasks for sample in each.host_samples),
+        host_samples,
         produced.sockets,
         consumed.sockets,
         kernel_buffers_of(each.kernel_buffers for each in tasks),
         latency_slices(produced.latency_over_time, first.end_s - first.start_s),
+        late.p50_ms,
+        late.p95_ms,
+        late.p999_ms,
+        quota_window(host_samples, first.start_s, first.end_s),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement
+from metrics.trial.quota import QuotaWindow
 from metrics.windows.broker import RequestWindow
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
 from metrics.windows.resource import Resource
@@ -191,6 +193,57 @@ def test_trouble_of_a_generator_host_makes_a_shortfall_no_answer(case: str) -> N
     assert slow.verdict is Verdict.INVALID
     well = judged(hosts=(host,))
     assert well.verdict is Verdict.SUSTAINED, "a sustained load stays sustained"
+
+
+LATE = "the generator was the limit: it sent records up to "
+STOPPED = QuotaWindow("g", 0.2, 40.0)
+
+
+def slow(
+    latency_ms: float, late_ms: float = 0.5, quantile: str = "p99", quota: QuotaWindow | None = None
+) -> Judgement:
+    """The judgement of a latency by an objective of 100 ms."""
+    seen = client(**{f"latency_{quantile}_ms": latency_ms, f"lateness_{quantile}_ms": late_ms})
+    objective = goal(**{f"latency_{quantile}_ms_max": 100.0})
+    return judged(replace(seen, quota=quota or QuotaWindow()), thresholds=objective)
+
+
+@pytest.mark.parametrize("quantile", ["p50", "p95", "p99", "p999"])
+def test_a_latency_that_the_generators_own_lateness_explains_is_no_overload(quantile: str) -> None:
+    late = slow(120.0, 20.5, quantile)
+    assert late.verdict is Verdict.INVALID
+    assert rules(late) == {"generator_limited"}
+    assert late.reasons[0].text == (
+        f"{LATE}20.5 ms late at {quantile}, and produce latency {quantile} 120.0 ms, above 100.0 "
+        "ms; use more executors or cores"
+    )
+    assert slow(120.0, 19.5, quantile).verdict is Verdict.OVERLOADED, "not all of the excess"
+    assert slow(104.0, 9.0, quantile).verdict is Verdict.OVERLOADED, "a delay that is usual"
+    assert slow(120.0, math.nan, quantile).verdict is Verdict.OVERLOADED
+    assert slow(99.0, 90.0, quantile).verdict is Verdict.SUSTAINED
+
+
+def test_a_latency_that_a_quota_of_the_generator_explains_is_no_overload() -> None:
+    stopped = slow(130.0, quota=STOPPED)
+    assert stopped.verdict is Verdict.INVALID
+    assert "quota of its control group on host g stopped it in 20% of the periods for 40 ms" in (
+        stopped.reasons[0].text
+    )
+    assert "raise the quota of executors" in stopped.reasons[0].text
+    assert slow(141.0, quota=STOPPED).verdict is Verdict.OVERLOADED, "longer than it was stopped"
+    seldom = QuotaWindow("g", 0.01, 40.0)
+    assert slow(130.0, quota=seldom).verdict is Verdict.OVERLOADED
+    assert slow(130.0, quantile="p50", quota=STOPPED).verdict is Verdict.OVERLOADED, "a fifth"
+    assert slow(130.0, quota=QuotaWindow("g", 0.0)).verdict is Verdict.OVERLOADED
+
+
+def test_an_overload_that_another_reading_shows_stays_one() -> None:
+    objective = goal(latency_p99_ms_max=100.0)
+    late = client(latency_p99_ms=120.0, lateness_p99_ms=50.0)
+    busy = judged(late, with_one(handler_idle=0.1), objective)
+    assert busy.verdict is Verdict.OVERLOADED
+    two = goal(latency_p99_ms_max=100.0, latency_p50_ms_max=1.0)
+    assert judged(late, thresholds=two).verdict is Verdict.OVERLOADED, "p50 is not explained"
 
 
 def _observed(seen: Evidence) -> Observation:

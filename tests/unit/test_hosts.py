@@ -13,6 +13,7 @@ from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.sample import HostSample
+from metrics.trial.quota import QuotaWindow, quota_window
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow, host_window, host_windows
 from metrics.windows.host_use import host_use_of
 from metrics.windows.resource import Resource
@@ -142,6 +143,55 @@ def test_only_a_physical_interface_has_a_speed(proc: Path) -> None:
     assert local(proc).sample().values["net_speed_bytes_per_s:eth0"] == 125e6
     (card / "speed").write_text("-1\n", encoding="ascii")
     assert "net_speed_bytes_per_s:eth0" not in local(proc).sample().values
+
+
+QUOTA_V2 = "usage_usec 9\nnr_periods {}\nnr_throttled {}\nthrottled_usec {}\n"
+QUOTA_V1 = "nr_periods 80\nnr_throttled 20\nthrottled_time 500000000\n"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_the_quota_of_the_generators_own_group_and_of_its_parents_is_read(proc: Path) -> None:
+    write(proc / "self/cgroup", "0::/pod.slice/executor\n")
+    groups = proc / "sys/fs/cgroup"
+    assert "quota_periods" not in local(proc, generates=True).sample().values, "no such group"
+    write(groups / "cpu.stat", "usage_usec 99\n")  # the root has no quota
+    write(groups / "pod.slice/cpu.stat", QUOTA_V2.format(100, 10, 250_000))
+    write(groups / "pod.slice/executor/cpu.stat", QUOTA_V2.format(90, 5, 500_000))
+    write(groups / "other/cpu.stat", QUOTA_V2.format(900, 900, 9_000_000))
+    values = local(proc, generates=True).sample().values
+    assert (values["quota_periods"], values["throttled_periods"]) == (100.0, 15.0)
+    assert values["throttled_s"] == pytest.approx(0.75)
+    assert "quota_periods" not in local(proc).sample().values, "a broker's host"
+
+
+@pytest.mark.parametrize("folder", ["cpu,cpuacct/task", "cpu/task", "cpu"])
+def test_groups_of_version_1_are_read_in_a_container_and_outside_of_one(
+    proc: Path, folder: str
+) -> None:
+    lines = "9:name=systemd:/\n4:cpu,cpuacct:/task\n0::/\nnonsense\n"
+    write(proc / "self/cgroup", lines)
+    write(proc / "sys/fs/cgroup" / folder / "cpu.stat", QUOTA_V1)
+    values = local(proc, generates=True).sample().values
+    found = [values[name] for name in ("quota_periods", "throttled_periods", "throttled_s")]
+    assert found == pytest.approx([80.0, 20.0, 0.5])
+
+
+def test_a_window_has_the_share_of_the_periods_that_a_quota_stopped() -> None:
+    names = ("quota_periods", "throttled_periods", "throttled_s")
+    counters = [(0, 0, 0.0), (100, 25, 1.0), None, (200, 50, 2.0), None]
+    samples = [
+        HostSample("g", float(at_s), {"cores": 2.0, **dict(zip(names, each or (), strict=False))})
+        for at_s, each in enumerate(counters)
+    ]
+    samples.append(HostSample("idle", 1.0, dict.fromkeys(names, 0.0)))
+    samples.append(HostSample("idle", 3.0, {**dict.fromkeys(names, 0.0), names[0]: 9.0}))
+    assert quota_window(samples, 0.0, 9.0) == QuotaWindow("g", 0.25, 40.0)
+    assert quota_window(samples, 2.0, 9.0) == QuotaWindow(), "one sample has no growth"
+    assert quota_window(samples[5:], 0.0, 9.0) == QuotaWindow("idle", 0.0, None)
 
 
 def test_a_system_without_proc_has_no_readings_and_no_error(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from metrics.sources.hosts import readings
+from metrics.sources.hosts.cpu_group import own_stat_files, throttling
 from metrics.sources.hosts.queues import Queues
 from metrics.sources.hosts.sample import HostSample
 
@@ -65,6 +66,7 @@ class LocalHost:
         queues: queues of the interfaces in that namespace, whose drops are added; None for none.
         clock: wall clock [s since the epoch].
         proc, sys: directories of the kernel's files.
+        generates: whether this process makes the load, so that its CPU quota is read, too.
     """
 
     def __init__(
@@ -76,6 +78,8 @@ class LocalHost:
         clock: Callable[[], float] = time.time,
         proc: Path = _PROC,
         sys: Path = _SYS,
+        *,
+        generates: bool = False,
     ) -> None:
         self.name = name or socket.gethostname()
         self._network_of = network_of
@@ -84,6 +88,7 @@ class LocalHost:
         self._clock = clock
         self._proc = proc
         self._sys = sys
+        self._stat_files = own_stat_files(proc, sys) if generates else ()
 
     def sample(self, processes: Mapping[int, int] | None = None) -> HostSample:
         """Take a sample of the machine.
@@ -103,6 +108,7 @@ class LocalHost:
             **_tcp(_read(net / "snmp"), _read(net / "netstat")),
             **self._pressure(),
             **self._resident(processes or {}),
+            **throttling(self._stat_files),
         }
         return HostSample(self.name, at_s, values)
 

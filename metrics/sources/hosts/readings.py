@@ -67,6 +67,13 @@ PRESSURE_S = "pressure_s"
 RESIDENT_BYTES = "resident_bytes"
 """Memory of a broker's process, by its node id, now: heap, stacks, and mapped files [B]."""
 
+QUOTA_PERIODS = "quota_periods"
+"""Periods in which the control group of the generator's tasks ran under a CPU quota."""
+THROTTLED_PERIODS = "throttled_periods"
+"""Periods in which that quota was used up, so that the group stopped."""
+THROTTLED_S = "throttled_s"
+"""Time for which the group stopped, summed over its cores [s]."""
+
 CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """The states of `cpu_s`, in the order of /proc/stat."""
 
