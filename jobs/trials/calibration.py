@@ -99,10 +99,10 @@ def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
             format_size(each.message_bytes),
             f"{each.np_planted:.1f}",
             f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
-            span_words(each) or UNKNOWN,
             f"{each.np_sustained / each.np_planted - 1:+.1%}",
             estimate_words(each) or UNKNOWN,
             _off_by(each.np_estimate, each.np_planted),
+            span_words(each) or UNKNOWN,
         )
         for each in boundaries
         if each.np_planted and each.gave_up is None
@@ -115,10 +115,10 @@ def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
             "size",
             "planted producers",
             "found",
+            "off by",
+            "estimate",
+            "off by",
             f"limit {AT_LEVEL}",
-            "sustained off by",
-            "best estimate",
-            "estimate off by",
         ),
         tuple(rows),
     )

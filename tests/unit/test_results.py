@@ -51,6 +51,7 @@ from tests.support.report_rows import (
     trial_at,
     trials_of_sizes,
 )
+from tests.support.run_events import screen
 
 
 def _boundary(gave_up: str | None = None) -> Boundary:
@@ -148,10 +149,12 @@ def test_planted_and_found_limits_stand_side_by_side() -> None:
     shown = calibration_table([known, cut, open_ended])
     assert shown is not None
     assert shown.rows == (
-        ("100 B", "48.2", "47-49", "46 to 50", "-2.5%", "48.3", "+0.2%"),
-        ("1 kB", "48.2", "47-", "?", "-2.5%", "?", "?"),
+        ("100 B", "48.2", "47-49", "-2.5%", "48.3", "+0.2%", "46 to 50"),
+        ("1 kB", "48.2", "47-", "-2.5%", "?", "?", "?"),
     )
-    assert shown.columns[4:] == ("sustained off by", "best estimate", "estimate off by")
+    assert shown.columns[2:] == ("found", "off by", "estimate", "off by", "limit at 90 %")
+    lines = screen(shown, width=80).splitlines()
+    assert [line.split()[-1] for line in lines[-2:]] == ["50", "?"], "a terminal of 80 columns"
 
 
 def test_one_point_without_an_answer_is_no_conclusion() -> None:
