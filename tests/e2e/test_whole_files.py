@@ -1,0 +1,62 @@
+"""A run whose results and tables are on a file system that takes whole files only."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.runs.run_lock import FILE
+from metrics.tables.store import TableStore
+from tests.support.commands import RunningCommand
+from tests.support.whole_file_volume import whole_file_volume
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+RUN_S = 300.0
+"""A testbed of one broker and a short trial, on two busy cores [s]."""
+OPTIONS = (
+    "traffic",
+    "--workload=1kB",
+    "--np=1",
+    "--set=cluster.testbed.brokers=1",
+    "--set=cluster.warm_up_max_s=0",
+    "--set=workload.topic.replication_factor=1",
+    "--set=workload.trial.warmup_s=1",
+    "--set=workload.trial.measure_s=4",
+)
+
+
+def test_a_run_writes_its_files_and_tables_there(tmp_path: Path, spark: SparkSession) -> None:
+    with whole_file_volume(tmp_path / "volume", tmp_path / "source") as volume:
+        refused = volume / "refused"
+        refused.write_text("whole")
+        with (
+            pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)),
+            refused.open("a") as file,
+        ):
+            file.write("more")
+        out = volume / "out"
+        with RunningCommand(*OPTIONS, "--out", str(out), folder=tmp_path) as command:
+            code = command.wait(RUN_S)
+            text = command.text
+        assert code == 0, text
+        assert "Traceback" not in text
+        (summary,) = out.glob("*/summary.json")
+        document = json.loads(summary.read_text())
+        assert document["status"] == "done"
+        folder = summary.parent
+        names = {path.name for path in folder.iterdir()}
+        assert {"summary.json", "report.html", "spark.log"} <= names, names
+        assert FILE not in names
+        assert not [name for name in names if name.startswith(".probe-") or ".tmp" in name]
+        tables = TableStore(spark, str(out / "tables"))
+        assert [row.status for row in tables.run_rows(document["run_id"])] == ["done"]
+        assert tables.trials(document["run_id"]).count() == 1
