@@ -47,10 +47,11 @@ class Ceiling:
 
     def next_load(self, sustained: int) -> int:
         """The next load below it, which is at most `sustained` where none is left."""
-        if self.offered_share is None and self.load > 2 * sustained:
-            return math.isqrt(sustained * self.load) if sustained else self.load // STEP_DOWN
+        if self.offered_share is None and not sustained:
+            return max(self.load // STEP_DOWN, min(1, self.load - 1))
         if self.offered_share is None:
-            return (sustained + self.load) // 2
+            middle = (sustained + self.load) // 2
+            return min(middle, max(sustained + 1, math.isqrt(sustained * self.load)))
         return math.floor(self.load * min(self.offered_share, OFFERED_MAX))
 
     def is_final(self, sustained: int, resolution: float) -> bool:

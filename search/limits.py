@@ -92,7 +92,7 @@ class Limits:
             ceiling is None
             or not bracket.sustained < ceiling.load < top
             or bracket.is_closed(self.resolution)
-            or (invalid_in_a_row(history) and history[-1].load != ceiling.load)
+            or (invalid_in_a_row(history) and history[-1].load < ceiling.load)
         ):
             return self.settle_invalid(history)
         if ceiling.is_final(bracket.sustained, self.resolution):
