@@ -318,7 +318,7 @@ class Topics:
         if knowing:
             raise TopicError(
                 f"topics of run {self._run_id} are not deleted after {deadline_s:g} s: {knowing}; "
-                "expected no broker to know them; delete them by hand"
+                "expected no broker to know them"
             )
         for name in names:
             del self._made[name]
