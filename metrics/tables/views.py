@@ -23,6 +23,7 @@ SERIES = ("cluster", "workload", "goal", "axis", "bpm", "variant")
 UNCERTAINTY_COLUMNS = {
     "load_low": "double",
     "load_high": "double",
+    "load_estimate": "double",
     "mb_per_s_low": "double",
     "mb_per_s_high": "double",
     "doubtful": "boolean",
@@ -30,7 +31,7 @@ UNCERTAINTY_COLUMNS = {
     "latency_p99_ms": "double",
     "latency_p999_ms": "double",
 }
-"""Columns of `boundaries` that tables of the first version lack, with their types."""
+"""Columns of `boundaries` that tables of older versions lack, with their types."""
 
 
 def newest_runs(runs: DataFrame) -> DataFrame:
@@ -143,8 +144,8 @@ def with_all_brokers(boundaries: DataFrame) -> DataFrame:
 def points_for_people(boundaries: DataFrame) -> DataFrame:
     """Boundary points by cluster, goal and size, with the most important columns.
 
-    `load_overloaded` and `width` [ratio] are null without an overload, `load_low` and `load_high`
-    without an interval. Rates per broker are in MB/s of payload.
+    `load_overloaded` and `width` [ratio] are null without an overload, `load_low`, `load_high`
+    and `load_estimate` without an interval. Rates per broker are in MB/s of payload.
     """
     from pyspark.sql import functions as sql
 
@@ -163,6 +164,7 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
         (1 - low / high).alias("width"),
         "load_low",
         "load_high",
+        "load_estimate",
         "doubtful",
         "mps",
         "mb_per_s",

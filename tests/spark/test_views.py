@@ -182,14 +182,24 @@ def test_points_have_a_bracket_on_their_axis_and_its_width(spark: SparkSession) 
 
 
 def test_points_have_their_interval_per_broker(spark: SparkSession) -> None:
-    known = {"load_low": 18.0, "load_high": 22.0, "interval_max": 0.1, "latency_p99_ms": 12.5}
+    known = {
+        "load_low": 18.0,
+        "load_high": 22.0,
+        "load_estimate": 20.3,
+        "interval_max": 0.1,
+        "latency_p99_ms": 12.5,
+    }
     records = [_point("a", 1.0, **known), _point("b", 1.0)]
     found = points_for_people(table(spark, "boundaries", records))
     ends = [f"mb_per_s_per_broker_{end}" for end in ("low", "high")]
+    loads = ["load_low", "load_high", "load_estimate"]
     assert_rows(
-        found.select("run_id", "load_low", "load_high", *ends, "doubtful", "latency_p99_ms"),
-        [("a", 18.0, 22.0, 4.5, 5.5, True, 12.5), ("b", None, None, None, None, False, None)],
-        f"run_id string, load_low double, load_high double, {ends[0]} double, {ends[1]} double, "
+        found.select("run_id", *loads, *ends, "doubtful", "latency_p99_ms"),
+        [
+            ("a", 18.0, 22.0, 20.3, 4.5, 5.5, True, 12.5),
+            ("b", None, None, None, None, None, False, None),
+        ],
+        f"run_id string, {', '.join(f'{name} double' for name in (*loads, *ends))}, "
         "doubtful boolean, latency_p99_ms double",
     )
 
