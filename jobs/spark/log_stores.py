@@ -82,7 +82,7 @@ def commit_problem(
     if name.rpartition(".")[2] not in _UNSAFE:
         return None
     return (
-        f"{place} is on {scheme}:, where Delta's {name.rpartition('.')[2]} loses commits if two "
+        f"{place} is on {scheme}:, where Delta's {name.rpartition('.')[2]} can lose commits if two "
         f"runs write at the same time; expected a LogStore for several writers; set "
         f"spark.delta.logStore.{scheme}.impl={SAFE}, spark.io.delta.storage.S3DynamoDBLogStore."
         "ddb.tableName and spark.io.delta.storage.S3DynamoDBLogStore.ddb.region in all sessions "

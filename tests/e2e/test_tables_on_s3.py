@@ -40,7 +40,7 @@ def test_a_run_is_refused_or_writes_its_tables_there(tmp_path: Path) -> None:
         cluster = f"--cluster={cluster_file(testbed.folder)}"
         code, text = run(tmp_path / "refused", server, {}, cluster)
         assert code == 2, text
-        assert "S3SingleDriverLogStore loses commits" in text
+        assert "S3SingleDriverLogStore can lose commits" in text
         assert "trial-started" not in text
         assert objects(server, "runs") == []
 
