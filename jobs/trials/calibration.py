@@ -79,7 +79,7 @@ def measure_handler_times(
     """
     context.reporter.report(PhaseStarted("measuring what a request takes at a light load"))
     light = offer_unscored(context, topics, _light(context, topics, stated), "calibration")
-    return complete_handler_times(stated, light)
+    return complete_handler_times(stated, light.windows)
 
 
 def _light(

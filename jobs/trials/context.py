@@ -100,7 +100,8 @@ class RunContext:
     @property
     def all_caveats(self) -> tuple[str, ...]:
         """What the metrics cannot show, and what the leaders of the topics mean for the figures."""
-        return (*self.caveats, *self.topics.caveats)
+        doubt = self.history.series_doubt
+        return (*self.caveats, *((doubt,) if doubt else ()), *self.topics.caveats)
 
     @property
     def workload(self) -> Workload:

@@ -60,10 +60,13 @@ class Gates:
         warm_up: loads the brokers on the topics until their JVMs are warm; None for no warm-up.
         clock, pause: wall-clock time [s], replaced in tests.
         last_load: the end of the last load, by this run or an earlier one in this process.
+        prove: proves the metrics of warm brokers by a light load on the topics, where that is due;
+            returns whether there was a load.
 
     Attributes:
         at_rest: the rates at which others wrote before the run; None where the brokers do not
             show them.
+        polls_at_rest: the two polls of the brokers before the run.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Gates:
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], None] = time.sleep,
         last_load: LastLoad | None = None,
+        prove: Callable[[TopicSet], bool] = lambda _: False,
     ) -> None:
         self._source = source
         self._check = check
@@ -82,6 +86,8 @@ class Gates:
         self._warm_up = warm_up
         self._clock = clock
         self._pause = pause
+        self._prove = prove
+        self.polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
         self._baselines: Mapping[int, Baseline] = {}
         self.at_rest: Written | None = None
         self._polled: Sequence[BrokerSample] = ()
@@ -95,6 +101,7 @@ class Gates:
             self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
         )
         last = self._polled = self._source.sample_all()
+        self.polls_at_rest = (first, last)
         self._rested_s = None if recovery.not_idle else self._clock()
         windows = windows_between(self._source, first, last)
         self.at_rest = Written.between(first, last, brokers_of(self._source))
@@ -130,9 +137,10 @@ class Gates:
         reasons = self._rest_reasons()
         brokers = brokers_of(self._source)
         loaded_s = self._last_load.ended_s
-        if self._warm_up is None or not cold_brokers(self._polled, brokers, loaded_s):
+        if self._warm_up is not None and cold_brokers(self._polled, brokers, loaded_s):
+            self._warm_up(topics)
+        elif not self._prove(topics):
             return reasons
-        self._warm_up(topics)
         self.record_load_end()
         return self._rest_reasons()
 

@@ -32,7 +32,13 @@ class TrialHistory:
 
     Args:
         numbering: numbers the trials.
+
+    Attributes:
+        series_doubt: why the exporters' series are not proven; empty where they are, None before
+            the first load.
     """
+
+    series_doubt: str | None = None
 
     def __init__(self, numbering: TrialNumbering | None = None) -> None:
         self.numbering = TrialNumbering() if numbering is None else numbering

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.trials.context import RunContext
@@ -14,8 +15,23 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
 from metrics.windows.broker import BrokerWindow, broker_windows
+
+
+@dataclass(frozen=True)
+class UnscoredLoad:
+    """A load that has ended.
+
+    Attributes:
+        windows: the window of each broker.
+        client: the account of the producers.
+    """
+
+    windows: tuple[BrokerWindow, ...]
+    client: ClientWindow
+
 
 Watch = Callable[[TaskChannel, Sampler[BrokerSample]], AbstractContextManager[None]]
 """A watcher of a running load, with the channel to its tasks and the sampler of the brokers."""
@@ -35,8 +51,8 @@ def offer_unscored(
     name: str,
     watch: Watch = unwatched,
     last_s: float = math.inf,
-) -> tuple[BrokerWindow, ...]:
-    """Offer this traffic under the run's guards, and return the window of each broker.
+) -> UnscoredLoad:
+    """Offer this traffic under the run's guards, and return what clients and brokers counted.
 
     Args:
         name: name of this load, unique within the run.
@@ -68,4 +84,6 @@ def offer_unscored(
     window = merge(rows)
     guards.settle(pattern, window)
     start_s = max(window.start_s, window.end_s - last_s)
-    return broker_windows(samples, brokers_of(context.source), start_s, window.end_s, interval_s)
+    brokers = brokers_of(context.source)
+    windows = broker_windows(samples, brokers, start_s, window.end_s, interval_s)
+    return UnscoredLoad(windows, window)

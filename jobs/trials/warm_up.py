@@ -18,12 +18,14 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
+from jobs.trials.series_proof import SeriesProof, is_enough
 from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
 from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.client import ClientWindow
 from metrics.trial.warm_up import WarmUp
 from metrics.windows.broker import BrokerWindow, broker_window
 from metrics.windows.spans import good_samples
@@ -60,11 +62,21 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
     Args:
         warm_up_max_s: longest warm-up of cold brokers [s]; 0 for none.
     """
-    warming = partial(warm_up, context, warm_up_max_s) if warm_up_max_s > 0 else None
-    last = context.cluster.last_load
-    gates = Gates(context.source, context.topics.check, context.reporter, warming, last_load=last)
+    proof = SeriesProof(context)
+    warming = partial(warm_up, context, warm_up_max_s, proof=proof) if warm_up_max_s > 0 else None
+    if warming is None:
+        proof.skip("the cluster's warm_up_max_s is 0")
+    gates = Gates(
+        context.source,
+        context.topics.check,
+        context.reporter,
+        warming,
+        last_load=context.cluster.last_load,
+        prove=partial(prove_series, context, proof),
+    )
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     gates.take_baseline()
+    proof.at_rest = gates.polls_at_rest
     short = gates.under_replicated_at_rest
     if any(short.values()):
         listed = ", ".join(
@@ -79,7 +91,9 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
     return gates
 
 
-def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
+def warm_up(
+    context: RunContext, load_max_s: float, topics: TopicSet, proof: SeriesProof | None = None
+) -> None:
     """Load cold brokers until their cost per request is steady.
 
     The history of the run keeps the reading at the end of the load. If that left the handlers no
@@ -91,8 +105,10 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
 
     Args:
         load_max_s: longest time under load [s].
+        proof: proves the exporters' series by the first load; None for no proof.
 
     Raises:
+        ConfigError: a series of an exporter disagrees with the load.
         StageFailedError, GeneratorError: more than `FAILED_MAX` loads failed.
         GuardStopError: a guard tripped.
     """
@@ -101,7 +117,7 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
     pattern = warm_up_pattern(context, topics.message_bytes, load_max_s)
     while True:
         try:
-            loaded_s = _load(context, topics, pattern, next(numbers))
+            loaded_s = _load(context, topics, pattern, next(numbers), proof)
             break
         except (StageFailedError, GeneratorError) as error:
             failed += 1
@@ -113,6 +129,41 @@ def warm_up(context: RunContext, load_max_s: float, topics: TopicSet) -> None:
         _read_lower_loads(context, topics, looks, numbers)
     except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
         context.reporter.report(PhaseStarted(f"the warm-up ends without its last reading: {error}"))
+
+
+def prove_series(context: RunContext, proof: SeriesProof, topics: TopicSet) -> bool:
+    """Prove the exporters' series by a light load on brokers that are warm, where that is due.
+
+    Returns:
+        Whether there was a load.
+
+    Raises:
+        ConfigError: a series of an exporter disagrees with the load.
+        GuardStopError: a guard tripped.
+    """
+    if not proof.is_due:
+        return False
+    context.reporter.report(PhaseStarted("proving the exporters' series by a light load"))
+    pattern = proof_pattern(context, topics.message_bytes)
+    before = proof.poll()
+    try:
+        load = offer_unscored(context, topics, pattern, "proof")
+    except (StageFailedError, GeneratorError) as error:
+        proof.skip(f"the load for it failed: {error}")
+    else:
+        proof.examine(before, load.client, topics, pattern)
+    return True
+
+
+def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
+    """The lightest load that proves the exporters' series, at most that of a warm-up."""
+    heaviest = warm_up_pattern(context, message_bytes, 2 * SHORT_S).on_axis
+    load = 1
+    while True:
+        pattern = _unscored(context, context.pattern(message_bytes, load), SHORT_S)
+        if load >= heaviest or is_enough(pattern, context.brokers):
+            return pattern
+        load = min(2 * load, heaviest)
 
 
 def _read_lower_loads(
@@ -222,10 +273,19 @@ def _cost_ms(broker_id: int, first: BrokerSample, last: BrokerSample) -> float |
     return handler_cost_ms(window)
 
 
-def _load(context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int) -> float:
+def _load(
+    context: RunContext,
+    topics: TopicSet,
+    pattern: TrafficPattern,
+    number: int,
+    proof: SeriesProof | None,
+) -> float:
     """Load until the cost is steady, and return the length of the load [s]."""
     steady = SteadyCostWatch(context, pattern)
-    _offer(context, topics, pattern, number, steady.watch)
+    before = proof.poll() if proof else ()
+    client = _offer(context, topics, pattern, number, steady.watch)
+    if proof:
+        proof.examine(before, client, topics, pattern)
     return steady.loaded_s
 
 
@@ -235,12 +295,13 @@ def _offer(
     pattern: TrafficPattern,
     number: int,
     watch: Watch = unwatched,
-) -> None:
-    """Offer a load, and record the reading of its last seconds."""
+) -> ClientWindow:
+    """Offer a load, record the reading of its last seconds, and return the producers' account."""
     name = f"warm-up-{number}"
-    windows = offer_unscored(context, topics, pattern, name, watch, last_s=SHORT_S)
-    idles = [window.handler_idle for window in windows if window.handler_idle is not None]
+    load = offer_unscored(context, topics, pattern, name, watch, last_s=SHORT_S)
+    idles = [each.handler_idle for each in load.windows if each.handler_idle is not None]
     context.history.record_warm_up(WarmUp(pattern.on_axis, min(idles, default=None)))
+    return load.client
 
 
 def share_and_length(load_max_s: float) -> tuple[float, float]:

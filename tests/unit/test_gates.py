@@ -77,10 +77,12 @@ class Cluster(ScriptedSource):
 class Bed:
     """Gates of a cluster, and the warm-ups that they started."""
 
-    def __init__(self, cluster: Cluster, warms: bool = True) -> None:
+    def __init__(self, cluster: Cluster, warms: bool = True, proofs: int = 0) -> None:
         self.cluster = cluster
         self.reporter = RecordingReporter()
         self.warmed: list[str] = []
+        self.proven: list[str] = []
+        self._proofs = proofs
         self.gates = Gates(
             cluster,
             cluster.check,
@@ -88,8 +90,15 @@ class Bed:
             self._warm_up if warms else None,
             cluster.clock,
             cluster.pause,
+            prove=self._prove,
         )
         self.gates.take_baseline()
+
+    def _prove(self, topic: TopicSet) -> bool:
+        if len(self.proven) >= self._proofs:
+            return False
+        self.proven.append(topic.names[0])
+        return True
 
     def _warm_up(self, topic: TopicSet) -> None:
         self.warmed.append(topic.names[0])
@@ -97,6 +106,18 @@ class Bed:
 
     def started_phases(self) -> list[str]:
         return [each.text for each in self.reporter.events if isinstance(each, PhaseStarted)]
+
+
+def test_metrics_of_warm_brokers_are_proven_by_one_light_load() -> None:
+    bed = Bed(Cluster(), proofs=1)
+    first, last = bed.gates.polls_at_rest
+    assert first[0].at_s < last[0].at_s
+    for _ in range(2):
+        assert bed.gates.pass_all(TOPIC) == ()
+    assert (bed.proven, bed.warmed) == ([TOPIC.names[0]], [])
+    without = Bed(Cluster())
+    without.gates.pass_all(TOPIC)
+    assert not without.proven
 
 
 def test_a_cluster_at_rest_costs_a_trial_hardly_any_time() -> None:

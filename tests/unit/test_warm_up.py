@@ -18,6 +18,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.history import TrialHistory
 from jobs.trials.load import GeneratorError, StageFailedError
+from jobs.trials.series_proof import SeriesProof
 from jobs.trials.warm_up import (
     FAILED_MAX,
     LOOK_S,
@@ -58,7 +59,12 @@ class Loads:
         return [each.producers for each in self.patterns]
 
     def first(
-        self, context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
+        self,
+        context: RunContext,
+        topics: TopicSet,
+        pattern: TrafficPattern,
+        number: int,
+        _proof: object = None,
     ) -> float:
         """The load that lasts until the cost is steady."""
         end = next(self.ends, pattern.phases.measure_s)
@@ -104,6 +110,30 @@ def test_a_load_whose_executor_is_lost_is_repeated(monkeypatch: pytest.MonkeyPat
         "warming up the brokers again: task 1 was lost",
         "warming up the brokers again: no broker 2",
     ]
+
+
+def test_the_first_load_proves_the_exporters_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    class Proof:
+        def poll(self) -> str:
+            calls.append("poll")
+            return "before"
+
+        def examine(self, before: str, client: str, *_: object) -> None:
+            calls.append(f"{before}, {client}")
+
+    def offer(*_: object) -> str:
+        calls.append("load")
+        return "sent"
+
+    monkeypatch.setattr(module, "_offer", offer)
+    pattern = CONFIG.pattern(1_000, 4, 3)
+    context = cast(RunContext, SimpleNamespace())
+    module._load(context, TOPIC, pattern, 1, cast(SeriesProof, Proof()))
+    assert calls == ["poll", "load", "before, sent"]
+    module._load(context, TOPIC, pattern, 1, None)
+    assert calls[3:] == ["load"]
 
 
 def test_loads_that_fail_again_and_again_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,144 @@
+"""The proof of the exporters' series under the first load of a warm-up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from jobs.cluster.admin import AdminError
+from jobs.cluster.topic_set import TopicSet
+from jobs.console.events import PhaseStarted
+from jobs.trials.context import RunContext
+from metrics.common.errors import ConfigError
+from metrics.judging.series_proof import (
+    BYTES_LEAST,
+    MESSAGES_LEAST,
+    Proof,
+    polls_of,
+    prove,
+    sent_by_broker,
+)
+from metrics.sources.sample import BrokerSample
+from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.client import ClientWindow
+
+LOOKS_MAX = 3
+LOOK_S = 1.0
+"""Polls after a load until its readings agree, and the time between them [s]."""
+
+_REMEDY = (
+    "look for another broker, a proxy or a cache behind that exporter's address, name rules that "
+    "fit in metrics.prometheus.rules, or set metrics.client_only: true"
+)
+
+
+def is_enough(pattern: TrafficPattern, brokers: int) -> bool:
+    """Whether a load proves the series of each broker, twice over.
+
+    Args:
+        brokers: number of brokers, which share the load evenly.
+    """
+    each = pattern.producer.rate_records_per_s * pattern.producers / max(1, brokers)
+    messages = each * pattern.phases.load_s
+    sizes = messages * pattern.producer.message_bytes
+    return messages >= 2 * MESSAGES_LEAST and sizes >= 2 * BYTES_LEAST
+
+
+class SeriesProof:
+    """Proves the series that were found on exporters' pages, once for each run.
+
+    Args:
+        pause: waits between two polls [s], replaced in tests.
+
+    Attributes:
+        at_rest: two polls of the brokers before any load.
+    """
+
+    def __init__(self, context: RunContext, pause: Callable[[float], None] = time.sleep) -> None:
+        self._context = context
+        self._pause = pause
+        self.at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the run reads series that it found itself, and has not examined them yet."""
+        found = any(node.series for node in self._context.source.nodes.values())
+        return found and self._context.history.series_doubt is None
+
+    def poll(self) -> Sequence[BrokerSample]:
+        """A poll of the brokers just before a load; empty where no proof is due."""
+        return self._context.source.sample_all() if self.is_due else ()
+
+    def skip(self, why: str) -> None:
+        """Note that no load proves the series, if that is due."""
+        if self.is_due:
+            self._note((why,))
+
+    def examine(
+        self,
+        before: Sequence[BrokerSample],
+        client: ClientWindow,
+        topics: TopicSet,
+        pattern: TrafficPattern,
+    ) -> None:
+        """Compare the brokers' readings with a load that has just ended.
+
+        Args:
+            before: the poll before the load.
+            client: the account of the load.
+
+        Raises:
+            ConfigError: a reading disagrees with the load.
+        """
+        if not self.is_due:
+            return
+        if pattern.producer.options.acks == "0":
+            self._note(("with acks=0 no answer says what the brokers received",))
+            return
+        found = self._proof(before, client, topics, pattern)
+        if found.disagreements and not self._has_leaders(topics):
+            found = Proof(doubts=("leaders moved during the load",))
+        if found.disagreements:
+            raise ConfigError(
+                f"the series that the run found on the exporters' pages disagree with the load of "
+                f"the warm-up: {'; '.join(found.disagreements)}; {_REMEDY}"
+            )
+        self._note(found.doubts)
+
+    def _proof(
+        self,
+        before: Sequence[BrokerSample],
+        client: ClientWindow,
+        topics: TopicSet,
+        pattern: TrafficPattern,
+    ) -> Proof:
+        rest = polls_of(*self.at_rest)
+        found = Proof()
+        for look in range(LOOKS_MAX):
+            if look:
+                self._pause(LOOK_S)
+            loaded = polls_of(before, self._context.source.sample_all())
+            lasted_s = max((polls.seconds for polls in loaded.values()), default=0.0)
+            commits = pattern.consumers.commits_per_s(len(topics.leaders)) * lasted_s
+            found = prove(rest, loaded, sent_by_broker(client.counts, topics.leaders, commits))
+            if not found.disagreements:
+                break
+        return found
+
+    def _has_leaders(self, topics: TopicSet) -> bool:
+        """Whether the partitions are led by plan; False where the cluster does not say."""
+        try:
+            return not self._context.topics.moved_leaders(topics)
+        except AdminError:
+            return False
+
+    def _note(self, doubts: Sequence[str]) -> None:
+        """Keep why the series are not proven; the run's caveats state it."""
+        text = ""
+        if doubts:
+            text = (
+                "the series that were found on the exporters' pages are not proven by a load: "
+                f"{'; '.join(doubts)}"
+            )
+            self._context.reporter.report(PhaseStarted(text))
+        self._context.history.series_doubt = text

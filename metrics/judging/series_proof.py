@@ -1,0 +1,247 @@
+"""The proof that the series of exporters show the brokers, by a load of known size.
+
+Names and numbers tell what a series is; the warm-up's load proves it. Between a poll before the
+load and one after it, each broker's messages and bytes must agree with what was sent to the
+partitions that it leads, and the request handlers must not have been more idle than at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.sample import BrokerSample
+from metrics.trial.counts import Counts
+from metrics.trial.others import BYTES_LEAST_PER_S, MESSAGES_LEAST_PER_S
+from metrics.windows.spans import HANDLER_POLL_S, Span
+
+TOLERANCE = 0.05
+"""Largest difference between what a broker counted and what was sent to it [ratio]."""
+MESSAGES_LEAST, BYTES_LEAST = 2_000.0, 1_000_000.0
+"""Smallest load of a broker that proves its series [messages], [B]."""
+OTHERS_MAX = 0.5
+"""Largest load of others at rest beside which a load proves anything, as a share of it [ratio]."""
+_OTHERS_GROWTH = 2.0
+"""Factor by which others may write more than at rest."""
+_IDLE_SPARE = 0.02
+"""Smallest change of the idle time that counts [ratio]."""
+
+_LEAST = {"messages_in": MESSAGES_LEAST, "bytes_in": BYTES_LEAST}
+_OTHERS_PER_S = {"messages_in": MESSAGES_LEAST_PER_S, "bytes_in": BYTES_LEAST_PER_S}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What was written to the partitions that one broker leads.
+
+    Attributes:
+        least: acknowledged messages.
+        most: messages that may be in its logs, repeated and failed ones included.
+        message_bytes: size of a message in the record batches [B]; None where it is unknown.
+    """
+
+    least: float
+    most: float
+    message_bytes: float | None
+
+    def span(self, reading: str) -> tuple[float, float] | None:
+        """The smallest and the largest growth of a reading; None where it is unknown."""
+        if reading == "messages_in":
+            return self.least, self.most
+        if self.message_bytes is None:
+            return None
+        return self.least * self.message_bytes, self.most * self.message_bytes
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a load shows of the series.
+
+    Attributes:
+        disagreements: a clause for each reading that disagrees with the load.
+        doubts: a clause for each reason why the load proves nothing.
+    """
+
+    disagreements: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every reading of every broker agrees."""
+        return not self.disagreements and not self.doubts
+
+
+@dataclass(frozen=True)
+class Polls:
+    """Two polls of one broker, and the difference of their readings."""
+
+    first: BrokerSample
+    last: BrokerSample
+
+    @property
+    def seconds(self) -> float:
+        """Time between the polls [s]."""
+        return self.last.at_s - self.first.at_s
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both polls succeeded, in order, and the broker did not restart between them."""
+        errors = self.first.error or self.last.error
+        up_ms = self.first.values.get(UPTIME_MS, 0.0), self.last.values.get(UPTIME_MS, 0.0)
+        return errors is None and self.seconds > 0 and up_ms[0] <= up_ms[1]
+
+    def grown(self, reading: str) -> float | None:
+        """Growth of a reading."""
+        return Span((self.first, self.last)).delta(reading)
+
+
+def sent_by_broker(
+    counts: Counts, leaders: Sequence[int], others_messages: float = 0.0
+) -> dict[int, Sent]:
+    """What a load wrote to each broker.
+
+    Args:
+        counts: counts of the producers over the whole load.
+        leaders: broker id that leads partition 0, 1, 2, …, numbered through all topics.
+        others_messages: messages of ours in other topics, such as commits, which any broker may
+            count.
+    """
+    acked, more = dict.fromkeys(leaders, 0.0), dict.fromkeys(leaders, 0.0)
+    additions = (
+        counts.failed_by_partition,
+        counts.retried_by_partition,
+        counts.control_records_by_partition,
+    )
+    for partition, broker in enumerate(leaders):
+        acked[broker] += counts.acked_by_partition.get(partition, 0)
+        unacked = counts.sent_by_partition.get(partition, 0) - counts.acked_by_partition.get(
+            partition, 0
+        )
+        more[broker] += max(0, unacked) + sum(each.get(partition, 0) for each in additions)
+    size = None
+    if counts.log_bytes is not None and counts.acked_total:
+        size = counts.log_bytes / counts.acked_total
+    unplaced = others_messages + counts.transaction_log_records
+    return {
+        broker: Sent(acked[broker], acked[broker] + more[broker] + unplaced, size)
+        for broker in acked
+    }
+
+
+def prove(
+    at_rest: Mapping[int, Polls], loaded: Mapping[int, Polls], sent: Mapping[int, Sent]
+) -> Proof:
+    """Compare what brokers counted with a load.
+
+    Args:
+        at_rest: broker id → polls without our load.
+        loaded: broker id → polls just before and just after the load.
+        sent: broker id → what was written to it.
+    """
+    disagreements: list[str] = []
+    doubts: list[str] = []
+    for broker in sorted(sent):
+        rest, load = at_rest.get(broker), loaded.get(broker)
+        if rest is None or load is None or not rest.is_whole or not load.is_whole:
+            doubts.append(f"broker {broker} was not polled, or restarted")
+            continue
+        one = _Broker(broker, rest, load, sent[broker])
+        wrong, unclear = one.compared()
+        disagreements += [*wrong, *one.idle_disagreements()]
+        doubts += unclear
+    return Proof(tuple(disagreements), tuple(doubts))
+
+
+@dataclass(frozen=True)
+class _Broker:
+    """The comparison of one broker with what was sent to it."""
+
+    broker: int
+    rest: Polls
+    load: Polls
+    sent: Sent
+
+    def compared(self) -> tuple[list[str], list[str]]:
+        """The readings that disagree, and those that are not proven, a clause each."""
+        below: list[str] = []
+        above: list[str] = []
+        doubts: list[str] = []
+        known = 0
+        for reading in _LEAST:
+            doubt = self._doubt(reading)
+            if doubt:
+                doubts.append(f"broker {self.broker}: {doubt}")
+                continue
+            known += 1
+            grown, (least, most) = self._growth(reading), self._bounds(reading)
+            text = (
+                f"broker {self.broker}: {reading} grew by {grown:,.0f}, expected {least:,.0f} to "
+                f"{most:,.0f}"
+            )
+            if grown < least:
+                below.append(text)
+            elif grown > most:
+                above.append(text)
+        if above and len(above) == known:  # another producer explains it
+            doubts.append(f"{'; '.join(above)}: others wrote more than before the run")
+            above = []
+        return [*below, *above], doubts
+
+    def idle_disagreements(self) -> Iterator[str]:
+        """A clause where the request handlers are more idle under the load than at rest."""
+        rest, load = (self._idle(polls) for polls in (self.rest, self.load))
+        if rest is None or load is None or self.sent.least < MESSAGES_LEAST:
+            return
+        edges = 2 * HANDLER_POLL_S * (1 / self.rest.seconds + 1 / self.load.seconds)
+        if load > rest + _IDLE_SPARE + edges:
+            yield (
+                f"broker {self.broker}: {HANDLER_IDLE_NS} shows the request handlers idle "
+                f"{load:.2f} under load and {rest:.2f} at rest, expected less under load"
+            )
+
+    @staticmethod
+    def _idle(polls: Polls) -> float | None:
+        grown = polls.grown(HANDLER_IDLE_NS)
+        return None if grown is None else grown / 1e9 / polls.seconds
+
+    def _doubt(self, reading: str) -> str:
+        """Why the load cannot prove a reading; empty where it can."""
+        span = self.sent.span(reading)
+        others = self._others(reading)
+        if span is None:
+            return f"the client library does not report what {reading} should be"
+        if others is None or self.load.grown(reading) is None:
+            return f"{reading} is not shown"
+        if span[0] < _LEAST[reading]:
+            return f"the load was too small to prove {reading}"
+        if others > OTHERS_MAX * span[0]:
+            return f"others write too much to prove {reading}"
+        return ""
+
+    def _growth(self, reading: str) -> float:
+        return self.load.grown(reading) or 0.0
+
+    def _others(self, reading: str) -> float | None:
+        """What others write during the load, at their rate at rest."""
+        grown = self.rest.grown(reading)
+        if grown is None:
+            return None
+        return max(0.0, grown) * self.load.seconds / self.rest.seconds
+
+    def _bounds(self, reading: str) -> tuple[float, float]:
+        """The smallest and the largest growth of a reading that agrees with the load."""
+        least, most = self.sent.span(reading) or (0.0, 0.0)
+        others = (self._others(reading) or 0.0) * _OTHERS_GROWTH
+        others += _OTHERS_PER_S[reading] * self.load.seconds
+        return least * (1 - TOLERANCE), most * (1 + TOLERANCE) + others
+
+
+def polls_of(earlier: Iterable[BrokerSample], later: Iterable[BrokerSample]) -> dict[int, Polls]:
+    """Broker id → its two polls, of the brokers that both have."""
+    before = {each.broker_id: each for each in earlier}
+    return {
+        each.broker_id: Polls(before[each.broker_id], each)
+        for each in later
+        if each.broker_id in before
+    }

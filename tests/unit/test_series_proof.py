@@ -1,0 +1,277 @@
+"""The proof of the exporters' series by a load of known size, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.cluster.admin import AdminError
+from jobs.cluster.topic_set import TopicSet
+from jobs.config.loading import load
+from jobs.console.events import RecordingReporter
+from jobs.trials import warm_up
+from jobs.trials.context import RunContext
+from jobs.trials.history import TrialHistory
+from jobs.trials.load import GeneratorError
+from jobs.trials.series_proof import LOOKS_MAX, SeriesProof, is_enough
+from jobs.trials.unscored_load import UnscoredLoad
+from jobs.trials.warm_up import proof_pattern, prove_series
+from metrics.common.errors import ConfigError
+from metrics.judging.series_proof import (
+    MESSAGES_LEAST,
+    Proof,
+    Sent,
+    polls_of,
+    prove,
+    sent_by_broker,
+)
+from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import NodeInfo
+from metrics.trial.client import ClientWindow
+from metrics.trial.counts import Counts
+from tests.support.rows import traffic
+
+SIZE = 1_000.0
+REST_S, LOAD_S = 2.0, 20.0
+SENT = {1: Sent(50_000, 50_000, SIZE), 2: Sent(50_000, 50_000, SIZE)}
+TOPIC = cast(TopicSet, SimpleNamespace(names=("t",), message_bytes=1_000, leaders=(1, 2, 1, 2)))
+COUNTS = Counts(
+    acked_by_partition=dict.fromkeys(range(4), 25_000),
+    sent_by_partition=dict.fromkeys(range(4), 25_000),
+    log_bytes=100_000 * int(SIZE),
+)
+
+
+def polled(
+    at_s: float, idle_s: float, messages: float = 0.0, size: float = SIZE, **changes: float
+) -> list[BrokerSample]:
+    """A poll of two brokers; the readings of the first one may differ."""
+    values = {
+        UPTIME_MS: at_s * 1e3,
+        HANDLER_IDLE_NS: 1e12 + idle_s * 1e9,
+        "messages_in": 7e6 + messages,
+        "bytes_in": 9e9 + messages * size,
+    }
+    return [BrokerSample(1, at_s, values | changes), BrokerSample(2, at_s, values)]
+
+
+FIRST = polled(100.0, 98.0)
+BEFORE = polled(100.0 + REST_S, 98.0 + REST_S * 0.98)
+
+
+def after(messages: float = 50_000.0, idle: float = 0.6, **changes: float) -> list[BrokerSample]:
+    """The poll after the load."""
+    return polled(102.0 + LOAD_S, 98.0 + REST_S * 0.98 + LOAD_S * idle, messages, **changes)
+
+
+def proof_of(
+    last: Sequence[BrokerSample],
+    sent: Mapping[int, Sent] | None = None,
+    before: Sequence[BrokerSample] = BEFORE,
+) -> Proof:
+    return prove(polls_of(FIRST, before), polls_of(before, last), sent or SENT)
+
+
+def test_a_load_that_agrees_proves_the_series() -> None:
+    assert proof_of(after()).is_complete
+    assert proof_of(after(50_000 * 0.96)).is_complete
+    assert proof_of(after(50_000 * 1.04)).is_complete
+
+
+@pytest.mark.parametrize(
+    ("changes", "reading"),
+    [
+        ({"messages_in": 7e6 + 60}, "messages_in"),
+        ({"bytes_in": 9e9 + 2e6}, "bytes_in"),
+        ({"bytes_in": 9e9 + 1e8}, "bytes_in"),
+        ({"messages_in": 6e6}, "messages_in"),
+        ({HANDLER_IDLE_NS: 1e12 + 130e9}, "handler_idle_ns"),
+    ],
+)
+def test_a_reading_that_disagrees_is_named_with_its_broker(
+    changes: dict[str, float], reading: str, snapshot: SnapshotAssertion
+) -> None:
+    found = proof_of(after(**changes))
+    (sentence,) = found.disagreements
+    assert sentence.startswith("broker 1: ")
+    assert reading in sentence
+    assert sentence == snapshot
+
+
+@pytest.mark.parametrize("share", [0.94, 1.06])
+def test_the_tolerance_is_5_percent(share: float) -> None:
+    many = {1: Sent(5e6, 5e6, SIZE), 2: Sent(50_000, 50_000, SIZE)}
+    messages = {"messages_in": 7e6 + 5e6 * share, "bytes_in": 9e9 + 5e9}
+    assert len(proof_of(after(**messages), many).disagreements) == 1
+
+
+def test_others_who_begin_during_the_load_are_a_doubt_and_no_disagreement() -> None:
+    more = proof_of(after(messages_in=7e6 + 150_000, bytes_in=9e9 + 1.5e8))
+    assert not more.disagreements
+    (doubt,) = more.doubts
+    assert "others wrote more" in doubt
+
+
+def test_the_level_of_others_is_added() -> None:
+    busy = polled(102.0, 98.0 + REST_S * 0.98, messages=1_000 * REST_S)
+    assert proof_of(after(50_000 + 22_000), before=busy).is_complete
+    busier = polled(102.0, 98.0 + REST_S * 0.98, messages=2_000 * REST_S)
+    assert all("others write too much" in each for each in proof_of(after(), before=busier).doubts)
+
+
+def test_a_small_load_proves_nothing_and_stops_nothing() -> None:
+    found = proof_of(after(0.0), {1: Sent(100, 100, SIZE)})
+    assert not found.disagreements
+    assert ["too small" in each for each in found.doubts] == [True, True]
+
+
+def test_what_is_not_shown_or_not_known_is_a_doubt() -> None:
+    lacking = [BrokerSample(1, 122.0, {UPTIME_MS: 122e3, "bytes_in": 9e9 + 5e7})]
+    found = proof_of(lacking, {1: SENT[1]})
+    assert not found.disagreements and "messages_in is not shown" in found.doubts[0]
+    unknown = proof_of(after(), {1: Sent(50_000, 50_000, None)})
+    assert not unknown.disagreements and "client library" in unknown.doubts[0]
+
+
+def test_a_restart_and_a_missed_poll_are_doubts() -> None:
+    for last in (after(**{UPTIME_MS: 5.0}), [BrokerSample(1, 122.0, error="timeout")], []):
+        found = proof_of(last, {1: SENT[1]})
+        assert not found.disagreements
+        assert "restarted" in found.doubts[0]
+
+
+def test_what_was_sent_to_each_broker_is_counted_by_the_leaders_of_its_partitions() -> None:
+    counts = Counts(
+        acked_by_partition={0: 10, 1: 20, 2: 30},
+        sent_by_partition={0: 10, 1: 25, 2: 30},
+        retried_by_partition={2: 4},
+        control_records_by_partition={0: 1},
+        transaction_log_records=3,
+        log_bytes=600,
+    )
+    assert sent_by_broker(counts, (1, 2, 1), others_messages=2.0) == {
+        1: Sent(40.0, 50.0, 10.0),
+        2: Sent(20.0, 30.0, 10.0),
+    }
+    assert sent_by_broker(Counts(), (1,)) == {1: Sent(0.0, 0.0, None)}
+
+
+class Cluster:
+    """A cluster whose polls after the load are given, in turn; the last one repeats."""
+
+    def __init__(self, *polls: Sequence[BrokerSample], has_series: bool = True) -> None:
+        series = {"bytes_in": "b_total"} if has_series else {}
+        self.nodes = {1: NodeInfo(1, "4.1", frozenset(), series=series)}
+        self.polls = list(polls)
+        self.pauses: list[float] = []
+        self.moved: dict[int, int] | AdminError = {}
+        self.history = TrialHistory()
+        context = SimpleNamespace(
+            source=self, history=self.history, reporter=RecordingReporter(), topics=self
+        )
+        self.proof = SeriesProof(cast(RunContext, context), self.pauses.append)
+        self.proof.at_rest = (FIRST, BEFORE)
+
+    def sample_all(self) -> Sequence[BrokerSample]:
+        return self.polls.pop(0) if len(self.polls) > 1 else self.polls[0]
+
+    def moved_leaders(self, _topics: TopicSet) -> dict[int, int]:
+        if isinstance(self.moved, AdminError):
+            raise self.moved
+        return self.moved
+
+    def examine(self, **options: Any) -> None:
+        client = ClientWindow(102.0, 122.0, COUNTS)
+        self.proof.examine(BEFORE, client, TOPIC, traffic(**options))
+
+
+def test_a_proven_run_has_no_caveat_and_is_not_examined_again() -> None:
+    cluster = Cluster(after())
+    assert cluster.proof.is_due
+    cluster.examine()
+    assert cluster.history.series_doubt == ""
+    assert not cluster.proof.is_due
+    assert cluster.proof.poll() == ()
+    assert cluster.pauses == []
+
+
+def test_a_poll_that_is_late_is_repeated() -> None:
+    cluster = Cluster(after(10_000.0), after())
+    cluster.examine()
+    assert cluster.history.series_doubt == ""
+    assert len(cluster.pauses) == 1
+
+
+def test_a_disagreement_ends_the_run_with_the_reading(snapshot: SnapshotAssertion) -> None:
+    cluster = Cluster(after(bytes_in=9e9 + 2e6))
+    with pytest.raises(ConfigError, match="broker 1: bytes_in grew by") as error:
+        cluster.examine()
+    assert str(error.value) == snapshot
+    assert len(cluster.pauses) == LOOKS_MAX - 1
+    assert cluster.history.series_doubt is None
+
+
+@pytest.mark.parametrize("moved", [{2: 1}, AdminError("no answer", "TimeoutError")])
+def test_leaders_that_moved_are_a_doubt(moved: Any) -> None:
+    cluster = Cluster(after(bytes_in=9e9 + 2e6))
+    cluster.moved = moved
+    cluster.examine()
+    assert "leaders moved" in (cluster.history.series_doubt or "")
+
+
+def test_a_source_with_named_rules_is_not_examined() -> None:
+    cluster = Cluster(after(0.0), has_series=False)
+    cluster.examine()
+    cluster.proof.skip("no load")
+    assert cluster.history.series_doubt is None
+
+
+def test_without_answers_or_without_a_load_the_caveat_says_so(snapshot: SnapshotAssertion) -> None:
+    unanswered, unloaded = Cluster(after()), Cluster(after())
+    unanswered.examine(acks="0")
+    unloaded.proof.skip("the cluster's warm_up_max_s is 0")
+    assert "acks=0" in (unanswered.history.series_doubt or "")
+    assert [unanswered.history.series_doubt, unloaded.history.series_doubt] == snapshot
+
+
+def test_the_lightest_load_that_proves_the_series_is_offered() -> None:
+    config = load("calibrated", "calibrated", "default")
+    rate = config.pattern(1_000, 1, 3).producer.rate_records_per_s
+    context = SimpleNamespace(
+        config=config,
+        workload=config.workload,
+        brokers=3,
+        pattern=lambda size, number: config.pattern(size, number, 3),
+        guards=SimpleNamespace(cap_violation=lambda _: None),
+    )
+    chosen = proof_pattern(cast(RunContext, context), 1_000)
+    messages = rate * chosen.producers * chosen.phases.load_s / 3
+    assert 2 * MESSAGES_LEAST <= messages < 4 * MESSAGES_LEAST + rate * chosen.phases.load_s
+    assert is_enough(chosen, 3) and not is_enough(chosen, 3_000)
+    context.guards = SimpleNamespace(cap_violation=lambda pattern: pattern.producers > 2 or None)
+    assert proof_pattern(cast(RunContext, context), 1_000).producers <= 2
+
+
+def test_a_failed_load_leaves_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load("calibrated", "calibrated", "default")
+    cluster = Cluster(after())
+    context = cast(RunContext, SimpleNamespace(reporter=RecordingReporter(), source=cluster))
+
+    def fail(*_: object) -> None:
+        raise GeneratorError("no broker 2")
+
+    monkeypatch.setattr(warm_up, "offer_unscored", fail)
+    monkeypatch.setattr(warm_up, "proof_pattern", lambda *_: config.pattern(1_000, 1, 3))
+    assert prove_series(context, cluster.proof, TOPIC)
+    assert "no broker 2" in (cluster.history.series_doubt or "")
+    client = ClientWindow(102.0, 122.0, COUNTS)
+    monkeypatch.setattr(warm_up, "offer_unscored", lambda *_: UnscoredLoad((), client))
+    proven = Cluster(BEFORE, after())
+    assert prove_series(context, proven.proof, TOPIC)
+    assert proven.history.series_doubt == ""
+    assert not prove_series(context, proven.proof, TOPIC)
