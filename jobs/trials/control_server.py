@@ -24,6 +24,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from jobs.engine.network.connections import ensure_descriptors
 from jobs.engine.task.control_channel import ControlAddress, parse_window
 from jobs.engine.task.start_signal import TaskReady, start_signals
 from metrics.common.errors import ConfigError
@@ -267,7 +268,12 @@ class ControlServer:
 
     @contextmanager
     def channel(self, tasks: int, consumer_tasks: int = 0) -> Iterator[TaskChannel]:
-        """The control channels to the tasks of one trial; the end of the block ends their load."""
+        """The control channels to the tasks of one trial; the end of the block ends their load.
+
+        Raises:
+            ConfigError: the driver's host does not allow a connection for each task.
+        """
+        ensure_descriptors(2 * (tasks + consumer_tasks) + UNIDENTIFIED_MAX)
         post = self._loop.call_soon_threadsafe
         channel = TaskChannel(self._host, self._port, tasks, post, consumer_tasks)
         self._channels[channel.address.token] = channel
