@@ -32,7 +32,7 @@ from tests.support.spark_environments import (
     SparkEnvironment,
     made,
 )
-from tests.support.table_exchange import TRIALS
+from tests.support.table_exchange import AT_S, TRIALS
 from tests.support.wheel import built_wheel
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -332,27 +332,30 @@ def test_each_release_reads_and_extends_the_tables_of_the_others(
 ) -> None:
     places = [installed(name, wheel, tmp_path) for name in RELEASES]
     folders = {name: tmp_path / f"tables-{name}" for name in RELEASES}
-    for there in places:
-        assert exchange(there, [folders[there.name]]) == {folders[there.name].name: {}}
-    for number, there in enumerate(places):
-        others = [folder for name, folder in folders.items() if name != there.name]
-        for folder, rows in exchange(there, others).items():
-            creator = folder.removeprefix("tables-")
-            before = {creator, *RELEASES[:number]} - {there.name}
-            assert set(rows) == before, folder
-    for there in places:
-        found = exchange(there, list(folders.values()))
-        assert set(found) == {folder.name for folder in folders.values()}
-        for rows in found.values():
-            assert set(rows) == set(RELEASES)
-            for name, row in rows.items():
-                numbers = [each["trial"] for each in row["trials"]]
-                assert numbers == list(range(1, TRIALS + 1))
-                assert row["trials"] == found[folders[RELEASES[0]].name][name]["trials"]
-                assert row["samples"] == 2 * TRIALS
-                assert row["limits"] == 1
-                assert row["resources"] == TRIALS * len(row_of(trial())["resources"])
-                assert row["status"] == "done"
-                assert row["at"] == pytest.approx(1_700_000_000.25)
+    has: dict[str, set[str]] = {folder.name: set() for folder in folders.values()}
+    trials: dict[str, Any] = {}
+    # At first each creates its own tables, after it extended those of the releases before it.
+    turns = [list(folders.values())[: number + 1] for number in range(len(places))]
+    turns += [list(folders.values())] * len(places)
+    for there, seen in zip([*places, *places], turns, strict=True):
+        found = exchange(there, seen)
+        for folder in seen:
+            rows = found[folder.name]
+            assert set(rows) == has[folder.name], (there.name, folder)
+            has[folder.name].add(there.name)
+            for run_id, row in rows.items():
+                check_row(row)
+                assert row["trials"] == trials.setdefault(run_id, row["trials"])
+    assert set(map(frozenset, has.values())) == {frozenset(RELEASES)}
     # Features of later protocols would lock older releases out.
     assert set().union(*map(protocols, folders.values())) <= {(1, 2)}
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """What a release found of the run of any release."""
+    assert [each["trial"] for each in row["trials"]] == list(range(1, TRIALS + 1))
+    assert row["samples"] == 2 * TRIALS
+    assert row["resources"] == TRIALS * len(row_of(trial())["resources"])
+    assert row["limits"] == 1
+    assert row["status"] == "done"
+    assert row["at"] == pytest.approx(AT_S)
