@@ -15,7 +15,7 @@ from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
-from metrics.sources.rules import RuleSet
+from metrics.sources.rules import RuleSet, rule_set
 from metrics.sources.sample import BrokerSample
 from metrics.sources.scrapers import SCRAPES_IN_PARALLEL
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
@@ -96,6 +96,20 @@ def test_an_exporter_with_another_filter_is_requested_for_everything() -> None:
         source.open()
         assert source.sample_all()[0].values["leader_partitions"] == 10
     assert exporter.paths[-1] == "/metrics"
+
+
+@pytest.mark.parametrize("named", [HANDLERS, f"{HANDLERS}_total"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_two_series_that_differ_in_total_the_one_that_the_rules_name_is_read(
+    named: str, is_first: bool
+) -> None:
+    other = f"{HANDLERS}_total" if named == HANDLERS else HANDLERS
+    lines = [f"{named} 5.0E8\n", f"{other} 0.98\n"]
+    page = BROKER.replace(f"{HANDLERS} 5.0E8\n", "".join(lines if is_first else lines[::-1]))
+    rules = rule_set("own", {"handler_idle_ns": named})
+    with serving(Exporter(page)) as exporter, closing(source_of(exporter, rules=rules)) as source:
+        source.open()
+        assert source.sample_all()[0].values["handler_idle_ns"] == 5e8
 
 
 def test_the_brokers_own_handlers_are_preferred() -> None:
@@ -286,7 +300,7 @@ def test_hundreds_of_brokers_and_hosts_are_each_sampled_once_a_round() -> None:
             (i, None) for i in range(1, count + 1)
         ]
     names = {frozenset(each.values) for samples in rounds for each in samples}
-    assert [len(each) for each in names] == [55], "every broker shows the same readings"
+    assert [len(each) for each in names] == [58], "every broker shows the same readings"
     assert [each.error for each in looks] == [None] * count
     assert {each.values["cores"] for each in looks} == {16.0}
     for before, after in zip(*rounds, strict=True):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.config.exporter_rules import load_rules
 from metrics.sources.beans import FROM_FIRST_USE, Role
-from metrics.sources.exposition import Poll
+from metrics.sources.exposition import Poll, series_of
 from metrics.sources.rules import missing_readings
 from metrics.sources.series_choice import (
     Behavior,
@@ -19,6 +22,7 @@ from metrics.sources.series_choice import (
 )
 from tests.support.exporter_pages import RULES, BrokerState, page
 
+DATA = Path(__file__).parent.parent / "data"
 IDLE = "handler_idle_ns"
 POOL = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"
 BYTES = "kafka_server_brokertopicmetrics_bytesin"
@@ -51,6 +55,21 @@ def test_the_count_of_the_handlers_is_chosen(rules: str, release: int) -> None:
     assert not found.unproven
     both = by_rules(rules, release, version="4.2").texts
     assert both["broker_handler_idle_ns"] != both[IDLE]
+
+
+def test_on_a_recorded_page_the_same_series_are_found_as_by_its_rule_set() -> None:
+    text = gzip.decompress((DATA / "exporter/kafka-kraft-4.1.2.txt.gz").read_bytes()).decode()
+    found, known = chosen(text, text).rules, load_rules("kafka-kraft")
+    of_page, of_rules = (
+        {
+            series: match.reading
+            for series in map(series_of, text.split("\n"))
+            if series and (match := rules.match(series)) is not None
+        }
+        for rules in (found, known)
+    )
+    assert of_page == of_rules
+    assert len(of_page) > 50
 
 
 @pytest.mark.parametrize("rules", RULES)
