@@ -4,7 +4,8 @@ An INVALID trial is no answer, so such a load is never a bound of the limit. The
 below it, as what spoils a trial may depend on the load:
 
 * A generator that was too small ends the search upward after one trial, unless a trial with as
-  much load was valid. The load that it offered is tried next.
+  much load was valid. The load that it offered is tried next. A trial that it almost offered may
+  have had a busy moment, so it is repeated once.
 * Any other cause has to come back in each repeat of the load. A load between it and the highest
   sustained load is tried next.
 """
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 from search.model import Bracket, Observation, Verdict
 
 OFFERED_MAX = 0.9
-"""Highest next load over a load that the generator could not offer [ratio]."""
+"""Highest next load over a load that the generator could not offer; a trial of which it offered
+more is repeated once [ratio]."""
 IN_A_ROW_MAX, IN_A_ROW_FIRST_MAX = 4, 2
 """Number of loads in a row without a valid trial after which the search ends, and the same before
 any valid trial."""
@@ -84,7 +86,7 @@ def ceiling_of(history: Sequence[Observation], repeats_max: int) -> Ceiling | No
             continue
         tries, last = (tries + 1 if seen.load == last else 1), seen.load
         share = seen.offered_share if seen.load > highest_valid else None
-        if share is None and tries <= allowed:
+        if tries <= (allowed if share is None else _repeats_by_generator(share, repeats_max)):
             continue
         if not found or found[-1].load != seen.load:
             in_a_row += 1
@@ -92,3 +94,8 @@ def ceiling_of(history: Sequence[Observation], repeats_max: int) -> Ceiling | No
         found.append(Ceiling(seen.load, seen.cause, share, in_a_row))
         allowed = min(repeats_max, REPEATS_LATER)
     return min(found, key=lambda each: each.load, default=None)
+
+
+def _repeats_by_generator(share: float, repeats_max: int) -> int:
+    """Repeats of a trial of which the generator offered this share."""
+    return 0 if share < OFFERED_MAX else min(1, repeats_max)

@@ -167,9 +167,17 @@ def test_the_load_that_the_generator_offered_is_tried_next() -> None:
     end = guided().decide([*history, Observation(399, S)])
     assert isinstance(end, GaveUp)
     assert end.bracket == Bracket(399, None)
-    again = guided().decide([*history, Observation(399, I, cause=SMALL, offered_share=0.97)])
-    assert isinstance(again, Measure)
-    assert again.load == 359
+
+
+def test_a_trial_that_the_generator_almost_offered_is_repeated_once() -> None:
+    almost = Observation(400, I, cause=SMALL, offered_share=0.97)
+    steps = [guided().decide([Observation(256, S), *[almost] * times]) for times in (1, 2)]
+    assert [step.load for step in steps if isinstance(step, Measure)] == [400, 360]
+    assert isinstance(guided().decide([Observation(256, S), almost, Observation(400, S)]), Measure)
+    at_once = Guided(replace(LIMITS, invalid_repeats_max=0), Guide(states_interval=False))
+    step = at_once.decide([Observation(256, S), almost])
+    assert isinstance(step, Measure)
+    assert step.load == 360
 
 
 def test_brokers_that_are_overloaded_by_what_the_generator_offers_have_a_limit() -> None:
