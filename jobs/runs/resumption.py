@@ -68,13 +68,7 @@ def resumed_trials(
             "same cluster, as trials of two clusters do not combine; name the run's own cluster, "
             "or start a new run"
         )
-    moved = other_series(runs[0].environment or {}, environment)
-    if moved:
-        raise ConfigError(
-            f"the run {run_id} read other series of the exporters: {'; '.join(moved)}; expected "
-            "the same ones, as its trials were judged by them; restore the exporters' rules, or "
-            "start a new run"
-        )
+    require_same_series(f"the run {run_id}", runs[0].environment or {}, environment)
     return tables.trials_of(run_id)
 
 
@@ -94,6 +88,24 @@ def other_cluster(
         for name in names
         if then[name] != now[name] and not (is_new and name == "cluster.id")
     ]
+
+
+def require_same_series(run: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Check that the exporters are read by the series by which a run began.
+
+    Args:
+        run: the run, as messages name it.
+
+    Raises:
+        ConfigError: a reading has another series.
+    """
+    moved = other_series(then, now)
+    if moved:
+        raise ConfigError(
+            f"{run} read other series of the exporters: {'; '.join(moved)}; expected the same "
+            "ones, as its trials were judged by them; restore the exporters' rules, or start a "
+            "new run"
+        )
 
 
 def other_series(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

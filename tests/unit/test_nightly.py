@@ -6,6 +6,8 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import click
 import pytest
@@ -16,11 +18,13 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.config.suite import configuration_of
 from jobs.console.events import RecordingReporter
 from jobs.nightly import nightly
-from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.lifecycle import RunOrder, RunState, execute
 from jobs.runs.nightly.body import NightRun
 from jobs.runs.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
 from jobs.runs.nightly.junit import write_junit
+from jobs.runs.resumption import config_text
 from jobs.traffic import traffic
+from jobs.trials.history import TrialHistory
 from metrics.common.errors import ConfigError, GuardStopError
 from metrics.comparing.nightly import NightComparison, judge_night
 from metrics.reporting.nightly import (
@@ -31,6 +35,7 @@ from metrics.reporting.nightly import (
     write_night,
 )
 from metrics.tables.cases import Outcome
+from metrics.tables.schema import RunRow
 from tests.support.frozen import lost_keys
 from tests.support.nights import ENVIRONMENT, SUITE, case_row
 
@@ -190,6 +195,40 @@ def report() -> NightReport:
         "r9", "n9", "s", "c", "w", "g", "2026-11-21T00:00:00Z", "2026-11-21T00:10:00Z",
         outcome.status, outcome.exit_code, cases, outcome.error,
     )  # fmt: skip
+
+
+def test_a_repeated_night_requires_the_series_that_it_began_with() -> None:
+    config = configuration_of(SUITE)
+    begun = RunRow(
+        "r",
+        "started",
+        0.0,
+        "c",
+        "w",
+        "g",
+        config=config_text(config),
+        environment={"series.bytes_in": "b_total"},
+    )
+    tables = SimpleNamespace(
+        cases=lambda *_: [], run_rows=lambda _: [begun], next_trial=lambda _: 7
+    )
+
+    def resumed(series: str) -> TrialHistory:
+        history = TrialHistory()
+        context = SimpleNamespace(
+            run_id="r",
+            tables=tables,
+            history=history,
+            environment={"series.bytes_in": series},
+        )
+        order = SimpleNamespace(resumes=True)
+        run = cast(RunState, SimpleNamespace(context=context, order=order))
+        NightRun(SUITE, config, "n1").resume(run)
+        return history
+
+    assert resumed("b_total").numbering.take() == 7
+    with pytest.raises(ConfigError, match=r"the night n1 read other series .*bytes_in was b_total"):
+        resumed("b_count")
 
 
 def test_nightly_json_holds_each_case_with_its_evidence(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from jobs.runs.nightly.conclusion import case_reports, judged_row, outcome_of_ni
 from jobs.runs.nightly.junit import write_junit
 from jobs.runs.nightly.measurement import CaseInvalidError, CaseMeasurer, Night, expected_s, load_of
 from jobs.runs.outcome import RunOutcome
-from jobs.runs.resumption import config_text, differences
+from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext
 from jobs.trials.warm_up import open_gates
 from metrics.common.errors import ConfigError
@@ -115,6 +115,8 @@ class NightRun(Body):
                 f"the night {self.night} began with another configuration: {'; '.join(differing)}; "
                 "expected the same configuration; give the same options, or another --night"
             )
+        then = before[0].environment or {}
+        require_same_series(f"the night {self.night}", then, context.environment)
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
         context.history.numbering.resume_at(context.tables.next_trial(context.run_id))
 
