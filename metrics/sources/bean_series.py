@@ -57,6 +57,9 @@ _ENDS = {
     "value": Meaning.UNCERTAIN,
 }
 """End of a name → meaning, where a bean has several attributes."""
+_OBJECT_NAME = "objectname"
+"""The label `_objectname`, by which release 1 of the exporter distinguishes series that rules give
+one name; it ends in the attribute."""
 _OF_HISTOGRAMS = frozenset({Meaning.MEAN, Meaning.SUM})
 
 
@@ -122,8 +125,12 @@ class _Bean:
         plain = squeezed(name)
         if not plain.startswith(self.domain):
             return None
-        in_name, own = list(self.parts), {}
+        in_name, own, attribute_of = list(self.parts), {}, None
         for label, value in labels.items():
+            if squeezed(label) == _OBJECT_NAME:
+                attribute_of = squeezed(value.rpartition(">")[2])
+                own[label] = value
+                continue
             part = next((each for each in in_name if each.key == squeezed(label)), None)
             if part is None:
                 if constant.get(label) != value:
@@ -142,18 +149,24 @@ class _Bean:
                         _starred(name, found), dict(sorted(own.items())), is_exact=True
                     )
                     keys = tuple(part.key for part in in_name)
-                    return self._made(selector, found, keys, rank)
+                    return self._made(selector, found, keys, rank, attribute_of)
         return None
 
     def _made(
-        self, selector: Selector, found: re.Match[str], in_name: tuple[str, ...], rank: int
+        self,
+        selector: Selector,
+        found: re.Match[str],
+        in_name: tuple[str, ...],
+        rank: int,
+        attribute: str | None,
     ) -> Candidate | None:
-        meaning = Meaning.VALUE
+        """The candidate of a name that fits; `attribute` is that of a label, if there is one."""
+        meaning, end = Meaning.VALUE, found["end"] if attribute is None else attribute
         if self.attributes == _COUNTED:
-            meaning = _ENDS.get(found["end"], Meaning.RATE)
-            if found["end"] not in _ENDS or (meaning in _OF_HISTOGRAMS and not self.is_histogram):
+            meaning = _ENDS.get(end, Meaning.RATE)
+            if end not in _ENDS or (meaning in _OF_HISTOGRAMS and not self.is_histogram):
                 return None
-        family = (self.group, *in_name, _shortened(found, self.parts), found["end"])
+        family = (self.group, *in_name, _shortened(found, self.parts), end)
         return Candidate(self._reading(meaning), meaning, selector, family, rank)
 
     def _reading(self, meaning: Meaning) -> str:

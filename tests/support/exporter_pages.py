@@ -3,7 +3,8 @@
 The exporter is imitated: it reads each attribute of each bean, and the first rule whose pattern
 matches `domain<key=value, …><>attribute: ` gives name, labels and type; without such a rule the
 attribute is left out, and without any rules the name is `domain_first key's value_attribute`.
-Release 1 differs from release 0 in `_total`: counters have it, and all other series lose it.
+Release 1 differs from release 0 in `_total`: counters have it, and all other series lose it. Series
+that have one name and the same labels then get the label `_objectname`.
 """
 
 from __future__ import annotations
@@ -240,6 +241,37 @@ def page(
 def _lines(
     given: Mapping[str, Any], beans: Mapping[str, Mapping[str, float]], release: int
 ) -> Iterator[str]:
+    found: dict[str, list[_Line]] = {}
+    for made in _read(given, beans):
+        name = made.name.removesuffix("_total") if release == 1 else made.name
+        found.setdefault(name, []).append(made)
+    for name, same in found.items():
+        is_counter = all(each.kind == "COUNTER" for each in same)
+        shown = f"{name.removesuffix('_total')}_total" if is_counter else name
+        is_unique = len({tuple(each.labels.items()) for each in same}) == len(same)
+        for each in same:
+            more = {} if is_unique or release == 0 else {"_objectname": each.source}
+            labels = ",".join(f'{key}="{value}"' for key, value in (each.labels | more).items())
+            end = "," if release == 0 and labels else ""
+            yield (
+                f"{shown}{{{labels}{end}}} {each.number!r}"
+                if labels
+                else f"{shown} {each.number!r}"
+            )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One attribute of a bean, as the rules name it."""
+
+    name: str
+    labels: dict[str, str]
+    kind: str
+    number: float
+    source: str
+
+
+def _read(given: Mapping[str, Any], beans: Mapping[str, Mapping[str, float]]) -> Iterator[_Line]:
     known = _rules(given)
     for object_name, attributes in beans.items():
         domain, _, listed = object_name.partition(":")
@@ -249,19 +281,13 @@ def _lines(
             made = _series(known, domain, keys, begin, attribute)
             if made is None:
                 continue
-            name, labels, kind = made
-            name = _safe(name)
+            name, labels, kind = _safe(made[0]), made[1], made[2]
             if given.get("lowercaseOutputName"):
                 name = name.lower()
             if given.get("lowercaseOutputLabelNames"):
                 labels = {label.lower(): value for label, value in labels.items()}
-            if kind == "COUNTER":
-                name = f"{name.removesuffix('_total')}_total"
-            elif release == 1:
-                name = name.removesuffix("_total")
-            text = ",".join(f'{_safe(label)}="{value}"' for label, value in labels.items())
-            end = "," if release == 0 and text else ""
-            yield f"{name}{{{text}{end}}} {number!r}" if text else f"{name} {number!r}"
+            safe = {_safe(label): value for label, value in labels.items()}
+            yield _Line(name, safe, kind, number, begin + attribute)
 
 
 def _series(

@@ -79,11 +79,12 @@ def refusal(exporter: Exporter) -> str:
     return str(error.value).replace(str(exporter.port), PORT)
 
 
+@pytest.mark.parametrize("release", [0, 1])
 @pytest.mark.parametrize(
     "rules", ["none", "lower case", "kafka-kraft-3_0_0", "kafka-2_0_0", "strimzi", "confluent"]
 )
-def test_idle_and_bytes_are_read_whatever_the_rules(rules: str) -> None:
-    node, (first, last) = opened(Broker(rules))
+def test_idle_and_bytes_are_read_whatever_the_rules(rules: str, release: int) -> None:
+    node, (first, last) = opened(Broker(rules, release))
     assert (last["handler_idle_ns"] - first["handler_idle_ns"]) / 1e9 == pytest.approx(0.98)
     assert last["bytes_in"] == REST.messages * 1_071
     assert last["messages_in"] == REST.messages
@@ -95,6 +96,15 @@ def test_idle_and_bytes_are_read_whatever_the_rules(rules: str) -> None:
 def test_the_brokers_own_handlers_are_read_from_kafka_4_2_on() -> None:
     node, _ = opened(Broker("none", version="4.2"))
     assert "BrokerRequestHandlerAvgIdlePercent" in node.series["broker_handler_idle_ns"]
+
+
+def test_the_meter_of_both_pools_does_not_replace_the_brokers_own() -> None:
+    own = HANDLERS.replace("requesthandleravg", "brokerrequesthandleravg")
+    shared = f"{BROKER}{own} 4.0E8\n"
+    _, samples = opened(Exporter(shared))
+    assert samples[0]["handler_idle_ns"] == 4e8
+    assert own in refusal(Exporter(f"{shared}{own} 3.0E8\n"))
+    assert own in refusal(Exporter(shared.replace("4.0E8", "0.97")))
 
 
 def test_only_the_chosen_series_are_requested() -> None:
@@ -195,7 +205,6 @@ WRONG: dict[str, Callable[[], Exporter]] = {
         BROKER.replace(f"{HANDLERS} 5.0E8", f"{POOL}_oneminuterate 0.98").encode()
     ),
     "no idle": lambda: Raw(BROKER.replace(HANDLERS, "other").encode()),
-    "Confluent's rules, release 1": lambda: Broker("confluent", release=1),
     "another node": lambda: Raw(
         f'{BROKER}kafka_server_app_info_StartTimeMs{{id="7"}} 1\n'.encode()
     ),

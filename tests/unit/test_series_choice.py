@@ -97,11 +97,18 @@ def test_of_a_count_and_a_rate_that_differ_in_total_the_numbers_tell() -> None:
     assert swapped.texts[IDLE] == f"{POOL}_total"
 
 
-def test_a_series_that_the_page_shows_twice_is_refused() -> None:
-    # Release 1 drops `_total` from gauges, so count and rate have the same name.
+def test_of_a_count_and_a_rate_with_one_name_the_exporter_tells() -> None:
+    # Release 1 drops `_total` from gauges, and adds a label that ends in the attribute.
     found = by_rules("confluent", release=1)
-    assert IDLE not in found.selectors
-    (refusal,) = found.refused
+    bean = "kafka.server<type=KafkaRequestHandlerPool, name=RequestHandlerAvgIdlePercent><>"
+    assert found.texts[IDLE] == f'{POOL}{{_objectname="{bean}Count"}}'
+    assert not found.refused
+    rate = chosen(f'{POOL}{{_objectname="{bean}OneMinuteRate"}} 5e11\n')
+    assert IDLE not in rate.selectors
+
+
+def test_a_series_that_the_page_shows_twice_is_refused() -> None:
+    (refusal,) = chosen(lines({POOL: 5e11}) + lines({POOL: 0.98})).refused
     assert (refusal.reading, refusal.series) == (IDLE, (POOL,))
     assert "twice" in refusal.why
     same = chosen(f"{BYTES}_total 7\n{BYTES}_total 7\n")
