@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
+from metrics.sources.source import named_brokers
 from metrics.trial.counts import Counts
 from metrics.trial.others import BYTES_LEAST_PER_S, MESSAGES_LEAST_PER_S
 from metrics.windows.spans import HANDLER_POLL_S, Span
@@ -26,6 +27,11 @@ _OTHERS_GROWTH = 2.0
 """Factor by which others may write more than at rest."""
 _IDLE_SPARE = 0.02
 """Smallest change of the idle time that counts [ratio]."""
+
+CLAUSES_MAX = 5
+"""Clauses of a sentence; of more, their number is stated."""
+_Clause = tuple[int, str]
+"""A broker, and what is wrong or unknown there."""
 
 _LEAST = {"messages_in": MESSAGES_LEAST, "bytes_in": BYTES_LEAST}
 _OTHERS_PER_S = {"messages_in": MESSAGES_LEAST_PER_S, "bytes_in": BYTES_LEAST_PER_S}
@@ -139,25 +145,34 @@ def prove(
         loaded: broker id → polls just before and just after the load.
         sent: broker id → what was written to it.
     """
-    disagreements: list[str] = []
-    doubts: list[str] = []
+    disagreements: list[_Clause] = []
+    doubts: list[_Clause] = []
     for broker in sorted(sent):
         rest, load = at_rest.get(broker), loaded.get(broker)
         if rest is None or load is None or not rest.is_whole or not load.is_whole:
-            doubts.append(f"broker {broker} was not polled, or restarted")
+            doubts.append((broker, "not polled, or restarted"))
             continue
-        one = _Broker(broker, rest, load, sent[broker])
+        one = _Broker(rest, load, sent[broker])
         wrong, unclear = one.compared()
-        disagreements += [*wrong, *one.idle_disagreements()]
-        doubts += unclear
-    return Proof(tuple(disagreements), tuple(doubts))
+        disagreements += [(broker, text) for text in (*wrong, *one.idle_disagreements())]
+        doubts += [(broker, text) for text in unclear]
+    return Proof(_grouped(disagreements), _grouped(doubts))
+
+
+def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
+    """The clauses, with the brokers of each; of many, the first ones and the number of the rest."""
+    brokers: dict[str, list[int]] = {}
+    for broker, text in clauses:
+        brokers.setdefault(text, []).append(broker)
+    found = [f"{named_brokers(ids)}: {text}" for text, ids in brokers.items()]
+    left = len(found) - CLAUSES_MAX
+    return tuple(found if left <= 0 else [*found[:CLAUSES_MAX], f"and {left} more like these"])
 
 
 @dataclass(frozen=True)
 class _Broker:
     """The comparison of one broker with what was sent to it."""
 
-    broker: int
     rest: Polls
     load: Polls
     sent: Sent
@@ -171,14 +186,11 @@ class _Broker:
         for reading in _LEAST:
             doubt = self._doubt(reading)
             if doubt:
-                doubts.append(f"broker {self.broker}: {doubt}")
+                doubts.append(doubt)
                 continue
             known += 1
             grown, (least, most) = self._growth(reading), self._bounds(reading)
-            text = (
-                f"broker {self.broker}: {reading} grew by {grown:,.0f}, expected {least:,.0f} to "
-                f"{most:,.0f}"
-            )
+            text = f"{reading} grew by {grown:,.0f}, expected {least:,.0f} to {most:,.0f}"
             if grown < least:
                 below.append(text)
             elif grown > most:
@@ -196,8 +208,8 @@ class _Broker:
         edges = 2 * HANDLER_POLL_S * (1 / self.rest.seconds + 1 / self.load.seconds)
         if load > rest + _IDLE_SPARE + edges:
             yield (
-                f"broker {self.broker}: {HANDLER_IDLE_NS} shows the request handlers idle "
-                f"{load:.2f} under load and {rest:.2f} at rest, expected less under load"
+                f"{HANDLER_IDLE_NS} shows the request handlers idle {load:.2f} under load and "
+                f"{rest:.2f} at rest, expected less under load"
             )
 
     @staticmethod

@@ -12,7 +12,7 @@ from metrics.sources.beans import (
     REQUESTS,
     Role,
 )
-from metrics.sources.source import NodeInfo
+from metrics.sources.source import NodeInfo, named_brokers
 
 _REQUEST_TIMES = tuple(f"{request}_{phase}_ms_mean" for request in REQUESTS for phase in PHASES)
 _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -89,9 +89,8 @@ def _refused_series(nodes: Iterable[NodeInfo]) -> Iterator[str]:
         for clause in node.refused:
             brokers.setdefault(clause, []).append(node.node_id)
     for clause, ids in brokers.items():
-        listed = ", ".join(map(str, ids))
         yield (
-            f"{clause} (broker {listed}); name rules that fit in metrics.prometheus.rules to "
+            f"{clause} ({named_brokers(ids)}); name rules that fit in metrics.prometheus.rules to "
             f"read it"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +12,9 @@ from metrics.sources.sample import BrokerSample
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_NAMED_MAX = 5
+"""Brokers that a sentence names one by one."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,13 @@ class MetricsSource(Protocol):
     def close(self) -> None:
         """Close the connections; further calls are harmless."""
         ...
+
+
+def named_brokers(ids: Sequence[int]) -> str:
+    """Brokers in words; of many, the first ones and the number of the rest."""
+    named = ", ".join(map(str, ids[:_NAMED_MAX]))
+    more = f" and {len(ids) - _NAMED_MAX} more" if len(ids) > _NAMED_MAX else ""
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {named}{more}"
 
 
 def brokers_of(source: MetricsSource) -> frozenset[int]:
