@@ -24,7 +24,10 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
         return spark.createDataFrame(rows)
     convert = _converter(pa.struct(list(rows.schema)))
     values = [tuple(convert(row).values()) for row in rows.to_pylist()]
-    return spark.createDataFrame(values, ddl(rows.schema))
+    if getattr(spark, "_jvm", None) is None:  # Spark Connect
+        return spark.createDataFrame(values, ddl(rows.schema))
+    # One partition: by default each slot of the session would start a Python worker for them.
+    return spark.createDataFrame(spark.sparkContext.parallelize(values, 1), ddl(rows.schema))
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:

@@ -69,6 +69,29 @@ def test_pyspark_3_gets_values_of_the_same_types(monkeypatch: pytest.MonkeyPatch
     assert schema == ddl(SCHEMA)
 
 
+def test_the_values_are_one_partition_on_however_many_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Context:
+        """A context that keeps the number of partitions."""
+
+        def parallelize(self, values: list[Any], partitions: int) -> tuple[list[Any], int]:
+            return values, partitions
+
+    class Driver(Session):
+        """A session with a JVM."""
+
+        _jvm = object()
+        sparkContext = Context()  # noqa: N815 - Spark's name
+
+    monkeypatch.setattr(pyspark, "__version__", "3.5.7")
+    session = Driver()
+    frame_of(session, pa.Table.from_pylist([EMPTY], schema=SCHEMA))  # type: ignore[arg-type]
+    (values, partitions), schema = session.given
+    assert (values, partitions) == ([(None,) * len(SCHEMA)], 1)
+    assert schema == ddl(SCHEMA)
+
+
 @pytest.mark.parametrize("table", ROWS)
 def test_every_table_has_columns_of_known_types(
     table: str, monkeypatch: pytest.MonkeyPatch
