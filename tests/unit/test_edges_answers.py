@@ -33,7 +33,9 @@ from metrics.columns import row_of
 from metrics.reporting.known_runs import known_runs, write_index
 from metrics.reporting.nightly import CaseReport, NightReport
 from metrics.reporting.notebook_display import table_html
-from metrics.sources.exposition import parse_series, series_of
+from metrics.sources.exposition import Poll, parse_series, series_of
+from metrics.sources.page_kind import is_cut_off, kind_of
+from metrics.sources.series_choice import choose
 from metrics.tables.cases import Outcome
 from metrics.tables.trials import trial_from
 from tests.support.answers import (
@@ -166,12 +168,29 @@ def check_exposition(text: str) -> None:
             series = series_of(line)
             parse_series(series)
             rules.match(series)
+        found = choose([Poll(0.0, text), Poll(1.0, text)])
+        assert all(found.rules.match(line) is None for line in ("", "# a", "x"))
+        assert found.texts.keys() <= found.selectors.keys()
+        assert is_cut_off(text) in {True, False} and kind_of(text).startswith("the page ")
 
     assert_ends_soon(read)
 
 
 lines = st.lists(
     st.sampled_from(["kafka_server_x{", 'a="b"', 'a="', "} 1", " 1", "NaN", "\\", "# HELP", "{}"])
+    | st.sampled_from(
+        [
+            "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent",
+            "kafka_server_socket_server_metrics_listener_",
+            "_networkprocessor_0_incoming_byte",
+            'kafka_server_BrokerTopicMetrics_Count{name="BytesInPerSec"',
+            'java_lang_G1_CollectionTime{type="GarbageCollector"',
+            "_total",
+            "_objectname=",
+            " 5e11\n",
+            " 0.98\n",
+        ]
+    )
     | st.text(max_size=8)
 ).map("".join)
 
