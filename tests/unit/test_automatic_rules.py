@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from contextlib import closing
+from typing import NoReturn
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks.cluster import metrics_rules
 from jobs.checks.finding import Severity
+from jobs.config.metrics_prometheus import Prometheus
+from jobs.config.metrics_section import SourceTarget
 from metrics.common.errors import ConfigError
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.shortcomings import shortcomings
@@ -47,6 +50,10 @@ class Raw(Exporter):
 
     def body(self, path: str) -> bytes:
         return self.content
+
+
+def _never() -> NoReturn:
+    raise AssertionError("exporters need no other connection")
 
 
 def source_of(exporter: Exporter) -> PrometheusSource:
@@ -91,6 +98,22 @@ def test_idle_and_bytes_are_read_whatever_the_rules(rules: str, release: int) ->
     assert last["produce_local_ms_count"] == REST.messages // 17 + len("LocalTimeMs")
     assert set(node.series) >= {"handler_idle_ns", "bytes_in", "uptime_ms"}
     assert not node.refused
+
+
+def test_without_rules_in_the_file_the_series_are_found_and_named_rules_win() -> None:
+    def started(**keys: str) -> NodeInfo:
+        section = Prometheus.model_validate({"endpoints": {1: f"127.0.0.1:{port}"}, **keys})
+        with closing(section.open(target)) as source:
+            return source.nodes[1]
+
+    target = SourceTarget({1: "127.0.0.1"}, "4.1", _never, _never)
+    with serving(Exporter()) as exporter:
+        port = exporter.port
+        assert started().series["handler_idle_ns"] == HANDLERS
+        assert started(rules="auto").series["handler_idle_ns"] == HANDLERS
+        assert not started(rules="kafka-kraft").series
+        with pytest.raises(ConfigError, match=r"a name that .*msk\.yaml maps"):
+            started(rules="msk")
 
 
 def test_the_brokers_own_handlers_are_read_from_kafka_4_2_on() -> None:
