@@ -73,6 +73,7 @@ class Candidate:
         selector: pattern for the series, with `*` for each part that names one of several beans.
         family: series with the same family are made by the same rule, and mean the same.
         rank: 0 for the attribute that is preferred, 1 for its name in earlier releases.
+        is_histogram: whether the bean is a histogram.
     """
 
     reading: str
@@ -80,6 +81,7 @@ class Candidate:
     selector: Selector
     family: tuple[str, ...]
     rank: int = 0
+    is_histogram: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ class _Bean:
             if end not in _ENDS or (meaning in _OF_HISTOGRAMS and not self.is_histogram):
                 return None
         family = (self.group, *in_name, _shortened(found, self.parts), end)
-        return Candidate(self._reading(meaning), meaning, selector, family, rank)
+        reading = self._reading(meaning)
+        return Candidate(reading, meaning, selector, family, rank, self.is_histogram)
 
     def _reading(self, meaning: Meaning) -> str:
         if not self.is_histogram:

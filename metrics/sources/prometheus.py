@@ -136,7 +136,7 @@ class PrometheusSource:
             controller_share(sampled),
             found.texts,
             found.preferred,
-            tuple(each.text for each in found.refused),
+            found.refusals,
         )
 
     def _require_handlers(

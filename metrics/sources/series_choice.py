@@ -15,13 +15,13 @@ What stays uncertain is chosen only where there is one series, and is refused wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 
 from metrics.sources.bean_series import Candidate, Meaning, candidates_of, may_be_reading, squeezed
-from metrics.sources.beans import FROM_FIRST_USE, HANDLER_IDLE_NS
+from metrics.sources.beans import FROM_FIRST_USE, HANDLER_IDLE_NS, REQUESTS
 from metrics.sources.exposition import Poll, number_of, parse_series, series_of
 from metrics.sources.rules import BROKER_HANDLER_IDLE_NS, JAVA, RuleSet, Selector, selectors_of
 
@@ -31,6 +31,9 @@ SECOND_POLL_S = 1.0
 """Time between two polls, where the numbers of one do not tell what a series is [s]."""
 IDLE_GROWTH_MAX = 2.5
 """Largest one-minute rate of the idle time; 2 at rest, where a controller shares the meter."""
+_PHASES_APART = 0.05
+"""Largest difference between the counts of a request's phases, which are read one after another
+[ratio]."""
 _POLL_EDGE_S = 0.6
 """Longest idle time that both edges of an interval add, as handlers wait up to 0.3 s [s]."""
 
@@ -129,6 +132,17 @@ class Choices:
     def has_beans(self) -> bool:
         """Whether the page shows a bean of Kafka."""
         return any(each not in _OF_AGENT for each in self.selectors)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """A clause for each reason why readings are refused, with the first of them."""
+        first: dict[str, list[Refusal]] = {}
+        for each in self.refused:
+            first.setdefault(each.why, []).append(each)
+        return tuple(
+            f"{one.text} (and {len(others)} more readings)" if others else one.text
+            for one, *others in first.values()
+        )
 
     @property
     def texts(self) -> dict[str, str]:
@@ -328,11 +342,34 @@ def _joint(behaviors: Iterable[Behavior]) -> Behavior:
 def _families(
     groups: Iterable[_Group], behaviors: Mapping[int, Behavior]
 ) -> dict[tuple[str, ...], Behavior]:
-    found: dict[tuple[str, ...], list[Behavior]] = {}
+    found: dict[tuple[str, ...], list[_Group]] = {}
     for group in groups:
         if group.candidate.reading not in _IDLE and group.candidate.meaning is Meaning.UNCERTAIN:
-            found.setdefault(group.candidate.family, []).append(behaviors[id(group)])
-    return {family: _joint(each) for family, each in found.items()}
+            found.setdefault(group.candidate.family, []).append(group)
+    return {
+        family: _joint([*(behaviors[id(each)] for each in same), *_behaviors_of_phases(same)])
+        for family, same in found.items()
+    }
+
+
+def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
+    """What the phases of a request show, where the groups are of histograms.
+
+    The largest time of a request is a whole number that never falls, too. But each request counts
+    in each of its phases, so that their counts are equal, and their times are not.
+    """
+    if not groups[0].candidate.is_histogram:
+        return
+    requests: dict[str, list[float]] = {}
+    for group in groups:
+        request = next((each for each in REQUESTS if group.candidate.reading.startswith(each)), "")
+        last = [numbers[-1] for numbers in group.numbers.values()]
+        requests.setdefault(request, []).extend(filter(math.isfinite, last))
+    compared = [counts for request, counts in requests.items() if request and len(counts) > 1]
+    if any(max(each) - min(each) > _PHASES_APART * max(each) for each in compared):
+        yield Behavior.NO_COUNT
+    elif not any(map(max, compared)) and any(map(max, filter(None, requests.values()))):
+        yield Behavior.NO_COUNT  # no two phases to compare
 
 
 def _groups(polls: Sequence[Poll]) -> list[_Group]:

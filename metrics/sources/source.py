@@ -71,7 +71,8 @@ class NodeInfo:
             since the start, where they share the broker's meter; None elsewhere [ratio].
         series: reading → its series on the page of an exporter, where the source found them.
         choices: a clause for each choice between several series.
-        refused: a clause for each reading that is not read although the page shows series of it.
+        refused: a clause for each reason why readings are not read although the page shows series
+            of them.
     """
 
     node_id: int

@@ -164,6 +164,8 @@ def test_a_rate_alone_is_refused_by_name_and_by_its_numbers() -> None:
     assert by_name.refused[0].series == (f"{POOL}_fiveminuterate", f"{POOL}_oneminuterate")
     by_numbers = by_rules("one-minute rates")
     assert {each.reading for each in by_numbers.refused} >= {IDLE, "bytes_in", "isr_shrinks"}
+    (sentence,) = by_numbers.refusals
+    assert sentence.endswith(f"(and {len(by_numbers.refused) - 1} more readings)")
     assert "no count" in by_numbers.refused[0].why
 
 
@@ -204,6 +206,24 @@ def test_what_one_series_of_a_rule_shows_holds_for_the_others() -> None:
     assert found.texts["isr_shrinks"] == shrinks
     rates = resting | {f"{BYTES}_total": 12.5}
     assert "isr_shrinks" not in chosen(lines(rates), lines(rates)).selectors
+
+
+@pytest.mark.parametrize(
+    ("total", "local", "is_count"),
+    [(900, 900, True), (900, 880, True), (900, 300, False), (12, 0, False), (0, 0, True)],
+)
+def test_the_longest_time_of_a_request_is_not_taken_for_its_count(
+    total: int, local: int, is_count: bool
+) -> None:
+    name = 'kafka_network_requestmetrics_{}timems{{request="Produce"}}'
+    text = lines({name.format("total"): total, name.format("local"): local})
+    found = chosen(text, text)
+    assert ("produce_total_ms_count" in found.selectors) is is_count
+    assert ("produce_local_ms_count" in found.selectors) is is_count
+    alone = lines({name.format("total"): total})
+    assert ("produce_total_ms_count" in chosen(alone, alone).selectors) is (total == 0)
+    named = text.replace("timems{", "timems_count{")
+    assert "produce_total_ms_count" in chosen(named, named).selectors, "a name that says it"
 
 
 def test_a_second_poll_is_needed_where_names_leave_a_doubt() -> None:
