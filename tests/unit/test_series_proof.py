@@ -291,3 +291,38 @@ def test_a_failed_load_leaves_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert prove_series(context, proven.proof, TOPIC)
     assert proven.history.series_doubt == ""
     assert not prove_series(context, proven.proof, TOPIC)
+
+
+def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    class RecordedGates:
+        polls_at_rest = (FIRST, BEFORE)
+
+        def __init__(self, *given: Any, **options: Any) -> None:
+            self.under_replicated_at_rest: dict[int, float] = {}
+            self.warming, self.prove = given[3], options["prove"]
+
+        def take_baseline(self) -> None: ...
+
+    def opened(cluster: Cluster, warm_up_max_s: float) -> RecordedGates:
+        context = SimpleNamespace(
+            source=cluster,
+            history=cluster.history,
+            reporter=RecordingReporter(),
+            topics=SimpleNamespace(check=None),
+            cluster=SimpleNamespace(last_load=None),
+        )
+        return cast(RecordedGates, warm_up.open_gates(cast(RunContext, context), warm_up_max_s))
+
+    client = ClientWindow(102.0, 122.0, COUNTS)
+    config = load("calibrated", "calibrated", "default")
+    monkeypatch.setattr(warm_up, "Gates", RecordedGates)
+    monkeypatch.setattr(warm_up, "offer_unscored", lambda *_: UnscoredLoad((), client))
+    monkeypatch.setattr(warm_up, "proof_pattern", lambda *_: config.pattern(1_000, 1, 3))
+    warm = Cluster(BEFORE, after())
+    gates = opened(warm, 60.0)
+    assert warm.history.series_doubt is None and gates.warming is not None
+    assert gates.prove(TOPIC) and not gates.prove(TOPIC)
+    assert warm.history.series_doubt == ""
+    unloaded = Cluster(after())
+    assert opened(unloaded, 0.0).warming is None
+    assert "warm_up_max_s is 0" in (unloaded.history.series_doubt or "")
