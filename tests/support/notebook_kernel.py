@@ -64,7 +64,8 @@ def execute(
             timeout=CELL_TIMEOUT_S,
             resources={"metadata": {"path": str(FOLDER)}},
         )
-        client.execute(env=_kernel_env(scratch, environment), stdout=log, stderr=log)
+        env = _kernel_env(scratch, environment)
+        client.execute(cleanup_kc=True, env=env, stdout=log, stderr=log)
     finally:
         log.close()
     return {name: _shown(cells) for name, cells in parts.items()}
