@@ -27,6 +27,7 @@ from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.trials.context import RunContext
+from jobs.trials.history import TrialHistory
 from jobs.trials.point_topics import PointTopics
 from metrics.traffic.pattern import TrafficPattern
 from tests.support.fake_cluster import FakeCluster, Habits, Replicas
@@ -236,7 +237,9 @@ def test_racks_of_brokers_are_used() -> None:
 def kept_topics(topics: Topics) -> tuple[PointTopics, RunContext, RecordingReporter]:
     """The topics of a run on these brokers, with the run's context and what it reports."""
     reporter = RecordingReporter()
-    context = SimpleNamespace(topics=topics, reporter=reporter, caveats=("no metrics",))
+    context = SimpleNamespace(
+        topics=topics, reporter=reporter, caveats=("no metrics",), history=TrialHistory()
+    )
     return PointTopics(cast(RunContext, context)), cast(RunContext, context), reporter
 
 
