@@ -15,13 +15,13 @@ class QuotaWindow:
     """The CPU quota of the tasks' control groups, on one host.
 
     Attributes:
-        host: the host where it stopped them most; empty without a quota.
+        host: the host where it stopped them most; None without a quota.
         throttled_share: share of the quota's periods in which it was used up and stopped the
             tasks; None without a quota [ratio].
         throttled_ms: mean time that a task lost in such a period, at most; None without any [ms].
     """
 
-    host: str = ""
+    host: str | None = None
     throttled_share: float | None = None
     throttled_ms: float | None = None
 
