@@ -97,9 +97,7 @@ def _circle(imports: Mapping[str, set[str]]) -> str:
 
 def test_no_module_imports_itself_through_others() -> None:
     names = _names()
-    imports = {
-        name: {*_imported(_tree(path), names)} for name, path in names.items()
-    }
+    imports = {name: {*_imported(_tree(path), names)} for name, path in names.items()}
     assert sum(map(len, imports.values())) > 500, "imports are no longer found"
     assert _circle(imports) == ""
 
