@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from metrics.traffic.producer import ProducerPattern
 
-REQUEST_S = 85e-6
-"""CPU time of a produce request with one batch, and of its answer [CPU-s]."""
+REQUEST_S = 110e-6
+"""CPU time of a produce request with one batch, and of its answer [CPU-s], on slow cores."""
 
 BYTES_PER_S = 2e9
 """Payload that producers with large batches move in a second of CPU time [B/CPU-s]."""
