@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -33,8 +32,6 @@ from metrics.trial.others import OtherLoad, others_at
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
-
-_log = logging.getLogger(__name__)
 
 LOOK_S = 0.25
 """Interval between two checks for the end of a window [s]."""
@@ -187,14 +184,6 @@ class ContinuousMeasurer(TrialMeasurer):
         running.host_samples = tuple(each for each in host_samples if each.at_s >= kept_s)
         sampler.forget_before(kept_s)
         return self._keep(running, replace(evidence, others=others), own, client.start_s)
-
-    def _moved_leaders(self, topics: TopicSet) -> dict[int, int] | None:
-        """The leaders that moved until now; None where the cluster does not answer in time."""
-        try:
-            return self._context.topics.moved_leaders(topics)
-        except AdminError as error:
-            _log.info("the leaders of %s are not known: %s", topics, error)
-            return None
 
     def _others(
         self, running: _LoadInProgress, client: ClientWindow, brokers: Sequence[BrokerWindow]

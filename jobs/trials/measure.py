@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -41,6 +42,8 @@ from search.model import Observation, Verdict
 STAGE_LAUNCH_S = 1.0
 """Time from the request for a stage until its tasks agree on a start, measured on a warm
 session [s]."""
+
+_log = logging.getLogger(__name__)
 
 REPLICATED_DEADLINE_S = 15.0
 """Longest time for followers to fetch acknowledged records before the end offsets are read [s]."""
@@ -203,7 +206,6 @@ class TrialMeasurer:
             before = context.topics.end_offsets(topics)
             client, samples = self._offer(number, pattern, topics, before)
             after = self._settled_offsets(topics, before, client)
-            moved = context.topics.moved_leaders(topics)
         except (StageFailedError, GeneratorError, AdminError) as error:
             context.guards.settle(pattern, None)
             tripped = self._tripped()
@@ -225,11 +227,22 @@ class TrialMeasurer:
         evidence = replace(
             self._evidence(pattern, client, samples),
             end_offsets={each: (begin, after[each]) for each, begin in before.items()},
-            moved_leaders=moved,
+            moved_leaders=self._moved_leaders(topics),
             others=others,
             broker_sockets=self._broker_ends.window_counts() if self._broker_ends else {},
         )
         return evidence, samples
+
+    def _moved_leaders(self, topics: TopicSet) -> dict[int, int] | None:
+        """The leaders that moved until now; None where the cluster does not answer in time.
+
+        Then only the errors of clients show a move.
+        """
+        try:
+            return self._context.topics.moved_leaders(topics)
+        except AdminError as error:
+            _log.warning("the leaders of %s are not known: %s", topics, error)
+            return None
 
     def _tripped(self) -> Reason | None:
         """The guard's reason why the trial is INVALID, or None."""

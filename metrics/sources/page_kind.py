@@ -13,7 +13,7 @@ _TITLE_MAX = 60
 _HEAD = 2_000
 """Length of a page's begin that shows its kind [characters]."""
 _UNREADABLE_SHARE = 0.02
-"""Smallest share of characters that no text has, in a page that is no text [ratio]."""
+"""Smallest share of unreadable characters from which a page counts as binary data [ratio]."""
 
 _OTHERS: tuple[tuple[str, str], ...] = (
     ("kafka_connect_", "Kafka Connect, not of a broker"),

@@ -48,7 +48,7 @@ REST_S = 12.0
 """Time that brokers get after their start, and time for which they are watched [s]."""
 RECORDS = 300
 COUNTED = ("messages_in", "bytes_in", "produce_total_ms_count", "isr_shrinks")
-"""Readings that stay the same while nobody sends."""
+"""Readings that do not change without traffic."""
 DEADLINE_S = 10.0
 
 
