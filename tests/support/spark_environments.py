@@ -151,11 +151,16 @@ class NotInstalledError(Exception):
     """pip could not make the environment, such as without a network."""
 
 
+class ConflictError(Exception):
+    """The wheel requires other versions than the platform has, whatever the network offers."""
+
+
 def made(environment: SparkEnvironment, wheel: Path) -> Path:
     """The interpreter of an environment, made at its first use; the wheel is always this one.
 
     Raises:
         NotInstalledError: with the last line of pip.
+        ConflictError: with what pip says of the versions.
     """
     recipe = f"{sys.version}\n{environment.constraints}\n{BUILD_TOOLS}\n{KERNEL}"
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:8]
@@ -195,4 +200,6 @@ def _run(command: list[str], settings: Mapping[str, str] | None = None) -> None:
     )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        if any("ResolutionImpossible" in line for line in lines):
+            raise ConflictError(done.stderr[-2_000:])
         raise NotInstalledError((lines or [done.stderr.strip() or "pip failed"])[-1][:300])
