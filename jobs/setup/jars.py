@@ -95,15 +95,14 @@ def kafka_tools_jars(version: str = DEFAULT_RELEASE) -> list[Path]:
 
 
 @functools.cache
-def exporter_jar() -> Path:
+def exporter_jar(version: str = EXPORTER_VERSION) -> Path:
     """The Prometheus JMX exporter as a Java agent, for the brokers of tests.
 
     Raises:
         ConfigError: it is not in the cache and could not be downloaded.
     """
     name = "jmx_prometheus_javaagent"
-    wanted = Coordinate("io.prometheus.jmx", name, EXPORTER_VERSION)
-    return _resolve(f"{name}-{EXPORTER_VERSION}", [wanted])[0]
+    return _resolve(f"{name}-{version}", [Coordinate("io.prometheus.jmx", name, version)])[0]
 
 
 def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:

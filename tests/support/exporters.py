@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.setup.jars import exporter_jar
+from jobs.setup.jars import EXPORTER_VERSION, exporter_jar
 
 HOST = "127.0.0.1"
 
@@ -84,10 +84,14 @@ class Exporter:
     Attributes:
         rules: name of its rule set, a key of `RULES`.
         port: its port on `HOST`.
+        text: its rules, where they are others.
+        version: release of the exporter.
     """
 
     rules: str
     port: int
+    text: str = ""
+    version: str = EXPORTER_VERSION
 
     @property
     def address(self) -> str:
@@ -97,5 +101,5 @@ class Exporter:
     def java_option(self, folder: Path) -> str:
         """The JVM option that starts the exporter; its rules are written to a file of `folder`."""
         path = folder / f"{self.rules}.yaml"
-        path.write_text(RULES[self.rules])
-        return f"-javaagent:{exporter_jar()}={HOST}:{self.port}:{path}"
+        path.write_text(self.text or RULES[self.rules])
+        return f"-javaagent:{exporter_jar(self.version)}={HOST}:{self.port}:{path}"
