@@ -10,6 +10,9 @@ counted: the trial may stop when the remaining samples cannot change the outcome
 as records that wait, is judged by its end: overloaded once it is beyond the limit and still
 grows, sustained while it stays below half of the limit.
 
+A load far above the limit need not last for its whole warm-up: `is_far_beyond` then lets its window
+begin, which the rule judges as any other.
+
 The error rate is the probability that the early verdict differs from that of the whole trial.
 A test checks it in simulation, with slices correlated by up to 0.5.
 """
@@ -29,6 +32,27 @@ _CORRELATION_MOST = 0.8
 # Precision of utilizations; it also prevents a zero variance.
 _DEVIATION_LEAST = 0.01
 _STOCK_LOW = 0.5
+
+FEWEST = 4
+"""Fewest slices that show their scatter."""
+SETTLED_S, SHORTFALL_S = 1.0, 3.0
+"""The start of a load that is not judged, and the time over which it then falls short [s]."""
+FAR_BEYOND = 0.8
+"""A load falls far short where less than this share of it is acknowledged [ratio]."""
+
+
+def is_far_beyond(written: Sequence[tuple[float, int]], offered_per_s: float) -> bool:
+    """Whether brokers have taken so little of a load in its last seconds that it is an overload.
+
+    Args:
+        written: (seconds of the full load, records acknowledged since its start), oldest first.
+        offered_per_s: records that all producers together offer [1/s].
+    """
+    if not written or written[-1][0] < SETTLED_S + SHORTFALL_S:
+        return False
+    now_s, records = written[-1]
+    at_s, before = next(each for each in reversed(written) if each[0] <= now_s - SHORTFALL_S)
+    return records - before < FAR_BEYOND * offered_per_s * (now_s - at_s)
 
 
 @dataclass(frozen=True)
@@ -60,7 +84,7 @@ class StopRule:
 
     Attributes:
         error_rate: probability that the early verdict differs from that of the whole trial.
-        first: slices before the first look; at least 4, as fewer do not show their scatter.
+        first: slices before the first look; at least `FEWEST`.
         every: slices between looks.
         sustained_from: share of the trial before which it cannot end as SUSTAINED,
             since some indicators react late [ratio].

@@ -89,6 +89,8 @@ class Search(ConfigModel):
         interval_max: relative width of a limit's 90 % interval above which the size is measured
             further, and called doubtful if it stays as wide [ratio]; 1 turns this off; four times
             the resolution when left out.
+        overload_max_s: time after which a certain overload ends [s]; its window begins during the
+            warm-up where it would last longer. Not for trials that have their full length.
         interval_required: whether a run with a doubtful limit ends without a conclusion.
     """
 
@@ -104,6 +106,7 @@ class Search(ConfigModel):
     budget: Annotated[BudgetOptions, FileSection()] = BudgetOptions()
     interval_max: Annotated[float, Number(0, 1, above=True)] | None = None
     interval_required: bool = False
+    overload_max_s: Annotated[float, Number(5, 86_400, "seconds")] = 10.0
 
     @property
     def widest_interval(self) -> float | None:

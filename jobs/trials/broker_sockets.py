@@ -216,7 +216,8 @@ class BrokerSockets:
         if not self._is_possible:
             return nullcontext()
         return watching(
-            "broker-sockets", lambda: self.count_if_due(channel.start_s, phases, windows)
+            "broker-sockets",
+            lambda: self.count_if_due(channel.start_s, channel.phases_now(phases), windows),
         )
 
     def count_if_due(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:

@@ -20,7 +20,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from jobs.engine.network.connections import ensure_descriptors
 from jobs.engine.task.control_channel import ControlAddress, parse_window
 from jobs.engine.task.start_signal import TaskReady, start_signals
 from metrics.common.errors import ConfigError
+from metrics.traffic.pattern import Phases
 from metrics.trial.task import TaskReport
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class TaskChannel:
 
     Attributes:
         address: where tasks connect.
+        begin_after_s: length of the warm-up that the driver set during it; None for the planned
+            one [s].
         lost_tasks: tasks that disconnected in the middle of the load, with their hosts.
         windows: window → task → its report, for windows that have ended.
     """
@@ -86,6 +89,7 @@ class TaskChannel:
         self._done: set[int] = set()
         self._has_ended = False
         self._has_lost = threading.Event()
+        self.begin_after_s: float | None = None
         self.lost_tasks: list[str] = []
         self.windows: dict[int, dict[int, TaskReport]] = defaultdict(dict)
         self._pieces: dict[int, list[str]] = defaultdict(list)
@@ -126,7 +130,23 @@ class TaskChannel:
 
     def end_after(self, window_s: float) -> None:
         """End the measured window when it has lasted so long, which must lie ahead [s]."""
-        text = json.dumps({"end_after_s": window_s}).encode() + b"\n"
+        self._send_soon(end_after_s=window_s)
+
+    def begin_after(self, warmup_s: float) -> None:
+        """Begin the measured window when the load has lasted so long, which must lie ahead [s]."""
+        self.begin_after_s = warmup_s
+        self._send_soon(begin_after_s=warmup_s)
+
+    def phases_now(self, phases: Phases) -> Phases:
+        """The phases of the load, with a warm-up that the driver has cut."""
+        if self.begin_after_s is None:
+            return phases
+        return replace(
+            phases, warmup_s=self.begin_after_s, ramp_up_s=min(phases.ramp_up_s, self.begin_after_s)
+        )
+
+    def _send_soon(self, **message: float) -> None:
+        text = json.dumps(message).encode() + b"\n"
         self._post(lambda: self.send(text))
 
     def end_now(self) -> None:

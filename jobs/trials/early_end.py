@@ -1,10 +1,16 @@
-"""The early end of a trial's window, once its verdict is very unlikely to change."""
+"""The early end of a trial's window, once its verdict is very unlikely to change.
+
+A certain overload harms other clients of the brokers, so it ends as soon as it is certain. The
+window in which a lagging follower would leave the ISR is demanded only of a load that looks
+sustained. Where the load falls far short during the warm-up already, its window begins at once.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from math import isinf
 
 from jobs.trials.context import RunContext
@@ -17,14 +23,20 @@ from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
-from search.early_stop import Progress
+from search.early_stop import FEWEST, Progress, StopRule, is_far_beyond
+from search.model import Verdict
 
 NOTICE_S = 1.0
 """Time between setting the end and the end itself, so that every task learns of it [s]."""
 
 
 class EarlyEnd:
-    """Watches a running trial, and ends its window when every goal has its verdict."""
+    """Watches a running trial, and ends its window when every goal has its verdict.
+
+    Args:
+        may_begin_early: whether the window of a load that falls far short may begin during the
+            warm-up.
+    """
 
     def __init__(
         self,
@@ -33,6 +45,7 @@ class EarlyEnd:
         pattern: TrafficPattern,
         channel: TaskChannel,
         sampler: Sampler[BrokerSample],
+        may_begin_early: bool = True,
     ) -> None:
         self._context = context
         self._facts = facts
@@ -41,32 +54,60 @@ class EarlyEnd:
         self._groups = pattern.consumers.groups
         self._channel = channel
         self._sampler = sampler
+        self._may_begin_early = may_begin_early
+        self._written: list[tuple[float, int]] = []
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts, and end the window at most once."""
         if self._phases.stop_rule is None or isinf(self._offered_per_s):
             return nullcontext()
-        return watching("early-end", self._look, self._phases.sample_interval_s / 2)
+        return watching(
+            "early-end", lambda: self.look(time.time()), self._phases.sample_interval_s / 2
+        )
 
-    def _look(self) -> float | None:
-        end_s = self._end_now(time.time())
-        if end_s is None:
-            return self._phases.sample_interval_s / 2
-        self._channel.end_after(end_s)
-        return None
+    def look(self, now_s: float) -> float | None:
+        """Begin or end the window where that is due, and return the time until the next look [s].
 
-    def _end_now(self, now_s: float) -> float | None:
-        """The length to which the window can be cut [s], or None while it has to continue."""
+        Returns None once the end is set.
+
+        Args:
+            now_s: the driver's time [s since the epoch].
+        """
         start_s, rule = self._channel.start_s, self._phases.stop_rule
         if start_s is None or rule is None:
+            return self._phases.sample_interval_s / 2
+        begun_s = start_s + self._channel.phases_now(self._phases).warmup_s
+        if now_s <= begun_s:
+            self._begin_early(now_s - start_s, rule)
+        elif (end_s := self._end_now(begun_s, now_s, rule)) is not None:
+            self._channel.end_after(end_s)
             return None
-        begun_s = start_s + self._phases.warmup_s
-        end_s = max(now_s - begun_s + NOTICE_S, window_least_s(self._facts))
-        if now_s <= begun_s or end_s >= self._phases.measure_s:
+        return self._phases.sample_interval_s / 2
+
+    def _begin_early(self, load_s: float, rule: StopRule) -> None:
+        """Begin the window during the warm-up where the load is an overload that lasts too long."""
+        phases, begin_s = self._phases, load_s + NOTICE_S
+        least_s = phases.warmup_s + rule.first * phases.sample_interval_s + NOTICE_S
+        if (
+            not self._may_begin_early
+            or self._channel.begin_after_s is not None
+            or least_s <= self._context.config.goal.search.overload_max_s
+        ):
+            return
+        self._written.append((load_s - phases.ramp_up_s, self._channel.written))
+        if begin_s < phases.warmup_s and is_far_beyond(self._written, self._offered_per_s):
+            self._channel.begin_after(begin_s)
+
+    def _end_now(self, begun_s: float, now_s: float, rule: StopRule) -> float | None:
+        """The length to which the window can be cut [s], or None while it has to continue."""
+        if self._channel.begin_after_s is not None:
+            rule = replace(rule, first=FEWEST)
+        verdicts = [rule.verdict(progress) for progress in self._progress(begun_s)]
+        if None in verdicts:
             return None
-        if all(rule.verdict(progress) is not None for progress in self._progress(begun_s)):
-            return end_s
-        return None
+        least_s = window_least_s(self._facts) if Verdict.SUSTAINED in verdicts else 0.0
+        end_s = max(now_s - begun_s + NOTICE_S, least_s)
+        return end_s if end_s < self._phases.measure_s else None
 
     def _progress(self, begun_s: float) -> Iterator[Progress]:
         """The progress of the trial towards each goal's verdict."""

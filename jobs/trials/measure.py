@@ -151,7 +151,7 @@ class TrialMeasurer:
         finally:
             started_s += time.time() - judged_s  # rest is not part of the trial
             context.tables.append_trial(trial, samples.nodes, samples.hosts)
-        context.history.add(trial, samples.nodes)
+        context.history.add(trial, samples.nodes, samples.hosts)
         left = max(0, self._progress.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))
         context.guards.require_untripped()
@@ -323,7 +323,9 @@ class TrialMeasurer:
         channel: TaskChannel,
     ) -> Iterator[None]:
         context = self._context
-        early_end = EarlyEnd(context, self._facts, pattern, channel, sampler.nodes)
+        early_end = EarlyEnd(
+            context, self._facts, pattern, channel, sampler.nodes, self._stop is None
+        )
         ticker = Ticker(context.reporter, sampler.nodes, pattern, channel)
         stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
         ends = (

@@ -43,9 +43,10 @@ class Ticker:
     def _look(self) -> float:
         now_s = time.time()
         start_s = self._channel.start_s
+        phases = self._channel.phases_now(self._pattern.phases)
         self._reporter.report(
             TrialProgress(
-                stage=stage_at(-1.0 if start_s is None else now_s - start_s, self._pattern.phases),
+                stage=stage_at(-1.0 if start_s is None else now_s - start_s, phases),
                 elapsed_s=now_s - self._started_s,
                 achieved_mb_per_s=self._achieved(),
                 busiest=self._busiest(now_s),

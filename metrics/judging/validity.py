@@ -82,7 +82,7 @@ class ValidityRule(ABC):
         """The reasons why the trial is not an answer; empty where it is one."""
 
     def window_least_s(self, cluster: ClusterFacts) -> float:
-        """The shortest window that the rule accepts; no window ends earlier [s]."""
+        """The shortest window that the rule accepts; no window ends earlier as SUSTAINED [s]."""
         return 0.0
 
 
@@ -636,21 +636,25 @@ RULES: Sequence[ValidityRule] = (
     ConsumersLimited(),
     AccountingMismatch(),
     ConsumptionMismatch(),
-    WindowTooShort(),
 )
+
+SUSTAINED_RULES: Sequence[ValidityRule] = (WindowTooShort(),)
+"""The rules for loads that are not overloaded: an overload that showed itself sooner is one."""
 """All rules in the order of their reasons."""
 
 
-def invalid_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """The reasons why a trial is not an answer; empty where it is one.
+def invalid_reasons(
+    evidence: Evidence, thresholds: Thresholds, rules: Sequence[ValidityRule] = RULES
+) -> list[Reason]:
+    """The reasons why a trial is not an answer by these rules; empty where it is one.
 
     A broker that was killed on purpose is left out, and so are the rules that its loss triggers on
     the other brokers.
     """
     killed = evidence.cluster.killed
     if killed is None:
-        return [reason for rule in RULES for reason in rule.reasons(evidence, thresholds)]
+        return [reason for rule in rules for reason in rule.reasons(evidence, thresholds)]
     others = tuple(each for each in evidence.brokers if each.broker_id != killed)
     remaining = replace(evidence, brokers=others)
-    rules = (rule for rule in RULES if not rule.is_met_by_a_kill)
-    return [reason for rule in rules for reason in rule.reasons(remaining, thresholds)]
+    kept = (rule for rule in rules if not rule.is_met_by_a_kill)
+    return [reason for rule in kept for reason in rule.reasons(remaining, thresholds)]

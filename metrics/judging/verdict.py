@@ -8,7 +8,7 @@ from metrics.judging.attribution import attribute
 from metrics.judging.indicators import INDICATORS
 from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.validity import RULES, invalid_reasons
+from metrics.judging.validity import SUSTAINED_RULES, invalid_reasons
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import ENDED_EARLY, Judgement, Reason
 from metrics.trial.task import WINDOW_TOLERANCE_S
@@ -40,6 +40,9 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
         found = attribute(evidence, thresholds)
         reasons = (*overloaded, *closed, *cut)
         return Judgement(Verdict.OVERLOADED, reasons, near, found.resource, found.text)
+    unproven = invalid_reasons(evidence, thresholds, SUSTAINED_RULES)
+    if unproven:
+        return Judgement(Verdict.INVALID, (*unproven, *cut), near)
     shown = [each.sustained(evidence, limits) for each in active]
     known = [reason for reason in shown if reason is not None]
     if closed:  # a closed loop has a limiting resource even where the brokers sustain its load
@@ -90,5 +93,5 @@ def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:
 
 
 def window_least_s(cluster: ClusterFacts) -> float:
-    """The shortest window that all rules of validity accept [s]."""
-    return max(rule.window_least_s(cluster) for rule in RULES)
+    """The shortest window in which a load can show that it is sustained [s]."""
+    return max(rule.window_least_s(cluster) for rule in SUSTAINED_RULES)

@@ -16,7 +16,7 @@ from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.task.control_channel import OrphanedError
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.plan import TrialPlan
-from jobs.engine.task.window import EndMissedError, Window
+from jobs.engine.task.window import BeginMissedError, EndMissedError, Window
 from metrics.common.errors import ConfigError
 from metrics.traffic.clients import ClientName
 from metrics.traffic.consumers import ConsumerOptions
@@ -45,13 +45,19 @@ def plan(**fields: Any) -> TrialPlan:
 
 
 class FakeDriver:
-    """A control channel to a driver that ends the window, or that has ended.
+    """A control channel to a driver that begins or ends the window, or that has ended.
 
     Attributes:
         messages: messages of the task.
     """
 
-    def __init__(self, end_after_s: float | None = None, is_gone: bool = False) -> None:
+    def __init__(
+        self,
+        end_after_s: float | None = None,
+        is_gone: bool = False,
+        begin_after_s: float | None = None,
+    ) -> None:
+        self.begin_after_s = begin_after_s
         self.end_after_s = end_after_s
         self._is_gone = is_gone
         self.messages: list[dict[str, object]] = []
@@ -81,6 +87,20 @@ def test_the_window_is_the_plans_until_the_driver_ends_it() -> None:
     assert seen.end_s == 106.0, "received in time, once is enough"
 
 
+def test_the_driver_begins_the_window_during_the_warm_up() -> None:
+    seen = window(FakeDriver(begin_after_s=1.5))
+    seen.check_in(101.0)
+    assert (seen.start_s, seen.end_s, seen.load_end_s) == (101.5, 111.5, 111.5)
+    seen.check_in(101.2)
+    assert seen.start_s == 101.5, "once is enough"
+    seen = window(FakeDriver(begin_after_s=1.5, end_after_s=4.0))
+    seen.check_in(101.0)
+    assert (seen.start_s, seen.end_s) == (101.5, 105.5)
+    later = window(FakeDriver(begin_after_s=3.0))
+    later.check_in(101.0)
+    assert later.start_s == 102.0, "it is never moved back"
+
+
 def test_only_producers_report_progress_and_before_the_window_the_written_bytes() -> None:
     driver = FakeDriver()
     seen = window(driver)
@@ -90,7 +110,9 @@ def test_only_producers_report_progress_and_before_the_window_the_written_bytes(
     assert driver.messages == [{"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
 
 
-def test_an_end_in_the_past_and_a_lost_driver_are_errors() -> None:
+def test_a_moment_in_the_past_and_a_lost_driver_are_errors() -> None:
+    with pytest.raises(BeginMissedError, match=r"0\.30 s before"):
+        window(FakeDriver(begin_after_s=1.5)).check_in(101.8)
     with pytest.raises(EndMissedError, match=r"1\.00 s before"):
         window(FakeDriver(end_after_s=4.0)).check_in(107.0)
     with pytest.raises(OrphanedError):

@@ -64,8 +64,10 @@ def test_tasks_get_the_end_of_their_window(server: ControlServer) -> None:
         _until(lambda: channel.start_s)
         task.receive()
         assert task.end_after_s is None
+        channel.begin_after(0.5)
         channel.end_after(3.5)
         _until(lambda: _listened(task) == 3.5)
+        assert task.begin_after_s == 0.5
         task.close()
 
 

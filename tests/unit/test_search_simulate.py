@@ -12,7 +12,7 @@ import pytest
 
 from search.bisect import Bisection
 from search.boundary_model import ProducerRate
-from search.early_stop import Progress, StopRule
+from search.early_stop import FEWEST, Progress, StopRule
 from search.guided import Guided
 from search.limits import Limits
 from search.model import Done, Observation, Verdict
@@ -208,9 +208,10 @@ def slices(chance: random.Random, mean: float, deviation: float, correlation: fl
     return values
 
 
+@pytest.mark.parametrize("first", [StopRule().first, FEWEST])
 @pytest.mark.parametrize("correlation", [0.0, 0.3, 0.5])
-def test_early_stops_are_wrong_no_more_often_than_stated(correlation: float) -> None:
-    chance, rule = random.Random(1), StopRule(error_rate=0.01)
+def test_early_stops_are_wrong_no_more_often_than_stated(correlation: float, first: int) -> None:
+    chance, rule = random.Random(1), StopRule(error_rate=0.01, first=first)
     wrong = stopped = saved = 0
     trials = 800
     for _ in range(trials):
@@ -270,8 +271,9 @@ def test_a_mean_of_correlated_slices_decides_from_its_bound_on(
     assert rule.verdict(Progress(24, {"idle": values})) is verdict
 
 
-def test_a_growing_backlog_is_judged_by_its_end() -> None:
-    chance, rule = random.Random(2), StopRule(error_rate=0.01)
+@pytest.mark.parametrize("first", [StopRule().first, FEWEST])
+def test_a_growing_backlog_is_judged_by_its_end(first: int) -> None:
+    chance, rule = random.Random(2), StopRule(error_rate=0.01, first=first)
     wrong = stopped = 0
     trials = 800
     for _ in range(trials):

@@ -378,9 +378,9 @@ def test_throttling_that_only_clients_see_names_the_quota(blind: bool) -> None:
 
 def test_an_invalid_trial_stays_invalid_where_throttling_is_an_overload() -> None:
     throttled = with_one(produce=RequestWindow(per_s=100.0, throttle_ms=4.0))
-    facts = ClusterFacts(isr_window_s=10.1)
-    judgement = judged(brokers=throttled, cluster=facts, thresholds=QUOTAS)
-    assert rules(judgement) == {"window_too_short"}
+    failed = client(task_errors=("task 1: lost",))
+    judgement = judged(failed, brokers=throttled, thresholds=QUOTAS)
+    assert rules(judgement) == {"task_failed"}
 
 
 def test_a_load_that_can_still_be_throttled_does_not_end_early() -> None:
@@ -390,7 +390,12 @@ def test_a_load_that_can_still_be_throttled_does_not_end_early() -> None:
     assert Indicator.early is type(rule).early, "unknown until the end"
 
 
-def test_a_window_too_short_for_the_isr_makes_a_trial_invalid() -> None:
+def test_a_window_too_short_for_the_isr_makes_no_overload_invalid() -> None:
+    facts = ClusterFacts(isr_window_s=10.1)
+    assert judged(brokers=with_one(handler_idle=0.1), cluster=facts).verdict is Verdict.OVERLOADED
+
+
+def test_a_window_too_short_for_the_isr_makes_a_sustained_trial_invalid() -> None:
     assert rules(judged(cluster=ClusterFacts(isr_window_s=10.1))) == {"window_too_short"}
     assert judged(cluster=ClusterFacts(isr_window_s=10.0)).verdict is Verdict.SUSTAINED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -142,7 +143,7 @@ class Account:
         self.latency = TimeLog(self._interval_s)
         self.lateness = TimeLog()
         self.slice_s = slice_length_s(window.duration_s)
-        self._slice_end_s = window.start_s
+        self._slice_end_s = -math.inf  # the window may begin earlier than planned
 
     def close(self) -> None:
         """End the account: fold all times."""

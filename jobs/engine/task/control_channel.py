@@ -74,6 +74,7 @@ class DriverChannel:
     """An open control channel. Only `connect`, `compare_clocks` and `await_start` block.
 
     Attributes:
+        begin_after_s: length of the warm-up that the driver set; None until it sets one [s].
         end_after_s: length of the window that the driver set; None until it sets one [s].
         clock_offset: largest offset of this host's clock from the driver's that `compare_clocks`
             has found; None before the first comparison.
@@ -96,6 +97,7 @@ class DriverChannel:
         self._last_received_s = clock()
         self._unread = b""
         self._unwritten = b""
+        self.begin_after_s: float | None = None
         self.end_after_s: float | None = None
         self._start_signal: StartSignal | None = None
 
@@ -200,6 +202,7 @@ class DriverChannel:
         for line in lines:
             if line:
                 message = json.loads(line)
+                self.begin_after_s = message.get("begin_after_s", self.begin_after_s)
                 self.end_after_s = message.get("end_after_s", self.end_after_s)
                 self._driver_s = message.get("clock_s", self._driver_s)
                 if "agreed" in message:

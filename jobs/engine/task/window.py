@@ -1,4 +1,4 @@
-"""The measured windows of a task; the driver may end one of them, or the whole load."""
+"""The measured windows of a task; the driver may move the first one forward, or end it early."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ class EndMissedError(RedlineError):
     """The driver ended the window at a moment that has already passed in this task."""
 
 
+class BeginMissedError(RedlineError):
+    """The driver began the window at a moment that has already passed in this task."""
+
+
 class Window:
-    """Start and end of a window on the task's clock [s]; the driver may move the end forward.
+    """Start and end of a window on the task's clock [s]; the driver may move both forward.
 
     Args:
         driver: control channel to the driver; None without one.
@@ -83,7 +87,8 @@ class Window:
 
         Raises:
             OrphanedError: the parent process or the driver is gone.
-            EndMissedError: the driver ended the window at a moment that has already passed.
+            BeginMissedError, EndMissedError: the driver began or ended the window at a moment
+                that has already passed.
         """
         if os.getppid() != self._parent:
             raise OrphanedError("the process that started this load has ended, so it stops too")
@@ -92,6 +97,8 @@ class Window:
         self._driver.receive()
         if now >= self.end_s:
             return
+        if self._driver.begin_after_s is not None and now < self.start_s:
+            self._begin_at(self.since_s + self._driver.begin_after_s, now)
         if self._driver.end_after_s is not None:
             self._end_at(self.start_s + self._driver.end_after_s, now)
         if acked is None:
@@ -100,6 +107,17 @@ class Window:
             self._driver.send(at_s=now - self.start_s, acked=acked, written=written)
         else:
             self._driver.send(written=written)
+
+    def _begin_at(self, start_s: float, now: float) -> None:
+        if start_s < min(now, self.start_s):
+            raise BeginMissedError(
+                f"the driver began the window {now - start_s:.2f} s before its message reached "
+                "this task"
+            )
+        earlier_s = max(0.0, self.start_s - start_s)
+        self.start_s -= earlier_s
+        self.end_s -= earlier_s
+        self.load_end_s -= earlier_s
 
     def _end_at(self, end_s: float, now: float) -> None:
         if end_s < min(now, self.end_s):

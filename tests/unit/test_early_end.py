@@ -1,0 +1,135 @@
+"""When the driver begins and ends the window of a running trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from jobs.trials.context import RunContext
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.early_end import NOTICE_S, EarlyEnd
+from metrics.judging.thresholds import Thresholds
+from metrics.sources.beans import HANDLER_IDLE_NS, Role
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
+from metrics.trial.evidence import ClusterFacts
+from search.early_stop import is_far_beyond
+from tests.support.patterns import pattern
+
+START_S = 1_000.0
+LOAD = pattern(producers=10)
+PHASES = replace(LOAD.phases, ramp_up_s=0.0, warmup_s=10.0, measure_s=45.0, sample_interval_s=1.0)
+LAG_WINDOW_S = 45.0
+"""The window of Kafka's default of 30 s for `replica.lag.time.max.ms`."""
+
+
+class Running(TaskChannel):
+    """The channel of a load of which the brokers take the same share from its start on."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__("driver", 1, 1, lambda call: call())
+        self.sent: list[dict[str, float]] = []
+        self._share = share
+        self.receive(0, {"start_s": START_S})
+
+    def _send_soon(self, **message: float) -> None:
+        self.sent.append(message)
+
+    def report(self, load_s: float) -> None:
+        """The task's reports until so many seconds of load."""
+        taken = round(self._share * LOAD.records_per_s * load_s)
+        self.receive(0, {"written": taken})
+        into_s = load_s - self.phases_now(PHASES).warmup_s
+        if into_s > 0:
+            acked = round(self._share * LOAD.records_per_s * into_s)
+            self.receive(0, {"at_s": into_s, "acked": acked})
+
+
+@dataclass
+class Trial:
+    """A load on one broker, looked at twice a second until its end is set."""
+
+    share: float = 0.5
+    idle: float = 0.0
+    overload_max_s: float = 10.0
+    ramp_up_s: float = 0.0
+    may_begin_early: bool = True
+
+    def run(self) -> tuple[float, list[dict[str, float]]]:
+        """The seconds from the start of the load to its end, and the messages to the tasks."""
+        channel = Running(self.share)
+        samples: list[BrokerSample] = []
+        node = SimpleNamespace(roles=[Role.BROKER])
+        context = SimpleNamespace(
+            source=SimpleNamespace(nodes={1: node}),
+            thresholds={"default": Thresholds()},
+            config=SimpleNamespace(
+                goal=SimpleNamespace(search=SimpleNamespace(overload_max_s=self.overload_max_s))
+            ),
+        )
+        early_end = EarlyEnd(
+            cast(RunContext, context),
+            ClusterFacts(isr_window_s=LAG_WINDOW_S),
+            replace(LOAD, phases=replace(PHASES, ramp_up_s=self.ramp_up_s)),
+            cast(TaskChannel, channel),
+            cast("Sampler[BrokerSample]", SimpleNamespace(samples_taken=lambda: samples)),
+            self.may_begin_early,
+        )
+        for half_s in range(1, int(2 * PHASES.load_s)):
+            load_s = half_s / 2
+            if half_s % 2 == 0:
+                channel.report(load_s)
+                idle_ns = self.idle * load_s * 1e9
+                values = {HANDLER_IDLE_NS: idle_ns, "isr_shrinks": 0.0}
+                samples.append(BrokerSample(1, START_S + load_s, values))
+            if early_end.look(START_S + load_s) is None:
+                break
+        ends = [each["end_after_s"] for each in channel.sent if "end_after_s" in each]
+        warmup_s = channel.phases_now(PHASES).warmup_s
+        return warmup_s + (ends[0] if ends else PHASES.measure_s), channel.sent
+
+
+def test_a_load_far_above_the_limit_ends_within_ten_seconds() -> None:
+    ends_s, sent = Trial().run()
+    assert ends_s <= 10.0
+    assert [list(each) for each in sent] == [["begin_after_s"], ["end_after_s"]]
+
+
+def test_an_overload_that_is_only_just_one_has_its_warm_up_and_no_window_for_the_isr() -> None:
+    ends_s, sent = Trial(share=0.9).run()
+    assert [list(each) for each in sent] == [["end_after_s"]]
+    assert ends_s == PHASES.warmup_s + 8 + NOTICE_S
+
+
+def test_a_sustained_load_lasts_until_followers_would_have_left_the_isr() -> None:
+    assert Trial(share=1.0, idle=0.9).run() == (PHASES.load_s, [])
+
+
+@pytest.mark.parametrize("trial", [Trial(overload_max_s=60.0), Trial(may_begin_early=False)])
+def test_a_window_keeps_its_warm_up_where_that_is_wanted(trial: Trial) -> None:
+    ends_s, sent = trial.run()
+    assert [list(each) for each in sent] == [["end_after_s"]]
+    assert ends_s == PHASES.warmup_s + 8 + NOTICE_S
+
+
+def test_a_load_that_still_grows_is_not_short() -> None:
+    _, sent = Trial(ramp_up_s=9.0).run()
+    assert [list(each) for each in sent] == [["end_after_s"]]
+
+
+@pytest.mark.parametrize(
+    ("load_s", "share", "is_far"),
+    [(3.9, 0.0, False), (4.0, 0.79, True), (4.0, 0.81, False), (9.0, 0.5, True)],
+)
+def test_a_load_falls_far_short(load_s: float, share: float, is_far: bool) -> None:
+    points = [(at / 10, round(share * 1_000.0 * at / 10)) for at in range(1, int(load_s * 10) + 1)]
+    assert is_far_beyond(points, 1_000.0) is is_far
+
+
+def test_a_slow_start_is_not_held_against_a_load() -> None:
+    """The first seconds are lost to connecting and compiling; then the brokers take it all."""
+    points = [(at / 2, 500 * max(0, at - 4)) for at in range(1, 13)]
+    assert not is_far_beyond(points, 1_000.0)
