@@ -121,6 +121,8 @@ class Match:
     is_start_time: bool
 
 
+RANKS_EACH = 2
+"""Ranks of the matches of one selector: written alike, or with another `_total`."""
 _Candidate = tuple[str, int, Selector]
 """A reading, the rank of one of its selectors, and the selector."""
 _UNSEEN = object()
@@ -177,7 +179,7 @@ class RuleSet:
             text = selector.matched_text(name, labels)
             if text is not None:
                 full = f"{reading}:{text}" if text else reading
-                preference = 2 * rank + (not selector.is_written_like(name))
+                preference = RANKS_EACH * rank + (not selector.is_written_like(name))
                 return Match(full, preference, selector.factor, selector.is_start_time)
         return None
 

@@ -16,7 +16,7 @@ from metrics.sources.beans import FROM_FIRST_USE
 from metrics.sources.exposition import Poll, number_of, series_of
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.page_kind import is_cut_off
-from metrics.sources.rules import Match, RuleSet
+from metrics.sources.rules import RANKS_EACH, Match, RuleSet
 from metrics.sources.source import Endpoint
 
 PATH = "/metrics"
@@ -227,17 +227,19 @@ class Scraper:
         self._scrapes += 1
         if self._scrapes % _LOOKS_AT_ALL:
             try:
-                return _read(self._layout.numbers(lines), at_s)
+                return read_numbers(self._layout.numbers(lines), at_s)
             except LookupError:
                 pass  # topics were created or deleted, and each has some series
         self._layout = _Layout.of(lines, self._rules)
-        return _read(self._layout.numbers(lines), at_s)
+        return read_numbers(self._layout.numbers(lines), at_s)
 
 
-def _read(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:
+def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:
     """Reading → its value, from the preferred one of its selectors that has a number.
 
-    A reading that the page shows twice, with different numbers, is left out.
+    A reading that the page shows twice, with different numbers, is left out. Of a reading that
+    consists of several series, such as one for each collector of the JVM, all are those of one
+    selector: two selectors may show the same ones under different names.
     """
     found: dict[str, float] = {}
     ranks: dict[str, int] = {}
@@ -251,7 +253,30 @@ def _read(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]
             read = (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
             is_doubled = rank == match.rank and found.get(match.reading) != read
             found[match.reading] = math.nan if is_doubled else read
-    return {reading: value for reading, value in found.items() if math.isfinite(value)}
+    repeated = _repeated(ranks)
+    return {
+        reading: value
+        for reading, value in found.items()
+        if math.isfinite(value) and reading not in repeated
+    }
+
+
+def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
+    """The parts of readings for which the page also has parts of a preferred selector.
+
+    Args:
+        ranks: reading, with the matched text of `*` → rank of the selector that it is read from.
+    """
+    lesser = [each for each, rank in ranks.items() if rank >= RANKS_EACH and ":" in each]
+    if not lesser:
+        return frozenset()
+    best: dict[str, int] = {}
+    for reading, rank in ranks.items():
+        base, own = reading.partition(":")[0], rank // RANKS_EACH
+        best[base] = min(best.get(base, own), own)
+    return frozenset(
+        each for each in lesser if ranks[each] // RANKS_EACH > best[each.partition(":")[0]]
+    )
 
 
 def names_with(readings: Iterable[str], prefix: str) -> list[str]:

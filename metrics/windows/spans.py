@@ -189,9 +189,9 @@ def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
 
 def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
     """The collectors whose time stopped the threads, without the concurrent cycles of ZGC and
-    Shenandoah.
+    Shenandoah. An exporter may show their names in lower case.
     """
-    return {name: ms for name, ms in collection_ms.items() if not name.endswith("Cycles")}
+    return {name: ms for name, ms in collection_ms.items() if not name.lower().endswith("cycles")}
 
 
 def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) -> float | None:

@@ -176,6 +176,7 @@ def test_the_readings_of_sockets_heap_and_disks_reach_the_window() -> None:
                 "network_in_bytes:INTERNAL/1": 70 + 500.0 * second,
                 "network_out_bytes:PLAINTEXT/0": 10 + 20.0 * second,
                 "gc_ms:ZGC Major Cycles": 900.0 * second,
+                "gc_ms:zgc_minor_cycles": 900.0 * second,
                 "offline_replicas": float(second == 5),
             }
         )

@@ -112,6 +112,32 @@ def test_of_two_series_that_differ_in_total_the_one_that_the_rules_name_is_read(
         assert source.sample_all()[0].values["handler_idle_ns"] == 5e8
 
 
+def test_collections_that_a_page_shows_under_two_names_count_once() -> None:
+    # Without rules the exporter shows the JVM's beans, and the agent adds series of its own.
+    beans = {
+        "G1_Young_Generation": 420,
+        "G1_Old_Generation": 0,
+    }
+    rows = (
+        f'java_lang_{name}_CollectionTime{{type="GarbageCollector"}} {ms}\n'
+        f'jvm_gc_collection_seconds_sum{{gc="{name.replace("_", " ")}"}} {ms / 1000}\n'
+        for name, ms in beans.items()
+    )
+    idle = 'kafka_server_KafkaRequestHandlerPool_Count{name="RequestHandlerAvgIdlePercent"} 5e8\n'
+    page = idle + "".join(rows)
+    rules = load_rules("msk")
+    exporter = Exporter(page)
+    with serving(exporter), closing(source_of(exporter, rules=rules)) as source:
+        source.open()
+        values = source.sample_all()[0].values
+        assert {name: values[name] for name in values if name.startswith("gc_ms")} == {
+            f"gc_ms:{name}": ms for name, ms in beans.items()
+        }
+        exporter.text = page.replace(" 420\n", " NaN\n").replace(" 0\n", " NaN\n")
+        again = source.sample_all()[0].values
+    assert again["gc_ms:G1 Young Generation"] == 420
+
+
 def test_the_brokers_own_handlers_are_preferred() -> None:
     both = BROKER + f"{OWN_HANDLERS}_total 7.0\n{CONTROLLER} 0\n{EPOCH} 3\n"
     with serving(Exporter(both)) as exporter, closing(source_of(exporter)) as source:
