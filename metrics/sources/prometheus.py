@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, Role
@@ -54,6 +55,8 @@ class PrometheusSource:
     """
 
     name = "prometheus"
+    remedy: ClassVar[str] = _REMEDY
+    correction: ClassVar[str] = "correct metrics.prometheus.endpoints"
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class PrometheusSource:
             found = self._find_rules(scraper) if self._rules is None else None
             scrape = scraper.scrape_known_series(OPEN_DEADLINE_S)
         except ScrapeError as error:
-            remedy = "" if isinstance(error, ClosedError) else _REMEDY
+            remedy = "" if isinstance(error, ClosedError) else self.remedy
             raise ConfigError(
                 f"broker {endpoint.node_id} shows no metrics at {scraper.url}: {error}{remedy}"
             ) from error
@@ -105,7 +108,7 @@ class PrometheusSource:
         if not found.has_beans and not found.refused:
             raise ConfigError(
                 f"broker {scraper.endpoint.node_id} shows no metrics at {scraper.url}: "
-                f"{kind_of(polls[-1].text)}{_REMEDY}"
+                f"{kind_of(polls[-1].text)}{self.remedy}"
             )
         scraper.use(found.rules)
         return found
@@ -116,7 +119,7 @@ class PrometheusSource:
         if ids and str(endpoint.node_id) not in ids:
             raise ConfigError(
                 f"{scraper.url} answers as node {', '.join(sorted(ids))}, "
-                f"expected node {endpoint.node_id}; correct metrics.prometheus.endpoints"
+                f"expected node {endpoint.node_id}; {self.correction}"
             )
         java = names_with(values, JAVA)
         roles = roles_of(values)
