@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
 
+from jobs.cluster.admin import AdminError
 from jobs.cluster.opening import OpenCluster
 from jobs.engine.network.namespaces import inside
 from jobs.testbed import facade
@@ -16,6 +18,8 @@ from metrics.common.errors import ConfigError
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.queues import Queues, open_netlink
 from metrics.sources.hosts.source import HostSource, NoHosts
+
+_log = logging.getLogger(__name__)
 
 
 def local_hosts(opened: OpenCluster, broker_folders: Path | None = None) -> HostSource:
@@ -28,9 +32,10 @@ def local_hosts(opened: OpenCluster, broker_folders: Path | None = None) -> Host
     hosts, ids = opened.info.hosts, opened.info.broker_ids
     pids = _local_pids(opened, broker_folders)
     if pids is not None:
-        return LocalHosts(_host_of(opened, pids), ids, pids)
+        host = _host_of(opened, pids).with_log_dirs(_log_dirs(opened))
+        return LocalHosts(host, ids, pids)
     if hosts and all(map(_is_here, set(hosts.values()))):
-        return LocalHosts(LocalHost(queues=Queues()), ids)
+        return LocalHosts(LocalHost(queues=Queues()).with_log_dirs(_log_dirs(opened)), ids)
     return NoHosts()
 
 
@@ -56,6 +61,19 @@ def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) ->
     name = f"{socket.gethostname()}/brokers"
     queues = Queues(lambda: _netlink_of(a_broker()))
     return LocalHost(name, network_of=a_broker, speeds=opened.interface_speeds, queues=queues)
+
+
+def _log_dirs(opened: OpenCluster) -> list[Path]:
+    """The brokers' log dirs; none where the brokers do not show them to this user."""
+    found: set[str] = set()
+    for broker in opened.info.broker_ids:
+        try:
+            answers = opened.admin.log_dirs_of(broker, {})
+        except AdminError as error:
+            _log.warning("the disks of broker %d are not known: %s", broker, error)
+            continue
+        found.update(str(each["log_dir"]) for each in answers if each.get("log_dir"))
+    return [Path(each) for each in sorted(found)]
 
 
 def _netlink_of(pid: int | None) -> socket.socket:

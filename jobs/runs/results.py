@@ -297,7 +297,7 @@ def write_report(
 def series_from(tables: TableStore, run_id: str, trials: Sequence[Trial]) -> RunSeries:
     """The readings of these trials over time, from the tables."""
     series = RunSeries()
-    samples = tables.samples_of(run_id)
+    samples, hosts = tables.samples_of(run_id), tables.host_samples_of(run_id)
     for trial in trials:
-        series.add(trial, samples.get(trial.number, ()))
+        series.add(trial, samples.get(trial.number, ()), hosts.get(trial.number, ()))
     return series

@@ -219,7 +219,7 @@ class ContinuousMeasurer(TrialMeasurer):
             warm_up=context.history.warm_up,
         )
         context.tables.append_trial(trial, samples.nodes, samples.hosts)
-        context.history.add(trial, samples.nodes)
+        context.history.add(trial, samples.nodes, samples.hosts)
         left = running.windows - running.judged
         context.reporter.report(TrialFinished(trial, evidence.client.duration_s, left))
         return trial

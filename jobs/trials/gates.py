@@ -11,6 +11,7 @@ from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
 from jobs.trials.recovery import Baseline, Recovery, wait_until_at_rest, windows_between
+from jobs.trials.write_back import WriteBack
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
@@ -67,6 +68,7 @@ class Gates:
         at_rest: the rates at which others wrote before the run; None where the brokers do not
             show them.
         polls_at_rest: the two polls of the brokers before the run.
+        write_back: what the brokers' hosts still have to write; set before the baseline is taken.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Gates:
         self._clock = clock
         self._pause = pause
         self._prove = prove
+        self.write_back = WriteBack()
         self.polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
         self._baselines: Mapping[int, Baseline] = {}
         self.at_rest: Written | None = None
@@ -95,12 +98,13 @@ class Gates:
         self._last_load = LastLoad() if last_load is None else last_load
 
     def take_baseline(self) -> None:
-        """Measure the brokers without the run's load."""
+        """Measure the brokers and their hosts without the run's load."""
         first = self._source.sample_all()
         recovery = wait_until_at_rest(
             self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
         )
         last = self._polled = self._source.sample_all()
+        self.write_back.take_baseline()
         self.polls_at_rest = (first, last)
         self._rested_s = None if recovery.not_idle else self._clock()
         windows = windows_between(self._source, first, last)
@@ -190,6 +194,7 @@ class Gates:
             clock=self._clock,
             pause=self._pause,
             report=report,
+            unwritten=self.write_back.reasons,
         )
         if not recovery.invalidates:
             self._polled = self._source.sample_all()

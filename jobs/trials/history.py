@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.trial.series import RunSeries
 from metrics.trial.trial import Trial
@@ -61,10 +62,12 @@ class TrialHistory:
         """The reading of the last warm-up of cold brokers; empty while there was none."""
         return self._warm_up
 
-    def add(self, trial: Trial, samples: Iterable[BrokerSample]) -> None:
-        """Add a finished trial with the samples of its brokers."""
+    def add(
+        self, trial: Trial, samples: Iterable[BrokerSample], hosts: Iterable[HostSample] = ()
+    ) -> None:
+        """Add a finished trial with the samples of its brokers and hosts."""
         self._trials.append(trial)
-        self._series.add(trial, samples)
+        self._series.add(trial, samples, hosts)
 
     def resume(self, trials: Sequence[Trial], series: RunSeries, next_number: int) -> None:
         """Take over the trials of the run that is resumed.

@@ -37,6 +37,7 @@ from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, broker_windows
 from metrics.windows.cluster import any_isr_changed_share
 from metrics.windows.host import host_windows
+from metrics.windows.write_back import write_back_windows
 from search.model import Observation, Verdict
 
 STAGE_LAUNCH_S = 1.0
@@ -280,6 +281,9 @@ class TrialMeasurer:
             planned_s=pattern.phases.measure_s,
             closed_loop=pattern.producer.closed_loop,
             cluster=replace(self._facts, killed=killed),
+            write_back=write_back_windows(
+                samples.nodes, samples.hosts, context.hosts.brokers, client.start_s, client.end_s
+            ),
         )
 
     def _windows(

@@ -30,7 +30,7 @@ DISK_SPARE_BYTES_PER_S = 1e6
 """A disk is quiet while it writes less than `DISK_GAIN` times its rate at the start of the run,
 plus `DISK_SPARE_BYTES_PER_S` [B/s]."""
 DISK_PATIENCE_S = 10.0
-"""Longest wait for disks, when all else is idle [s]."""
+"""Longest wait for the disks of processes, when all else is idle [s]."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,12 @@ class NotIdle:
 
     Attributes:
         invalidates: whether a trial that began now would be INVALID.
+        is_write_back: whether a host still writes pages of the last load.
     """
 
     text: str
     invalidates: bool = True
+    is_write_back: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,12 @@ class Recovery:
     def invalidates(self) -> bool:
         """Whether a trial that began now would be INVALID."""
         return any(each.invalidates for each in self.not_idle)
+
+    @property
+    def patience_s(self) -> float:
+        """The longest wait for what is not at rest now [s]."""
+        is_worth = any(each.invalidates or each.is_write_back for each in self.not_idle)
+        return DEADLINE_S if is_worth else DISK_PATIENCE_S
 
 
 def why_not_idle(
@@ -141,6 +149,10 @@ def _silent(_sentence: str) -> None:
     return None
 
 
+def _all_written() -> tuple[NotIdle, ...]:
+    return ()
+
+
 def wait_until_at_rest(
     source: MetricsSource,
     baselines: Mapping[int, Baseline] | None = None,
@@ -149,6 +161,7 @@ def wait_until_at_rest(
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], None] = time.sleep,
     report: Callable[[str], None] = _silent,
+    unwritten: Callable[[], tuple[NotIdle, ...]] = _all_written,
 ) -> Recovery:
     """Wait until every broker was at rest for a second, or until the deadline.
 
@@ -156,6 +169,7 @@ def wait_until_at_rest(
         baselines: broker id → its readings without the run's load.
         earlier: an earlier poll of all nodes, which can make the first wait shorter.
         report: receives, after each measurement, the reason why a broker is not at rest yet.
+        unwritten: returns the hosts that still write pages of the last load.
     """
     began_s = clock()
     earlier = earlier or source.sample_all()
@@ -169,11 +183,10 @@ def wait_until_at_rest(
             why_not_idle(each, (baselines or {}).get(each.broker_id, Baseline()), unnoted_s)
             for each in windows
         )
-        not_idle = tuple(each for each in found if each is not None)
+        not_idle = (*(each for each in found if each is not None), *unwritten())
         waited_s = clock() - began_s
         recovery = Recovery(waited_s, None if not_idle else seen_s, not_idle)
-        patience_s = deadline_s if recovery.invalidates else min(deadline_s, DISK_PATIENCE_S)
-        if not not_idle or waited_s >= patience_s:
+        if not not_idle or waited_s >= min(deadline_s, recovery.patience_s):
             return recovery
         report(not_idle[0].text)
         earlier, unnoted_s = later, 0.0

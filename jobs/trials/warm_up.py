@@ -21,6 +21,7 @@ from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.series_proof import SeriesProof, is_enough
 from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
 from jobs.trials.watching import watching
+from jobs.trials.write_back import WriteBack
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
@@ -74,6 +75,7 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
         last_load=context.cluster.last_load,
         prove=partial(prove_series, context, proof),
     )
+    gates.write_back = WriteBack(context.hosts)
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     gates.take_baseline()
     proof.at_rest = gates.polls_at_rest

@@ -387,6 +387,14 @@ class TableStore:
         """The samples of a run's hosts in order."""
         return self.read("hosts", run_id).orderBy("trial", "at", "host")
 
+    def host_samples_of(self, run_id: str) -> dict[int, list[HostSample]]:
+        """Number of the trial → samples of the run's hosts; empty in tables without hosts."""
+        found: dict[int, list[HostSample]] = {}
+        for row in self.read("hosts", run_id).collect():
+            kept = restored(HostRow, row.asDict(recursive=True))
+            found.setdefault(kept.trial, []).append(kept.sample)
+        return found
+
     def boundaries(self, run_id: str) -> DataFrame:
         """The boundary points of a run by message size."""
         return self.read("boundaries", run_id).orderBy("bpm")

@@ -17,6 +17,7 @@ from metrics.windows.broker import BrokerWindow, busiest_of
 from metrics.windows.host import HostWindow
 from metrics.windows.host_use import HostUse, host_use_table
 from metrics.windows.use import ResourceUse, use_table
+from metrics.windows.write_back import WriteBackWindow
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Evidence:
         planned_s: planned length of the window; 0 when it is unknown [s].
         closed_loop: True where producers sent without a rate, so that no record is missing or late.
         cluster: facts about the cluster.
+        write_back: what the brokers of each host took in, what its disks wrote, and what memory
+            holds; only hosts that show their dirty memory.
     """
 
     client: Annotated[ClientWindow, Flat()]
@@ -81,6 +84,7 @@ class Evidence:
     planned_s: Annotated[float, NO_COLUMN] = 0.0
     closed_loop: Annotated[bool, NO_COLUMN] = False
     cluster: Annotated[ClusterFacts, NO_COLUMN] = ClusterFacts()
+    write_back: tuple[WriteBackWindow, ...] = ()
 
     @property
     @column
@@ -99,7 +103,7 @@ class Evidence:
     @column
     def host_resources(self) -> tuple[HostUse, ...]:
         """The USE table of the hosts, a row for each resource of each host."""
-        return host_use_table(self.hosts)
+        return host_use_table(self.hosts, self.write_back)
 
     def hosts_of(self, broker_id: int) -> tuple[HostWindow, ...]:
         """The host of a broker, under each of its names."""

@@ -1,12 +1,13 @@
-"""The readings of a run's trials over time, from the samples of their brokers."""
+"""The readings of a run's trials over time, from the samples of their brokers and hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.trial.trial import Trial
-from metrics.windows.series import SeriesPoint, series_points
+from metrics.windows.series import SeriesPoint, host_series_points, series_points
 
 POINTS_MAX = 60_000
 """Readings that a run keeps at most. A run with more has its drawings in the notebook `trial`
@@ -20,13 +21,21 @@ class RunSeries:
         self._points: dict[int, list[SeriesPoint]] = {}
         self._count = 0
 
-    def add(self, trial: Trial, samples: Iterable[BrokerSample]) -> None:
-        """Add what the brokers showed in a trial; without effect once there are too many."""
+    def add(
+        self, trial: Trial, samples: Iterable[BrokerSample], hosts: Iterable[HostSample] = ()
+    ) -> None:
+        """Add what the brokers and their hosts showed in a trial; without effect once there are too
+        many.
+        """
         if not self.is_complete:
             return
         brokers = {each.broker_id for each in trial.evidence.brokers}
         client = trial.evidence.client
-        points = series_points(samples, brokers, client.start_s)
+        own_hosts = {each.host for each in trial.evidence.hosts if each.brokers}
+        points = [
+            *series_points(samples, brokers, client.start_s),
+            *host_series_points(hosts, own_hosts, client.start_s),
+        ]
         self._points[trial.number] = points
         self._count += len(points) + len(client.latency_over_time)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from metrics.windows.host import HostWindow
 from metrics.windows.resource import Resource
+from metrics.windows.write_back import WriteBackWindow
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class HostUse:
     Attributes:
         host: name of the host.
         resource: the resource.
-        device: name of the disk or interface; empty for other resources.
+        device: name of the disk or interface, or a part of the memory; empty for the whole.
         utilization: share of the resource that was in use [ratio].
         saturation: work that waited for it [saturation_unit].
         saturation_unit: unit of `saturation`.
@@ -94,6 +95,23 @@ def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
     )
 
 
-def host_use_table(hosts: Iterable[HostWindow]) -> tuple[HostUse, ...]:
-    """The tables of all hosts, one below the other."""
-    return tuple(row for window in hosts for row in host_use_of(window))
+def write_back_use_of(window: WriteBackWindow) -> HostUse:
+    """The row of the memory that holds written pages until disks have them."""
+    return HostUse(
+        window.host,
+        Resource.MEMORY,
+        "pages to write",
+        window.unwritten_share,
+        window.writeback_bytes,
+        "bytes being written",
+    )
+
+
+def host_use_table(
+    hosts: Iterable[HostWindow], write_back: Iterable[WriteBackWindow] = ()
+) -> tuple[HostUse, ...]:
+    """The tables of all hosts, one below the other, then the pages that each has to write."""
+    return (
+        *(row for window in hosts for row in host_use_of(window)),
+        *map(write_back_use_of, write_back),
+    )

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
+from metrics.windows.write_back import unwritten_bytes
 
 
 @dataclass(frozen=True)
@@ -45,21 +47,34 @@ SERIES = (
 """The series that the report and the notebook `trial` draw, in their order."""
 
 
+UNWRITTEN = "Pages that no disk has [MB]"
+"""The title of the series of hosts: written pages that only memory holds, or that are being
+written to disks."""
+NO_BROKER = -1
+
+
 @dataclass(frozen=True)
 class SeriesPoint:
-    """One value of one broker.
+    """One value of one broker or host.
 
     Attributes:
         title: title of its series.
-        broker_id: node id.
+        broker_id: node id; `NO_BROKER` for a host.
         elapsed_s: time since the start of the measured window [s].
         value: value in the unit of the series; for a counter, its rate since the sample before.
+        host: name of the host; empty for a broker.
     """
 
     title: str
     broker_id: int
     elapsed_s: float
     value: float
+    host: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of its line: `broker 1`, or the host."""
+        return self.host or f"broker {self.broker_id}"
 
 
 def series_points(
@@ -83,6 +98,23 @@ def series_points(
         for series in SERIES
         for broker in sorted(own)
         for at_s, value in _values(series, own[broker])
+    ]
+
+
+def host_series_points(
+    samples: Iterable[HostSample], hosts: Collection[str], start_s: float
+) -> list[SeriesPoint]:
+    """The pages of each host that no disk has, by host and time.
+
+    Args:
+        samples: samples of any hosts, in any order.
+        hosts: names of the brokers' hosts; others are left out.
+        start_s: start of the measured window [s since the epoch].
+    """
+    return [
+        SeriesPoint(UNWRITTEN, NO_BROKER, each.at_s - start_s, unwritten / 1e6, each.host)
+        for each in sorted(samples, key=lambda one: (one.host, one.at_s))
+        if each.host in hosts and (unwritten := unwritten_bytes(each)) is not None
     ]
 
 

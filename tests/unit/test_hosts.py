@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -28,7 +29,13 @@ procs_blocked 0
 """
 FILES = {
     "stat": STAT,
-    "meminfo": "MemTotal: 2000 kB\nMemFree: 100 kB\nMemAvailable: 500 kB\nCached: 300 kB\n",
+    "meminfo": "MemTotal: 2000 kB\nMemFree: 100 kB\nMemAvailable: 500 kB\nCached: 300 kB\n"
+    "Dirty: 60 kB\nWriteback: 20 kB\nWritebackTmp: 9 kB\n",
+    "sys/vm/dirty_expire_centisecs": "1500\n",
+    "sys/vm/dirty_ratio": "30\n",
+    "sys/vm/dirty_background_ratio": "0\n",
+    "sys/vm/dirty_bytes": "0\n",
+    "sys/vm/dirty_background_bytes": "4096\n",
     "vmstat": "pswpin 3\npswpout 4\noom_kill 1\n",
     "diskstats": (
         " 254 0 vda 10 0 16 9 20 0 32 9 0 1500 6000 0 0 0 0\n"
@@ -55,6 +62,8 @@ node_procs_running 5
 node_memory_MemTotal_bytes 2.048e+06
 node_memory_MemAvailable_bytes 512000
 node_memory_Cached_bytes 307200
+node_memory_Dirty_bytes 61440
+node_memory_Writeback_bytes 20480
 node_vmstat_pswpin 3
 node_disk_io_time_seconds_total{device="vda"} 1.5
 node_disk_io_time_seconds_total{device="vda1"} 1.5
@@ -122,8 +131,33 @@ def test_the_kernels_counters_are_read_by_the_projects_names_and_units(proc: Pat
             "tcp_listen_overflows": 6,
             "pressure_s:cpu": 2.5,
             "resident_bytes:1": 1_048_576,
+            "dirty_bytes": 61_440,
+            "writeback_bytes": 20_480,
+            "dirty_expire_s": 15.0,
+            "dirty_ratio": 0.3,
+            "dirty_background_ratio": 0.0,
+            "dirty_background_bytes": 4_096,
         }
     )
+
+
+def test_the_disk_of_a_log_dir_counts_even_where_such_devices_do_not(
+    proc: Path, tmp_path: Path
+) -> None:
+    sys, number = proc / "sys", tmp_path.stat().st_dev
+    (sys / "devices/vda/vda1").mkdir(parents=True)
+    (sys / "devices/vda/vda1/partition").write_text("1\n", encoding="ascii")
+    (sys / "devices/loop0").mkdir()
+    (sys / "dev/block").mkdir(parents=True)
+    link = sys / f"dev/block/{os.major(number)}:{os.minor(number)}"
+    link.symlink_to("../../devices/loop0")
+    values = local(proc).with_log_dirs([tmp_path, tmp_path / "none"]).sample().values
+    assert (values["log_disk:loop0"], values["disk_written_bytes:loop0"]) == (1.0, 512)
+    assert "log_disk:vda" not in values
+    link.unlink()
+    link.symlink_to("../../devices/vda/vda1")
+    assert local(proc).with_log_dirs([tmp_path]).sample().values["log_disk:vda"] == 1.0, "its disk"
+    assert "disk_written_bytes:loop0" not in local(proc).sample().values
 
 
 def test_network_counters_are_those_of_the_namespace_of_a_process(proc: Path) -> None:

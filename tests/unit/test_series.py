@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from metrics.windows.series import SeriesPoint, series_points
+from metrics.sources.hosts.sample import HostSample
+from metrics.windows.series import (
+    NO_BROKER,
+    UNWRITTEN,
+    SeriesPoint,
+    host_series_points,
+    series_points,
+)
 from tests.support.evidence import START_S, sample
 
 IDLE, WAITING, BYTES = "Request handlers idle [ratio]", "Requests waiting", "Bytes in [MB/s]"
@@ -34,3 +41,18 @@ def test_a_failed_poll_leaves_a_gap_and_parts_of_a_reading_are_added() -> None:
     later = {"handler_idle_ns:a": 2e9, "handler_idle_ns:b": 4e9}
     taken = [sample(0.0, first), sample(1.0, {}), sample(2.0, later)]
     assert series_points(taken, {1}, START_S) == [SeriesPoint(IDLE, 1, 2.0, 1.5)]
+
+
+def test_hosts_show_the_pages_that_no_disk_has() -> None:
+    taken = [
+        HostSample("b", START_S + 2.0, {"dirty_bytes": 3e6, "writeback_bytes": 1e6}),
+        HostSample("b", START_S, {"dirty_bytes": 2e6}),
+        HostSample("a", START_S, {"cores": 2.0}),
+        HostSample("executor", START_S, {"dirty_bytes": 9e6}),
+    ]
+    points = host_series_points(taken, {"a", "b"}, START_S)
+    assert points == [
+        SeriesPoint(UNWRITTEN, NO_BROKER, 0.0, 2.0, "b"),
+        SeriesPoint(UNWRITTEN, NO_BROKER, 2.0, 4.0, "b"),
+    ]
+    assert [points[0].name, SeriesPoint(IDLE, 1, 0.0, 0.5).name] == ["b", "broker 1"]

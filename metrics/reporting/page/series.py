@@ -45,6 +45,9 @@ class Panel:
 Panels = Mapping[int, tuple[Panel, ...]]
 """Number of the trial → its drawings."""
 
+_Line = tuple[int, str]
+"""Id of a broker, and the name of its line."""
+
 Points = Sequence[tuple[float, float]]
 """(time since the start of the window [s], value) of each point."""
 
@@ -67,10 +70,11 @@ def panels_of(
     """
     found = {}
     for trial, client in clients.items():
-        titles: dict[str, dict[int, list[tuple[float, float]]]] = {}
+        titles: dict[str, dict[_Line, list[tuple[float, float]]]] = {}
         for point in points.get(trial, ()):
             lines = titles.setdefault(point.title, defaultdict(list))
-            lines[point.broker_id].append((point.elapsed_s, point.value))
+            line = (point.broker_id, point.name)
+            lines[line].append((point.elapsed_s, point.value))
         found[trial] = _drawn({**_latency_lines(client), **_named(titles)}, client)
     return {trial: panels for trial, panels in found.items() if panels}
 
@@ -89,11 +93,9 @@ def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
     }
 
 
-def _named(titles: Mapping[str, Mapping[int, Points]]) -> dict[str, dict[str, Points]]:
+def _named(titles: Mapping[str, Mapping[_Line, Points]]) -> dict[str, dict[str, Points]]:
     return {
-        title: {
-            f"broker {broker}": points for broker, points in sorted(lines.items())[:BROKERS_MAX]
-        }
+        title: {name: points for (_, name), points in sorted(lines.items())[:BROKERS_MAX]}
         for title, lines in titles.items()
     }
 

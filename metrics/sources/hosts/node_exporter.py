@@ -25,6 +25,8 @@ _SERIES: Mapping[str, str] = {
     readings.MEMORY_TOTAL_BYTES: "node_memory_MemTotal_bytes",
     readings.MEMORY_AVAILABLE_BYTES: "node_memory_MemAvailable_bytes",
     readings.PAGE_CACHE_BYTES: "node_memory_Cached_bytes",
+    readings.DIRTY_BYTES: "node_memory_Dirty_bytes",
+    readings.WRITEBACK_BYTES: "node_memory_Writeback_bytes",
     readings.SWAPPED_IN_PAGES: "node_vmstat_pswpin",
     readings.SWAPPED_OUT_PAGES: "node_vmstat_pswpout",
     readings.OOM_KILLS: "node_vmstat_oom_kill",

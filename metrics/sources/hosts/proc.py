@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from metrics.sources.hosts import readings
@@ -27,6 +27,16 @@ _OF_MEMORY = {
     "MemTotal:": readings.MEMORY_TOTAL_BYTES,
     "MemAvailable:": readings.MEMORY_AVAILABLE_BYTES,
     "Cached:": readings.PAGE_CACHE_BYTES,
+    "Dirty:": readings.DIRTY_BYTES,
+    "Writeback:": readings.WRITEBACK_BYTES,
+}
+# File of /proc/sys/vm: the reading, and the size of one unit. A limit in bytes of 0 is not set.
+_OF_WRITE_BACK = {
+    "dirty_expire_centisecs": (readings.DIRTY_EXPIRE_S, 0.01),
+    "dirty_ratio": (readings.DIRTY_RATIO, 0.01),
+    "dirty_background_ratio": (readings.DIRTY_BACKGROUND_RATIO, 0.01),
+    "dirty_bytes": (readings.DIRTY_LIMIT_BYTES, 1.0),
+    "dirty_background_bytes": (readings.DIRTY_BACKGROUND_BYTES, 1.0),
 }
 _OF_VMSTAT = {
     "pswpin": readings.SWAPPED_IN_PAGES,
@@ -89,6 +99,13 @@ class LocalHost:
         self._proc = proc
         self._sys = sys
         self._stat_files = own_stat_files(proc, sys) if generates else ()
+        self._log_disks: frozenset[str] = frozenset()
+        self._write_back = self._settings()
+
+    def with_log_dirs(self, log_dirs: Iterable[Path]) -> LocalHost:
+        """This host, which counts the disks below these log dirs, whatever their kind."""
+        self._log_disks = log_disks(log_dirs, self._sys)
+        return self
 
     def sample(self, processes: Mapping[int, int] | None = None) -> HostSample:
         """Take a sample of the machine.
@@ -109,6 +126,7 @@ class LocalHost:
             **self._pressure(),
             **self._resident(processes or {}),
             **throttling(self._stat_files),
+            **self._write_back,
         }
         return HostSample(self.name, at_s, values)
 
@@ -133,9 +151,19 @@ class LocalHost:
         found = {}
         for line in self._lines("diskstats"):
             _, _, device, *numbers = line.split()
-            if readings.is_disk(device) and any(number != "0" for number in numbers):
+            is_counted = readings.is_disk(device) or device in self._log_disks
+            if is_counted and any(number != "0" for number in numbers):
                 for column, (reading, unit) in _OF_DISKS.items():
                     found[f"{reading}:{device}"] = int(numbers[column]) * unit
+        return {**found, **{f"{readings.LOG_DISK}:{each}": 1.0 for each in self._log_disks}}
+
+    def _settings(self) -> dict[str, float]:
+        """The kernel's settings of write-back, which are read once."""
+        found = {}
+        for name, (reading, unit) in _OF_WRITE_BACK.items():
+            text = _read(self._proc / "sys/vm" / name).strip()
+            if text.isdecimal() and (int(text) or not name.endswith("_bytes")):
+                found[reading] = int(text) * unit
         return found
 
     def _interfaces(self, net: Path, *, is_own: bool) -> dict[str, float]:
@@ -181,6 +209,25 @@ class LocalHost:
             resident = _named(lines, {"VmRSS:": readings.RESIDENT_BYTES}, 1024.0)
             found.update({f"{name}:{broker}": value for name, value in resident.items()})
         return found
+
+
+def log_disks(log_dirs: Iterable[Path], sys: Path = _SYS) -> frozenset[str]:
+    """The disks below some folders, by their names in /proc/diskstats.
+
+    A folder that this user cannot read, or that is on no block device, has none. A partition counts
+    as its disk.
+    """
+    found = set()
+    for each in log_dirs:
+        try:
+            number = each.stat().st_dev
+        except OSError:
+            continue
+        device = sys / f"dev/block/{os.major(number)}:{os.minor(number)}"
+        if device.exists():
+            own = device.resolve()
+            found.add(own.parent.name if (own / "partition").exists() else own.name)
+    return frozenset(found)
 
 
 class LocalHosts:

@@ -1,0 +1,66 @@
+"""The wait for write-back: pages of the last load that the brokers' hosts still have to write.
+
+A broker's own counter of written bytes (`write_bytes` of /proc/PID/io) grows when a page is
+dirtied, so it is still while the kernel writes. Only dirty and write-back memory show that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from jobs.trials.recovery import NotIdle
+from metrics.sources.hosts import readings
+from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSource, NoHosts
+from metrics.units import format_volume
+from metrics.windows.write_back import dirty_background_bytes, unwritten_bytes
+
+GAIN, SPARE_BYTES = 2.0, 16e6
+"""A host is at rest while it writes at most `GAIN` times as many pages at a time as before the run,
+plus `SPARE_BYTES` [B]."""
+
+
+class WriteBack:
+    """What the brokers' hosts have to write, compared with the time before the run.
+
+    Args:
+        hosts: the brokers' hosts; nobody else uses the source during a wait.
+    """
+
+    def __init__(self, hosts: HostSource | None = None) -> None:
+        self._hosts: HostSource = NoHosts() if hosts is None else hosts
+        self._before: Mapping[str, HostSample] = {}
+
+    def take_baseline(self) -> None:
+        """Read the hosts without the run's load."""
+        self._before = {each.host: each for each in self._sampled()}
+
+    def reasons(self) -> tuple[NotIdle, ...]:
+        """The hosts that still write pages of the last load, a reason for each."""
+        found = (why_not_written(each, self._before.get(each.host)) for each in self._sampled())
+        return tuple(each for each in found if each is not None)
+
+    def _sampled(self) -> Sequence[HostSample]:
+        own = self._hosts.brokers
+        return [each for each in self._hosts.sample_all() if each.host in own] if own else ()
+
+
+def why_not_written(now: HostSample, before: HostSample | None) -> NotIdle | None:
+    """The reason why a host still has pages of a load to write; None where it is at rest.
+
+    Dirty pages alone do not count while they are fewer than those from which the kernel begins to
+    write: a host without load keeps them for half a minute, and they disturb no trial.
+    """
+    written = now.values.get(readings.WRITEBACK_BYTES)
+    was = {} if before is None else before.values
+    if written is not None and written > GAIN * was.get(readings.WRITEBACK_BYTES, 0) + SPARE_BYTES:
+        text = f"host {now.host}: {format_volume(written)} are being written to its disks"
+        return NotIdle(text, invalidates=False, is_write_back=True)
+    unwritten, background = unwritten_bytes(now), dirty_background_bytes(now)
+    if unwritten is None or background is None:
+        return None
+    usual = GAIN * ((None if before is None else unwritten_bytes(before)) or 0.0)
+    if unwritten <= max(background, usual):
+        return None
+    text = f"host {now.host}: {format_volume(unwritten)} of written pages wait for its disks"
+    return NotIdle(text, invalidates=False, is_write_back=True)

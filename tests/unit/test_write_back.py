@@ -1,0 +1,108 @@
+"""The wait for pages that the brokers' hosts still have to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from jobs.console.events import PhaseStarted, RecordingReporter
+from jobs.trials.gates import FRESH_S, Gates
+from jobs.trials.recovery import DEADLINE_S
+from jobs.trials.write_back import SPARE_BYTES, WriteBack, why_not_written
+from metrics.sources.hosts.sample import HostSample
+from tests.support.scripted_source import ScriptedSource
+from tests.unit.test_gates import TOPIC, Cluster
+
+MEMORY = {"memory_available_bytes": 20e9}
+
+
+def host(dirty: float, writeback: float, **more: float) -> HostSample:
+    return HostSample(
+        "b", 0.0, {"dirty_bytes": dirty, "writeback_bytes": writeback, **MEMORY, **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "reason"),
+    [
+        (host(1.9e9, SPARE_BYTES), None, None),  # young pages disturb no trial
+        (host(0.0, SPARE_BYTES + 1e6), None, "host b: 17 MB are being written to its disks"),
+        (host(0.0, 90e6), host(0.0, 40e6), None),
+        (host(0.0, 100e6), host(0.0, 40e6), "host b: 100 MB are being written"),
+        (host(2.1e9, 0.0), None, "host b: 2.1 GB of written pages wait for its disks"),
+        (host(2.1e9, 0.0), host(1.1e9, 0.0), None),  # others keep as many
+        (host(0.4e9, 0.0, dirty_background_bytes=0.3e9), None, "host b: 400 MB of written pages"),
+        (HostSample("b", 0.0, {}), None, None),
+        (HostSample("b", 0.0, {"dirty_bytes": 9e9}), None, None),  # a limit is not known
+    ],
+)
+def test_a_host_is_at_rest_once_it_writes_no_more_than_before_the_run(
+    now: HostSample, before: HostSample | None, reason: str | None
+) -> None:
+    found = why_not_written(now, before)
+    if reason is None:
+        assert found is None
+    else:
+        assert found is not None and found.text.startswith(reason)
+        assert not found.invalidates
+
+
+class SlowDisk:
+    """The host of the brokers, whose disk writes so many bytes per second of the script's time."""
+
+    brokers: Mapping[str, tuple[int, ...]] = {"b": (1, 2)}
+    machines = frozenset({"b"})
+
+    def __init__(self, cluster: ScriptedSource, bytes_per_s: float) -> None:
+        self._cluster = cluster
+        self._bytes_per_s = bytes_per_s
+        self._full = (0.0, cluster.now_s)
+
+    def absorb(self, bytes_: float) -> None:
+        self._full = (bytes_, self._cluster.now_s)
+
+    def sample_all(self) -> Sequence[HostSample]:
+        held, since_s = self._full
+        left = max(0.0, held - self._bytes_per_s * (self._cluster.now_s - since_s))
+        return [host(0.0, left), HostSample("executor", 0.0, {"writeback_bytes": 9e9})]
+
+    def close(self) -> None: ...
+
+
+def gates_of(bytes_per_s: float) -> tuple[Gates, Cluster, SlowDisk, RecordingReporter]:
+    cluster, reporter = Cluster(), RecordingReporter()
+    disk = SlowDisk(cluster, bytes_per_s)
+    gates = Gates(
+        cluster,
+        cluster.check,
+        reporter,
+        None,
+        cluster.clock,
+        cluster.pause,
+    )
+    gates.write_back = WriteBack(disk)
+    gates.take_baseline()
+    cluster.pause(FRESH_S)
+    return gates, cluster, disk, reporter
+
+
+def test_a_trial_begins_once_the_last_load_is_written() -> None:
+    gates, cluster, disk, reporter = gates_of(10e6)
+    disk.absorb(300e6)
+    before_s = cluster.now_s
+    assert gates.pass_all(TOPIC) == ()
+    assert cluster.now_s - before_s == pytest.approx(29.0, abs=1.5), "until 16 MB are left"
+    assert [each.text for each in reporter.events if isinstance(each, PhaseStarted)] == [
+        "waiting until the brokers are at rest"
+    ]
+
+
+def test_a_disk_that_needs_longer_than_a_minute_delays_a_trial_and_does_not_forbid_it() -> None:
+    gates, cluster, disk, reporter = gates_of(1e6)
+    disk.absorb(900e6)
+    before_s = cluster.now_s
+    assert gates.pass_all(TOPIC) == ()
+    assert cluster.now_s - before_s == pytest.approx(DEADLINE_S, abs=2.0)
+    (_, begun) = [each.text for each in reporter.events if isinstance(each, PhaseStarted)]
+    assert "although host b: 839 MB are being written to its disks" in begun
