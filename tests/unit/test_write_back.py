@@ -11,8 +11,8 @@ from jobs.trials.gates import FRESH_S, Gates
 from jobs.trials.recovery import DEADLINE_S
 from jobs.trials.write_back import SPARE_BYTES, WriteBack, why_not_written
 from metrics.sources.hosts.sample import HostSample
+from tests.support.gated_cluster import TOPIC, Cluster
 from tests.support.scripted_source import ScriptedSource
-from tests.unit.test_gates import TOPIC, Cluster
 
 MEMORY = {"memory_available_bytes": 20e9}
 
