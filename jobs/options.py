@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -16,6 +17,7 @@ from click.shell_completion import CompletionItem
 from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
 from metrics.common.quantities import amount
+from metrics.planning.load_hours import next_time
 from metrics.reporting.files import require_place
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -237,6 +239,28 @@ _YES = click.option(
 )
 
 
+class TimeOfDay(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """The next moment at which it is 06:00, or a date with a time, on the driver's clock."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The moment [s since the epoch]; fails for another text, or a moment that has passed."""
+        if isinstance(value, float):
+            return value
+        try:
+            return next_time(str(value), time.time())
+        except ValueError as error:
+            self.fail(
+                f"{value!r} is no time ahead ({error}); expected a time of day such as 06:00, or "
+                "a date with a time such as 2026-11-27T06:00.",
+                param,
+                ctx,
+            )
+
+
 class ListenAddress(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
     """A port of this machine, alone or after a host: 9464 or 0.0.0.0:9464."""
 
@@ -266,6 +290,14 @@ _NOTIFY = click.option(
     metavar="env:NAME|file:PATH",
     help="Send messages at the start and the end; the named variable or file holds the addresses, "
     "in the form of apprise; may be repeated.",
+)
+_UNTIL = click.option(
+    "--until",
+    "until_s",
+    type=TimeOfDay(),
+    metavar="TIME",
+    help="Begin no load that would last beyond this time, such as 06:00; the run then stops with "
+    "exit code 5, and continues with --resume.",
 )
 json_option = click.option(
     "--json",
@@ -335,4 +367,6 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         own = {name: value for name, value in given.items() if name not in _RUN_OPTIONS}
         return command(options=RunOptions(**{name: given[name] for name in _RUN_OPTIONS}), **own)
 
-    return place_options(_DRY_RUN(_YES(lock_option(json_option(_METRICS_PORT(_NOTIFY(gathered)))))))
+    return place_options(
+        _DRY_RUN(_YES(_UNTIL(lock_option(json_option(_METRICS_PORT(_NOTIFY(gathered)))))))
+    )

@@ -7,6 +7,7 @@ facts, such as `is_exclusive` and `starts_brokers`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
@@ -17,7 +18,8 @@ from jobs.config.metrics_registry import Metrics, configured_sources, require_on
 from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases
-from metrics.common.bounds import Number, Properties, Text, Whole
+from metrics.common.bounds import Checked, Number, Properties, Text, Whole
+from metrics.planning.load_hours import EXPECTED_HOURS, LoadHours
 from metrics.planning.planted import environment_of_handlers
 
 DEFAULT_CLUSTER = "testbed"
@@ -29,6 +31,23 @@ BROKERS_START_S = 5.0
 TESTBED_CAVEAT = (
     "the testbed is a small cluster on this machine: its figures say nothing about hardware"
 )
+
+
+@dataclass(frozen=True)
+class Hours(Checked):
+    """The hours of each day, such as `22:00-06:00 Europe/Berlin`."""
+
+    def expected(self) -> str:
+        """The expected values as a noun phrase, for messages and docs."""
+        return EXPECTED_HOURS
+
+    def accepts(self, value: Any) -> bool:
+        """True for the hours of each day with a known time zone, or none."""
+        try:
+            LoadHours.parse(value)
+        except (TypeError, AttributeError, ValueError):
+            return False
+        return True
 
 
 class TestbedOptions(ConfigModel):
@@ -95,10 +114,14 @@ class Cluster(ConfigModel):
             earlier when more load makes them no faster.
         planted_handler_ms: broker id → the time that its request handlers wait in each produce
             request [ms]; `redline testbed up` writes it into the cluster file.
+        load_hours: the hours of each day in which the cluster may be loaded, such as 22:00-06:00,
+            in the driver's time zone unless they name one; any time when left out.
         network_namespace: file of the network namespace from which executors open connections
             to the brokers; a testbed behind a link writes it into its cluster file.
         link: the link between brokers and executors, by the keys of a testbed's link; it is
             recorded and changes nothing.
+        disk: the planted disk of each broker, by the keys of a testbed's disk; it is recorded,
+            and the answer is compared with its write rate.
     """
 
     _written: Written = PrivateAttr(default_factory=dict)
@@ -118,8 +141,10 @@ class Cluster(ConfigModel):
     planted_handler_ms: dict[int, Annotated[float, Number(0, 1_000, "milliseconds")]] = Field(
         default_factory=dict
     )
+    load_hours: Annotated[str, Hours()] | None = None
     network_namespace: Annotated[str, Text(r"/\S+", "the path of a namespace's file")] | None = None
     link: dict[str, str] = Field(default_factory=dict)
+    disk: dict[str, str] = Field(default_factory=dict)
 
     @property
     def written(self) -> Written:
@@ -147,6 +172,11 @@ class Cluster(ConfigModel):
         return self.starts_brokers
 
     @property
+    def hours(self) -> LoadHours | None:
+        """The hours in which the cluster may be loaded; None for any time."""
+        return None if self.load_hours is None else LoadHours.parse(self.load_hours)
+
+    @property
     def brokers_known(self) -> int | None:
         """The number of brokers, where it is known before the cluster is opened."""
         return None if self.testbed is None else self.testbed.brokers
@@ -162,8 +192,8 @@ class Cluster(ConfigModel):
         return (TESTBED_CAVEAT,) if self.starts_brokers else ()
 
     def environment(self, broker_ids: Iterable[int]) -> dict[str, str]:
-        """The link and the handlers' stated times of running brokers, as environment facts."""
-        return stated_environment(self.planted_handler_ms, self.link, broker_ids)
+        """The link, disks and handlers' stated times of running brokers, as environment facts."""
+        return stated_environment(self.planted_handler_ms, self.link, broker_ids, self.disk)
 
     # --- checks -------------------------------------------------------------
 
@@ -182,14 +212,14 @@ class Cluster(ConfigModel):
             require_one_broker_source(self)
         elif not self._leaves_testbed_its_own():
             raise ValueError(
-                "a testbed brings its own jmx, security, planted_handler_ms, network_namespace "
-                "and link; expected none of them next to testbed; remove them"
+                "a testbed brings its own jmx, security, planted_handler_ms, network_namespace, "
+                "link and disk; expected none of them next to testbed; remove them"
             )
         return self
 
     def _leaves_testbed_its_own(self) -> bool:
         """Whether the file leaves a testbed's own keys out; it may only turn its metrics off."""
-        parts = (self.planted_handler_ms, self.network_namespace, self.link)
+        parts = (self.planted_handler_ms, self.network_namespace, self.link, self.disk)
         if any(parts) or self.security != Security():
             return False
         return all(source.suits_testbed for source in configured_sources(self))
@@ -213,16 +243,21 @@ def are_started_by_run(settings: Mapping[str, object]) -> bool:
 
 
 def stated_environment(
-    handler_ms: Mapping[int, float], link: Mapping[str, str], broker_ids: Iterable[int]
+    handler_ms: Mapping[int, float],
+    link: Mapping[str, str],
+    broker_ids: Iterable[int],
+    disk: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The stated properties of brokers and their link, as environment facts of a run.
+    """The stated properties of brokers, their link and disks, as environment facts of a run.
 
     Args:
         handler_ms: broker id → time that a request handler waits in each produce request [ms].
         link: keys of the link → their values; empty without a link.
         broker_ids: all brokers of the cluster.
+        disk: keys of each broker's planted disk → their values; empty without one.
     """
     return {
         **environment_of_handlers(handler_ms, broker_ids),
         **{f"link.{key}": value for key, value in link.items()},
+        **{f"disk.{key}": value for key, value in (disk or {}).items()},
     }

@@ -35,9 +35,11 @@ from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
+from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
 from metrics.tables.sweep_case import SweepCase
+from metrics.traffic.pattern import SAMPLES_MIN
 from metrics.trial.evidence import ClusterFacts
 
 
@@ -70,6 +72,7 @@ class ContextFactory:
         locks: takes the cluster's lock before any load; None for a run without locks.
         sweep_case: the case of a sweep that the run measures.
         numbering: the numbering of the trials; the sides of a comparison share it.
+        until_s: the time that no load may pass; None for none [s since the epoch].
     """
 
     config: Configuration
@@ -84,6 +87,7 @@ class ContextFactory:
     locks: RunLocks | None = None
     sweep_case: SweepCase = field(default_factory=SweepCase)
     numbering: TrialNumbering = field(default_factory=TrialNumbering)
+    until_s: float | None = None
 
     def open(self, stack: ExitStack) -> RunContext:
         """Open the cluster, the session, the metrics and the tables; the stack closes them.
@@ -178,10 +182,17 @@ class ContextFactory:
             self.run_id,
             self.reporter,
             lambda: None if lock is None else lock.lost,
+            self.until_s,
         )
         if self.resumes:
             guards.spent_bytes = tables.payload_bytes(self.run_id)
-        caveats = shortcomings(source.nodes, workload.trial.sample_interval_s)
+        polls = take_first_polls(source, hosts)
+        interval_s = workload.trial.sample_interval_s
+        least_s = least_interval_s(polls, workload.trial.measure_s, SAMPLES_MIN)
+        caveats = (
+            *shortcomings(source.nodes, max(interval_s, least_s)),
+            *slower_sampling(polls, interval_s, least_s),
+        )
         for caveat in caveats:
             self._phase(caveat)
         options = opened.security.client_kwargs()
@@ -212,6 +223,7 @@ class ContextFactory:
                 **ready.environment,
             },
             caveats=caveats,
+            sample_interval_min_s=least_s,
             sweep_case=self.sweep_case,
             history=TrialHistory(self.numbering),
             broker_outage=opened.outage(self.reporter),

@@ -84,5 +84,6 @@ def launch(
             resumes,
             options.locks,
             options.json_file,
+            until_s=options.until_s,
         )
         return execute(body, order, session=session)

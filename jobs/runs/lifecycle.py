@@ -56,6 +56,7 @@ class RunOrder:
         locks: whether the run takes the clusters' locks, see `jobs.cluster.lock`.
         json_file: a further file for the answer; None without one.
         sweep_case: the case of a sweep that the run measures; empty for any other run.
+        until_s: the time that no load may pass; None for none [s since the epoch].
     """
 
     reporter: Reporter
@@ -67,6 +68,7 @@ class RunOrder:
     locks: bool = True
     json_file: Path | None = None
     sweep_case: SweepCase = field(default_factory=SweepCase)
+    until_s: float | None = None
 
     @property
     def folder(self) -> Path:
@@ -303,6 +305,7 @@ def _open(
             locks,
             order.sweep_case,
             first.history.numbering if first else TrialNumbering(),
+            order.until_s,
         ).open(stack)
 
 

@@ -20,6 +20,7 @@ class RunOptions:
         metrics_at: host and port of the live values for Prometheus; None without them.
         notify_from: the places of the messages' addresses, `env:NAME` or `file:PATH` each.
         json_file: a further file for the answer; None without one.
+        until_s: the time that no load may pass; None for none [s since the epoch].
     """
 
     out: Path
@@ -31,6 +32,7 @@ class RunOptions:
     metrics_at: tuple[str, int] | None = None
     notify_from: tuple[str, ...] = ()
     json_file: Path | None = None
+    until_s: float | None = None
 
     @property
     def tables_or_default(self) -> str:

@@ -20,6 +20,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, logs_of, peak_log_bytes
+from metrics.planning.load_hours import LoadTimes
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.units import format_volume
@@ -51,11 +52,13 @@ def open_guards(
     run_id: str,
     reporter: Reporter,
     lock_lost: Callable[[], str | None] = lambda: None,
+    until_s: float | None = None,
 ) -> Guards:
     """The guards of a run, after a first check of the cluster; see `Guards.open`.
 
     Args:
         lock_lost: see `Guards`.
+        until_s: the time that no load may pass; None for none [s since the epoch].
     """
     prefix = f"{PREFIX}{run_id}-"
     is_exclusive = config.cluster.is_exclusive
@@ -68,6 +71,7 @@ def open_guards(
         cleaning=_cleaning_of(admin),
         used_share_default=None if is_exclusive else USED_SHARE_MAX,
     )
+    guards.times = LoadTimes(config.cluster.hours, until_s)
     guards.open()
     return guards
 
@@ -117,6 +121,7 @@ class Guards:
     Attributes:
         tripped: why the run has to stop, or None.
         spent_bytes: payload that the run has written, all replicas counted [B].
+        times: when loads are allowed; at any time by default.
     """
 
     def __init__(
@@ -146,17 +151,23 @@ class Guards:
         self._checked_s = clock()
         self._rooms: dict[tuple[int, str], deque[tuple[float, float]]] = defaultdict(deque)
         self.tripped: str | None = None
+        self._remedy = (
+            "repair the cluster and continue with --resume, or change the section guards of the "
+            "goal"
+        )
         self.spent_bytes = 0.0
+        self.times = LoadTimes()
         self._under_way_bytes = 0.0
 
     def open(self) -> None:
-        """Check the cluster before any load.
+        """Check the cluster, and whether it may be loaded now, before any load.
 
         Raises:
             ConfigError: the goal has a limit of the disks, and no broker reports any.
             AdminError: the cluster does not answer.
-            GuardStopError: a disk is beyond its limit already.
+            GuardStopError: a disk is beyond its limit already, or it is no time for loads.
         """
+        self._require_time(0.0)
         self._watches_disks = self._can_watch_disks()
         self._under_replicated = self._others_under_replicated()
         self._warn_of_hidden_topics()
@@ -210,13 +221,22 @@ class Guards:
         """Check that a load may begin.
 
         Raises:
-            GuardStopError: the load exceeds a cap, or the cluster is not healthy.
+            GuardStopError: the load exceeds a cap or the time for loads, or the cluster is not
+                healthy.
         """
+        self._require_time(pattern.phases.load_s)
         violation = self.cap_violation(pattern)
         if violation is not None:
             self._trip(violation)
         self.require_room(pattern)
         self.require_healthy()
+
+    def _require_time(self, load_s: float) -> None:
+        refusal = self.times.refusal(time.time(), load_s)
+        if refusal is not None:
+            self._trip(refusal)
+            self._remedy = "continue at another time with --resume"
+            self.require_untripped()
 
     def require_room(self, pattern: TrafficPattern, topics: Sequence[str] = ()) -> None:
         """Check that each log directory has room for a load.
@@ -314,8 +334,7 @@ class Guards:
         """
         if self.tripped is not None:
             raise GuardStopError(
-                f"stopped by a guard: {self.tripped}; the run's load has ended; repair the "
-                "cluster and continue with --resume, or change the section guards of the goal"
+                f"stopped by a guard: {self.tripped}; the run's load has ended; {self._remedy}"
             )
 
     @contextmanager

@@ -20,6 +20,7 @@ from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import BLIND_S, Guards
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, peak_log_bytes
+from metrics.planning.load_hours import LoadTimes
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
 from tests.support.evidence import client
@@ -116,6 +117,22 @@ def test_partitions_that_were_under_replicated_before_do_not_trip(cluster: Clust
     cluster.lacking = frozenset({("orders", 3)})  # in sync in between: this is new
     with pytest.raises(GuardStopError, match="orders"):
         watching.require_healthy()
+
+
+def test_a_load_that_would_last_too_long_stops_the_run_before_it(cluster: Cluster) -> None:
+    watching = guards(cluster)
+    watching.times = LoadTimes(until_s=time.time() + 3_600.0)
+    watching.admit(traffic(1))
+    watching.times = LoadTimes(until_s=time.time() + 9.0)  # the load takes 10 s
+    with pytest.raises(GuardStopError, match=r"\(--until\).* continue at another time with --res"):
+        watching.admit(traffic(1))
+
+
+def test_a_run_does_not_begin_when_no_load_may(cluster: Cluster) -> None:
+    watching = Guards(Limits(), cluster, str.isdigit, print)
+    watching.times = LoadTimes(until_s=time.time() - 1.0)
+    with pytest.raises(GuardStopError, match="would end at"):
+        watching.open()
 
 
 def test_a_lock_that_another_run_took_stops_the_run(cluster: Cluster) -> None:

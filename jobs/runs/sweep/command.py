@@ -60,6 +60,7 @@ def execute_sweep(
             sweep.experiment.budget_s if budget_s is None else budget_s,
             plan.duration_s_of,
             options.json_file,
+            options.until_s,
         )
         with run_lock(folder, holder_text(sweep_id, time.time())):
             return _execute_sweep(SweepExecution(order))

@@ -47,6 +47,7 @@ class SweepOrder:
         budget_s: the time after the start until which every begun case must end [s].
         expected_s: estimates the duration of a turn [s].
         json_file: a further file for sweep.json; None without one.
+        until_s: the time that no load may pass; None for none [s since the epoch].
     """
 
     sweep: Sweep
@@ -59,6 +60,7 @@ class SweepOrder:
     budget_s: float | None = None
     expected_s: Callable[[Turn], float] = lambda _: 0.0
     json_file: Path | None = None
+    until_s: float | None = None
 
 
 @dataclass
@@ -165,6 +167,7 @@ class SweepExecution:
                 turn.repeat,
                 case.shown,
             ),
+            until_s=order.until_s,
         )
         try:
             execute(body_of(turn, self.nearby), run, opened, self._session)

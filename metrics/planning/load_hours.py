@@ -1,0 +1,142 @@
+"""The times at which a cluster may be loaded: the hours of its file, and the end of one run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_SPAN = re.compile(r"(\d\d:\d\d)\s*-\s*(\d\d:\d\d)(?:\s+(\S+))?")
+EXPECTED_HOURS = (
+    "two times of day and, if need be, a time zone, such as 22:00-06:00 or "
+    '"22:00-06:00 Europe/Berlin"'
+)
+
+
+@dataclass(frozen=True)
+class LoadHours:
+    """The hours of each day in which a cluster may be loaded.
+
+    Attributes:
+        begin: the first moment, by the clock of the zone.
+        end: the last moment; before `begin` where the hours span midnight.
+        zone: the name of the time zone; None for that of the driver.
+    """
+
+    begin: time
+    end: time
+    zone: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> LoadHours:
+        """The hours of a text such as `22:00-06:00 Europe/Berlin`.
+
+        Raises:
+            ValueError: the text has another form, or names an unknown time zone.
+        """
+        found = _SPAN.fullmatch(text.strip())
+        if found is None:
+            raise ValueError(f"expected {EXPECTED_HOURS}")
+        begin, end, zone = found.groups()
+        hours = cls(time.fromisoformat(begin), time.fromisoformat(end), zone)
+        if hours.begin == hours.end:
+            raise ValueError("expected an end that differs from the beginning")
+        try:
+            hours.tz()
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(
+                f"expected a time zone that this machine knows, such as Europe/Berlin or UTC"
+                f", not {zone}"
+            ) from None
+        return hours
+
+    def __str__(self) -> str:
+        zone = f" {self.zone}" if self.zone else ""
+        return f"{self.begin:%H:%M}-{self.end:%H:%M}{zone}"
+
+    def tz(self) -> tzinfo | None:
+        """The time zone of the hours; None for that of the driver."""
+        return None if self.zone is None else ZoneInfo(self.zone)
+
+    def end_after(self, now_s: float) -> float | None:
+        """The end of the hours in which a moment lies; None outside of them [s since the epoch]."""
+        now = datetime.fromtimestamp(now_s).astimezone(self.tz())
+        for days in (-1, 0):
+            day = now.date() + timedelta(days)
+            begin = datetime.combine(day, self.begin, now.tzinfo)
+            last = day + timedelta(1) if self.end < self.begin else day
+            end = datetime.combine(last, self.end, now.tzinfo)
+            if begin <= now < end:
+                return end.timestamp()
+        return None
+
+
+@dataclass(frozen=True)
+class LoadTimes:
+    """The times at which a run may load its cluster.
+
+    Attributes:
+        hours: the hours of the cluster's file; None for any time.
+        until_s: the end of the run, which no load may pass; None for none [s since the epoch].
+    """
+
+    hours: LoadHours | None = None
+    until_s: float | None = None
+
+    def refusal(self, now_s: float, load_s: float) -> str | None:
+        """A sentence on why a load may not begin now, or None.
+
+        Args:
+            now_s: the driver's time [s since the epoch].
+            load_s: length of the load [s].
+        """
+        hours_end_s = None if self.hours is None else self.hours.end_after(now_s)
+        if self.hours is not None and hours_end_s is None:
+            at = datetime.fromtimestamp(now_s).astimezone(self.hours.tz())
+            return f"it is {at:%H:%M}, and the cluster's load_hours are {self.hours}"
+        ends = [
+            (end_s, name)
+            for end_s, name in (
+                (hours_end_s, "the cluster's load_hours"),
+                (self.until_s, "--until"),
+            )
+            if end_s is not None
+        ]
+        for end_s, name in sorted(ends):
+            if now_s + load_s > end_s:
+                zone = self.hours.tz() if self.hours is not None else None
+                ends_at, limit = (
+                    f"{datetime.fromtimestamp(each).astimezone(zone):%H:%M:%S}"
+                    for each in (now_s + load_s, end_s)
+                )
+                return (
+                    f"the next load would end at {ends_at}, and no load may last beyond {limit} "
+                    f"({name})"
+                )
+        return None
+
+
+def next_time(text: str, now_s: float) -> float:
+    """The next moment at which the driver's clock shows a time of day [s since the epoch].
+
+    Args:
+        text: a time of day such as 06:00, or a date with a time such as 2026-11-27T06:00, which is
+            the driver's local time unless it has an offset.
+        now_s: the driver's time [s since the epoch].
+
+    Raises:
+        ValueError: the text is neither, or a moment that has passed.
+    """
+    now = datetime.fromtimestamp(now_s).astimezone()
+    if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text):
+        at = datetime.combine(now.date(), time.fromisoformat(text)).astimezone()
+        if at <= now:
+            at = datetime.combine(now.date() + timedelta(1), time.fromisoformat(text)).astimezone()
+        return at.timestamp()
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        at = at.astimezone()
+    if at <= now:
+        raise ValueError("it has passed")
+    return at.timestamp()
