@@ -135,6 +135,7 @@ PACKAGES = [
     "jobs.setup",
     "jobs.spark",
     "jobs.testbed",
+    "jobs.testbed.disk",
     "jobs.testbed.link",
     "jobs.trials",
     "conf",

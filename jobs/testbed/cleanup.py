@@ -18,6 +18,7 @@ import psutil
 from filelock import FileLock
 
 from jobs.testbed.cpu_groups import remove_groups
+from jobs.testbed.disk.devices import lift_rates, remove_disks
 from jobs.testbed.keys import FOLDER
 from jobs.testbed.link.devices import remove_device
 from jobs.testbed.model import ProcessRecord, State, Status
@@ -124,6 +125,7 @@ def sweep(root: Path) -> list[CleanupReport]:
         state = read_state(folder)
         if state is None:
             # Folders are made under the lock that this process holds, so this one is abandoned.
+            remove_disks(folder)
             cleaned.append(CleanupReport(folder.name, 0, disk_bytes([folder]), None))
             shutil.rmtree(folder, ignore_errors=True)
         elif not is_alive(state.supervisor or state.owner) and folder.exists():
@@ -134,11 +136,13 @@ def sweep(root: Path) -> list[CleanupReport]:
 
 def clean_up(folder: Path, state: State) -> CleanupReport:
     """End the remaining processes of a testbed without a supervisor, and keep only its logs."""
+    lift_rates(folder)
     processes = node_processes(state)
     end_processes(processes)
     remove_groups(state.spec.id)
     remove_device(state.spec.id)
     freed_bytes = disk_bytes(written_dirs(state.members))
+    remove_disks(folder)
     reason = state.reason or "its supervisor ended without stopping it (killed?)"
     kept = keep_logs(folder, replace(state, status=Status.FAILED, reason=reason, processes=()))
     return CleanupReport(state.spec.name, len(processes), freed_bytes, kept)

@@ -38,6 +38,8 @@ def cluster_text(folder: Path, state: State) -> str:
     if spec.security:
         cluster["security"] = security_part(files, spec.security[0], SCRAM_MECHANISMS[-1])
     cluster |= cluster_keys(spec)
+    if spec.disk is not None:
+        cluster["disk"] = spec.disk.facts
     if spec.link is not None:
         cluster["network_namespace"] = state.network_namespace
         cluster["link"] = spec.link.facts

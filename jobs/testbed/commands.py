@@ -12,6 +12,7 @@ from jobs.testbed.client_access import cluster_file, submit_line
 from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.detached import DetachedTestbed, down, failed_logs, status, up
+from jobs.testbed.disk.devices import RATE_FILE
 from jobs.testbed.handle import Testbed
 from jobs.testbed.handler_time import limit_lines
 from jobs.testbed.keys import FOLDER
@@ -55,7 +56,8 @@ def testbed() -> None:
     multiple=True,
     metavar="KEY=VALUE",
     help="A broker property by Kafka's name, or heap_mb, jvm_options, log_dirs, cpus, racks, "
-    "produce_handler_ms, or a key of the link such as link.delay; may be repeated.",
+    "produce_handler_ms, or a key of the link or the disk such as link.delay or "
+    "disk.write_rate; may be repeated.",
 )
 @click.option(
     "--spark-workers",
@@ -142,9 +144,23 @@ def up_lines(started: Testbed) -> list[str]:
         *_security_lines(started),
         *resource_lines(started.state.spec),
         *limit_lines(started.state.spec),
+        *disk_lines(started.state.spec),
         *link_lines(started.state),
         *_spark_lines(started),
         f"stop it with: redline testbed down --name {started.name}",
+    ]
+
+
+def disk_lines(spec: Spec) -> list[str]:
+    """The planted disks in words, and what plants them; empty without planted disks."""
+    if spec.disk is None:
+        return []
+    together = spec.disk.write_bytes_per_s * spec.brokers / 1e6
+    disks = "disk" if spec.brokers == 1 else f"{spec.brokers} disks"
+    limit = f"  planted limit      {together:g} MB/s for the {disks}, divided by the number of "
+    return [
+        f"  planted disks      {spec.disk.words()}; by loop devices and {RATE_FILE.name}",
+        f"{limit}replicas, headers of records and batches included",
     ]
 
 
@@ -164,6 +180,10 @@ def link_lines(state: State) -> list[str]:
         lines.append(
             f"  rate of the link   bursts of {link.rate_burst_bytes:,} B, "
             f"a queue of {link.rate_queue_bytes:,} B"
+        )
+        lines.append(
+            f"  planted limit      {link.rate} from the producers to all brokers together, headers "
+            "of records, batches, requests and packets included"
         )
     return lines
 
@@ -238,6 +258,7 @@ def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> 
             f"  memory             {report.memory_bytes / 1e6:.0f} MB",
             f"  disk               {used:.0f} MB of at most {limit:.0f} MB",
             f"  logs               {report.folder}",
+            *disk_lines(spec),
             *link_lines(state),
             *packet_lines(state),
         ]

@@ -15,6 +15,7 @@ from jobs.config.link import RATE
 from jobs.setup.jars import kafka_jars
 from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.cpu_groups import cpu_groups
+from jobs.testbed.disk.devices import require_planted_disk
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known, without_newer
 from jobs.testbed.launcher import start
@@ -39,11 +40,13 @@ def require_startable(options: TestbedOptions) -> None:
 
     Raises:
         ConfigError: the profile or a value is wrong, this machine has too few cores or cannot make
-            the link, or Kafka does not know a property that the cluster's file or an option gives.
+            the link or the disks, or Kafka does not know a property that the cluster's file or an
+            option gives.
     """
     profile, given = profile_of(options), options.properties
     require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
     require_link(profile.link)
+    require_planted_disk(profile.disk)
     require_known([name for name in given if name in profile.broker], profile.kafka_version)
 
 

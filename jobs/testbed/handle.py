@@ -124,9 +124,11 @@ class Testbed:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Facts that a run records of these brokers: their stated handler times and the link."""
+        """Facts that a run records of these brokers: stated handler times, the link, the disks."""
         handler_ms = {int(i): ms for i, ms in self._state.spec.produce_handler_ms.items()}
-        return stated_environment(handler_ms, self.link_facts, self.broker_ids)
+        disk = self._state.spec.disk
+        facts = {} if disk is None else disk.facts
+        return stated_environment(handler_ms, self.link_facts, self.broker_ids, facts)
 
     def client_security(
         self, protocol: str | None = None, mechanism: str = "SCRAM-SHA-512"

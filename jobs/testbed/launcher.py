@@ -21,6 +21,7 @@ from jobs.testbed.cleanup import own_record, root_lock, sweep
 from jobs.testbed.client_access import cluster_file, cluster_text
 from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.cpu_groups import cpu_groups
+from jobs.testbed.disk.devices import require_planted_disk
 from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known, without_newer
@@ -142,7 +143,7 @@ def make_spec(
 
     Raises:
         ConfigError: the name is not valid for a folder; or this machine lacks Java, cores, the
-            compiler for stated handler times, or the requirements of a link.
+            compiler for stated handler times, or the requirements of a link or a disk.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}", name):
         raise ConfigError(
@@ -155,6 +156,7 @@ def make_spec(
         )
     require_cores(profile.cpus, available_cores(), cpu_groups() is not None)
     require_link(profile.link)
+    require_planted_disk(profile.disk)
     java = java_command()
     paths = _class_path(profile, jars)
     return Spec(
@@ -192,6 +194,7 @@ def make_spec(
             for node, release in profile.kafka_versions.items()
         },
         racks=profile.racks,
+        disk=profile.disk,
     )
 
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from jobs.config.link import Link
+from jobs.config.planted_disk import PlantedDisk
 from jobs.setup.kafka_release import Metadata
 from jobs.testbed.link.devices import LinkAddresses
 
@@ -98,6 +99,7 @@ class Spec:
         broker_releases: broker id → its release, where it differs from kafka_version.
         broker_jars: broker id → its class path, where its release differs.
         racks: number of racks over which the brokers are spread in turns; 0 without racks.
+        disk: disk of each broker with a stated write rate; None for the machine's own.
     """
 
     id: str
@@ -129,6 +131,7 @@ class Spec:
     broker_releases: Mapping[str, str] = field(default_factory=dict)
     broker_jars: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     racks: int = 0
+    disk: PlantedDisk | None = None
 
     def rack_of(self, broker_id: int) -> str | None:
         """The rack of a broker; None without racks."""
@@ -154,6 +157,8 @@ class Spec:
             parts.append(_counted(self.spark_workers, "Spark worker"))
         if self.link is not None:
             parts.append(f"a link of {self.link.words()}")
+        if self.disk is not None:
+            parts.append(f"disks of {self.disk.write_rate}")
         return f"testbed {self.name} ({', '.join(parts)})"
 
 
@@ -336,6 +341,8 @@ class State:
         spec["broker_jars"] = {node: tuple(given) for node, given in jars.items()}
         link, line = spec.get("link"), data.get("line")
         spec["link"] = None if link is None else Link(**link)
+        disk = spec.get("disk")
+        spec["disk"] = None if disk is None else PlantedDisk(**disk)
         return cls(
             spec=Spec(**spec),
             status=Status(data["status"]),

@@ -12,6 +12,13 @@ from pathlib import Path
 
 from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.cpu_groups import cpu_groups, group_name, remove_groups
+from jobs.testbed.disk.devices import (
+    lift_rates,
+    make_disk,
+    plant_rate,
+    probe_rate,
+    remove_disks,
+)
 from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
 from jobs.testbed.keys import make_security, write_secret
 from jobs.testbed.link.devices import LinkDevices
@@ -121,6 +128,18 @@ class Nodes:
         if self._devices is not None:
             self._devices.close()
 
+    def plant_disks(self) -> None:
+        """Give the disks of all brokers their write rate, and probe it; none without planted disks.
+
+        Raises:
+            DiskError: this machine does not permit it, or its own disk is slower.
+        """
+        if self._spec.disk is not None:
+            for node in self.brokers:
+                files = node_files(node)
+                plant_rate(self._spec.disk, files.folder)
+                probe_rate(self._spec.disk, files.data)
+
     def make_security(self) -> None:
         """Make the keys and users of secured listeners and JMX, if the spec has any."""
         if self._spec.security or self._spec.jmx_secured:
@@ -142,9 +161,12 @@ class Nodes:
         for node in self.nodes:
             files = node_files(node)
             is_broker = node.role is NodeRole.BROKER
+            files.data.mkdir(parents=True)
+            if is_broker and self._spec.disk is not None:
+                make_disk(self._spec.disk, files.folder, files.data)
             folders = log_dirs(files.data, self._spec.log_dirs if is_broker else 1)
             for folder in folders:
-                folder.mkdir(parents=True)
+                folder.mkdir(exist_ok=True)
                 if is_broker and self._spec.metadata != "zookeeper" and node is not self.formatted:
                     meta = meta_properties(self.cluster_id, node.node_id, random_id())
                     (folder / "meta.properties").write_text(render(meta))
@@ -284,12 +306,14 @@ class Nodes:
         return workers_problem(started, _PROBE_TIMEOUT_S) if started else None
 
     def kill_all(self) -> None:
-        """End every process at once and reap it."""
+        """End every process at once and reap it; planted disks are removed."""
+        lift_rates(self._folder)
         for process in self.processes.values():
             process.signal(signal.SIGKILL)
         for process in self.processes.values():
             process.kill()
         remove_groups(self._spec.id)
+        remove_disks(self._folder)
         if self.spark:
             # Executors and their Python workers end some time after their worker; until then
             # they would write to folders that are about to be deleted.

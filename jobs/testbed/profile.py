@@ -14,6 +14,7 @@ from jobs.config.cluster import TestbedOptions
 from jobs.config.fields import nearest
 from jobs.config.files import names_in, read_conf
 from jobs.config.link import Link
+from jobs.config.planted_disk import PlantedDisk
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from jobs.setup.kafka_release import (
@@ -126,6 +127,7 @@ class Profile(ConfigModel):
         produce_handler_ms: time that a request handler waits in each produce request, for all
             brokers or by broker id [ms]; None without a stated time.
         link: link between the brokers and their clients; None for the loopback interface.
+        disk: disk of each broker with a stated write rate; None for the machine's own.
         broker: broker properties by Kafka's names. The controller reads them too, as it applies
             the defaults of new topics.
         controller: additional properties of the controller.
@@ -151,6 +153,7 @@ class Profile(ConfigModel):
         float | Mapping[int, float] | None, BeforeValidator(_as_handler_ms)
     ] = None
     link: Annotated[Link, FileSection()] | None = None
+    disk: Annotated[PlantedDisk, FileSection()] | None = None
     broker: Properties = Field(default_factory=dict)
     controller: Properties = Field(default_factory=dict)
 
@@ -285,23 +288,28 @@ def _scalar(value: object) -> object:
     return value
 
 
-def _as_link(value: object) -> Any:
-    """A link from a map or from a text such as `delay=25ms,rate=100MB/s`; `none` for no link."""
+_EXAMPLES = {
+    "link": "delay=25ms,jitter=1ms,rate=100MB/s,loss=0.1%",
+    "disk": "write_rate=10MB/s,dirty_bytes=4000000",
+}
+
+
+def _as_section(name: str, value: object) -> Any:
+    """A link or a disk from a map or a text such as `delay=25ms,rate=100MB/s`; `none` for none."""
     if not isinstance(value, str):
         return value
     if value.strip() == "none":
         return None
-    link: dict[str, Any] = {}
+    section: dict[str, Any] = {}
     for part in value.split(","):
         key, _, given = (text.strip() for text in part.partition("="))
-        if not key or not given or key in link:
+        if not key or not given or key in section:
             raise ConfigError(
-                f"link {value} has {part.strip()!r}, which is not a setting or repeats one; "
-                "expected for example delay=25ms,jitter=1ms,rate=100MB/s,loss=0.1%; "
-                "correct it"
+                f"{name} {value} has {part.strip()!r}, which is not a setting or repeats one; "
+                f"expected for example {_EXAMPLES[name]}; correct it"
             )
-        link[key] = _scalar(given)
-    return link
+        section[key] = _scalar(given)
+    return section
 
 
 def adapt(
@@ -317,28 +325,33 @@ def adapt(
         profile: the profile to change.
         brokers: number of brokers, 1 to 5.
         kafka_version: any release from 2.8.0 on.
-        overrides: a key of the profile (`heap_mb`, `security`, …), of its link (`link.delay`),
-            or a broker property by Kafka's name, with its value; YAML's rules apply to text.
+        overrides: a key of the profile (`heap_mb`, `security`, …), of its link (`link.delay`)
+            or disk (`disk.write_rate`), or a broker property by Kafka's name, with its value;
+            YAML's rules apply to text.
 
     Raises:
         ConfigError: a value does not fit its key, or the launcher decides this property.
     """
-    data = profile.model_dump(exclude={"link"})
-    link = None if profile.link is None else asdict(profile.link)
+    data = profile.model_dump(exclude=set(_EXAMPLES))
+    given_sections = {"link": profile.link, "disk": profile.disk}
+    sections: dict[str, Any] = {
+        name: None if each is None else asdict(each) for name, each in given_sections.items()
+    }
     properties = dict(profile.broker)
     given: dict[str, object] = {"brokers": brokers, "kafka_version": kafka_version}
     data.update({key: value for key, value in given.items() if value is not None})
     for key, value in (overrides or {}).items():
         if key in _ADAPTABLE:
             data[key] = _as_yaml(value) if isinstance(value, str) else value
-        elif key == "link":
-            link = _as_link(value)
-        elif key.startswith("link."):
-            link = {**(link or {}), key.removeprefix("link."): _scalar(value)}
+        elif key in sections:
+            sections[key] = _as_section(key, value)
+        elif key.partition(".")[0] in sections:
+            name, _, own = key.partition(".")
+            sections[name] = {**(sections[name] or {}), own: _scalar(value)}
         else:
             _check_properties({key: value}, "testbed override")
             properties[key] = str(value).lower() if isinstance(value, bool) else str(value)
-    data["broker"], data["link"] = properties, link
+    data |= {"broker": properties, **sections}
     source = parse_map("name: override", "testbed override")
     try:
         return Profile.model_validate(data)

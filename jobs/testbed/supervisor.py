@@ -20,6 +20,7 @@ from pathlib import Path
 
 from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 from jobs.testbed.cleanup import keep_logs, own_record
+from jobs.testbed.disk.devices import DiskError
 from jobs.testbed.inbox import Inbox
 from jobs.testbed.link.devices import LinkError
 from jobs.testbed.logs import says_address_in_use
@@ -101,7 +102,7 @@ class Supervisor:
             raise TestbedFailedError("start", str(error)) from None
         self._nodes.make_security()
         for attempt in range(1, PORT_ATTEMPTS + 1):
-            self._nodes.lay_out(self._allocate)
+            self._lay_out()
             self._save(nodes=self._nodes.nodes, spark=self._nodes.spark, line=self._nodes.line)
             try:
                 self._format(deadline_s)
@@ -122,6 +123,13 @@ class Supervisor:
             f"in {PORT_ATTEMPTS} attempts another process took one of its ports before the "
             "brokers did; stop other servers on this machine, and try again",
         )
+
+    def _lay_out(self) -> None:
+        try:
+            self._nodes.lay_out(self._allocate)
+            self._nodes.plant_disks()
+        except DiskError as error:
+            raise TestbedFailedError("start", str(error)) from None
 
     def _start_all(self, members: Sequence[Member], deadline_s: float) -> None:
         for member in members:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jobs.cluster.topic_set import TopicSet
+from jobs.config.link import RATE, Link
+from jobs.config.planted_disk import WRITE_RATE
 from jobs.console.events import PhaseStarted, Table, warn
 from jobs.trials.context import RunContext
 from jobs.trials.load import GeneratorError, StageFailedError
@@ -18,6 +20,7 @@ from metrics.planning.planted import (
     planted_producers,
     stated_handler_times,
 )
+from metrics.planning.planted_rates import PlantedRates
 from metrics.reporting.limit_words import AT_LEVEL, estimate_words, span_words
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP
@@ -33,7 +36,8 @@ IDLE_LEAST = 0.9
 class Calibration:
     """The handler times of a run's brokers, and the limit that follows from them.
 
-    It stays empty on brokers without stated times, and on an axis other than producers.
+    It stays empty on brokers without stated times, and on an axis other than producers. Planted
+    disks and links need no measurement.
     """
 
     def __init__(self) -> None:
@@ -56,11 +60,34 @@ class Calibration:
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
         """The boundary with its planted limit, where that is known."""
+        limits = [*self._of_handlers(boundary, context, goal), *_of_rates(boundary, context)]
+        return replace(boundary, np_planted=min(limits)) if limits else boundary
+
+    def _of_handlers(self, boundary: Boundary, context: RunContext, goal: str) -> list[float]:
         if not self._times:
-            return boundary
+            return []
         idle_min = context.thresholds[goal].indicators.request_handler_idle_min
         producer = context.pattern(boundary.message_bytes, 1).producer
-        return replace(boundary, np_planted=planted_producers(self._times, producer, idle_min))
+        return [planted_producers(self._times, producer, idle_min)]
+
+
+def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
+    """The stated rates of the brokers' disks and link, from the environment of a run."""
+    disk, link = environment.get("disk.write_rate"), environment.get("link.rate")
+    return PlantedRates(
+        None if disk is None else WRITE_RATE.of(disk),
+        None if link is None else RATE.of(link),
+        int(environment.get("link.mtu", Link().mtu)),
+    )
+
+
+def _of_rates(boundary: Boundary, context: RunContext) -> list[float]:
+    """The planted limit of disks and link; empty without one, and on other axes."""
+    if context.config.axis is not NP:
+        return []
+    pattern = context.pattern(boundary.message_bytes, 1)
+    found = planted_rates(context.environment).producers(pattern, len(context.addresses))
+    return [] if found is None else [found]
 
 
 def measure_handler_times(

@@ -13,7 +13,14 @@ from metrics.common.errors import ConfigError
 
 
 def test_all_profiles_load_and_bound_the_disk() -> None:
-    assert profile_names() == ("calibrated", "default", "disk-bound", "secured")
+    assert profile_names() == (
+        "calibrated",
+        "default",
+        "disk-bound",
+        "planted-disk",
+        "planted-link",
+        "secured",
+    )
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name and profile.description

@@ -1,0 +1,286 @@
+"""The devices of planted disks, made and removed.
+
+Kernel documentation: admin-guide/cgroup-v1/blkio-controller (`blkio.throttle.write_bps_device`)
+and ABI/testing/sysfs-class-bdi (`max_bytes`, `strict_limit`).
+
+```
+log dirs ─ ext4 ─ loop device ─ loop device with a write rate ─ disk.img, a file
+```
+
+The kernel holds writes back before the request starts, so the device with the rate is never busy.
+The device on top of it waits for it, and shows the busy time and the queue of a slow disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.config.planted_disk import PlantedDisk
+from metrics.common.errors import ConfigError
+
+IMAGE = "disk.img"
+"""The file behind a broker's disk, in the folder of its node."""
+RATE_FILE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+"""Write rates of devices for all processes, of control groups of version 1."""
+TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
+
+PROBE_S = 1.0
+"""Time that the probe of a disk should write [s]."""
+RATE_NEAR = 0.15
+"""Largest distance of a probed rate from the stated one [ratio]."""
+
+_REQUEST_KIB = 128
+"""Largest request of the device [KiB]; larger ones are written in bursts."""
+_INODES = 16_384
+_BLOCKS = Path("/sys/block")
+_BDI = Path("/sys/class/bdi")
+_TIMEOUT_S = 60.0
+_TRIES, _PAUSE_S = 50, 0.1
+
+
+class DiskError(Exception):
+    """A planted disk could not be made; the message is the cause."""
+
+
+def planted_disk_problem(disk: PlantedDisk) -> str | None:
+    """The reason for which this user cannot make the disk here; None where it is possible."""
+    if sys.platform != "linux":
+        lacking = ["no Linux"]
+    elif os.geteuid() != 0:
+        lacking = ["no root"]
+    else:
+        lacking = [f"no {name}" for name in TOOLS if shutil.which(name) is None]
+        if not Path("/dev/loop-control").exists():
+            lacking.append("no /dev/loop-control")
+        if not os.access(RATE_FILE, os.W_OK):
+            lacking.append(f"no {RATE_FILE} of control groups of version 1")
+        strict = disk.dirty_limit_bytes is None or any(_BDI.glob("*/strict_limit"))
+        if not strict:
+            lacking.append("no strict_limit of /sys/class/bdi (Linux 6.2 or later)")
+    if not lacking:
+        return None
+    return (
+        "a planted disk needs Linux, root, loop devices, ext4 and the blkio controller of control "
+        f"groups of version 1, and here there is {' and '.join(lacking)}; expected all of them; "
+        "leave the disk out to run without it"
+    )
+
+
+def require_planted_disk(disk: PlantedDisk | None) -> None:
+    """Refuse a planted disk that is not possible on this machine.
+
+    Raises:
+        ConfigError: a requirement is missing.
+    """
+    problem = None if disk is None else planted_disk_problem(disk)
+    if problem is not None:
+        raise ConfigError(problem)
+
+
+@dataclass(frozen=True)
+class LoopDevice:
+    """A loop device of this machine.
+
+    Attributes:
+        name: its name, such as `loop0`.
+        backing: the path of its file, or of the device below it.
+    """
+
+    name: str
+    backing: str
+
+    @property
+    def path(self) -> str:
+        """The path of its device file."""
+        return f"/dev/{self.name}"
+
+    @property
+    def number(self) -> str:
+        """Its major and minor number, such as `7:0`."""
+        return (_BLOCKS / self.name / "dev").read_text(encoding="ascii").strip()
+
+
+def make_disk(disk: PlantedDisk, node_folder: Path, mount_point: Path) -> None:
+    """Make the disk of a broker and mount it, without its write rate; see `plant_rate`.
+
+    Args:
+        node_folder: folder of the node, which gets the disk's file.
+        mount_point: an empty folder.
+
+    Raises:
+        DiskError: the kernel or a tool refused it.
+    """
+    image = node_folder / IMAGE
+    try:
+        with image.open("wb") as file:
+            file.truncate(disk.size_bytes)
+        slow = _attach(str(image.resolve()))
+        fast = _attach(slow)
+        device = Path(fast).name
+        # Without a journal and access times, the disk writes the log and little else.
+        options = ["-O", "^has_journal", "-E", "nodiscard", "-m", "0", "-N", f"{_INODES}"]
+        _run(["mkfs.ext4", "-q", *options, fast])
+        _run(["mount", "-t", "ext4", "-o", "noatime", fast, str(mount_point)])
+        (mount_point / "lost+found").rmdir()  # Kafka takes each folder for a partition's
+        _write(_BLOCKS / device / "queue" / "max_sectors_kb", f"{_REQUEST_KIB}")
+    except OSError as error:
+        raise DiskError(f"the planted disk cannot be made: {error}") from error
+
+
+def plant_rate(disk: PlantedDisk, node_folder: Path) -> None:
+    """Give a broker's disk its write rate, and bound what waits in memory for it.
+
+    Raises:
+        DiskError: the kernel refused it.
+    """
+    slow, fast = devices_below(node_folder)
+    try:
+        _write(RATE_FILE, f"{slow.number} {round(disk.write_bytes_per_s)}")
+        if disk.dirty_limit_bytes is not None:
+            bdi = _BDI / fast.number
+            _write(bdi / "strict_limit", "1")
+            _write(bdi / "max_bytes", f"{disk.dirty_limit_bytes}")
+    except OSError as error:
+        raise DiskError(f"the planted disk has no write rate: {error}") from error
+
+
+def probe_rate(disk: PlantedDisk, mount_point: Path) -> float:
+    """The rate at which a broker's disk writes now, from a file of its own [B/s].
+
+    Raises:
+        DiskError: it differs from the stated one.
+    """
+    file = mount_point / "probe"
+    block, size = os.urandom(1 << 16), round(disk.write_bytes_per_s * PROBE_S)
+    descriptor = os.open(file, os.O_CREAT | os.O_WRONLY)
+    try:
+        began_s = time.monotonic()
+        for _ in range(max(1, size // len(block))):
+            os.write(descriptor, block)
+        os.fdatasync(descriptor)
+        took_s = time.monotonic() - began_s
+    finally:
+        os.close(descriptor)
+        file.unlink()
+    found = max(1, size // len(block)) * len(block) / took_s
+    if abs(found / disk.write_bytes_per_s - 1.0) > RATE_NEAR:
+        raise DiskError(
+            f"a probe of the planted disk wrote {found / 1e6:.1f} MB/s; expected "
+            f"{disk.write_rate}; state a rate below that of this machine's disk, or keep other "
+            "work off it"
+        )
+    return found
+
+
+def devices_below(folder: Path) -> list[LoopDevice]:
+    """The loop devices of planted disks whose files are in this folder, lower ones first."""
+    found = loop_devices()
+    below = str(folder.resolve()) + os.sep
+    slow = [each for each in found if each.backing.startswith(below)]
+    paths = {each.path for each in slow}
+    return [*slow, *(each for each in found if each.backing in paths)]
+
+
+def loop_devices() -> list[LoopDevice]:
+    """All loop devices of this machine that are in use."""
+    found = []
+    for file in sorted(_BLOCKS.glob("loop*/loop/backing_file")):
+        with suppress(OSError):  # detached meanwhile
+            backing = file.read_text(encoding="utf-8").rstrip("\n").removesuffix(" (deleted)")
+            found.append(LoopDevice(file.parent.parent.name, backing))
+    return found
+
+
+def lift_rates(folder: Path) -> None:
+    """Remove the write rates of a testbed's disks, so that what waits in memory is written fast.
+
+    A process that waits for its disk cannot end before.
+    """
+    for device in devices_below(folder):
+        with suppress(OSError):  # detached meanwhile
+            _lift(device)
+
+
+def _lift(device: LoopDevice) -> None:
+    number = device.number
+    if RATE_FILE.exists():
+        _write(RATE_FILE, f"{number} 0")
+    # They stay with the device's number, for its next user.
+    for name, value in (("strict_limit", "0"), ("max_ratio", "100")):
+        if (_BDI / number / name).exists():
+            _write(_BDI / number / name, value)
+
+
+def remove_disks(folder: Path) -> None:
+    """Unmount and detach the disks of a testbed whose processes have ended."""
+    devices = devices_below(folder)
+    if not devices:
+        return
+    lift_rates(folder)
+    paths = {each.path for each in devices}
+    for source, mount_point in _mounts():
+        if source in paths:
+            _unmount(mount_point)
+    for device in reversed(devices):
+        with suppress(DiskError):  # detached meanwhile
+            _run(["losetup", "--detach", device.path])
+    for _ in range(_TRIES):  # the kernel detaches a device once its last user has closed it
+        if not devices_below(folder):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _unmount(mount_point: str) -> None:
+    try:
+        _run(["umount", mount_point])
+    except DiskError:  # a process of another program looks into it
+        with suppress(DiskError):
+            _run(["umount", "--lazy", mount_point])
+
+
+def _mounts() -> list[tuple[str, str]]:
+    """Device and mount point of each mount, as the kernel lists them."""
+    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split(" ", 2)[:2] for line in lines]
+    return [(source, point.encode().decode("unicode_escape")) for source, point in pairs]
+
+
+def _attach(backing: str) -> str:
+    """Attach a loop device without a cache of its own; return its path."""
+    return _run(["losetup", "--direct-io=on", "--find", "--show", backing])
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="ascii")
+
+
+def _run(command: Sequence[str]) -> str:
+    """The output of a command.
+
+    Raises:
+        DiskError: it failed; the message contains its output.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise DiskError(f"`{' '.join(command)}` failed ({error})") from error
+    said = " ".join(done.stdout.split())
+    if done.returncode != 0:
+        raise DiskError(f"`{' '.join(command)}` said: {said}")
+    return said
