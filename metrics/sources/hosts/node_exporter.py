@@ -123,7 +123,7 @@ class NodeExporters:
     def sample_all(self) -> Sequence[HostSample]:
         """See `HostSource.sample_all`."""
         return [
-            HostSample(host, scrape.at_s, _as_of_a_host(scrape.values), scrape.error)
+            HostSample(host, scrape.at_s, host_values(scrape.values), scrape.error)
             for host, scrape in zip(self._hosts, self._scrapers.scrape_all(), strict=True)
         ]
 
@@ -132,7 +132,7 @@ class NodeExporters:
         self._scrapers.close()
 
 
-def _as_of_a_host(values: Mapping[str, float]) -> dict[str, float]:
+def host_values(values: Mapping[str, float]) -> dict[str, float]:
     """The readings of a host: cores added up, and only disks and interfaces that count."""
     found: dict[str, float] = {}
     cores = set()
