@@ -312,6 +312,12 @@ class MetricsIncomplete(ValidityRule):
                 f"no sample within {gap_s:.1f} s of an edge of the window, sampled every "
                 f"{interval_s:g} s"
             )
+        if window.ticked_s == 0.0 and not window.contradiction:
+            return (
+                "no whole tick of its one-minute rates, which move every 5 s, lies in the window; "
+                "measure for 20 s or longer, or have the exporter show the Count of "
+                "RequestHandlerAvgIdlePercent"
+            )
         lacking = [] if window.contradiction else [each.missing(window) for each in active]
         if any(lacking):
             return (
@@ -335,7 +341,9 @@ class MetricsContradictory(ValidityRule):
 
 
 class HandlersInDoubt(ValidityRule):
-    """Brokers whose handlers share their metric with a controller's, where its part decides."""
+    """Brokers whose handlers' idle time has an error that decides, as a controller shares their
+    metric, or as it follows from one-minute rates.
+    """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """See `reasons_of_doubt`."""

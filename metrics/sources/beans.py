@@ -26,6 +26,12 @@ SHARED_HANDLER_IDLE_NS = "shared_handler_idle_ns"
 CONTROLLER_HANDLER_NS = "controller_handler_ns"
 """Longest time for which the controller's handlers were busy, where they share the broker's meter.
 It has no bean; `metrics.sources.shared_handlers` derives it."""
+TICKED_S = "ticked_s"
+TICK_ERROR = "tick_error"
+TICK_EDGE_ERROR = "tick_edge_error"
+"""Prefixes of readings beside a count that follows from one-minute rates: the time of its ticks
+[s], its largest error, and that of each edge of a window [unit of the count]. They have no bean;
+`metrics.sources.one_minute_rates` derives them."""
 NETWORK_WAIT_NS = "network_wait_ns"
 NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"

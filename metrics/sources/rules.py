@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -20,6 +20,10 @@ from metrics.sources.beans import (
     CONTROLLER_EPOCH,
     HANDLER_IDLE_NS,
     SHARED_HANDLER_IDLE_NS,
+    TICK_EDGE_ERROR,
+    TICK_ERROR,
+    TICKED_S,
+    Kind,
     Role,
     beans_for,
     readings_of,
@@ -52,6 +56,19 @@ _NAMES = dict.fromkeys(reading.name for reading in readings_of(_EVERY_BEAN))
 READINGS = (*(name for name in _NAMES if name != SHARED_HANDLER_IDLE_NS), BROKER_HANDLER_IDLE_NS)
 """The readings of a sample that a rule set may map."""
 
+METERS = frozenset(
+    {bean.name for bean in _EVERY_BEAN if bean.kind is Kind.COUNTER and bean.attribute == "Count"}
+    - {SHARED_HANDLER_IDLE_NS}
+    | {BROKER_HANDLER_IDLE_NS}
+)
+"""Readings that are the count of a meter, whose one-minute rate can be read in its place."""
+IDLE_METERS = frozenset({HANDLER_IDLE_NS, BROKER_HANDLER_IDLE_NS})
+"""Meters of idle time, whose rate is the idle share of the time."""
+ONE_MINUTE_RATE = "one_minute_rate"
+ROUNDING = "rounding"
+"""Prefixes of readings on a page: `one_minute_rate:bytes_in` is the rate [unit of the count / s],
+and `rounding:bytes_in` the largest error of its digits, 0 for all digits of a double."""
+
 
 @dataclass(frozen=True)
 class Selector:
@@ -65,6 +82,7 @@ class Selector:
         has_total: whether the name was written with `_total`; of two series that differ in it, the
             one that is written alike is preferred.
         is_exact: whether `_total` distinguishes two series.
+        is_rate: whether the number is a meter's one-minute rate.
     """
 
     name: str
@@ -73,6 +91,7 @@ class Selector:
     is_start_time: bool = False
     has_total: bool = False
     is_exact: bool = False
+    is_rate: bool = False
 
     @property
     def text(self) -> str:
@@ -119,6 +138,7 @@ class Match:
     rank: int
     factor: float
     is_start_time: bool
+    is_rate: bool = False
 
 
 RANKS_EACH = 2
@@ -180,7 +200,8 @@ class RuleSet:
             if text is not None:
                 full = f"{reading}:{text}" if text else reading
                 preference = RANKS_EACH * rank + (not selector.is_written_like(name))
-                return Match(full, preference, selector.factor, selector.is_start_time)
+                kinds = (selector.is_start_time, selector.is_rate)
+                return Match(full, preference, selector.factor, *kinds)
         return None
 
     @cached_property
@@ -209,8 +230,8 @@ def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
 
     Args:
         name: name of the file, for messages.
-        data: reading → a selector; or a map with `series` and `factor` or `start_time`; or a
-            list of these, the preferred one first.
+        data: reading → a selector; or a map with `series` and `factor`, `start_time` or
+            `one_minute_rate`; or a list of these, the preferred one first.
 
     Raises:
         ConfigError: the name of a reading is unknown, or a selector is malformed.
@@ -228,33 +249,55 @@ def selectors_of(data: Mapping[str, Any], name: str = "") -> dict[str, tuple[Sel
     """Reading → its selectors; see `rule_set` for arguments and errors."""
     return {
         reading: tuple(
-            _selector(f"{name}, {reading}", entry)
+            _selector(f"{name}, {reading}", entry, reading)
             for entry in (given if isinstance(given, list) else [given])
         )
         for reading, given in data.items()
     }
 
 
-def _selector(where: str, given: Any) -> Selector:
+def _selector(where: str, given: Any, reading: str) -> Selector:
     entry = {"series": given} if isinstance(given, str) else given
-    known = {"series", "factor", "start_time"}
+    known = {"series", "factor", "start_time", ONE_MINUTE_RATE}
     if not isinstance(entry, Mapping) or "series" not in entry or set(entry) - known:
         raise ConfigError(
-            f"{where} is {given!r}; expected a series, or a map with series and factor or "
-            f"start_time; correct it"
+            f"{where} is {given!r}; expected a series, or a map with series and factor, start_time "
+            f"or one_minute_rate; correct it"
         )
     parsed = parse_series(str(entry["series"]).replace("*", _ANY))
     factor, is_start_time = entry.get("factor", 1.0), entry.get("start_time", False)
+    is_rate = entry.get(ONE_MINUTE_RATE, False)
     is_number = isinstance(factor, (int, float)) and not isinstance(factor, bool)
-    if parsed is None or not is_number or not isinstance(is_start_time, bool):
+    are_flags = isinstance(is_start_time, bool) and isinstance(is_rate, bool)
+    if parsed is None or not is_number or not are_flags:
         raise ConfigError(
             f'{where} is {given!r}; expected a series such as name{{label="value"}}, a number '
-            f"as factor, true or false as start_time; correct it"
+            f"as factor, true or false as start_time and one_minute_rate; correct it"
+        )
+    if is_rate and reading not in METERS:
+        raise ConfigError(
+            f"{where} has one_minute_rate, expected only for meters ({', '.join(sorted(METERS))}); "
+            f"correct it"
         )
     name = parsed[0].replace(_ANY, "*")
     labels = {label: value.replace(_ANY, "*") for label, value in parsed[1].items()}
     has_total = name.endswith(_TOTAL)
-    return Selector(name.removesuffix(_TOTAL), labels, float(factor), is_start_time, has_total)
+    found = Selector(
+        name.removesuffix(_TOTAL), labels, float(factor), bool(is_start_time), has_total
+    )
+    return as_rate(found, reading) if is_rate else found
+
+
+def as_rate(selector: Selector, reading: str) -> Selector:
+    """A selector for the one-minute rate of a meter.
+
+    Args:
+        selector: pattern for the series, and the factor to its rate [1/s], or to the idle share of
+            the time [ratio].
+        reading: the count of the meter.
+    """
+    unit = 1e9 if reading in IDLE_METERS else 1.0
+    return replace(selector, factor=selector.factor * unit, is_rate=True)
 
 
 def missing_readings(
@@ -290,12 +333,19 @@ def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) 
         name: value for name, value in values.items() if name.partition(":")[0] not in NODE_SERIES
     }
     _replace_sums(found)
-    own = found.pop(BROKER_HANDLER_IDLE_NS, None)
-    if own is not None:
-        found[HANDLER_IDLE_NS] = own
+    if BROKER_HANDLER_IDLE_NS in found:
+        _rename(found, BROKER_HANDLER_IDLE_NS, HANDLER_IDLE_NS)
     elif is_shared and HANDLER_IDLE_NS in found:
-        found[SHARED_HANDLER_IDLE_NS] = found.pop(HANDLER_IDLE_NS)
+        _rename(found, HANDLER_IDLE_NS, SHARED_HANDLER_IDLE_NS)
     return with_own_idle(found, at_s)
+
+
+def _rename(values: dict[str, float], name: str, new: str) -> None:
+    """Give a count another name, with the readings of its ticks."""
+    for prefix in ("", f"{TICKED_S}:", f"{TICK_ERROR}:", f"{TICK_EDGE_ERROR}:"):
+        values.pop(f"{prefix}{new}", None)
+        if f"{prefix}{name}" in values:
+            values[f"{prefix}{new}"] = values.pop(f"{prefix}{name}")
 
 
 def _replace_sums(values: dict[str, float]) -> None:

@@ -15,8 +15,9 @@ from metrics.common.errors import ConfigError
 from metrics.sources.beans import FROM_FIRST_USE
 from metrics.sources.exposition import Poll, number_of, series_of
 from metrics.sources.http_access import HttpAccess
+from metrics.sources.one_minute_rates import rounding_of
 from metrics.sources.page_kind import is_cut_off
-from metrics.sources.rules import RANKS_EACH, Match, RuleSet
+from metrics.sources.rules import ONE_MINUTE_RATE, RANKS_EACH, ROUNDING, Match, RuleSet
 from metrics.sources.source import Endpoint
 
 PATH = "/metrics"
@@ -244,15 +245,19 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
     found: dict[str, float] = {}
     ranks: dict[str, int] = {}
     for match, text in numbers:
-        rank = ranks.get(match.reading)
+        reading = match.reading
+        rank = ranks.get(reading)
         if rank is not None and rank < match.rank:
             continue
         value = number_of(text)
         if math.isfinite(value):
-            ranks[match.reading] = match.rank
+            ranks[reading] = match.rank
             read = (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
-            is_doubled = rank == match.rank and found.get(match.reading) != read
-            found[match.reading] = math.nan if is_doubled else read
+            if match.is_rate:
+                found[f"{ROUNDING}:{match.reading}"] = rounding_of(text) * match.factor
+                reading = f"{ONE_MINUTE_RATE}:{match.reading}"
+            is_doubled = rank == match.rank and found.get(reading) != read
+            found[reading] = math.nan if is_doubled else read
     repeated = _repeated(ranks)
     return {
         reading: value

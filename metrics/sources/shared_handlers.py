@@ -24,6 +24,9 @@ from metrics.sources.beans import (
     HANDLER_IDLE_NS,
     NETWORK_REQUESTS,
     SHARED_HANDLER_IDLE_NS,
+    TICK_EDGE_ERROR,
+    TICK_ERROR,
+    TICKED_S,
     UPTIME_MS,
     controller_request,
 )
@@ -50,6 +53,14 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
     shared, uptime_ms = found.get(SHARED_HANDLER_IDLE_NS), found.get(UPTIME_MS, at_s * 1e3)
     if shared is None:
         return found
+    ticked = f"{TICKED_S}:{SHARED_HANDLER_IDLE_NS}"
+    if ticked in found:  # the meter has a clock of its own
+        uptime_ms = found[ticked] * 1e3
+        for prefix in (TICKED_S, TICK_ERROR, TICK_EDGE_ERROR):
+            if f"{prefix}:{SHARED_HANDLER_IDLE_NS}" in found:
+                copied = found[f"{prefix}:{SHARED_HANDLER_IDLE_NS}"]
+                found[f"{prefix}:{HANDLER_IDLE_NS}"] = copied
+                found[f"{prefix}:{CONTROLLER_HANDLER_NS}"] = copied
     busy_ns = controller_bound_ns(found, uptime_ms)
     found[CONTROLLER_HANDLER_NS] = busy_ns
     found[HANDLER_IDLE_NS] = shared - uptime_ms * 1e6 + busy_ns / 2
@@ -64,6 +75,8 @@ def controller_share(values: Mapping[str, float]) -> float | None:
     busy_ns, uptime_ms = values.get(CONTROLLER_HANDLER_NS), values.get(UPTIME_MS)
     if busy_ns is None:
         return None
+    ticked_s = values.get(f"{TICKED_S}:{SHARED_HANDLER_IDLE_NS}")
+    uptime_ms = uptime_ms if ticked_s is None else ticked_s * 1e3
     return busy_ns / (uptime_ms * 1e6) if uptime_ms else UNKNOWN_SHARE
 
 

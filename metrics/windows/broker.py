@@ -78,6 +78,10 @@ class BrokerWindow:
             window; slightly above 1 is normal [ratio].
         handler_idle_error: largest error of `handler_idle` where the handlers share their metric
             with a controller's, from the busy time of these; None elsewhere [ratio].
+        handler_idle_rate_error: largest error of `handler_idle` where it follows from one-minute
+            rates, from ticks that were not seen and from rounded digits; None elsewhere [ratio].
+        ticked_s: time of the whole ticks of these rates in the window; None where counts are read
+            [s].
         network_idle: idle fraction of the busiest network thread [ratio].
         request_queue_max: highest number of waiting requests in a sample [requests].
         produce, fetch_consumer, fetch_follower: requests of this kind.
@@ -166,6 +170,13 @@ class BrokerWindow:
     fenced_brokers_max: float | None = None
     controller_elections: float | None = None
     standstill_s: float | None = None
+    handler_idle_rate_error: float | None = None
+    ticked_s: float | None = None
+
+    @property
+    def idle_error(self) -> float:
+        """Largest error of the idle fraction of the request handlers, for all reasons [ratio]."""
+        return (self.handler_idle_error or 0.0) + (self.handler_idle_rate_error or 0.0)
 
     @property
     def missed_share(self) -> float:
@@ -293,6 +304,8 @@ def _measured(
         offline_replicas_max=span.gauge_max("offline_replicas"),
         fenced_brokers_max=span.gauge_max("fenced_brokers"),
         controller_elections=span.delta(CONTROLLER_EPOCH),
+        handler_idle_rate_error=_scaled(span.error_per_s(HANDLER_IDLE_NS), 1e-9),
+        ticked_s=span.ticked_s(HANDLER_IDLE_NS),
     )
 
 

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from metrics.sources.beans import TICKED_S
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
+from metrics.windows.spans import Span
 from metrics.windows.write_back import unwritten_bytes
 
 
@@ -124,6 +126,22 @@ def _values(series: Series, samples: Sequence[BrokerSample]) -> Iterator[tuple[f
     if not series.is_counter:
         yield from ((at_s, value * series.scale) for at_s, value in known)
         return
+    clock = f"{TICKED_S}:{series.reading}"
+    if any(clock in each.values for each in samples):
+        yield from _values_of_ticks(series, clock, samples)
+        return
     for (before_s, before), (at_s, value) in pairwise(known):
         if value >= before and at_s > before_s:
             yield at_s, (value - before) * series.scale / (at_s - before_s)
+
+
+def _values_of_ticks(
+    series: Series, clock: str, samples: Sequence[BrokerSample]
+) -> Iterator[tuple[float, float]]:
+    """The rate in each tick of a count that follows from one-minute rates."""
+    shown = [each for each in samples if clock in each.values and series.reading in each.values]
+    for before, after in pairwise(shown):
+        span = Span((before, after))
+        per_s = span.per_s(series.reading)
+        if per_s is not None and per_s >= 0:
+            yield after.at_s, per_s * series.scale

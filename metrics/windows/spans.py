@@ -12,8 +12,12 @@ from metrics.sources.beans import (
     HANDLER_IDLE_NS,
     SHARED_HANDLER_IDLE_NS,
     SILENT_MS,
+    TICK_EDGE_ERROR,
+    TICK_ERROR,
+    TICKED_S,
     UPTIME_MS,
 )
+from metrics.sources.own_figures import other_process
 from metrics.sources.sample import BrokerSample
 
 HANDLER_POLL_S = 0.3
@@ -62,8 +66,51 @@ class Span:
         return None if first is None or last is None else last - first
 
     def per_s(self, name: str) -> float | None:
-        """Growth of a counter per second [1/s]."""
-        return over(self.delta(name), self.duration_s)
+        """Growth of a counter per second [1/s].
+
+        A count that follows from one-minute rates grows with each tick of its meter; its growth is
+        that of the whole ticks in the span, over their time.
+        """
+        if f"{TICKED_S}:{name}" not in self._last:
+            return over(self.delta(name), self.duration_s)
+        ticks = self._whole_ticks(name)
+        return None if ticks is None else over(ticks.delta(name), ticks.delta(f"{TICKED_S}:{name}"))
+
+    def ticked_s(self, name: str) -> float | None:
+        """Time of the whole ticks of a count that follows from one-minute rates [s].
+
+        None for another count, and 0 without a whole tick.
+        """
+        if f"{TICKED_S}:{name}" not in self._last:
+            return None
+        ticks = self._whole_ticks(name)
+        return 0.0 if ticks is None else ticks.delta(f"{TICKED_S}:{name}")
+
+    def error_per_s(self, name: str) -> float | None:
+        """Largest error of `per_s` for a count that follows from one-minute rates [1/s]."""
+        ticks = self._whole_ticks(name) if f"{TICKED_S}:{name}" in self._last else None
+        if ticks is None:
+            return None
+        missed, edge = (f"{each}:{name}" for each in (TICK_ERROR, TICK_EDGE_ERROR))
+        first, last = ticks._first, ticks._last
+        error = last.get(missed, 0.0) - first.get(missed, 0.0)
+        error += first.get(edge, 0.0) + last.get(edge, 0.0)
+        return over(error, ticks.delta(f"{TICKED_S}:{name}"))
+
+    def _whole_ticks(self, name: str) -> Span | None:
+        """The part from the first look after a tick in the span to the last look; None without one.
+
+        Of two samples alone the ticks between them count whole, although the first of them began
+        before the span.
+        """
+        clock = f"{TICKED_S}:{name}"
+        shown = [sample for sample in self._samples if clock in sample.values]
+        if len(self._samples) > 2:
+            begun_s = shown[0].values[clock]
+            shown = [sample for sample in shown if sample.values[clock] != begun_s]
+        if len(shown) < 2 or shown[-1].values[clock] <= shown[0].values[clock]:
+            return None
+        return Span((shown[0], shown[-1]))
 
     def deltas(self, prefix: str) -> dict[str, float]:
         """Growth of each counter of a bean with `*` that both edges have."""
@@ -225,9 +272,17 @@ def mean(values: Sequence[float]) -> float | None:
 def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
     """The reason why samples cannot all be from one broker that kept running, or None."""
     for before, after in pairwise(samples):
+        other = other_process(before, after)
+        if other is not None:
+            return f"broker {after.broker_id}: {other}, so another process answered at its address"
         if seconds_between(before, after) < 0:
             up_s = after.values[UPTIME_MS] / 1000.0
             return f"broker {after.broker_id} restarted: its uptime fell to {up_s:.1f} s"
+        if _has_begun_anew(before, after):
+            return (
+                f"broker {after.broker_id}: its one-minute rates do not follow from one another, "
+                f"as after a restart of the broker"
+            )
         for name in _COUNTERS:
             if name == HANDLER_IDLE_NS and CONTROLLER_HANDLER_NS in after.values:
                 continue  # derived from the shared meter, which is checked in its place
@@ -235,3 +290,9 @@ def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
             if old is not None and new is not None and new < old:
                 return f"broker {after.broker_id}: counter {name} fell from {old:.0f} to {new:.0f}"
     return None
+
+
+def _has_begun_anew(before: BrokerSample, after: BrokerSample) -> bool:
+    """Whether counts that follow from one-minute rates began at 0 again."""
+    clock = f"{TICKED_S}:{HANDLER_IDLE_NS}"
+    return after.values.get(clock, 0.0) < before.values.get(clock, 0.0)

@@ -1,0 +1,306 @@
+"""Counts of Kafka's meters from their one-minute rates, for exporters that show no counts.
+
+Kafka's meters are those of Yammer's metrics 2.2. Every 5 s, counted from its creation, a meter
+takes the events since its last tick: x = events / 5 s. The first x is its one-minute rate m, and
+each later one moves it: m' = m + α (x - m), with α = 1 - e^(-5/60). So two rates in a row give the
+events of the tick between them, n = 5 s · (m + (m' - m) / α), which is a whole number. Where the
+numbers have all digits of a double, n is exact.
+
+- A tick that was not seen leaves a rate between two others unknown. It lies within bounds, as no
+  rate of events is negative and no thread is idle for more than all of the time; n is the middle of
+  its range, and half of the range its error.
+- Rounded rates have an error of e each. Over k ticks n is off by at most 5 s · e · (k + 2 / α), as
+  the errors of all rates but the first and the last cancel out in the second part.
+
+The count of a reading begins at 0 with the first look, is that of the last tick, and has a clock of
+its own, `ticked_s:READING`, which gains 5 s with each tick.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from metrics.sources.beans import TICK_EDGE_ERROR, TICK_ERROR, TICKED_S, UPTIME_MS
+from metrics.sources.rules import IDLE_METERS, ONE_MINUTE_RATE, ROUNDING
+
+TICK_S = 5.0
+"""Time between two ticks of a meter [s]."""
+SEES_EACH_TICK_S = 4.0
+"""Interval of samples that sees each tick, also where a sample takes a while [s]."""
+ALPHA = 1 - math.exp(-5 / 60.0)
+"""Weight of a tick in the one-minute rate."""
+IDLE_MOST, SHARED_IDLE_MOST = 1.1, 2.2
+"""Largest idle time in a tick of one pool of handlers and of two, as waits of up to 0.3 s count at
+their end [ratio]."""
+
+_RATE = f"{ONE_MINUTE_RATE}:"
+_OF_RATES = (_RATE, f"{ROUNDING}:")
+_DIGITS_OF_DOUBLE = 15
+_ULPS = 4.0
+"""Largest error of a meter's own arithmetic [units in the last place]."""
+_WHOLE = 0.25
+"""Largest error with which a number of events is recognized as a whole number."""
+_SLACK_S = 0.3
+"""Largest time by which a tick, or the look at it, may be off [s]."""
+_DRIFT = 2e-4
+"""Largest difference of the speed of two clocks [ratio]."""
+
+
+def rounding_of(text: str) -> float:
+    """Largest error of a printed number by its digits; 0 for the digits of a whole double."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if len(mantissa.replace(".", "").lstrip("+-0")) >= _DIGITS_OF_DOUBLE:
+        return 0.0
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+@dataclass(frozen=True)
+class TickedCount:
+    """The events of a meter up to its last tick, since the first look.
+
+    Attributes:
+        at_s: time of the last look [s since the epoch].
+        rate: the rate that it showed [unit of the count / s].
+        rounding: smallest rounding that the rate has shown.
+        earliest_s, latest_s: bounds of the moment of the last tick [s since the epoch].
+        count: events [unit of the count].
+        ticked_s: time of the counted ticks [s].
+        error: largest error of `count` from ticks that were not seen, and from rounded rates.
+        edge_error: largest further error of `count` at each edge of a window, from rounded rates.
+    """
+
+    at_s: float
+    rate: float
+    rounding: float
+    earliest_s: float
+    latest_s: float
+    count: float = 0.0
+    ticked_s: float = 0.0
+    error: float = 0.0
+    edge_error: float = 0.0
+
+    @classmethod
+    def first(cls, at_s: float, rate: float, rounding: float) -> TickedCount:
+        """The count at the first look; the last tick was less than 5 s ago."""
+        edge = 0.0 if _is_exact(rate, rounding) else _edge_error(rate, rounding)
+        return cls(at_s, rate, rounding, at_s - TICK_S, at_s, edge_error=edge)
+
+    def look(self, at_s: float, rate: float, rounding: float, most: float) -> TickedCount | None:
+        """The count at a later look; None where it cannot be the same meter, as after a restart.
+
+        Args:
+            at_s: time of the look [s since the epoch].
+            rate: the rate that it shows.
+            rounding: the rounding of its digits; a number that ends in zeros seems rounded.
+            most: highest possible rate in a tick.
+        """
+        known = replace(self, rounding=min(self.rounding, rounding))
+        is_exact = _is_exact(max(rate, self.rate), known.rounding)
+        if is_exact and self.edge_error:
+            known = replace(known, error=self.error + self.edge_error, edge_error=0.0)
+        sure, maybe = self._scheduled(at_s)
+        if rate == self.rate:
+            is_hidden = rate == 0 or not is_exact
+            return known._unchanged(at_s, sure if is_hidden else 0, is_hidden, is_exact)
+        least = max(1, sure)
+        most_ticks = max(least, maybe)
+        if is_exact and least <= 1:
+            if is_whole_tick(self.rate, rate, known.rounding):
+                least = most_ticks = 1
+            elif at_s - self.at_s < TICK_S - _SLACK_S:
+                return None
+            else:
+                least, most_ticks = 2, max(2, most_ticks)
+        ranges = [
+            found
+            for ticks in range(least, most_ticks + 1)
+            if (found := _range(self.rate, rate, ticks, most, known.rounding)) is not None
+        ]
+        if not ranges:
+            return None
+        lowest = min(events - error for events, error in ranges)
+        highest = max(events + error for events, error in ranges)
+        # A tick that may or may not have been makes the time of the ticks uncertain, too.
+        fastest = 2 * max(rate, self.rate) if math.isinf(most) else most
+        doubtful = (most_ticks - least) * TICK_S * fastest
+        likely = math.floor((at_s - (self.earliest_s + self.latest_s) / 2) / TICK_S)
+        ticks = min(max(least, likely), most_ticks)
+        known = known._ticked(at_s, rate, ticks, is_certain=least == most_ticks)
+        middle, half = (lowest + highest) / 2, (highest - lowest) / 2
+        return known._with_events(middle, half + doubtful, is_exact)
+
+    def _scheduled(self, at_s: float) -> tuple[int, int]:
+        """The ticks since the last counted one: those that are certain, and those that may be."""
+        slack_s = _SLACK_S + _DRIFT * (at_s - self.at_s)
+        sure = math.floor((at_s - self.latest_s - slack_s) / TICK_S)
+        maybe = math.floor((at_s - self.earliest_s + slack_s) / TICK_S)
+        return max(0, sure), max(0, maybe)
+
+    def _unchanged(self, at_s: float, ticks: int, is_hidden: bool, is_exact: bool) -> TickedCount:
+        """The count where the rate is the same, after so many ticks that do not show."""
+        moved_s = ticks * TICK_S
+        earliest_s, latest_s = self.earliest_s + moved_s, self.latest_s + moved_s
+        if not is_hidden:  # there was no tick since the last one
+            earliest_s = max(earliest_s, at_s - TICK_S - _SLACK_S)
+            latest_s = max(latest_s, earliest_s)
+        known = replace(
+            self,
+            at_s=at_s,
+            earliest_s=earliest_s,
+            latest_s=latest_s,
+            ticked_s=self.ticked_s + moved_s,
+        )
+        if self.rate == 0 or not ticks:
+            return known
+        return known._with_events(moved_s * self.rate, 0.0, is_exact, ticks)
+
+    def _ticked(self, at_s: float, rate: float, ticks: int, is_certain: bool) -> TickedCount:
+        """The clock of the meter after so many ticks."""
+        drift_s = _DRIFT * (at_s - self.at_s)
+        earliest_s = self.earliest_s + ticks * TICK_S - drift_s
+        latest_s = self.latest_s + ticks * TICK_S + drift_s
+        is_narrow = at_s - self.at_s < TICK_S
+        if is_certain or is_narrow:
+            before_s = self.at_s if is_narrow else at_s - TICK_S
+            earliest_s, latest_s = max(earliest_s, before_s - _SLACK_S), min(latest_s, at_s)
+            if earliest_s > latest_s:  # a tick was late, a clock was set, or ticks were hidden
+                earliest_s, latest_s = before_s, at_s
+        return replace(
+            self,
+            at_s=at_s,
+            rate=rate,
+            earliest_s=earliest_s,
+            latest_s=latest_s,
+            ticked_s=self.ticked_s + ticks * TICK_S,
+        )
+
+    def _with_events(
+        self, events: float, unknown: float, is_exact: bool, ticks: int = 1
+    ) -> TickedCount:
+        """The count with more events, of which so many may be wrong."""
+        error = self.error + unknown
+        if is_exact:
+            return replace(self, count=self.count + max(0, round(events)), error=error)
+        error += ticks * TICK_S * self.rounding
+        edge = _edge_error(self.rate, self.rounding)
+        return replace(self, count=self.count + max(0.0, events), error=error, edge_error=edge)
+
+
+def _error_of(rate: float, rounding: float) -> float:
+    return rounding + _ULPS * math.ulp(rate)
+
+
+def _edge_error(rate: float, rounding: float) -> float:
+    return TICK_S / ALPHA * _error_of(rate, rounding)
+
+
+def _is_exact(rate: float, rounding: float) -> bool:
+    """Whether the events of a tick are known as a whole number."""
+    return 2 * _edge_error(rate, rounding) <= _WHOLE
+
+
+def _events(before: float, after: float) -> float:
+    """The events of the tick between two rates in a row."""
+    return TICK_S * (before + (after - before) / ALPHA)
+
+
+def is_whole_tick(before: float, after: float, rounding: float = 0.0) -> bool:
+    """Whether there was one tick between two rates: then its events are a whole number."""
+    events = _events(before, after)
+    spare = 2 * _edge_error(max(before, after), rounding)
+    return events >= -spare and abs(events - round(events)) <= spare
+
+
+def _range(
+    before: float, after: float, ticks: int, most: float, rounding: float
+) -> tuple[float, float] | None:
+    """The events of some ticks in a row and their largest error; None where they are impossible.
+
+    Args:
+        before: the rate before these ticks.
+        after: the rate after them.
+        most: highest possible rate in a tick.
+        rounding: error of the rates by their digits.
+    """
+    events = _events(before, after)
+    spare = 2 * _edge_error(max(before, after), rounding)
+    if ticks == 1:
+        is_possible = -spare - _WHOLE <= events <= most * TICK_S + spare
+        return (events, 0.0) if is_possible else None
+    error = 0.0
+    for passed in range(1, ticks):
+        first, last = (1 - ALPHA) ** passed, (1 - ALPHA) ** (ticks - passed)
+        least = max(first * before, (after - (1 - last) * most) / last if most < math.inf else 0.0)
+        highest = min(first * before + (1 - first) * most, after / last)
+        if highest < least - spare:
+            return None
+        events += TICK_S * (least + highest) / 2
+        error += TICK_S * max(0.0, highest - least) / 2
+    return events, error
+
+
+class RateCounts:
+    """The counts of one node's meters, from its pages in turn."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, TickedCount] = {}
+        self._uptime_ms = 0.0
+
+    def counted(
+        self, values: Mapping[str, float], at_s: float, idle_most: float = SHARED_IDLE_MOST
+    ) -> dict[str, float]:
+        """The readings of a page, with counts in place of one-minute rates; counts that it shows win.
+
+        After a restart of the node all counts begin at 0 again.
+
+        Args:
+            values: the readings; without one-minute rates they are returned as they are.
+            at_s: time of the page [s since the epoch].
+            idle_most: largest idle time of the handlers in a tick [ratio].
+        """
+        found = {name: each for name, each in values.items() if not name.startswith(_OF_RATES)}
+        if len(found) == len(values):
+            return found
+        rates = {
+            meter: (rate, values.get(f"{ROUNDING}:{meter}", 0.0))
+            for name, rate in values.items()
+            if name.startswith(_RATE) and (meter := name.removeprefix(_RATE)) not in found
+        }
+        uptime_ms = found.get(UPTIME_MS, math.inf)
+        is_same = uptime_ms >= self._uptime_ms
+        self._uptime_ms = 0.0 if math.isinf(uptime_ms) else uptime_ms
+        later = self._looked(rates, at_s, idle_most) if is_same else None
+        if later is None:
+            later = {name: TickedCount.first(at_s, *each) for name, each in rates.items()}
+        self._counts = later
+        for name in rates:
+            found |= _readings(name, later[name])
+        return found
+
+    def _looked(
+        self, rates: Mapping[str, tuple[float, float]], at_s: float, idle_most: float
+    ) -> dict[str, TickedCount] | None:
+        """The counts of all meters; None where one of them is not the same meter as before."""
+        later: dict[str, TickedCount] = {}
+        for name, (rate, rounding) in rates.items():
+            before = self._counts.get(name)
+            if before is None:
+                later[name] = TickedCount.first(at_s, rate, rounding)
+                continue
+            most = idle_most * 1e9 if name in IDLE_METERS else math.inf
+            after = before.look(at_s, rate, rounding, most)
+            if after is None:
+                return None
+            later[name] = after
+        missing = self._counts.keys() - later.keys()
+        return later | {name: self._counts[name] for name in missing}
+
+
+def _readings(name: str, count: TickedCount) -> dict[str, float]:
+    found = {name: count.count, f"{TICKED_S}:{name}": count.ticked_s}
+    if count.error or count.edge_error:
+        found[f"{TICK_ERROR}:{name}"] = count.error
+        found[f"{TICK_EDGE_ERROR}:{name}"] = count.edge_error
+    return found
