@@ -19,9 +19,12 @@ from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.console.text import count_words
 from jobs.trials.guards import open_guards
 from metrics.sources.beans import Role
+from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
+from metrics.sources.hosts.source import HostSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource, NodeInfo
+from metrics.traffic.pattern import SAMPLES_MIN, Phases
 from metrics.units import format_size
 
 MESSAGES_NAMED = 6
@@ -180,13 +183,30 @@ def _guards(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
     return [warning("guards", text) for text in notices] or [ok("guards", "can watch the cluster")]
 
 
-def metrics_findings(source: MetricsSource, interval_s: float) -> list[Finding]:
-    """Findings about the brokers' metrics that an open source shows and lacks.
+def metrics_findings(
+    source: MetricsSource, hosts: HostSource | None, trial: Phases
+) -> list[Finding]:
+    """Findings about the metrics of the brokers and of their hosts, from the first polls.
 
     Args:
-        interval_s: time between two samples in a trial [s].
+        source: an open source of the brokers' metrics.
+        hosts: an open source of the hosts' metrics; None where it cannot be opened.
+        trial: the phases of a trial.
+
+    Raises:
+        ConfigError: one process answers for several brokers, or several processes for one; or the
+            polls take too long for a window.
     """
-    return metrics_rules(source.name, source.nodes, source.sample_all(), interval_s)
+    polls, interval_s = take_first_polls(source, hosts), trial.sample_interval_s
+    least_s = least_interval_s(polls, trial.measure_s, SAMPLES_MIN)
+    slower = slower_sampling(polls, interval_s, least_s)
+    every_s = max(interval_s, least_s)
+    timed = f"{polls.poll_s:.2f} s of the {every_s:g} s between two samples"
+    return [
+        *metrics_rules(source.name, source.nodes, polls.rounds[-1], every_s),
+        *(warning("time of a poll", sentence) for sentence in slower),
+        *(() if slower else (ok("time of a poll", timed),)),
+    ]
 
 
 def metrics_rules(

@@ -62,6 +62,14 @@ class Configuration:
         trial = self.workload.trial.in_full
         return replace(self, workload=self.workload.model_copy(update={"trial": trial}))
 
+    def sampled_every(self, least_s: float) -> Configuration:
+        """The same configuration with at least this time between two samples of a broker [s]."""
+        trial = self.workload.trial
+        if least_s <= trial.sample_interval_s:
+            return self
+        slower = replace(trial, sample_interval_s=least_s)
+        return replace(self, workload=self.workload.model_copy(update={"trial": slower}))
+
     @property
     def axis(self) -> Axis:
         """The axis of the search."""

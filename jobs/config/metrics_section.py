@@ -17,7 +17,7 @@ from metrics.sources.access import JmxAccess
 from metrics.sources.client_only import Replicas
 from metrics.sources.hosts.source import HostSource
 from metrics.sources.http_access import HttpAccess, basic, bearer
-from metrics.sources.source import MetricsSource
+from metrics.sources.source import MetricsSource, named_brokers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -193,20 +193,47 @@ class AddressedSection(SourceSection):
             hosts: broker id → advertised host, of all brokers.
 
         Raises:
-            ConfigError: a broker has no endpoint.
+            ConfigError: a broker has no endpoint, or several brokers have the same address where
+                each needs its own.
         """
         if self.endpoints is None:
-            return {
-                broker: f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
-                for broker, host in hosts.items()
-            }
+            return self._distinct(
+                {
+                    broker: f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+                    for broker, host in hosts.items()
+                }
+            )
         missing = sorted(set(hosts) - set(self.endpoints))
         if missing:
             raise ConfigError(
                 f"cluster {self.key}.endpoints has no address for broker {missing[0]}; the "
                 f"cluster's brokers are {', '.join(map(str, sorted(hosts)))}; add one for each"
             )
-        return {broker: self.endpoints[broker] for broker in hosts}
+        own = {broker: self.endpoints[broker] for broker in hosts}
+        return self._distinct(own) if isinstance(self, BrokerSection) else own
+
+    def _distinct(self, addresses: dict[int, str]) -> dict[int, str]:
+        """Return the addresses, one for each broker.
+
+        Raises:
+            ConfigError: several brokers have the same one.
+        """
+        brokers: dict[str, list[int]] = {}
+        for broker, address in sorted(addresses.items()):
+            brokers.setdefault(address, []).append(broker)
+        for address, ids in brokers.items():
+            if len(ids) == 1:
+                continue
+            given = f"{self.key}.endpoints names {address} for"
+            if self.endpoints is None:
+                given = f"{self.key}.port {self.port} leads to {address} for the advertised host of"
+            is_host = isinstance(self, HostSection)
+            raise ConfigError(
+                f"cluster {given} {named_brokers(ids)}, where one process answers; expected the "
+                f"address of each; list them in {self.key}.endpoints"
+                f"{', the same one for brokers on the same machine' if is_host else ''}"
+            )
+        return addresses
 
     def require_usable(self, hosts: Mapping[int, str]) -> None:
         """See `SourceSection.require_usable`."""

@@ -14,7 +14,7 @@ from jobs.checks.machine import SPARK, machine_findings, place_findings
 from jobs.checks.session import check_session
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.quotas import require_throttling_seen
-from jobs.cluster.sources import open_metrics
+from jobs.cluster.sources import open_hosts, open_metrics
 from jobs.config import Cluster, Configuration, Workload, load, load_cluster, load_workload
 from jobs.config.loading import load_goals
 from jobs.console.events import PhaseStarted, Reporter
@@ -161,11 +161,13 @@ class Examination:
     ) -> None:
         check, jvm = "brokers' metrics", getattr(session.spark, "_jvm", None) if session else None
         self._phase("reading the brokers' metrics")
+        hosts = self._try("brokers' hosts", lambda: open_hosts(cluster, opened))
+        if hosts is not None:
+            stack.callback(hosts.close)
         source = self._try(check, lambda: open_metrics(cluster, opened, jvm))
         if source is not None:
             stack.callback(source.close)
-            interval_s = workload.trial.sample_interval_s
-            self.findings += checked(check, lambda: metrics_findings(source, interval_s))
+            self.findings += checked(check, lambda: metrics_findings(source, hosts, workload.trial))
             nodes = source.nodes.values()
             self._try("quotas", lambda: require_throttling_seen(opened, workload, nodes))
 

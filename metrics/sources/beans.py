@@ -37,6 +37,9 @@ NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
 NETWORK_OUT_BYTES = "network_out_bytes"
 GC_MS = "gc_ms"
+POLL_MS = "poll_ms"
+"""Time from the first to the last reading of a sample whose beans are read by several calls [ms]; it
+has no bean. A reading is at most half of it away from the sample's time."""
 CONTROLLER_EPOCH = "controller_epoch"
 SILENT_MS = "silent_ms"
 """Longest time since the last sample for which the node's JVM did not answer a call [ms]. It has no
@@ -260,8 +263,10 @@ def _controller() -> list[Bean]:
 
 
 QUORUM = "quorum"
+NODE = Reading("version", "kafka.server:type=app-info,id=*", "Version")
+"""The reading of a process's version under its node id."""
 PROBE = (
-    Reading("version", "kafka.server:type=app-info,id=*", "Version"),
+    NODE,
     Reading(QUORUM, "kafka.server:type=raft-metrics", "current-epoch"),
     Reading(
         "controller", "kafka.controller:type=KafkaController,name=LastAppliedRecordOffset", "Value"

@@ -18,7 +18,7 @@ import jmxquery
 
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
-from metrics.sources.beans import FACTS, PROBE, Reading
+from metrics.sources.beans import FACTS, NODE, PROBE, Reading
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
 from metrics.sources.jmxquery_program import ask
 from metrics.sources.probe import brief, node_info, readings_for, unreachable, with_lacks
@@ -147,9 +147,16 @@ class JmxQuerySource:
 
     def _sample(self, endpoint: JmxEndpoint, deadline_s: float) -> BrokerSample:
         try:
-            values = self._query(endpoint, self._readings[endpoint.node_id], deadline_s)
+            readings = (NODE, *self._readings[endpoint.node_id])
+            values = self._query(endpoint, readings, deadline_s)
         except PollError as error:
             return BrokerSample(endpoint.node_id, self._clock(), error=brief(str(error)))
+        # Each poll has a connection of its own, which may lead to another node.
+        ids = [name.partition(":")[2] for name in values if name.startswith(f"{NODE.name}:")]
+        if ids and str(endpoint.node_id) not in ids:
+            other = f"node {', '.join(ids)} answers at {endpoint.address}"
+            return BrokerSample(endpoint.node_id, self._clock(), error=other)
+        values = {name: value for name, value in values.items() if not name.startswith(NODE.name)}
         # The call is mostly the start of the JVM, which reads the values in its last milliseconds.
         at_s = self._clock()
         parsed = {name: float(value) for name, value in values.items()}

@@ -76,6 +76,12 @@ class Scrapers:
             self._running[scraper] = (self._clock(), running)
         return [self._finish(scraper, ends_s) for scraper in self._scrapers]
 
+    def reconnect(self) -> None:
+        """Close the connections of exporters that do not hang; the next scrape opens new ones."""
+        for scraper in self._scrapers:
+            if scraper not in self._running:
+                scraper.close()
+
     def _in_turn(self, deadline_s: float) -> Iterator[tuple[Scraper, threading.Semaphore]]:
         """Each scraper as soon as it can begin, with the semaphore to release at its end."""
         step_s = deadline_s / 2 / max(1, len(self._scrapers))

@@ -6,14 +6,16 @@ Its default collectors show all series that are read; their names are those of r
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts import readings
+from metrics.sources.hosts.machine import IDENTITY, IDENTITY_SERIES, Machine, machine_in
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.rules import RuleSet, selectors_of
-from metrics.sources.scraper import ClosedError, ScrapeError, Scraper
+from metrics.sources.scraper import ClosedError, Scrape, ScrapeError, Scraper
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.source import Endpoint
 
@@ -52,9 +54,11 @@ _SERIES: Mapping[str, str] = {
     f"{readings.PRESSURE_S}:io": "node_pressure_io_waiting_seconds_total",
     f"{readings.PRESSURE_S}:memory": "node_pressure_memory_waiting_seconds_total",
 }
-RULES = RuleSet("node_exporter", selectors_of(_SERIES))
+RULES = RuleSet("node_exporter", selectors_of({**_SERIES, **IDENTITY_SERIES}))
 
 _OPEN = HttpAccess("metrics.host.prometheus")
+
+_OTHER = "answers at"
 
 _REMEDY = (
     ". Start node_exporter there, open the port to this machine, or correct "
@@ -66,7 +70,8 @@ class NodeExporters:
     """Scrapes the exporters of all brokers' hosts.
 
     Args:
-        addresses: broker id → host:port of the exporter on its host; brokers may share one.
+        addresses: broker id → host:port of the exporter on its host; brokers on one host share it.
+            Hosts whose addresses differ in the port only have the whole address as their name.
         deadline_s: time after which a host's sample counts as missed [s].
         clock: wall clock [s since the epoch].
         access: login and certificates for the exporters.
@@ -88,28 +93,62 @@ class NodeExporters:
             for address, broker in sorted(first.items(), key=lambda each: each[1])
         ]
         self._scrapers = Scrapers(scrapers, deadline_s, "redline-hosts", clock)
-        self._hosts = [scraper.endpoint.host for scraper in scrapers]
-        self.brokers: Mapping[str, tuple[int, ...]] = {
-            scraper.endpoint.host: tuple(
-                sorted(b for b, a in addresses.items() if a == scraper.endpoint.address)
-            )
+        self._addresses = [scraper.endpoint.address for scraper in scrapers]
+        of_each_name = Counter(scraper.endpoint.host for scraper in scrapers)
+        self._hosts = [
+            host if of_each_name[host] == 1 else scraper.endpoint.address
             for scraper in scrapers
+            for host in [scraper.endpoint.host]
+        ]
+        self._machines: dict[str, Machine] = {}
+        self.brokers: Mapping[str, tuple[int, ...]] = {
+            host: tuple(sorted(b for b, a in addresses.items() if a == address))
+            for host, address in zip(self._hosts, self._addresses, strict=True)
         }
-        self.machines = frozenset(self.brokers)
+        self.machines = frozenset(of_each_name)
 
     def open(self) -> NodeExporters:
-        """Scrape each exporter once.
+        """Scrape each exporter twice, over two connections.
 
         Raises:
-            ConfigError: an exporter does not answer, or is not node_exporter.
+            ConfigError: an exporter does not answer, or is not node_exporter; two of them are on
+                one machine; or several machines answer at one address.
         """
         self._scrapers.open(self._probe)
+        self._scrapers.reconnect()
+        try:
+            self._require_own_machines()
+        except BaseException:
+            self.close()
+            raise
         return self
+
+    def _require_own_machines(self) -> None:
+        for sample in self.sample_all():
+            if sample.error is not None and _OTHER in sample.error:
+                raise ConfigError(
+                    f"{sample.error}; expected one machine, and no load balancer or service of "
+                    f"Kubernetes that chooses one at each connection; name the address of each "
+                    f"in metrics.host.prometheus.endpoints"
+                )
+        known: dict[str, list[tuple[str, Machine]]] = {}
+        for address, machine in self._machines.items():
+            of_same_name = known.setdefault(machine.name, [])
+            for other, same in of_same_name:
+                if machine.is_one_with(same):
+                    raise ConfigError(
+                        f"node_exporter at {other} and at {address} are on one machine "
+                        f"({machine.text}); expected another machine at each address; name the "
+                        f"same address in metrics.host.prometheus.endpoints for the brokers that "
+                        f"run on it, and the address of each other machine"
+                    )
+            of_same_name.append((address, machine))
 
     def _probe(self, scraper: Scraper) -> None:
         endpoint = scraper.endpoint
         try:
             found = scraper.scrape_known_series(OPEN_DEADLINE_S).values
+            self._require_same(endpoint.address, found)
             none = f"it answers without any series of node_exporter{_REMEDY}"
             problem = None if found else none
         except ScrapeError as error:
@@ -122,10 +161,29 @@ class NodeExporters:
 
     def sample_all(self) -> Sequence[HostSample]:
         """See `HostSource.sample_all`."""
-        return [
-            HostSample(host, scrape.at_s, host_values(scrape.values), scrape.error)
-            for host, scrape in zip(self._hosts, self._scrapers.scrape_all(), strict=True)
-        ]
+        scrapes = zip(self._hosts, self._addresses, self._scrapers.scrape_all(), strict=True)
+        return [self._sample(*each) for each in scrapes]
+
+    def _sample(self, host: str, address: str, scrape: Scrape) -> HostSample:
+        try:
+            self._require_same(address, scrape.values)
+        except ScrapeError as error:
+            return HostSample(host, scrape.at_s, error=str(error))
+        return HostSample(host, scrape.at_s, host_values(scrape.values), scrape.error)
+
+    def _require_same(self, address: str, values: Mapping[str, float]) -> None:
+        """Keep the machine at an address.
+
+        Raises:
+            ScrapeError: it is another one than before.
+        """
+        machine = machine_in(values)
+        if machine is None:
+            return
+        before = self._machines.get(address, machine)
+        if not before.is_before(machine):
+            raise ScrapeError(f"{machine.text} {_OTHER} {address}, and before it was {before.text}")
+        self._machines[address] = machine
 
     def close(self) -> None:
         """See `HostSource.close`."""
@@ -144,7 +202,7 @@ def host_values(values: Mapping[str, float]) -> dict[str, float]:
             if state in readings.CPU_STATES:
                 total = f"{readings.CPU_S}:{state}"
                 found[total] = found.get(total, 0.0) + value
-        elif _is_kept(reading, part, value):
+        elif reading not in IDENTITY and _is_kept(reading, part, value):
             found[name] = value
     return {**found, readings.CORES: float(len(cores))} if cores else found
 

@@ -1,0 +1,149 @@
+"""The first polls of a source: whose figures they are, and how long they take.
+
+They are taken before the first load, so that a run neither starts with the figures of another
+process nor with an interval between samples that the source cannot keep.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Protocol, runtime_checkable
+
+from metrics.common.errors import ConfigError
+from metrics.sources.own_figures import changes_of_process, nodes_of_one_process
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampled
+from metrics.sources.source import MetricsSource, named_brokers
+
+POLLS = 3
+"""Polls before the first load; the median of their times counts."""
+MARGIN = 1.25
+"""Least interval between two samples, as a multiple of the time of a poll [ratio]."""
+_STEP_S = 0.1
+
+_REMEDY = (
+    "name an address of each broker's own in the endpoints of the brokers' metrics in the "
+    "cluster's file"
+)
+
+
+@runtime_checkable
+class Reconnecting(Protocol):
+    """A source whose next sample can be taken over new connections."""
+
+    def reconnect(self) -> None:
+        """Close the connections; the next sample opens new ones."""
+        ...
+
+
+@dataclass(frozen=True)
+class FirstPolls:
+    """The first polls of the brokers' metrics and of their hosts.
+
+    Attributes:
+        rounds: the samples of each poll.
+        nodes_s, hosts_s: time of each poll of the brokers' metrics, and of their hosts [s].
+    """
+
+    rounds: Sequence[Sequence[BrokerSample]] = ()
+    nodes_s: Sequence[float] = field(default=(0.0,))
+    hosts_s: Sequence[float] = field(default=(0.0,))
+
+    @property
+    def poll_s(self) -> float:
+        """The time of a poll, the longer one of both sources; the median of the first ones [s]."""
+        return max(median(self.nodes_s), median(self.hosts_s))
+
+    @property
+    def slower(self) -> str:
+        """What is polled the longer time."""
+        is_host = median(self.hosts_s) > median(self.nodes_s)
+        return "the brokers' hosts" if is_host else "the brokers' metrics"
+
+
+def take_first_polls(
+    source: MetricsSource,
+    hosts: Sampled[object] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> FirstPolls:
+    """Poll an open source a few times, the first time over the connections that it has.
+
+    Raises:
+        ConfigError: one process answers for several brokers, or several processes for one.
+    """
+    rounds, nodes_s, hosts_s = [], [], []
+    for each in range(POLLS):
+        if each > 0 and isinstance(source, Reconnecting):
+            source.reconnect()
+        began_s = clock()
+        rounds.append(source.sample_all())
+        nodes_s.append(clock() - began_s)
+        if hosts is not None:
+            began_s = clock()
+            hosts.sample_all()
+            hosts_s.append(clock() - began_s)
+    _require_own_figures(rounds)
+    return FirstPolls(rounds, nodes_s, hosts_s or (0.0,))
+
+
+def _require_own_figures(rounds: Sequence[Sequence[BrokerSample]]) -> None:
+    for node, reason in changes_of_process(rounds):
+        raise ConfigError(
+            f"several processes answer for broker {node}: from one poll to the next {reason}; "
+            f"expected one process at its address, and no load balancer or service of Kubernetes "
+            f"that chooses one at each connection; {_REMEDY}"
+        )
+    for group in nodes_of_one_process(rounds):
+        raise ConfigError(
+            f"{named_brokers(group)} show the same figures in {len(rounds)} polls in a row, so one "
+            f"process answers for all of them; expected the figures of each broker; {_REMEDY}"
+        )
+
+
+def least_interval_s(polls: FirstPolls, measure_s: float, samples_min: int) -> float:
+    """The shortest interval between two samples that the sources can keep [s].
+
+    Args:
+        polls: the first polls.
+        measure_s: length of a window [s].
+        samples_min: least number of samples in a window.
+
+    Raises:
+        ConfigError: a window is too short for the samples that it needs.
+    """
+    kept_s, most_s = _rounded_up(MARGIN * polls.poll_s), measure_s / samples_min
+    if polls.poll_s > most_s:
+        raise ConfigError(
+            f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, and a window of "
+            f"workload.trial.measure_s {measure_s:g} s needs {samples_min} samples; expected polls "
+            f"of {most_s:.3g} s or less; set workload.trial.sample_interval_s to {kept_s:g} or "
+            f"more and workload.trial.measure_s to {math.ceil(samples_min * kept_s)} or more, or "
+            f"run the driver closer to the brokers"
+        )
+    return min(kept_s, most_s)
+
+
+def _rounded_up(duration_s: float) -> float:
+    return round(math.ceil(duration_s / _STEP_S - 1e-9) * _STEP_S, 3)
+
+
+def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tuple[str, ...]:
+    """The sentence about an interval that is longer than the configured one; none otherwise.
+
+    Args:
+        interval_s: the configured interval [s].
+        least_s: the shortest one that the sources can keep [s].
+    """
+    if least_s <= interval_s:
+        return ()
+    sentence = (
+        f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, too long for "
+        f"workload.trial.sample_interval_s {interval_s:g}: samples are taken every {least_s:g} s; "
+        f"set it to {least_s:g} or more to choose the interval, or run the driver closer to the "
+        f"brokers"
+    )
+    return (sentence,)

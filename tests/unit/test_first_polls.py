@@ -1,0 +1,115 @@
+"""The first polls of a source: refused figures, and the interval that a source can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from metrics.common.errors import ConfigError
+from metrics.sources.first_polls import (
+    POLLS,
+    FirstPolls,
+    least_interval_s,
+    slower_sampling,
+    take_first_polls,
+)
+from metrics.sources.sample import BrokerSample
+from tests.support.scripted_source import ScriptedSource
+
+IDLE = "handler_idle_ns"
+
+
+class Polled(ScriptedSource):
+    """Brokers whose answers take a time, over connections that are counted."""
+
+    def __init__(
+        self, polls: Sequence[Mapping[int, Mapping[str, float]]], took_s: Sequence[float]
+    ) -> None:
+        super().__init__(tuple(polls[0]))
+        self._polls: Iterator[Any] = iter(zip(polls, took_s, strict=True))
+        self.reconnected = 0
+
+    def reconnect(self) -> None:
+        self.reconnected += 1
+
+    def sample_all(self) -> list[BrokerSample]:
+        values, took_s = next(self._polls)
+        self.pause(took_s)
+        return [BrokerSample(node, self.now_s, own) for node, own in values.items()]
+
+
+class Slow:
+    """Hosts whose answers take a time."""
+
+    def __init__(self, source: Polled, took_s: float) -> None:
+        self._source, self._took_s = source, took_s
+
+    def sample_all(self) -> list[object]:
+        self._source.pause(self._took_s)
+        return []
+
+
+def own(node: int, poll: int) -> dict[str, float]:
+    counts = {IDLE: 1e12, "bytes_in": 1e9, "messages_in": 1e6}
+    return {name: node * base + poll for name, base in counts.items()}
+
+
+BOTH = [{node: own(node, poll) for node in (1, 2)} for poll in range(POLLS)]
+
+
+def test_the_median_of_a_few_polls_counts_and_each_has_new_connections() -> None:
+    source = Polled(BOTH, [3.0, 0.2, 0.4])
+    polls = take_first_polls(source, clock=source.clock)
+    assert polls.poll_s == pytest.approx(0.4)
+    assert polls.slower == "the brokers' metrics"
+    assert [sample.values[IDLE] for sample in polls.rounds[-1]] == [1e12 + 2, 2e12 + 2]
+    assert source.reconnected == POLLS - 1
+
+
+def test_hosts_that_take_longer_count() -> None:
+    source = Polled(BOTH, [0.2] * POLLS)
+    polls = take_first_polls(source, Slow(source, 0.7), clock=source.clock)
+    assert polls.poll_s == pytest.approx(0.7)
+    assert polls.slower == "the brokers' hosts"
+
+
+def test_one_process_for_two_brokers_is_refused(snapshot: SnapshotAssertion) -> None:
+    alike = [{1: own(1, poll), 2: own(1, poll)} for poll in range(POLLS)]
+    with pytest.raises(ConfigError) as raised:
+        take_first_polls(Polled(alike, [0.1] * POLLS))
+    assert str(raised.value) == snapshot
+
+
+def test_another_process_at_each_connection_is_refused(snapshot: SnapshotAssertion) -> None:
+    turns = [{1: own(1, 0), 2: own(2, 0)}, {1: own(1, 1), 2: own(1, 9)}, BOTH[2]]
+    with pytest.raises(ConfigError) as raised:
+        take_first_polls(Polled(turns, [0.1] * POLLS))
+    assert str(raised.value) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("poll_s", "least_s"),
+    [(0.01, 0.1), (0.08, 0.1), (0.4, 0.5), (0.7, 0.9), (1.5, 1.9), (2.4, 2.5)],
+)
+def test_the_interval_leaves_time_between_two_polls(poll_s: float, least_s: float) -> None:
+    polls = FirstPolls(nodes_s=(poll_s,))
+    assert least_interval_s(polls, 10.0, 4) == pytest.approx(least_s)
+
+
+def test_a_poll_that_takes_too_long_for_a_window_is_refused(snapshot: SnapshotAssertion) -> None:
+    with pytest.raises(ConfigError) as raised:
+        least_interval_s(FirstPolls(nodes_s=(2.6,)), 10.0, 4)
+    message = str(raised.value)
+    assert "sample_interval_s to 3.3" in message
+    assert "measure_s to 14" in message
+    assert message == snapshot
+
+
+def test_an_interval_that_was_not_asked_for_is_stated(snapshot: SnapshotAssertion) -> None:
+    polls = FirstPolls(nodes_s=(1.5,))
+    assert slower_sampling(polls, 2.0, 1.9) == ()
+    (sentence,) = slower_sampling(polls, 1.0, 1.9)
+    assert sentence == snapshot

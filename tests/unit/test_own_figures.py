@@ -1,0 +1,155 @@
+"""Whose figures the first polls are: one process for two brokers, and two processes for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from metrics.sources.beans import (
+    CONTROLLER_HANDLER_NS,
+    HANDLER_IDLE_NS,
+    POLL_MS,
+    SHARED_HANDLER_IDLE_NS,
+    TICKED_S,
+    UPTIME_MS,
+)
+from metrics.sources.own_figures import (
+    changes_of_process,
+    nodes_of_one_process,
+    other_process,
+    same_process,
+)
+from metrics.sources.sample import BrokerSample
+from metrics.windows.spans import find_contradiction
+
+APART_S = 0.05
+
+
+def page(at_s: float, idle_ns: float = 0.0, **readings: float) -> dict[str, float]:
+    """The readings of a broker with some load at a time [s]."""
+    return {
+        HANDLER_IDLE_NS: 5e13 + idle_ns + 9e8 * at_s,
+        "bytes_in": 1e9 + 1e6 * at_s,
+        "messages_in": 1e6 + 1e3 * at_s,
+        "produce_total_ms_count": 5e4 + 10 * at_s,
+        "leader_partitions": 10.0,
+        **readings,
+    }
+
+
+def polls(
+    order: Sequence[Mapping[int, dict[str, float]]], at_s: float = 1e6
+) -> list[list[BrokerSample]]:
+    return [
+        [
+            BrokerSample(node, at_s + place * APART_S, values)
+            for node, values in sorted(each.items())
+        ]
+        for place, each in enumerate(order)
+    ]
+
+
+def one_after_another(
+    nodes: Mapping[int, Mapping[str, float]], rounds: int = 3
+) -> list[list[BrokerSample]]:
+    """Polls of nodes, each a little later than the one before; a node has own readings."""
+    moments = iter(range(rounds * len(nodes)))
+    return polls(
+        [
+            {i: page(next(moments) * APART_S, **own) for i, own in nodes.items()}
+            for _ in range(rounds)
+        ]
+    )
+
+
+def test_one_process_that_answers_for_several_brokers_is_recognized() -> None:
+    every = one_after_another({1: {}, 2: {}, 3: {"idle_ns": 4e9}, 4: {}})
+    assert nodes_of_one_process(every) == [(1, 2, 4)]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"idle_ns": 4e8},
+        {"leader_partitions": 11.0},
+        {"produce_total_ms_count": 7.0},
+    ],
+    ids=lambda own: next(iter(own)),
+)
+def test_brokers_that_differ_in_one_reading_are_two_processes(own: dict[str, float]) -> None:
+    assert nodes_of_one_process(one_after_another({1: {}, 2: {}})) == [(1, 2)]
+    assert nodes_of_one_process(one_after_another({1: {}, 2: own})) == []
+
+
+def test_what_polls_measure_themselves_tells_nothing() -> None:
+    nodes = {1: {POLL_MS: 3.0, "silent_ms": 1.0}, 2: {POLL_MS: 4.0, "silent_ms": 2.0}}
+    assert nodes_of_one_process(one_after_another(nodes)) == [(1, 2)]
+
+
+def test_fresh_brokers_without_a_load_are_not_taken_for_one() -> None:
+    still = {HANDLER_IDLE_NS: 7e9, "bytes_in": 0.0, "messages_in": 0.0}
+    assert nodes_of_one_process(polls([{1: still, 2: still}] * 3)) == []
+
+
+def test_counts_that_are_computed_from_rates_do_not_show_the_process() -> None:
+    # They begin at 0 with each source, so those of two brokers are alike.
+    computed = {HANDLER_IDLE_NS: 1e9, f"{TICKED_S}:{HANDLER_IDLE_NS}": 5.0}
+    nodes = {i: page(0.0) | computed for i in (1, 2)}
+    assert nodes_of_one_process(polls([nodes] * 3)) == []
+
+
+def test_a_broker_without_an_answer_is_left_to_its_error() -> None:
+    every = one_after_another({1: {}, 2: {}})
+    every[1][1] = BrokerSample(2, 1e6, error="no answer")
+    assert nodes_of_one_process(every) == []
+    assert list(changes_of_process(every)) == []
+
+
+def test_the_meter_that_a_controller_shares_tells_brokers_apart() -> None:
+    def shared(ns: float) -> dict[str, float]:
+        return {SHARED_HANDLER_IDLE_NS: ns, CONTROLLER_HANDLER_NS: 1.0, HANDLER_IDLE_NS: ns / 7}
+
+    same = one_after_another({1: shared(9e12), 2: shared(9e12)})
+    assert nodes_of_one_process(same) == [(1, 2)]
+    falling = [[BrokerSample(1, at, page(at) | shared(9e12) | {HANDLER_IDLE_NS: -at})] for at in
+               (1.0, 2.0)]  # fmt: skip
+    assert list(changes_of_process(falling)) == [], "the broker's part is derived"
+    assert nodes_of_one_process(one_after_another({1: shared(9e12), 2: shared(8e12)})) == []
+
+
+def test_figures_that_jump_back_are_of_two_processes() -> None:
+    first, second = page(0.0), page(0.0, idle_ns=-4e12)
+    every = polls([{1: first, 2: first}, {1: first, 2: second}])
+    ((node, reason),) = changes_of_process(every)
+    assert node == 2
+    assert reason == "handler_idle_ns fell from 50000000000000 to 46000000000000"
+
+
+@pytest.mark.parametrize(
+    ("uptimes_s", "text"),
+    [
+        ((100.0, 101.0), None),
+        ((100.0, 110.9), None),  # within the error of the clocks
+        ((100.0, 5000.0), "its uptime grew by 4900 s within 1.0 s"),
+        ((5000.0, 100.0), "its uptime fell from 5000 s to 100 s"),
+        ((5000.0, 0.5), None),  # a restart
+    ],
+)
+def test_an_uptime_shows_another_process(uptimes_s: tuple[float, float], text: str | None) -> None:
+    first, second = (
+        BrokerSample(1, 50.0 + place, {UPTIME_MS: up_s * 1e3})
+        for place, up_s in enumerate(uptimes_s)
+    )
+    assert other_process(first, second) == text
+    contradiction = find_contradiction([first, second]) or ""
+    if text is not None:
+        assert contradiction == f"broker 1: {text}, so another process answered at its address"
+    else:
+        assert ("restarted" in contradiction) is (uptimes_s[1] < uptimes_s[0])
+
+
+def test_two_polls_are_the_least_that_show_one_process() -> None:
+    assert nodes_of_one_process(one_after_another({1: {}, 2: {}}, rounds=1)) == []
+    assert same_process([page(0.0), page(2.0)], [page(1.0), page(3.0)])
+    assert not same_process([page(0.0), page(1.0)], [page(2.0), page(3.0)])
