@@ -74,6 +74,8 @@ class RunContext:
         open_metrics_without: opens the cluster's metrics without some brokers.
         sweep_case: the case of a sweep that the run measures.
         history: the finished trials; the only part that changes while the run lasts.
+        sample_interval_min_s: shortest time between two samples of a broker that the sources of the
+            metrics can keep; it holds for each `config` [s].
     """
 
     run_id: str
@@ -96,6 +98,13 @@ class RunContext:
     open_metrics_without: Callable[[frozenset[int]], MetricsSource] | None = None
     sweep_case: SweepCase = field(default_factory=SweepCase)
     history: TrialHistory = field(default_factory=TrialHistory)
+    sample_interval_min_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Replace an interval between samples that the sources cannot keep."""
+        if self.sample_interval_min_s:
+            kept = self.config.sampled_every(self.sample_interval_min_s)
+            object.__setattr__(self, "config", kept)
 
     @property
     def all_caveats(self) -> tuple[str, ...]:
