@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import NodeExporters
@@ -277,6 +278,80 @@ def test_a_failed_exporter_is_reported() -> None:
             (sample,) = source.sample_all()
     assert sample.values == {}
     assert sample.error is not None and "HTTP 500" in sample.error
+
+
+def machine(name: str, booted_s: float = 1e9, user_s: float = 0.5) -> str:
+    """A page of node_exporter on a machine."""
+    uname = (
+        f'node_uname_info{{domainname="(none)",machine="x86_64",nodename="{name}",'
+        'release="6.1.0/a",sysname="Linux",version="#1 SMP"} 1'
+    )
+    busy = f'node_cpu_seconds_total{{cpu="0",mode="user"}} {user_s}'
+    return f"{uname}\nnode_boot_time_seconds {booted_s!r}\n{busy}\n"
+
+
+def test_machines_behind_one_name_are_told_apart_by_their_ports() -> None:
+    with (
+        serving(Exporter(machine("a", user_s=1.0))) as first,
+        serving(Exporter(machine("b", user_s=2.0))) as second,
+    ):
+        ports = {1: first.port, 2: second.port, 3: second.port}
+        addresses = {i: f"127.0.0.1:{port}" for i, port in ports.items()}
+        with closing(NodeExporters(addresses, PATIENCE_S)) as source:
+            samples = source.open().sample_all()
+    assert source.brokers == {addresses[1]: (1,), addresses[2]: (2, 3)}
+    assert source.machines == {"127.0.0.1"}
+    assert [(each.host, each.values) for each in samples] == [
+        (addresses[1], {"cpu_s:user": 1.0, "cores": 1.0}),
+        (addresses[2], {"cpu_s:user": 2.0, "cores": 1.0}),
+    ]
+
+
+def test_two_addresses_of_one_machine_are_refused(snapshot: SnapshotAssertion) -> None:
+    with (
+        serving(Exporter(machine("a", 1e9))) as first,
+        serving(Exporter(machine("a", 1e9 + 1))) as second,
+    ):
+        addresses = {1: f"127.0.0.1:{first.port}", 2: f"127.0.0.1:{second.port}"}
+        source = NodeExporters(addresses, PATIENCE_S)
+        with pytest.raises(ConfigError) as raised:
+            source.open()
+        message = str(raised.value)
+        assert message.replace(str(first.port), "1").replace(str(second.port), "2") == snapshot
+        second.text = machine("a", 1e9 + 60)  # of the same name, as clones are
+        with closing(source):
+            assert len(source.open().sample_all()) == 2
+
+
+class Balanced(Exporter):
+    """An address that leads to another machine at each connection."""
+
+    def answer(self, path: str) -> str:
+        return machine("ab"[(len(self.connections) - 1) % 2])
+
+
+def test_an_address_of_several_machines_is_refused(snapshot: SnapshotAssertion) -> None:
+    with serving(Balanced()) as exporter:
+        source = NodeExporters({1: f"127.0.0.1:{exporter.port}"}, PATIENCE_S)
+        with pytest.raises(ConfigError) as raised:
+            source.open()
+    assert str(raised.value).replace(str(exporter.port), "1") == snapshot
+
+
+def test_another_machine_during_a_run_is_no_sample() -> None:
+    with serving(Exporter(machine("a"))) as exporter:
+        address = f"127.0.0.1:{exporter.port}"
+        with closing(NodeExporters({1: address}, PATIENCE_S)) as source:
+            source.open()
+            errors = []
+            for page in (machine("b"), machine("a", 2e9), machine("a", 1e9)):
+                exporter.text = page
+                errors.append(source.sample_all()[0].error)
+    assert errors[0] is not None
+    assert f"machine b, booted 2001-09-09 01:46:40 UTC answers at {address}" in errors[0]
+    assert errors[1] is None, "it was booted again"
+    assert errors[2] is not None
+    assert "and before it was machine a, booted 2033" in errors[2]
 
 
 # --- windows ------------------------------------------------------------------
