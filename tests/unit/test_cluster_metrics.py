@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import Cluster, load_cluster
 from jobs.config.metrics_client_only import ClientOnly
@@ -20,6 +21,7 @@ from jobs.config.schemas import schema_of
 from metrics.common.errors import ConfigError
 
 PROMETHEUS = "cluster.metrics={prometheus: {port: 9404, rules: strimzi}}"
+SAME = "{endpoints: {1: 'lb:9404', 2: 'lb:9404'}}"
 HOSTS = "cluster.metrics.host.prometheus={port: 9100}"
 
 
@@ -38,6 +40,33 @@ def test_exporters_have_one_port_or_an_address_for_each_broker() -> None:
     each = exporters("cluster.metrics={prometheus: {endpoints: {1: 'x:1'}, rules: ./own.yaml}}")
     with pytest.raises(ConfigError, match=r"metrics\.prometheus\.endpoints has no address for b"):
         each.addresses({1: "a", 2: "b"})
+
+
+@pytest.mark.parametrize(
+    ("override", "hosts"),
+    [
+        (PROMETHEUS, {1: "a", 2: "b", 3: "a"}),
+        (f"cluster.metrics={{prometheus: {SAME}}}", {1: "a", 2: "b"}),
+        ("cluster.jmx={port: 9999}", {1: "a", 2: "a"}),
+        (HOSTS, {1: "a", 2: "a"}),
+    ],
+    ids=["port", "endpoints", "jmx", "hosts"],
+)
+def test_brokers_that_share_the_address_of_one_process_are_refused(
+    override: str, hosts: dict[int, str], snapshot: SnapshotAssertion
+) -> None:
+    cluster = real("cluster.jmx={port: 9999}", override) if override == HOSTS else real(override)
+    section = host_source(cluster) if override == HOSTS else broker_source(cluster)
+    section.require_usable({1: "a"})
+    with pytest.raises(ConfigError) as raised:
+        section.require_usable(hosts)
+    assert str(raised.value) == snapshot
+
+
+def test_brokers_on_one_machine_name_its_exporter_each() -> None:
+    section = host_source(load_cluster("example", [f"cluster.metrics.host.prometheus={SAME}"]))
+    assert isinstance(section, NodeExporter)
+    assert section.addresses({1: "a", 2: "b"}) == {1: "lb:9404", 2: "lb:9404"}
 
 
 def test_a_testbed_can_be_judged_without_metrics_but_not_by_another_source() -> None:
