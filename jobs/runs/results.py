@@ -14,6 +14,7 @@ from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.estimate import confirmation_of
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome
+from jobs.runs.proof import with_proof
 from jobs.runs.reproduce import command_of
 from metrics.judging.attribution_votes import (
     VOTING_LOAD_RATIO_MAX,
@@ -31,6 +32,7 @@ from metrics.reporting.summary import RunSummary, by_goal, trial_document, write
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.tables.store import TableStore
 from metrics.trial.histogram import Quantiles
+from metrics.trial.others import traffic_beside
 from metrics.trial.series import RunSeries
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
@@ -101,6 +103,7 @@ def boundary_of(
         broker_resident_bytes=held.evidence.broker_resident_bytes if held else None,
         page_cache_bytes=held.evidence.page_cache_bytes if held else None,
     )
+    boundary = with_proof(boundary, own, goal)
     if gave_up is not None:
         return replace(boundary, gave_up=_with_payload(gave_up, boundary, config))
     assert isinstance(point.result, Done), "a search that did not give up is done"
@@ -202,13 +205,15 @@ def _held(
 
 
 def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """A note on the traffic of other clients, where they had any."""
-    others = [trial.evidence.others for trial in trials if trial.evidence.others is not None]
-    loads = [each for each in others if each.is_notable]
-    if not loads:
-        return ()
-    most = max(loads, key=lambda each: each.messages_per_s)
-    return (f"measured beside {most.text} of other clients, whose load may differ at other times",)
+    """A note on the traffic of other clients beside the valid trials, where they had any."""
+    valid = [
+        trial.evidence.others
+        for trial in trials
+        if trial.evidence.others is not None
+        and any(each.verdict is not Verdict.INVALID for each in trial.judgements.values())
+    ]
+    note = traffic_beside(valid)
+    return () if note is None else (note,)
 
 
 def summary_of_run(

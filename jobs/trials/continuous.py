@@ -28,7 +28,7 @@ from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Reason
-from metrics.trial.others import OtherLoad, others_at
+from metrics.trial.others import ClientTraffic, OtherLoad, others_at
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow
@@ -188,17 +188,11 @@ class ContinuousMeasurer(TrialMeasurer):
     def _others(
         self, running: _LoadInProgress, client: ClientWindow, brokers: Sequence[BrokerWindow]
     ) -> OtherLoad | None:
-        messages = [each.messages_in_per_s for each in brokers]
-        sizes = [each.bytes_in_per_s for each in brokers]
-        if not brokers or None in messages or None in sizes:
+        everything = _traffic_of(brokers, client.duration_s)
+        if everything is None:
             return None
-        return others_at(
-            sum(filter(None, messages)),
-            sum(filter(None, sizes)),
-            client,
-            self._gates.at_rest,
-            running.pattern.consumers.commits_per_s(len(running.topics.leaders)),
-        )
+        commits_per_s = running.pattern.consumers.commits_per_s(len(running.topics.leaders))
+        return others_at(everything, client, self._gates.level, commits_per_s)
 
     def _keep(
         self, running: _LoadInProgress, evidence: Evidence, samples: Samples, started_s: float
@@ -223,3 +217,18 @@ class ContinuousMeasurer(TrialMeasurer):
         left = running.windows - running.judged
         context.reporter.report(TrialFinished(trial, evidence.client.duration_s, left))
         return trial
+
+
+def _traffic_of(brokers: Sequence[BrokerWindow], duration_s: float) -> ClientTraffic | None:
+    """The traffic of all clients in a window; None where a broker does not show it."""
+    messages = [each.messages_in_per_s for each in brokers]
+    written = [each.bytes_in_per_s for each in brokers]
+    read = [each.bytes_out_per_s for each in brokers]
+    if not brokers or None in messages or None in written:
+        return None
+    return ClientTraffic(
+        duration_s,
+        sum(filter(None, messages)) * duration_s,
+        sum(filter(None, written)) * duration_s,
+        None if None in read else sum(filter(None, read)) * duration_s,
+    )

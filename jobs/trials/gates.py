@@ -10,13 +10,13 @@ from dataclasses import replace
 from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
-from jobs.trials.recovery import Baseline, Recovery, wait_until_at_rest, windows_between
+from jobs.trials.recovery import LOOK_S, Baseline, Recovery, wait_until_at_rest, windows_between
 from jobs.trials.write_back import WriteBack
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
 from metrics.trial.judgement import Reason
-from metrics.trial.others import Written
+from metrics.trial.others import ClientTraffic, Level
 
 SETTLE_S = 10.0
 """Longest wait for brokers that are not at rest before the run [s]. Their readings after it are
@@ -24,6 +24,14 @@ the baseline."""
 
 FRESH_S = 3.0
 """Time for which brokers that were at rest are not checked again [s]."""
+
+FIRST_LOOK_S, LOOK_MAX_S = 12.0, 60.0
+"""Time for which the brokers of others are watched before the run: the first, and the whole where
+others load them [s]."""
+RENEWAL_S = 10.0
+"""Time for which they are watched after a trial in which the load of others had changed [s]."""
+LEVEL_S = 600.0
+"""Time over which looks are the level of others [s]."""
 
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
@@ -65,10 +73,10 @@ class Gates:
             returns whether there was a load.
 
     Attributes:
-        at_rest: the rates at which others wrote before the run; None where the brokers do not
-            show them.
-        polls_at_rest: the two polls of the brokers before the run.
+        polls_at_rest: two polls of the brokers before the run, its first and its last.
         write_back: what the brokers' hosts still have to write; set before the baseline is taken.
+        is_shared: whether others may use the brokers, so that their level takes longer looks; set
+            before the baseline is taken.
     """
 
     def __init__(
@@ -90,9 +98,10 @@ class Gates:
         self._pause = pause
         self._prove = prove
         self.write_back = WriteBack()
+        self.is_shared = False
         self.polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
         self._baselines: Mapping[int, Baseline] = {}
-        self.at_rest: Written | None = None
+        self._looks: list[tuple[float, ClientTraffic]] = []
         self._polled: Sequence[BrokerSample] = ()
         self._rested_s: float | None = None
         self._last_load = LastLoad() if last_load is None else last_load
@@ -103,28 +112,63 @@ class Gates:
         recovery = wait_until_at_rest(
             self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
         )
-        last = self._polled = self._source.sample_all()
+        last: Sequence[BrokerSample] = self._source.sample_all()
+        self._polled = last
+        self._note_look(first, last)
+        if self.is_shared:
+            last = self._watch_others(FIRST_LOOK_S)
+            level = self.level
+            if level is not None and level.is_notable:
+                self._report(PhaseStarted("measuring the load of other clients, for a minute"))
+                last = self._watch_others(LOOK_MAX_S - FIRST_LOOK_S)
         self.write_back.take_baseline()
         self.polls_at_rest = (first, last)
         self._rested_s = None if recovery.not_idle else self._clock()
         windows = windows_between(self._source, first, last)
-        self.at_rest = Written.between(first, last, brokers_of(self._source))
         self._baselines = {window.broker_id: Baseline.of(window) for window in windows}
+
+    def renew_level(self) -> None:
+        """Measure the load of others anew, after a trial in which it had changed."""
+        self._report(PhaseStarted("the load of other clients changed: measuring it again"))
+        self._polled = self._source.sample_all()
+        self._watch_others(RENEWAL_S)
+
+    def _watch_others(self, seconds: float) -> Sequence[BrokerSample]:
+        """Look at the brokers each second without our load; returns the last poll."""
+        until_s = self._clock() + seconds
+        while self._clock() < until_s:
+            self._pause(LOOK_S)
+            before, self._polled = self._polled, self._source.sample_all()
+            self._note_look(before, self._polled)
+        return self._polled
+
+    def _note_look(self, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]) -> None:
+        """Keep the traffic between two polls without our load."""
+        seen = ClientTraffic.between(earlier, later, brokers_of(self._source))
+        if seen is not None:
+            self._looks.append((self._clock(), seen))
+
+    @property
+    def level(self) -> Level | None:
+        """The load of others without ours, in the last minutes; None where brokers hide it."""
+        since_s = self._clock() - LEVEL_S
+        recent = [seen for at_s, seen in self._looks if at_s >= since_s]
+        return Level.of(recent or [seen for _, seen in self._looks[-1:]])
 
     @property
     def under_replicated_at_rest(self) -> dict[int, float]:
         """Broker id → under-replicated partitions before the run, or fewer if some came back."""
         return {broker: each.under_replicated for broker, each in self._baselines.items()}
 
-    def record_load_end(self) -> Written | None:
+    def record_load_end(self) -> ClientTraffic | None:
         """Note that a load has just ended, and poll the brokers to shorten the next wait.
 
-        Returns what was written since the brokers were at rest; None where they do not show it.
+        Returns the traffic since the brokers were at rest; None where they do not show it.
         """
         before, self._polled = self._polled, self._source.sample_all()
         self._last_load.ended_s = self._clock()
         self._rested_s = None
-        return Written.between(before, self._polled, brokers_of(self._source))
+        return ClientTraffic.between(before, self._polled, brokers_of(self._source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
         """Wait until a trial may begin; a reason that is left at the deadline makes it INVALID."""
@@ -197,6 +241,7 @@ class Gates:
             unwritten=self.write_back.reasons,
         )
         if not recovery.invalidates:
+            self._note_look(*recovery.look)
             self._polled = self._source.sample_all()
         return recovery
 

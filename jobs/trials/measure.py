@@ -30,7 +30,7 @@ from metrics.sources.source import brokers_of, controllers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import Reason
+from metrics.trial.judgement import OTHERS_CHANGED, Reason
 from metrics.trial.others import others_in
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
@@ -155,6 +155,8 @@ class TrialMeasurer:
         context.history.add(trial, samples.nodes, samples.hosts)
         left = max(0, self._progress.trials_left - 1)
         context.reporter.report(TrialFinished(trial, time.time() - started_s, left))
+        if any(OTHERS_CHANGED & each.rules for each in trial.judgements.values()):
+            self._gates.renew_level()
         context.guards.require_untripped()
         context.cluster.check()
         return trial
@@ -206,7 +208,7 @@ class TrialMeasurer:
         try:
             before = context.topics.end_offsets(topics)
             client, samples = self._offer(number, pattern, topics, before)
-            after = self._settled_offsets(topics, before, client)
+            after, unreplicated = self._settled_offsets(topics, before, client)
         except (StageFailedError, GeneratorError, AdminError) as error:
             context.guards.settle(pattern, None)
             tripped = self._tripped()
@@ -214,20 +216,21 @@ class TrialMeasurer:
         context.guards.settle(pattern, client)
         if (tripped := self._tripped()) is not None:
             return self._refused(tripped), Samples()
-        written = self._gates.record_load_end()
+        everything = self._gates.record_load_end()
         grown = sum(after.values()) - sum(before.values())
         if client.counts.failed_total:  # requests that were still queued reach the logs late
             grown = sum(context.topics.end_offsets(topics).values()) - sum(before.values())
         others = others_in(
-            written,
+            everything,
             grown,
-            client.counts,
-            self._gates.at_rest,
+            client,
+            self._gates.level,
             pattern.consumers.commits_per_s(len(topics.leaders)),
         )
         evidence = replace(
             self._evidence(pattern, client, samples),
             end_offsets={each: (begin, after[each]) for each, begin in before.items()},
+            unreplicated_records=unreplicated,
             moved_leaders=self._moved_leaders(topics),
             others=others,
             broker_sockets=self._broker_ends.window_counts() if self._broker_ends else {},
@@ -340,18 +343,21 @@ class TrialMeasurer:
 
     def _settled_offsets(
         self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow
-    ) -> Mapping[int, int]:
-        """Partition → end offset after the trial.
+    ) -> tuple[Mapping[int, int], int]:
+        """Partition → end offset after the trial, and the records that it lacked at first.
 
         The end offset that clients see is the high watermark, which waits for followers
         although acks=1 does not; so this waits until it covers the acknowledged records.
         """
         deadline_s = time.monotonic() + REPLICATED_DEADLINE_S
         wanted = client.counts.acked_total + sum(before.values())
+        lacking: int | None = None
         while True:
             after = self._context.topics.end_offsets(topics)
-            if sum(after.values()) >= wanted or time.monotonic() > deadline_s:
-                return after
+            missing = max(0, wanted - sum(after.values()))
+            lacking = missing if lacking is None else lacking
+            if not missing or time.monotonic() > deadline_s:
+                return after, lacking
             time.sleep(_POLL_S)
 
     # --- reporting ----------------------------------------------------------

@@ -86,11 +86,13 @@ class Recovery:
         duration_s: length of the wait [s].
         since_s: when the brokers came to rest [s since the epoch]; None if they did not.
         not_idle: why brokers were not at rest at the end, one reason for each.
+        look: the last two polls of all nodes, of brokers at rest unless `not_idle` has reasons.
     """
 
     duration_s: float
     since_s: float | None = None
     not_idle: tuple[NotIdle, ...] = ()
+    look: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
 
     @property
     def invalidates(self) -> bool:
@@ -185,7 +187,8 @@ def wait_until_at_rest(
         )
         not_idle = (*(each for each in found if each is not None), *unwritten())
         waited_s = clock() - began_s
-        recovery = Recovery(waited_s, None if not_idle else seen_s, not_idle)
+        look = (earlier, later)
+        recovery = Recovery(waited_s, None if not_idle else seen_s, not_idle, look)
         if not not_idle or waited_s >= min(deadline_s, recovery.patience_s):
             return recovery
         report(not_idle[0].text)

@@ -76,6 +76,7 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
         prove=partial(prove_series, context, proof),
     )
     gates.write_back = WriteBack(context.hosts)
+    gates.is_shared = not context.config.cluster.is_exclusive
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     gates.take_baseline()
     proof.at_rest = gates.polls_at_rest

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from metrics.judging import followers
 from metrics.judging.handlers_in_doubt import reasons_of_doubt
 from metrics.judging.indicators import (
     ACHIEVED,
@@ -29,7 +30,7 @@ from metrics.trial.clock import OFFSET_MAX_S
 from metrics.trial.consumption import GroupWindow, ReadRange
 from metrics.trial.counts import BrokerAccount, Counts
 from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import GENERATOR_LIMITED, Reason
+from metrics.trial.judgement import GENERATOR_LIMITED, OTHERS_LESS, OTHERS_LOADED, Reason
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.host import HostWindow
 
@@ -489,12 +490,14 @@ class AccountingMismatch(ValidityRule):
             return []
         acked = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
         lost = {p: n - growth.get(p, 0) for p, n in acked.items() if n > growth.get(p, 0)}
+        if lost and followers.behind(evidence, thresholds.indicators) is not None:
+            return []  # the high watermark waits for followers that fell behind
         if lost:
             text = (
                 f"{sum(lost.values())} acknowledged records"
                 f"{' and ends of transactions' if counts.control_records else ''} are missing from "
                 "the end offsets, "
-                f"{_most(lost)}"
+                f"{_most(lost)}{_or_waiting(evidence)}"
             )
             return [Reason("accounting_mismatch", text, float(sum(lost.values())), 0.0)]
         parts = (acked, counts.failed_by_partition, counts.duplicates_by_partition)
@@ -510,6 +513,16 @@ class AccountingMismatch(ValidityRule):
             f"{_most(unknown)}: another producer writes to the topic, or sends were under-counted"
         )
         return [Reason("accounting_mismatch", text, float(excess), 0.0)]
+
+
+def _or_waiting(evidence: Evidence) -> str:
+    """The other cause of end offsets that are too low, where partitions have followers."""
+    if not evidence.cluster.followers:
+        return ""
+    return (
+        "; the end offset of clients is the high watermark, so followers that need longer to catch "
+        "up look alike: look at their lag, and repeat the trial once they have caught up"
+    )
 
 
 def _and_control(counts: Counts) -> str:
@@ -532,7 +545,8 @@ class ConsumptionMismatch(ValidityRule):
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """One reason for each group."""
-        if evidence.end_offsets is None:
+        behind = followers.behind(evidence, thresholds.indicators)
+        if evidence.end_offsets is None or behind is not None:  # groups read to the high watermark
             return []
         ends = {partition: after for partition, (_, after) in evidence.end_offsets.items()}
         counts = evidence.client.counts
@@ -588,21 +602,38 @@ def _find_difference(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, 
 
 
 class OthersLoaded(ValidityRule):
-    """Other producers that loaded the brokers more than before the run, so that the limit would
-    include their load.
+    """Other clients that loaded the brokers more than before the trial, beyond what the scatter of
+    their load explains, so that the limit would include their load.
     """
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-        """One reason for the load of others, where it is too high a share of all."""
+        """One reason for the load of others, where its rise is too high a share of all."""
         others, most = evidence.others, thresholds.validity.others_share_max
-        if others is None or others.excess_share <= most:
+        if others is None or (rise := others.rise).share <= most:
             return []
         text = (
-            f"others wrote {others.text} to the brokers during the trial; the excess over their "
-            f"level before the run is {others.excess_share:.0%} of the brokers' input, above "
-            f"{most:.0%}; find the other producers of this cluster"
+            f"other clients {rise.text}; the rise is {rise.share:.0%} of the brokers' traffic, "
+            f"above {most:.0%}; find the other clients of this cluster"
         )
-        return [Reason("others_loaded", text, others.excess_share, most)]
+        return [Reason(OTHERS_LOADED, text, rise.share, most)]
+
+
+class OthersLess(ValidityRule):
+    """Other clients that loaded the brokers less than before the trial, beyond what the scatter of
+    their load explains: the load might not be sustained beside their usual one. An overload that
+    left others less room is one.
+    """
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One reason for the load of others, where its fall is too high a share of all."""
+        others, most = evidence.others, thresholds.validity.others_share_max
+        if others is None or (fall := others.fall).share >= -most:
+            return []
+        text = (
+            f"other clients {fall.text}; the fall is {-fall.share:.0%} of the brokers' traffic, "
+            f"above {most:.0%}, so the load is not measured beside their usual one"
+        )
+        return [Reason(OTHERS_LESS, text, -fall.share, most)]
 
 
 class WindowTooShort(ValidityRule):
@@ -646,7 +677,7 @@ RULES: Sequence[ValidityRule] = (
     ConsumptionMismatch(),
 )
 
-SUSTAINED_RULES: Sequence[ValidityRule] = (WindowTooShort(),)
+SUSTAINED_RULES: Sequence[ValidityRule] = (OthersLess(), WindowTooShort())
 """The rules for loads that are not overloaded: an overload that showed itself sooner is one."""
 """All rules in the order of their reasons."""
 

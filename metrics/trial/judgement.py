@@ -10,6 +10,9 @@ from search.model import Verdict
 
 GENERATOR_LIMITED = "generator_limited"
 """The rule of trials that are INVALID because the generator was the limit."""
+OTHERS_LOADED, OTHERS_LESS = "others_loaded", "others_less"
+OTHERS_CHANGED = frozenset({OTHERS_LOADED, OTHERS_LESS})
+"""The rules of trials that are INVALID because the load of other clients changed."""
 ENDED_EARLY = "ended_early"
 """The rule of the reason that states an early end of the window."""
 
@@ -54,7 +57,11 @@ class Judgement:
     attribution: str = ""
 
     @property
+    def rules(self) -> frozenset[str]:
+        """The rules of the reasons, without that of an early end."""
+        return frozenset(reason.indicator for reason in self.reasons) - {ENDED_EARLY}
+
+    @property
     def is_by_generator(self) -> bool:
         """True for an INVALID trial for which the generator is the only cause."""
-        rules = {reason.indicator for reason in self.reasons} - {ENDED_EARLY}
-        return self.verdict is Verdict.INVALID and rules == {GENERATOR_LIMITED}
+        return self.verdict is Verdict.INVALID and self.rules == {GENERATOR_LIMITED}

@@ -1,9 +1,15 @@
-"""The load of other producers on the brokers during a trial."""
+"""The load of other clients on the brokers during a trial, and its level without our load.
+
+Their level is measured in looks of about a second over minutes, so that its scatter is known. What
+the scatter explains is ordinary life; what it does not explain has changed.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from metrics.sources.sample import BrokerSample
 from metrics.trial.client import ClientWindow
@@ -27,19 +33,27 @@ for a transaction of one partition, and 202 for one of ten that are added one by
 """
 
 
+BEYOND_DEVIATIONS = 2.0
+"""Others have changed where their load in a trial is further from their level than so many standard
+deviations of it."""
+
+
 @dataclass(frozen=True)
-class Written:
-    """The writes of all producers to the brokers between two polls of their counters.
+class ClientTraffic:
+    """The writes and reads of all clients at the brokers between two polls of their counters.
 
     Attributes:
         duration_s: time between the polls [s].
         messages: number of messages as brokers count them [count].
         log_bytes: size of the record batches as brokers count them [B].
+        read_bytes: size of the record batches that clients fetched [B]; None where a broker does
+            not show it.
     """
 
     duration_s: float
     messages: float
     log_bytes: float
+    read_bytes: float | None = None
 
     @classmethod
     def between(
@@ -47,42 +61,180 @@ class Written:
         earlier: Sequence[BrokerSample],
         later: Sequence[BrokerSample],
         broker_ids: Iterable[int],
-    ) -> Written | None:
-        """The writes between two polls; None where a broker lacks counters or restarted between."""
+    ) -> ClientTraffic | None:
+        """The traffic between two polls; None where a broker lacks counters or restarted."""
         before = {each.broker_id: each for each in earlier if each.error is None}
         after = {each.broker_id: each for each in later if each.error is None}
-        messages = log_bytes = 0.0
+        grown: list[tuple[float, float, float | None]] = []
         lasted_s: list[float] = []
         for broker_id in broker_ids:
             if broker_id not in before or broker_id not in after:
                 return None
             first, last = before[broker_id], after[broker_id]
-            grown = [
-                last.values[name] - first.values[name]
-                for name in ("messages_in", "bytes_in")
-                if name in first.values and name in last.values
-            ]
-            if len(grown) < 2 or min(grown) < 0 or last.at_s <= first.at_s:
+            messages, written, read = (
+                _grown(first, last, name) for name in ("messages_in", "bytes_in", "bytes_out")
+            )
+            if messages is None or written is None or last.at_s <= first.at_s:
                 return None
-            messages, log_bytes = messages + grown[0], log_bytes + grown[1]
+            grown.append((messages, written, read))
             lasted_s.append(last.at_s - first.at_s)
         if not lasted_s:
             return None
-        return cls(sum(lasted_s) / len(lasted_s), messages, log_bytes)
+        reads = [read for _, _, read in grown]
+        return cls(
+            fmean(lasted_s),
+            sum(messages for messages, _, _ in grown),
+            sum(written for _, written, _ in grown),
+            None if None in reads else sum(filter(None, reads)),
+        )
+
+
+def _grown(first: BrokerSample, last: BrokerSample, name: str) -> float | None:
+    """The growth of a counter; None where it is not shown, or fell."""
+    if name not in first.values or name not in last.values:
+        return None
+    grown = last.values[name] - first.values[name]
+    return grown if grown >= 0 else None
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate over several looks.
+
+    Attributes:
+        mean: weighted by the length of the looks.
+        deviation: standard deviation of the looks; 0 for a single one.
+    """
+
+    mean: float = 0.0
+    deviation: float = 0.0
+
+    @classmethod
+    def of(cls, amounts: Sequence[tuple[float, float]]) -> Rate:
+        """The rate of (seconds, amount) pairs."""
+        whole_s = sum(lasted_s for lasted_s, _ in amounts)
+        mean = sum(amount for _, amount in amounts) / whole_s
+        spread = sum(lasted_s * (amount / lasted_s - mean) ** 2 for lasted_s, amount in amounts)
+        return cls(mean, math.sqrt(spread / whole_s))
+
+
+@dataclass(frozen=True)
+class Level:
+    """The load of other clients while the run had none.
+
+    Attributes:
+        messages: messages [1/s].
+        written: bytes of their record batches [B/s].
+        read: bytes that they fetched [B/s]; None where brokers do not show it.
+    """
+
+    messages: Rate = Rate()
+    written: Rate = Rate()
+    read: Rate | None = None
+
+    @classmethod
+    def of(cls, looks: Sequence[ClientTraffic]) -> Level | None:
+        """The level of some looks; None without any."""
+        if not looks:
+            return None
+        read = [(each.duration_s, each.read_bytes) for each in looks if each.read_bytes is not None]
+        return cls(
+            Rate.of([(each.duration_s, each.messages) for each in looks]),
+            Rate.of([(each.duration_s, each.log_bytes) for each in looks]),
+            Rate.of(read) if len(read) == len(looks) else None,
+        )
+
+    @property
+    def is_notable(self) -> bool:
+        """True where others load the brokers."""
+        read = self.read.mean if self.read else 0.0
+        return (
+            self.messages.mean > MESSAGES_LEAST_PER_S
+            or max(self.written.mean, read) > BYTES_LEAST_PER_S
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """How far the load of others in a trial was off their level.
+
+    Attributes:
+        share: share of all clients' traffic that their variance does not explain [ratio]; negative
+            for a fall.
+        text: the load and its level, such as `wrote 40.0 MB/s, and 20.0 MB/s before the trial`.
+    """
+
+    share: float
+    text: str
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """One quantity of the traffic: its words, and the change that is too small to matter."""
+
+    verb: str
+    unit: str
+    scale: float
+    digits: int
+    negligible: float
+
+    def change(self, now: float, level: Rate, of_all: float) -> Change:
+        """How far a rate was off its level, as a share of the rate of all clients."""
+        off = now - level.mean
+        beyond = max(0.0, abs(off) - BEYOND_DEVIATIONS * level.deviation)
+        is_negligible = abs(off) <= self.negligible or of_all <= 0
+        share = 0.0 if is_negligible else math.copysign(beyond / of_all, off)
+        return Change(
+            share,
+            f"{self.verb} {self.shown(now)} {self.unit}, and {self.shown(level.mean)} "
+            f"(± {self.shown(level.deviation)}) before the trial",
+        )
+
+    def shown(self, rate: float) -> str:
+        """The rate in its unit."""
+        return f"{rate / self.scale:,.{self.digits}f}"
+
+
+_MESSAGES = _Quantity("wrote", "messages/s", 1.0, 0, MESSAGES_LEAST_PER_S)
+_WRITTEN = _Quantity("wrote", "MB/s", 1e6, 1, BYTES_LEAST_PER_S)
+_READ = _Quantity("read", "MB/s", 1e6, 1, BYTES_LEAST_PER_S)
+
+
+@dataclass(frozen=True)
+class OwnTraffic:
+    """What of the clients' traffic was ours.
+
+    Attributes:
+        messages: our messages [count].
+        log_bytes: size of our record batches [B]; None where a client library does not report it.
+        read_bytes: size of the batches that our consumer groups fetched [B]; None where that is
+            not known.
+    """
+
+    messages: float
+    log_bytes: float | None
+    read_bytes: float | None = 0.0
 
 
 @dataclass(frozen=True)
 class OtherLoad:
-    """The load of other producers, from just before a trial to just after it.
+    """The load of other clients, from just before a trial to just after it.
 
     Attributes:
         messages_per_s: messages of others [1/s].
         bytes_per_s: bytes of their record batches [B/s]; None where a client library does not
             report the size of ours.
-        at_rest_messages_per_s: messages before the run [1/s].
-        at_rest_bytes_per_s: bytes before the run [B/s].
+        at_rest_messages_per_s: messages before the trial, without our load [1/s].
+        at_rest_bytes_per_s: bytes before the trial, without our load [B/s].
         all_messages_per_s: messages of all producers [1/s].
         all_bytes_per_s: bytes of all producers [B/s].
+        read_bytes_per_s: bytes that others fetched [B/s]; None where that is not known.
+        at_rest_read_bytes_per_s: bytes that they fetched before the trial [B/s].
+        all_read_bytes_per_s: bytes that all clients fetched [B/s].
+        at_rest_messages_deviation_per_s: standard deviation of the messages before the trial [1/s].
+        at_rest_bytes_deviation_per_s: standard deviation of the bytes before the trial [B/s].
+        at_rest_read_bytes_deviation_per_s: standard deviation of the bytes that they fetched before
+            the trial [B/s].
     """
 
     messages_per_s: float
@@ -91,56 +243,69 @@ class OtherLoad:
     at_rest_bytes_per_s: float
     all_messages_per_s: float
     all_bytes_per_s: float
+    read_bytes_per_s: float | None = None
+    at_rest_read_bytes_per_s: float | None = None
+    all_read_bytes_per_s: float | None = None
+    at_rest_messages_deviation_per_s: float | None = None
+    at_rest_bytes_deviation_per_s: float | None = None
+    at_rest_read_bytes_deviation_per_s: float | None = None
 
     @classmethod
-    def of(
-        cls,
-        all_of_it: Written,
-        own_messages: float,
-        own_bytes: float | None,
-        at_rest: Written | None,
-    ) -> OtherLoad:
-        """The load of others: all writes less our own, with the level at rest."""
-        lasted_s = all_of_it.duration_s
-        rest = at_rest or Written(1.0, 0.0, 0.0)
-        others = max(0.0, all_of_it.messages - own_messages) / lasted_s
+    def of(cls, all_of_it: ClientTraffic, own: OwnTraffic, level: Level | None) -> OtherLoad:
+        """The load of others: all traffic less our own, with their level at rest."""
+        lasted_s, rest, read = all_of_it.duration_s, level or Level(), all_of_it.read_bytes
+        own_read = own.read_bytes
+
+        def of_others(all_: float | None, own_: float | None) -> float | None:
+            return None if all_ is None or own_ is None else max(0.0, all_ - own_) / lasted_s
+
         return cls(
-            others,
-            None if own_bytes is None else max(0.0, all_of_it.log_bytes - own_bytes) / lasted_s,
-            rest.messages / rest.duration_s,
-            rest.log_bytes / rest.duration_s,
+            max(0.0, all_of_it.messages - own.messages) / lasted_s,
+            of_others(all_of_it.log_bytes, own.log_bytes),
+            rest.messages.mean,
+            rest.written.mean,
             all_of_it.messages / lasted_s,
             all_of_it.log_bytes / lasted_s,
+            of_others(read, own_read),
+            rest.read.mean if rest.read else None,
+            None if read is None else read / lasted_s,
+            rest.messages.deviation,
+            rest.written.deviation,
+            rest.read.deviation if rest.read else None,
         )
 
-    @property
-    def excess_share(self) -> float:
-        """Share of the brokers' input that others wrote beyond their level at rest [ratio]."""
-        messages = self.messages_per_s - self.at_rest_messages_per_s
-        shares = [0.0]
-        if messages > MESSAGES_LEAST_PER_S:
-            shares.append(messages / self.all_messages_per_s)
+    def changes(self) -> list[Change]:
+        """How far messages, written and read bytes were off their level, as far as known."""
+        messages = Rate(self.at_rest_messages_per_s, self.at_rest_messages_deviation_per_s or 0.0)
+        written = Rate(self.at_rest_bytes_per_s, self.at_rest_bytes_deviation_per_s or 0.0)
+        found = [_MESSAGES.change(self.messages_per_s, messages, self.all_messages_per_s)]
         if self.bytes_per_s is not None:
-            more = self.bytes_per_s - self.at_rest_bytes_per_s
-            if more > BYTES_LEAST_PER_S:
-                shares.append(more / self.all_bytes_per_s)
-        return max(shares)
+            found.append(_WRITTEN.change(self.bytes_per_s, written, self.all_bytes_per_s))
+        if self.read_bytes_per_s is not None and self.at_rest_read_bytes_per_s is not None:
+            read = Rate(
+                self.at_rest_read_bytes_per_s, self.at_rest_read_bytes_deviation_per_s or 0.0
+            )
+            everything = self.all_bytes_per_s + (self.all_read_bytes_per_s or 0.0)
+            found.append(_READ.change(self.read_bytes_per_s, read, everything))
+        return found
+
+    @property
+    def rise(self) -> Change:
+        """The largest rise above their level; its share is 0 or less where there is none."""
+        return max(self.changes(), key=lambda each: each.share)
+
+    @property
+    def fall(self) -> Change:
+        """The largest fall below their level; its share is 0 or more where there is none."""
+        return min(self.changes(), key=lambda each: each.share)
 
     @property
     def is_notable(self) -> bool:
-        """True where others wrote more than a negligible load."""
+        """True where others had more than a negligible load."""
         return (
             self.messages_per_s > MESSAGES_LEAST_PER_S
-            or (self.bytes_per_s or 0.0) > BYTES_LEAST_PER_S
+            or max(self.bytes_per_s or 0.0, self.read_bytes_per_s or 0.0) > BYTES_LEAST_PER_S
         )
-
-    @property
-    def text(self) -> str:
-        """The load in words, such as `40.0 MB/s (40,000 messages/s)`."""
-        messages = f"{self.messages_per_s:,.0f} messages/s"
-        if self.bytes_per_s is None:
-            return messages
-        return f"{self.bytes_per_s / 1e6:,.1f} MB/s ({messages})"
 
 
 def _bytes_of_transactions(counts: Counts) -> float:
@@ -149,56 +314,81 @@ def _bytes_of_transactions(counts: Counts) -> float:
 
 
 def others_at(
-    messages_per_s: float,
-    bytes_per_s: float,
+    everything: ClientTraffic,
     client: ClientWindow,
-    at_rest: Written | None,
+    level: Level | None,
     commits_per_s: float = 0.0,
 ) -> OtherLoad:
-    """The load of others in a window of a continuous load, by the rates of the brokers.
+    """The load of others in a window of a continuous load.
 
     The records of our transactions in the brokers' own log are spread evenly over the load.
 
     Args:
-        messages_per_s, bytes_per_s: input of all brokers in the window.
+        everything: traffic of all clients in the window.
         client: the account of our clients in the window.
-        at_rest: writes before the run.
+        level: the load of others without our load.
         commits_per_s: highest rate of offsets that our own groups commit [1/s].
     """
     counts, lasted_s = client.counts, client.duration_s
-    everything = Written(lasted_s, messages_per_s * lasted_s, bytes_per_s * lasted_s)
     share = counts.acked_records / counts.acked_total if counts.acked_total else 0.0
-    own_bytes = None if counts.log_bytes is None else counts.log_bytes * share
-    own_messages = counts.acked_records + commits_per_s * lasted_s
-    own_messages += share * (counts.transaction_log_records + counts.control_records)
-    if own_bytes is not None:
-        own_bytes += share * _bytes_of_transactions(counts)
-    return OtherLoad.of(everything, own_messages, own_bytes, at_rest)
+    messages = counts.acked_records + commits_per_s * lasted_s
+    messages += share * (counts.transaction_log_records + counts.control_records)
+    written = None
+    if counts.log_bytes is not None:
+        written = share * (counts.log_bytes + _bytes_of_transactions(counts))
+    read = float(sum(each.counts.wire_bytes for each in client.groups))
+    return OtherLoad.of(everything, OwnTraffic(messages, written, read), level)
 
 
 def others_in(
-    written: Written | None,
+    everything: ClientTraffic | None,
     grown: int,
-    counts: Counts,
-    at_rest: Written | None,
+    client: ClientWindow,
+    level: Level | None,
     commits_per_s: float = 0.0,
 ) -> OtherLoad | None:
-    """The load of others in a trial; None where the writes are unknown.
+    """The load of others in a trial; None where the traffic of all clients is unknown.
 
     Args:
-        written: writes of all producers in the trial.
+        everything: traffic of all clients in the trial.
         grown: growth of our topics' end offsets, failed and repeated records included.
-        counts: counts of our producers.
-        at_rest: writes before the run.
+        client: the account of our clients; their groups read batches of the mean size of ours.
+        level: the load of others without our load.
         commits_per_s: highest rate of offsets that our own groups commit [1/s].
     """
-    if written is None:
+    if everything is None:
         return None
-    own_bytes = None
-    ours = grown - counts.control_records
-    if counts.log_bytes is not None:
-        own_bytes = counts.log_bytes * ours / counts.acked_total if counts.acked_total else 0.0
-    own_messages = grown + commits_per_s * written.duration_s + counts.transaction_log_records
-    if own_bytes is not None:
-        own_bytes += _bytes_of_transactions(counts)
-    return OtherLoad.of(written, own_messages, own_bytes, at_rest)
+    counts, acked = client.counts, client.counts.acked_total
+    messages = grown + commits_per_s * everything.duration_s + counts.transaction_log_records
+    read_records = sum(each.records_total for each in client.groups)
+    if counts.log_bytes is None:
+        own = OwnTraffic(messages, None, None if read_records else 0.0)
+        return OtherLoad.of(everything, own, level)
+    each_bytes = counts.log_bytes / acked if acked else 0.0
+    written = each_bytes * (grown - counts.control_records) + _bytes_of_transactions(counts)
+    read = each_bytes * read_records if acked or not read_records else None
+    return OtherLoad.of(everything, OwnTraffic(messages, written, read), level)
+
+
+def traffic_beside(loads: Sequence[OtherLoad]) -> str | None:
+    """A sentence on the load of others beside the trials of a limit; None where there was none."""
+    if not any(each.is_notable for each in loads):
+        return None
+    written = [each.bytes_per_s for each in loads if each.bytes_per_s is not None]
+    if len(written) == len(loads):
+        parts = [f"{_span(_WRITTEN, written)} written"]
+    else:
+        parts = [f"{_span(_MESSAGES, [each.messages_per_s for each in loads])} written"]
+    read = [each.read_bytes_per_s for each in loads if each.read_bytes_per_s is not None]
+    if max(read, default=0.0) > BYTES_LEAST_PER_S:
+        parts.append(f"{_span(_READ, read)} read")
+    everything = max(each.all_bytes_per_s for each in loads)
+    return (
+        f"measured beside {' and '.join(parts)} by other clients, whose load may differ at other "
+        f"times; the brokers took up to {everything / 1e6:,.1f} MB/s in all"
+    )
+
+
+def _span(quantity: _Quantity, rates: Sequence[float]) -> str:
+    low, high = quantity.shown(min(rates)), quantity.shown(max(rates))
+    return f"{low if low == high else f'{low} to {high}'} {quantity.unit}"

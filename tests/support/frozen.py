@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from jobs.cli import redline
 from jobs.config.fields import all_keys
@@ -107,8 +108,22 @@ def _event_fields() -> Iterator[str]:
 
 
 def _columns() -> Iterator[str]:
+    """Columns with their types; each field of a structure on its own, as some may be added."""
     for table, schema in SCHEMAS.items():
-        yield from (f"{table}.{field.name} {field.type}" for field in schema)
+        for field in schema:
+            yield from _fields(f"{table}.{field.name}", field.type)
+
+
+def _fields(place: str, kind: pa.DataType) -> Iterator[str]:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _fields(f"{place}.{field.name}", field.type)
+    elif pa.types.is_list(kind):
+        yield from _fields(f"{place}[]", kind.value_type)
+    elif pa.types.is_map(kind):
+        yield from _fields(f"{place}[{kind.key_type}]", kind.item_type)
+    else:
+        yield f"{place} {kind}"
 
 
 def _view_columns() -> Iterator[str]:

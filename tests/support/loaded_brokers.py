@@ -31,7 +31,7 @@ from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.trial.evidence import Evidence
 from metrics.trial.judgement import Judgement
-from metrics.trial.others import Written, others_in
+from metrics.trial.others import ClientTraffic, others_in
 from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows
 from tests.support.offsets import end_offsets_of
@@ -143,10 +143,11 @@ class LoadedBrokers:
         span = (account.start_s, account.end_s, INTERVAL_S)
         windows = broker_windows(samples, brokers_of(self.source), *span, way.link_mbit_per_s)
         controllers = broker_windows(samples, controllers_of(self.source), *span)
-        written = Written.between(before, self.source.sample_all(), brokers_of(self.source))
+        polled = self.source.sample_all()
+        traffic = ClientTraffic.between(before, polled, brokers_of(self.source))
         offsets = end_offsets_of(self._admin, topic, replicas)
         grown = sum(offsets.values()) - sum(ended.values())
-        others = others_in(written, grown, account.counts, None)
+        others = others_in(traffic, grown, account, None)
         found = Evidence(
             account,
             windows,

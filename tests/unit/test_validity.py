@@ -6,24 +6,15 @@ from dataclasses import replace
 import pytest
 
 from metrics.judging.indicators import INDICATORS, Indicator
-from metrics.sources.sample import BrokerSample
-from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.clock import ClockOffset, HostClock
 from metrics.trial.consumption import GroupCounts, GroupWindow
-from metrics.trial.counts import BrokerAccount, Counts
+from metrics.trial.counts import BrokerAccount
 from metrics.trial.evidence import ClusterFacts
-from metrics.trial.others import (
-    CONTROL_BATCH_BYTES,
-    TRANSACTION_LOG_RECORD_BYTES,
-    OtherLoad,
-    Written,
-    others_in,
-)
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from metrics.windows.resource import Resource
 from search.model import Verdict
-from tests.support.evidence import broker, client, goal, judged, rules, sample, with_one
+from tests.support.evidence import broker, client, goal, judged, rules, with_one
 
 BROKERS = (broker(1), broker(2), broker(3))
 
@@ -104,70 +95,6 @@ def test_all_nodes_report_the_same_election() -> None:
     controllers = (broker(100, controller_elections=3.0),)
     (reason,) = judged(brokers=nodes, controllers=controllers).reasons
     assert "node 100 reports rose by 3" in reason.text
-
-
-def _others(messages_per_s: float, bytes_per_s: float | None, rest_bytes: float = 0.0) -> OtherLoad:
-    """A trial with this load of others beside 10,000 messages/s and 10 MB/s of its own."""
-    all_bytes = 10e6 + (bytes_per_s or 0.0)
-    rest_messages = rest_bytes / 1_000
-    return OtherLoad(
-        messages_per_s, bytes_per_s, rest_messages, rest_bytes, 10_000 + messages_per_s, all_bytes
-    )
-
-
-@pytest.mark.parametrize(
-    ("others", "verdict"),
-    [
-        (_others(0.0, 0.0), Verdict.SUSTAINED),
-        (_others(400.0, 0.4e6), Verdict.SUSTAINED),
-        (_others(600.0, 0.6e6), Verdict.INVALID),
-        (_others(40.0, 4e6), Verdict.INVALID),  # few and large
-        (_others(4_000.0, 0.4e6), Verdict.INVALID),  # many and small
-        (_others(4_000.0, None), Verdict.INVALID),
-        (_others(4_000.0, 4e6, rest_bytes=4e6), Verdict.SUSTAINED),  # as before the run
-        (_others(4_000.0, 4e6, rest_bytes=3e6), Verdict.INVALID),
-    ],
-)
-def test_a_new_load_of_others_makes_a_trial_invalid(others: OtherLoad, verdict: Verdict) -> None:
-    judgement = judged(others=others)
-    assert judgement.verdict is verdict
-    assert rules(judgement) == {"others_loaded"} or verdict is Verdict.SUSTAINED
-
-
-def test_the_load_of_others_is_the_written_load_without_the_runs_own() -> None:
-    def poll(at_s: float, messages: float, log_bytes: float) -> list[BrokerSample]:
-        counters = {"messages_in": messages, "bytes_in": log_bytes}
-        return [sample(at_s, counters, broker_id) for broker_id in (1, 2)]
-
-    written = Written.between(poll(0.0, 50.0, 5_000.0), poll(20.0, 6_050.0, 1_205_000.0), (1, 2))
-    assert written == Written(20.0, 12_000.0, 2_400_000.0)
-    counts = Counts(acked_by_partition={0: 5_000, 1: 4_000}, log_bytes=1_800_000)
-    # A thousand records of the run are in the logs twice.
-    found = others_in(written, 10_000, counts, Written(2.0, 40.0, 8_000.0))
-    assert found == OtherLoad(100.0, 20_000.0, 20.0, 4_000.0, 600.0, 120_000.0)
-    assert others_in(written, 10_000, Counts(), None) == OtherLoad(
-        100.0, None, 0.0, 0.0, 600.0, 120_000.0
-    )
-    assert others_in(None, 10_000, counts, None) is None
-    with_ends = replace(
-        counts, control_records_by_partition={0: 500}, transaction_log_records=1_000
-    )
-    ended = others_in(written, 10_500, with_ends, None)
-    assert ended is not None and ended.messages_per_s == pytest.approx((2_000 - 500 - 1_000) / 20)
-    own_bytes = 2_000_000 + 500 * CONTROL_BATCH_BYTES + 1_000 * TRANSACTION_LOG_RECORD_BYTES
-    assert ended.bytes_per_s == pytest.approx((2_400_000 - own_bytes) / 20)
-    commits = ConsumerOptions(groups=2, auto_commit_interval_ms=1_000).commits_per_s(50)
-    others = others_in(written, 10_000, counts, None, commits)
-    assert commits == 100.0 and others is not None and others.messages_per_s == 0.0
-
-
-def test_a_broker_without_counters_or_with_a_restart_makes_the_load_of_others_unknown() -> None:
-    whole = {"messages_in": 5.0, "bytes_in": 5.0}
-    first, last = [sample(0.0, whole)], [sample(9.0, {"messages_in": 4.0, "bytes_in": 9.0})]
-    assert Written.between(first, last, (1,)) is None
-    assert Written.between(first, [sample(9.0, {"messages_in": 9.0})], (1,)) is None
-    assert Written.between(first, [sample(9.0, whole)], (1, 2)) is None
-    assert Written.between(first, [sample(9.0, whole)], ()) is None
 
 
 def test_a_busy_generator_without_a_shortfall_is_fine() -> None:

@@ -1,0 +1,295 @@
+"""The load of other clients: its level, and how far a trial was off it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.console.events import PhaseStarted, RecordingReporter
+from jobs.trials.gates import FIRST_LOOK_S, LOOK_MAX_S, RENEWAL_S, Gates
+from metrics.sources.sample import BrokerSample
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.trial.client import ClientWindow
+from metrics.trial.consumption import GroupCounts, GroupWindow
+from metrics.trial.counts import Counts
+from metrics.trial.others import (
+    CONTROL_BATCH_BYTES,
+    TRANSACTION_LOG_RECORD_BYTES,
+    ClientTraffic,
+    Level,
+    OtherLoad,
+    Rate,
+    others_at,
+    others_in,
+    traffic_beside,
+)
+from search.model import Verdict
+from tests.support.evidence import client, judged, rules, sample, with_one
+from tests.support.gated_cluster import BROKERS, TOPIC, Cluster
+
+OURS = OtherLoad(0.0, 0.0, 0.0, 0.0, 10_000.0, 10e6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+"""A trial of 10,000 messages/s and 10 MB/s without other clients."""
+
+
+def beside(
+    messages_per_s: float = 0.0,
+    bytes_per_s: float | None = 0.0,
+    rest: float = 0.0,
+    deviation: float = 0.0,
+) -> OtherLoad:
+    """The trial beside others, who wrote `rest` bytes in messages of 1 kB before it."""
+    return replace(
+        OURS,
+        messages_per_s=messages_per_s,
+        bytes_per_s=bytes_per_s,
+        at_rest_messages_per_s=rest / 1_000,
+        at_rest_bytes_per_s=rest,
+        all_messages_per_s=10_000 + messages_per_s,
+        all_bytes_per_s=10e6 + (bytes_per_s or 0.0),
+        at_rest_messages_deviation_per_s=deviation / 1_000,
+        at_rest_bytes_deviation_per_s=deviation,
+    )
+
+
+def reading(read: float, rest: float, deviation: float = 0.0) -> OtherLoad:
+    """The trial beside others who only read."""
+    return replace(
+        OURS,
+        read_bytes_per_s=read,
+        at_rest_read_bytes_per_s=rest,
+        all_read_bytes_per_s=read,
+        at_rest_read_bytes_deviation_per_s=deviation,
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        (beside(), Verdict.SUSTAINED),
+        (beside(400.0, 0.4e6), Verdict.SUSTAINED),
+        (beside(600.0, 0.6e6), Verdict.INVALID),
+        (beside(40.0, 4e6), Verdict.INVALID),  # few and large
+        (beside(4_000.0, 0.4e6), Verdict.INVALID),  # many and small
+        (beside(4_000.0, None), Verdict.INVALID),
+        (beside(4_000.0, 4e6, rest=4e6), Verdict.SUSTAINED),  # as before the run
+        (beside(4_000.0, 4e6, rest=3e6), Verdict.INVALID),
+        (beside(4_000.0, 4e6, rest=3e6, deviation=0.4e6), Verdict.SUSTAINED),  # it swings so far
+        (reading(4e6, rest=1e6), Verdict.INVALID),  # consumers that catch up
+        (reading(4e6, rest=1e6, deviation=1.5e6), Verdict.SUSTAINED),
+    ],
+)
+def test_a_higher_load_of_others_makes_a_trial_invalid(others: OtherLoad, verdict: Verdict) -> None:
+    judgement = judged(others=others)
+    assert judgement.verdict is verdict
+    assert rules(judgement) == {"others_loaded"} or verdict is Verdict.SUSTAINED
+    overload = judged(others=others, brokers=with_one(handler_idle=0.1))
+    assert overload.verdict in {verdict, Verdict.OVERLOADED}
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        (beside(4_000.0, 4e6, rest=4.5e6), Verdict.SUSTAINED),
+        (beside(4_000.0, 4e6, rest=5e6), Verdict.INVALID),
+        (beside(4_000.0, 4e6, rest=5e6, deviation=0.4e6), Verdict.SUSTAINED),
+        (beside(0.0, 0.0, rest=4e6), Verdict.INVALID),
+        (reading(1e6, rest=4e6), Verdict.INVALID),
+    ],
+)
+def test_a_lower_load_of_others_makes_a_sustained_trial_invalid(
+    others: OtherLoad, verdict: Verdict
+) -> None:
+    judgement = judged(others=others)
+    assert judgement.verdict is verdict
+    assert rules(judgement) == {"others_less"} or verdict is Verdict.SUSTAINED
+    overload = judged(others=others, brokers=with_one(handler_idle=0.1))
+    assert overload.verdict is Verdict.OVERLOADED, "they have less room beside it"
+
+
+def test_the_reason_states_load_and_level() -> None:
+    (reason,) = judged(others=beside(4_000.0, 4e6, rest=1e6, deviation=0.2e6)).reasons
+    assert reason.text.startswith(
+        "other clients wrote 4,000 messages/s, and 1,000 (± 200) before the trial; the rise is "
+    )
+
+
+def polls(at_s: float, messages: float, log_bytes: float, read: float) -> list[BrokerSample]:
+    """Counters of two brokers."""
+    counters = {"messages_in": messages, "bytes_in": log_bytes, "bytes_out": read}
+    return [sample(at_s, counters, broker_id) for broker_id in (1, 2)]
+
+
+def window(counts: Counts, groups: tuple[GroupWindow, ...] = ()) -> ClientWindow:
+    return replace(client(), counts=counts, groups=groups)
+
+
+TRAFFIC = ClientTraffic(20.0, 12_000.0, 2_400_000.0, 5_000_000.0)
+COUNTS = Counts(acked_by_partition={0: 5_000, 1: 4_000}, log_bytes=1_800_000)
+
+
+def test_traffic_between_polls_is_that_of_all_brokers() -> None:
+    first, last = polls(0.0, 50.0, 5e3, 1e3), polls(20.0, 6_050.0, 1_205e3, 2_501e3)
+    assert ClientTraffic.between(first, last, (1, 2)) == TRAFFIC
+
+
+def test_the_load_of_others_is_all_traffic_without_the_runs_own() -> None:
+    level = Level(Rate(20.0, 2.0), Rate(4_000.0, 400.0), Rate(200_000.0, 9_000.0))
+    # A thousand records of the run are in the logs twice.
+    found = others_in(TRAFFIC, 10_000, window(COUNTS), level)
+    assert found == OtherLoad(
+        100.0, 20_000.0, 20.0, 4_000.0, 600.0, 120_000.0,
+        250_000.0, 200_000.0, 250_000.0, 2.0, 400.0, 9_000.0,
+    )  # fmt: skip
+    unknown = others_in(TRAFFIC, 10_000, window(Counts()), None)
+    assert unknown is not None and unknown.bytes_per_s is None
+    assert (unknown.messages_per_s, unknown.at_rest_read_bytes_per_s) == (100.0, None)
+    assert others_in(None, 10_000, window(COUNTS), None) is None
+
+
+def test_transactions_and_commits_of_the_run_are_its_own() -> None:
+    with_ends = replace(
+        COUNTS, control_records_by_partition={0: 500}, transaction_log_records=1_000
+    )
+    ended = others_in(TRAFFIC, 10_500, window(with_ends), None)
+    assert ended is not None and ended.messages_per_s == pytest.approx((2_000 - 500 - 1_000) / 20)
+    own_bytes = 2_000_000 + 500 * CONTROL_BATCH_BYTES + 1_000 * TRANSACTION_LOG_RECORD_BYTES
+    assert ended.bytes_per_s == pytest.approx((2_400_000 - own_bytes) / 20)
+    commits = ConsumerOptions(groups=2, auto_commit_interval_ms=1_000).commits_per_s(50)
+    others = others_in(TRAFFIC, 10_000, window(COUNTS), None, commits)
+    assert commits == 100.0 and others is not None and others.messages_per_s == 0.0
+
+
+def test_reads_of_our_groups_are_not_those_of_others() -> None:
+    groups = tuple(GroupWindow(GroupCounts(n), records_total=9_000) for n in range(2))
+    found = others_in(TRAFFIC, 9_000, window(COUNTS, groups), None)
+    assert found is not None
+    assert found.read_bytes_per_s == pytest.approx((5_000_000 - 2 * 1_800_000) / 20)
+    hidden = others_in(TRAFFIC, 9_000, window(replace(COUNTS, log_bytes=None), groups), None)
+    assert hidden is not None and hidden.read_bytes_per_s is None
+
+
+def test_reads_in_a_window_are_known_by_its_own_account() -> None:
+    group = GroupWindow(GroupCounts(0, wire_bytes=1_000_000))
+    inside = replace(window(COUNTS, (group,)), start_s=0.0, end_s=20.0)
+    found = others_at(TRAFFIC, inside, None)
+    assert found.read_bytes_per_s == pytest.approx(200_000.0)
+
+
+def test_a_broker_without_counters_or_with_a_restart_makes_the_load_of_others_unknown() -> None:
+    whole = {"messages_in": 5.0, "bytes_in": 5.0}
+    first, last = [sample(0.0, whole)], [sample(9.0, {"messages_in": 4.0, "bytes_in": 9.0})]
+    assert ClientTraffic.between(first, last, (1,)) is None
+    assert ClientTraffic.between(first, [sample(9.0, {"messages_in": 9.0})], (1,)) is None
+    assert ClientTraffic.between(first, [sample(9.0, whole)], (1, 2)) is None
+    assert ClientTraffic.between(first, [sample(9.0, whole)], ()) is None
+    plain = ClientTraffic.between(first, [sample(9.0, whole)], (1,))
+    assert plain is not None and plain.read_bytes is None, "it shows no reads"
+
+
+def test_a_level_is_the_mean_of_its_looks_with_their_scatter() -> None:
+    looks = [ClientTraffic(1.0, 100.0, 1e6, 0.0), ClientTraffic(3.0, 60.0, 6e6, 0.0)]
+    level = Level.of(looks)
+    assert level is not None
+    assert level.messages.mean == 40.0
+    assert level.messages.deviation == pytest.approx(((60.0**2 + 3 * 20.0**2) / 4) ** 0.5)
+    assert level.written == Rate(1.75e6, pytest.approx(0.4330127e6))  # type: ignore[arg-type]
+    assert Level.of([]) is None
+    assert Level.of(looks[:1]) == Level(Rate(100.0), Rate(1e6), Rate(0.0))
+
+
+class Shared(Cluster):
+    """A cluster to which others write at a rate that a test changes [messages/s]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = 0.0
+        self._messages, self._at_s = 0.0, self.now_s
+
+    def sample_all(self) -> list[BrokerSample]:
+        found = super().sample_all()
+        self._messages += self.rate * (self.now_s - self._at_s)
+        self._at_s = self.now_s
+        shown = {"messages_in": self._messages, "bytes_in": 1_000 * self._messages}
+        return [replace(each, values={**each.values, **shown}) for each in found]
+
+
+class Bed:
+    """The gates of a shared cluster."""
+
+    def __init__(self, rate: float, is_shared: bool = True) -> None:
+        self.cluster = Shared()
+        self.cluster.rate = rate
+        self.reporter = RecordingReporter()
+        self.gates = Gates(
+            self.cluster,
+            self.cluster.check,
+            self.reporter,
+            None,
+            self.cluster.clock,
+            self.cluster.pause,
+        )
+        self.gates.is_shared = is_shared
+        self.began_s = self.cluster.now_s
+        self.gates.take_baseline()
+
+    @property
+    def took_s(self) -> float:
+        return self.cluster.now_s - self.began_s
+
+    @property
+    def messages(self) -> Rate:
+        level = self.gates.level
+        assert level is not None
+        return level.messages
+
+
+@pytest.mark.parametrize(
+    ("rate", "is_shared", "seconds"),
+    [(0.0, False, 1.0), (500.0, False, 1.0), (0.0, True, FIRST_LOOK_S), (500.0, True, LOOK_MAX_S)],
+)
+def test_others_are_watched_for_a_minute_where_they_load_the_brokers(
+    rate: float, is_shared: bool, seconds: float
+) -> None:
+    bed = Bed(rate, is_shared)
+    assert bed.took_s == pytest.approx(seconds, abs=3.0)
+    assert bed.messages.mean == pytest.approx(rate * len(BROKERS))
+    assert bed.messages.deviation == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_level_is_renewed_before_each_trial() -> None:
+    bed = Bed(500.0)
+    bed.cluster.rate = 600.0
+    bed.gates.record_load_end()
+    bed.cluster.pause(5.0)
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert 1_000.0 < bed.messages.mean < 1_050.0
+    assert bed.messages.deviation > 10.0
+
+
+def test_a_change_is_measured_anew() -> None:
+    bed = Bed(500.0)
+    bed.cluster.rate = 1_000.0
+    before_s = bed.cluster.now_s
+    bed.gates.renew_level()
+    assert bed.cluster.now_s - before_s == pytest.approx(RENEWAL_S, abs=1.1)
+    assert bed.messages.mean == pytest.approx(1_000.0 + 1_000.0 * RENEWAL_S / 72.0, rel=0.05)
+    assert bed.messages.mean + 2 * bed.messages.deviation > 1_800.0
+    texts = [each.text for each in bed.reporter.events if isinstance(each, PhaseStarted)]
+    assert texts[-1] == "the load of other clients changed: measuring it again"
+
+
+def test_the_answer_states_what_others_did_beside_it() -> None:
+    loads = [
+        replace(beside(95_000.0, 95e6), read_bytes_per_s=0.0),
+        replace(beside(120_000.0, 120e6), read_bytes_per_s=3e6),
+    ]
+    assert traffic_beside(loads) == (
+        "measured beside 95.0 to 120.0 MB/s written and 0.0 to 3.0 MB/s read by other clients, "
+        "whose load may differ at other times; the brokers took up to 130.0 MB/s in all"
+    )
+    hidden = [replace(each, bytes_per_s=None, read_bytes_per_s=None) for each in loads]
+    assert (traffic_beside(hidden) or "").startswith(
+        "measured beside 95,000 to 120,000 messages/s written by other clients"
+    )
+    assert traffic_beside([OURS]) is None and traffic_beside([]) is None
