@@ -166,14 +166,21 @@ class PrometheusSource:
 
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
-        return [
-            BrokerSample(node_id, scrape.at_s, self._sampled(node_id, scrape), scrape.error)
-            for node_id, scrape in zip(self._ids, self._scrapers.scrape_all(), strict=True)
-        ]
+        scrapes = self._scrapers.scrape_all()
+        return [self._sample(*each) for each in zip(self._ids, scrapes, strict=True)]
 
-    def _sampled(self, node_id: int, scrape: Scrape) -> dict[str, float]:
+    def _sample(self, node_id: int, scrape: Scrape) -> BrokerSample:
+        ids = names_with(scrape.values, NODE_ID)
+        if ids and str(node_id) not in ids:
+            other = f"node {', '.join(sorted(ids))} answers at the address of node {node_id}"
+            return BrokerSample(node_id, scrape.at_s, error=other)
         is_shared = node_id in self.nodes and self.nodes[node_id].roles >= _COMBINED
-        return with_handlers(scrape.values, scrape.at_s, is_shared=is_shared)
+        values = with_handlers(scrape.values, scrape.at_s, is_shared=is_shared)
+        return BrokerSample(node_id, scrape.at_s, values, scrape.error)
+
+    def reconnect(self) -> None:
+        """Close the connections; the next sample opens new ones."""
+        self._scrapers.reconnect()
 
     def close(self) -> None:
         """See `MetricsSource.close`."""

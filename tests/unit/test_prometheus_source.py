@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.config.exporter_rules import load_rules
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
+from metrics.sources.first_polls import take_first_polls
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet, rule_set
@@ -224,6 +225,63 @@ def test_a_hanging_exporter_is_missed_and_does_not_delay_the_others(
         assert missed.values == {}
         hung.delay.set()
         assert recovered(source.sample_all)
+
+
+def named(node: int, idle_ns: float) -> str:
+    """The page of a broker that shows its node id."""
+    idle = 'kafka_server_KafkaRequestHandlerPool_Count{name="RequestHandlerAvgIdlePercent"}'
+    return f'kafka_server_app_info_StartTimeMs{{id="{node}"}} 1.0\n{idle} {idle_ns!r}\n'
+
+
+def test_another_node_at_the_same_address_is_no_sample() -> None:
+    with (
+        serving(Exporter(named(1, 5e8))) as exporter,
+        closing(source_of(exporter, rules=load_rules("msk"))) as source,
+    ):
+        source.open()
+        errors = []
+        for page in (named(1, 6e8), named(2, 7e8), named(1, 8e8)):
+            exporter.text = page
+            errors.append(source.sample_all()[0].error)
+    assert errors == [None, "node 2 answers at the address of node 1", None]
+
+
+class Balanced(Exporter):
+    """An address that leads to the next of some processes at each connection."""
+
+    def __init__(self, *idle_ns: float) -> None:
+        super().__init__()
+        self._idle_ns = idle_ns
+
+    def answer(self, path: str) -> str:
+        self.text = BROKER.replace(" 5.0E8\n", f" {self._chosen()!r}\n")
+        return super().answer(path)
+
+    def _chosen(self) -> float:
+        return self._idle_ns[(len(self.connections) - 1) % len(self._idle_ns)]
+
+
+def test_an_address_of_several_processes_is_refused_before_a_load() -> None:
+    with (
+        serving(Balanced(9e8, 5e8, 7e8)) as exporter,
+        closing(source_of(exporter)) as source,
+    ):
+        source.open()
+        with pytest.raises(ConfigError, match=r"several processes answer for broker 1: .* fell"):
+            take_first_polls(source)
+
+
+def test_two_addresses_of_one_process_are_refused_before_a_load() -> None:
+    with (
+        serving(Exporter()) as one,
+        serving(Exporter()) as other,
+        closing(source_of(one, other)) as source,
+    ):
+        source.open()
+        with pytest.raises(ConfigError, match=r"brokers 1, 2 show the same figures in 3 polls"):
+            take_first_polls(source)
+        other.text = BROKER.replace(" 5.0E8\n", " 5.1E8\n")
+        assert len(take_first_polls(source).rounds) == 3
 
 
 def test_an_exporter_that_restarted_is_sampled_again() -> None:
