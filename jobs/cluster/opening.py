@@ -18,10 +18,13 @@ from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
+from metrics.judging.disk_proof import DELETE_DELAY_S
 
 QUOTA_WINDOW = {"quota.window.num": 11.0, "quota.window.size.seconds": 1.0}
 """The properties of brokers whose product is the time over which quotas apply, with Kafka's
 defaults."""
+
+DELETE_DELAY = "log.segment.delete.delay.ms"
 
 LAG_PROPERTY = "replica.lag.time.max.ms"
 LAG_CHECKS = 1.5
@@ -215,6 +218,19 @@ def quota_window_s(opened: OpenCluster, goal: Goal) -> float | None:
     values = [max((float(each or 0) for each in known.values()), default=0.0) for known in found]
     counts = [value or default for value, default in zip_longest(values, QUOTA_WINDOW.values())]
     return prod(counts)
+
+
+def delete_delay_s(opened: OpenCluster) -> float:
+    """The brokers' shortest time from the check of retention to the deletion of a file [s].
+
+    It has Kafka's default where brokers do not report it.
+    """
+    try:
+        found = list(_property_of_brokers(opened, DELETE_DELAY).values())
+    except AdminError:
+        found = []
+    known_ms = [float(each) for each in found if each is not None]
+    return min(known_ms) / 1e3 if known_ms else DELETE_DELAY_S
 
 
 def queue_limits(opened: OpenCluster, goal: Goal) -> dict[int, float]:

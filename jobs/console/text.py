@@ -20,6 +20,7 @@ from metrics.reporting.limit_words import (
     span_words,
     sustained_words,
 )
+from metrics.reporting.proof_words import proven_words, steady_words
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, Axis, axis_named
@@ -240,6 +241,7 @@ def limit_precision(boundary: Boundary) -> list[str]:
     answer = sustained_words(boundary) if span_words(boundary) else ""
     sentences = [answer, "; ".join(part for part in (bracket, interval if span else "") if part)]
     sentences.append(f"latency at the limit: {latency}" if latency else "")
+    sentences += [proven_words(boundary), steady_words(boundary)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -266,7 +268,8 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
     trials = count_words(boundary.trials, "trial")
     held_s = boundary.confirmed_s
     held = "" if held_s is None else f", held for {format_duration(held_s)}"
-    return f"{size}: {value}, bracket {width} wide after {trials}{held}{bound}"
+    proof = "".join(f"; {clean(each)}" for each in (proven_words(boundary),) if each)
+    return f"{size}: {value}, bracket {width} wide after {trials}{held}{bound}{proof}"
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -18,6 +18,7 @@ from jobs.cluster.leftovers import delete_leftovers, leftovers
 from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
     OpenCluster,
+    delete_delay_s,
     open_cluster,
     queue_limits,
     require_fitting,
@@ -256,4 +257,5 @@ class ContextFactory:
             is_blind=is_blind(source.nodes),
             isr_window_s=window_needed_s(opened, self.config.workload),
             queued_max_requests=next((each for each in queues if each), {}),
+            delete_delay_s=delete_delay_s(opened),
         )

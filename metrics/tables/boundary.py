@@ -72,6 +72,24 @@ class Boundary:
             the table `trials` → its value; empty in rows of older versions.
         load_estimate: best estimate of the limit on the axis, the median of its probability; None
             if the search has none, and in rows of older versions [load].
+        proven_s: length of the longest window in which the sustained load was offered and
+            sustained; None if there is none [s].
+        proven_bytes: bytes that the brokers took in then, replicas included; None if they do not
+            show it [B].
+        proven_on_disk: whether their disks wrote these bytes, see `metrics.judging.disk_proof`;
+            None where the brokers' hosts do not show it.
+        memory_bytes: bytes of these that memory took, as no disk wrote them [B].
+        memory_full_s: time from the beginning of the window until the memory of a host is full at
+            this rate; None if it does not fill, or if it is not known [s].
+        proof_note: why the load is not proven on disk; empty if it is.
+        steady_load: highest load on the axis that is proven on disk, at this size or by another
+            one whose brokers took in at least as much; None if there is none [load].
+        steady_mb_per_s: payload of `steady_load`, whole cluster; None if there is none [MB/s].
+        steady_s: length of the window that proves it [s].
+        steady_bytes: bytes that the brokers took in then, replicas included [B].
+        steady_note: what the steady limit rests on, or why there is none.
+        failed_after_s: time under load after which the brokers were overloaded at the sustained
+            load, as memory was full; measured on testbeds alone (`--to-failure`) [s].
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -105,6 +123,18 @@ class Boundary:
     state: str = ALL_BROKERS
     pattern: Mapping[str, str] = field(default_factory=dict)
     load_estimate: float | None = None
+    proven_s: float | None = None
+    proven_bytes: float | None = None
+    proven_on_disk: bool | None = None
+    memory_bytes: float | None = None
+    memory_full_s: float | None = None
+    proof_note: str = ""
+    steady_load: float | None = None
+    steady_mb_per_s: float | None = None
+    steady_s: float | None = None
+    steady_bytes: float | None = None
+    steady_note: str = ""
+    failed_after_s: float | None = None
 
     @property
     def latencies_ms(self) -> tuple[float | None, float | None, float | None]:

@@ -33,6 +33,8 @@ class ClusterFacts:
         queued_max_requests: broker id → its `queued.max.requests`, where it was read.
         offline: number of brokers that are offline on purpose, which controllers report as fenced.
         killed: broker that is killed on purpose in the window, to measure the failover.
+        delete_delay_s: the brokers' shortest time from the check of retention to the deletion of a
+            file; Kafka's default where it is not known [s].
     """
 
     is_blind: bool = False
@@ -41,6 +43,7 @@ class ClusterFacts:
     under_replicated_at_rest: Mapping[int, float] = field(default_factory=dict)
     offline: int = 0
     killed: int | None = None
+    delete_delay_s: float = 60.0
 
 
 @dataclass(frozen=True)

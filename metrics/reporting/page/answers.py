@@ -14,6 +14,7 @@ from metrics.reporting.limit_words import (
     reason_texts,
     span_words,
 )
+from metrics.reporting.proof_words import proven_words, steady_words
 from metrics.tables.boundary import Boundary
 from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
 from metrics.windows.resource import Resource
@@ -57,6 +58,8 @@ class SizeAnswer:
         per_broker: the limit per broker with its unit; empty if the limit is not a payload.
         span: the 90 % interval of the limit with units; empty if the search has none.
         estimate: the best estimate of the limit with units; empty if the search has none.
+        proven: what the limit is proven for, and what of it memory took; empty if not known.
+        steady: the steady limit and what it rests on, or why there is none; empty if not known.
         latency: latencies of the records at the limit; empty if not known.
         text: the answer in one or two sentences.
         certainty: the certainty of the answer in a sentence.
@@ -77,6 +80,8 @@ class SizeAnswer:
     notes: tuple[str, ...]
     per_broker: str = ""
     estimate: str = ""
+    proven: str = ""
+    steady: str = ""
 
 
 def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
@@ -99,6 +104,8 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
         doubt="" if boundary.gave_up else doubt_words(boundary),
         notes=boundary.notes,
         estimate=_estimate(boundary),
+        proven=proven_words(boundary),
+        steady=steady_words(boundary),
         per_broker=(
             f"{format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker"
             if figure and boundary.along.grows_payload

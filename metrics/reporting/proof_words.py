@@ -1,0 +1,46 @@
+"""Sentences about what a limit is proven for, and what of it memory took."""
+
+from __future__ import annotations
+
+from metrics.tables.boundary import Boundary
+from metrics.units import format_duration, format_mb_per_s, format_volume
+
+
+def proven_words(boundary: Boundary) -> str:
+    """What the sustained load is proven for; empty where no trial sustained it.
+
+    Such as `proven for 30 s, 1.9 GB; memory took 1.6 GB of it, full after 95 s at this rate`.
+    """
+    if boundary.proven_s is None:
+        return ""
+    size = boundary.proven_bytes
+    on_disk = " on disk" if boundary.proven_on_disk else ""
+    amount = "" if size is None else f", {format_volume(size)}"
+    parts = [f"proven{on_disk} for {format_duration(boundary.proven_s)}{amount}"]
+    if boundary.proven_on_disk is False and boundary.memory_bytes is not None:
+        full_s = boundary.memory_full_s
+        full = "" if full_s is None else f", full after {format_duration(full_s)} at this rate"
+        parts.append(f"memory took {format_volume(boundary.memory_bytes)} of it{full}")
+    if boundary.proof_note:
+        parts.append(boundary.proof_note)
+    if boundary.failed_after_s is not None:
+        payload = format_mb_per_s(boundary.mb_per_s)
+        parts.append(f"{payload} MB/s for {format_duration(boundary.failed_after_s)}, measured")
+    return "; ".join(parts)
+
+
+def steady_words(boundary: Boundary) -> str:
+    """The steady limit and what it rests on, or why there is none; empty where nothing is known.
+
+    Such as `steady: 9.6 MB/s, proven on disk for 6 min, 23 GB`.
+    """
+    if boundary.steady_load is None:
+        return f"steady: not proven; {boundary.steady_note}" if boundary.steady_note else ""
+    rate = boundary.steady_mb_per_s
+    limit = boundary.along.amount(round(boundary.steady_load))
+    payload = limit if rate is None else f"{format_mb_per_s(rate)} MB/s ({limit})"
+    size = boundary.steady_bytes
+    amount = "" if size is None else f", {format_volume(size)}"
+    lasted = format_duration(boundary.steady_s or 0.0)
+    proof = f"steady: {payload}, proven on disk for {lasted}{amount}"
+    return "; ".join(filter(None, (proof, boundary.steady_note)))
