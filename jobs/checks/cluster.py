@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.checks.finding import Finding, checked, ok, problem, warning
@@ -21,9 +22,10 @@ from jobs.trials.guards import open_guards
 from metrics.sources.beans import Role
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.hosts.source import HostSource
+from metrics.sources.rate_windows import require_whole_ticks
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import is_blind, shortcomings
-from metrics.sources.source import MetricsSource, NodeInfo
+from metrics.sources.source import MetricsSource, NodeInfo, named_brokers
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
 from metrics.units import format_size
 
@@ -184,7 +186,10 @@ def _guards(opened: OpenCluster, config: Configuration, run_id: str) -> list[Fin
 
 
 def metrics_findings(
-    source: MetricsSource, hosts: HostSource | None, trial: Phases
+    source: MetricsSource,
+    hosts: HostSource | None,
+    trial: Phases,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[Finding]:
     """Findings about the metrics of the brokers and of their hosts, from the first polls.
 
@@ -192,21 +197,30 @@ def metrics_findings(
         source: an open source of the brokers' metrics.
         hosts: an open source of the hosts' metrics; None where it cannot be opened.
         trial: the phases of a trial.
+        clock: times the polls [s].
 
     Raises:
         ConfigError: one process answers for several brokers, or several processes for one; or the
             polls take too long for a window.
     """
-    polls, interval_s = take_first_polls(source, hosts), trial.sample_interval_s
+    polls, interval_s = take_first_polls(source, hosts, clock), trial.sample_interval_s
     least_s = least_interval_s(polls, trial.measure_s, SAMPLES_MIN)
     slower = slower_sampling(polls, interval_s, least_s)
     every_s = max(interval_s, least_s)
+    require_whole_ticks(source.nodes, trial.measure_s, every_s)
     timed = f"{polls.poll_s:.2f} s of the {every_s:g} s between two samples"
+    named = [ok("brokers' hosts", f"of {_hosts_text(hosts)}")] if hosts and hosts.brokers else []
     return [
         *metrics_rules(source.name, source.nodes, polls.rounds[-1], every_s),
+        *named,
         *(warning("time of a poll", sentence) for sentence in slower),
         *(() if slower else (ok("time of a poll", timed),)),
     ]
+
+
+def _hosts_text(hosts: HostSource) -> str:
+    """The hosts, each with its brokers."""
+    return ", ".join(f"{host} ({named_brokers(ids)})" for host, ids in hosts.brokers.items())
 
 
 def metrics_rules(

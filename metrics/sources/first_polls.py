@@ -16,14 +16,14 @@ from typing import Protocol, runtime_checkable
 from metrics.common.errors import ConfigError
 from metrics.sources.own_figures import changes_of_process, nodes_of_one_process
 from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampled
+from metrics.sources.sampler import Sampled, Timed
 from metrics.sources.source import MetricsSource, named_brokers
 
 POLLS = 3
 """Polls before the first load; the median of their times counts."""
 MARGIN = 1.25
 """Least interval between two samples, as a multiple of the time of a poll [ratio]."""
-_STEP_S = 0.1
+_STEP_S = 0.05
 
 _REMEDY = (
     "name an address of each broker's own in the endpoints of the brokers' metrics in the "
@@ -67,7 +67,7 @@ class FirstPolls:
 
 def take_first_polls(
     source: MetricsSource,
-    hosts: Sampled[object] | None = None,
+    hosts: Sampled[Timed] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> FirstPolls:
     """Poll an open source a few times, the first time over the connections that it has.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.checks.cluster import metrics_findings
+from jobs.checks.finding import Severity
+from jobs.config import load
 from metrics.common.errors import ConfigError
 from metrics.sources.first_polls import (
     POLLS,
@@ -16,7 +20,9 @@ from metrics.sources.first_polls import (
     slower_sampling,
     take_first_polls,
 )
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
+from tests.support.contexts import run_context
 from tests.support.scripted_source import ScriptedSource
 
 IDLE = "handler_idle_ns"
@@ -47,7 +53,7 @@ class Slow:
     def __init__(self, source: Polled, took_s: float) -> None:
         self._source, self._took_s = source, took_s
 
-    def sample_all(self) -> list[object]:
+    def sample_all(self) -> list[HostSample]:
         self._source.pause(self._took_s)
         return []
 
@@ -92,7 +98,7 @@ def test_another_process_at_each_connection_is_refused(snapshot: SnapshotAsserti
 
 @pytest.mark.parametrize(
     ("poll_s", "least_s"),
-    [(0.01, 0.1), (0.08, 0.1), (0.4, 0.5), (0.7, 0.9), (1.5, 1.9), (2.4, 2.5)],
+    [(0.01, 0.05), (0.08, 0.1), (0.4, 0.5), (0.7, 0.9), (1.5, 1.9), (2.4, 2.5)],
 )
 def test_the_interval_leaves_time_between_two_polls(poll_s: float, least_s: float) -> None:
     polls = FirstPolls(nodes_s=(poll_s,))
@@ -103,8 +109,8 @@ def test_a_poll_that_takes_too_long_for_a_window_is_refused(snapshot: SnapshotAs
     with pytest.raises(ConfigError) as raised:
         least_interval_s(FirstPolls(nodes_s=(2.6,)), 10.0, 4)
     message = str(raised.value)
-    assert "sample_interval_s to 3.3" in message
-    assert "measure_s to 14" in message
+    assert "sample_interval_s to 3.25" in message
+    assert "measure_s to 13" in message
     assert message == snapshot
 
 
@@ -113,3 +119,29 @@ def test_an_interval_that_was_not_asked_for_is_stated(snapshot: SnapshotAssertio
     assert slower_sampling(polls, 2.0, 1.9) == ()
     (sentence,) = slower_sampling(polls, 1.0, 1.9)
     assert sentence == snapshot
+
+
+def test_trials_are_sampled_as_often_as_the_sources_can() -> None:
+    config = load("testbed", "demo", "default", ["workload.trial.sample_interval_s=0.5"])
+    context = run_context(config=config, addresses={}, sample_interval_min_s=1.9)
+    assert context.pattern(1_000, 1).phases.sample_interval_s == 1.9
+    often = load("testbed", "demo", "default", ["workload.trial.sample_interval_s=0.1"])
+    assert replace(context, config=often).workload.trial.sample_interval_s == 1.9
+    seldom = load("testbed", "demo", "default", ["workload.trial.sample_interval_s=2"])
+    assert replace(context, config=seldom).config == seldom
+    assert run_context(config=config, sample_interval_min_s=0.1).config == config
+
+
+@pytest.mark.parametrize(("took_s", "severity"), [(0.1, Severity.OK), (0.8, Severity.WARNING)])
+def test_doctor_states_the_time_of_a_poll(
+    took_s: float, severity: Severity, snapshot: SnapshotAssertion
+) -> None:
+    trial = load("testbed", "demo", "default").workload.trial
+    source = Polled(BOTH, [took_s] * POLLS)
+    (found,) = (
+        each
+        for each in metrics_findings(source, None, trial, source.clock)
+        if each.check == "time of a poll"
+    )
+    assert found.severity is severity
+    assert found.sentence == snapshot
