@@ -109,8 +109,7 @@ class RunContext:
     @property
     def all_caveats(self) -> tuple[str, ...]:
         """What the metrics cannot show, and what the leaders of the topics mean for the figures."""
-        doubt = self.history.series_doubt
-        return (*self.caveats, *((doubt,) if doubt else ()), *self.topics.caveats)
+        return (*self.caveats, *self.history.series_caveats, *self.topics.caveats)
 
     @property
     def workload(self) -> Workload:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
+from metrics.sources.source import named_brokers
 from metrics.trial.series import RunSeries
 from metrics.trial.trial import Trial
 from metrics.trial.warm_up import WarmUp
@@ -37,9 +40,12 @@ class TrialHistory:
     Attributes:
         series_doubt: why the exporters' series are not proven; empty where they are, None before
             the first load.
+        idle_unproven: broker whose series of the idle time no load has moved yet → the idle time
+            below which a trial shows that it falls [ratio].
     """
 
     series_doubt: str | None = None
+    idle_unproven: Mapping[int, float] = MappingProxyType({})
 
     def __init__(self, numbering: TrialNumbering | None = None) -> None:
         self.numbering = TrialNumbering() if numbering is None else numbering
@@ -61,6 +67,25 @@ class TrialHistory:
     def warm_up(self) -> WarmUp:
         """The reading of the last warm-up of cold brokers; empty while there was none."""
         return self._warm_up
+
+    @property
+    def series_caveats(self) -> tuple[str, ...]:
+        """What no load has proven of the exporters' series, a sentence each."""
+        shown = {
+            window.broker_id
+            for trial in self._trials
+            for window in trial.evidence.brokers
+            if window.handler_idle is not None
+            and window.handler_idle < self.idle_unproven.get(window.broker_id, 0.0)
+        }
+        left = sorted(self.idle_unproven.keys() - shown)
+        found = [self.series_doubt] if self.series_doubt else []
+        if left:
+            found.append(
+                f"no load was large enough to show that {HANDLER_IDLE_NS}, whose series was found "
+                f"on the exporters' pages, falls under load ({named_brokers(left)})"
+            )
+        return tuple(found)
 
     def add(
         self, trial: Trial, samples: Iterable[BrokerSample], hosts: Iterable[HostSample] = ()

@@ -10,18 +10,23 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseStarted
 from jobs.trials.context import RunContext
 from metrics.common.errors import ConfigError
+from metrics.judging.idle_proof import HandlerPool
+from metrics.judging.poll_pairs import polls_of
 from metrics.judging.series_proof import (
     BYTES_LEAST,
     MESSAGES_LEAST,
     Proof,
-    polls_of,
     prove,
     sent_by_broker,
 )
+from metrics.planning.planted import HANDLERS_DEFAULT, HANDLERS_PROPERTY
 from metrics.sources.sample import BrokerSample
+from metrics.tables.environment import fact_of_node
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 
+BROKER_PROPERTIES = "broker.config"
+"""A fact of the environment where the brokers' properties cannot be read."""
 LOOKS_MAX = 3
 LOOK_S = 1.0
 """Polls after a load until its readings agree, and the time between them [s]."""
@@ -104,6 +109,7 @@ class SeriesProof:
                 f"the warm-up: {'; '.join(found.disagreements)}; {_REMEDY}"
             )
         self._note(found.doubts)
+        self._context.history.idle_unproven = found.idle_unproven
 
     def _proof(
         self,
@@ -112,7 +118,7 @@ class SeriesProof:
         topics: TopicSet,
         pattern: TrafficPattern,
     ) -> Proof:
-        rest = polls_of(*self.at_rest)
+        rest, pools = polls_of(*self.at_rest), self.pools()
         found = Proof()
         for look in range(LOOKS_MAX):
             if look:
@@ -120,9 +126,23 @@ class SeriesProof:
             loaded = polls_of(before, self._context.source.sample_all())
             lasted_s = max((polls.seconds for polls in loaded.values()), default=0.0)
             commits = pattern.consumers.commits_per_s(len(topics.leaders)) * lasted_s
-            found = prove(rest, loaded, sent_by_broker(client.counts, topics.leaders, commits))
+            sent = sent_by_broker(client.counts, topics.leaders, commits)
+            found = prove(rest, loaded, sent, pools)
             if not found.disagreements:
                 break
+        return found
+
+    def pools(self) -> dict[int, HandlerPool]:
+        """Broker id → its request handlers."""
+        facts = self._context.environment
+        is_readable = BROKER_PROPERTIES not in facts
+        found = {}
+        for node_id, node in self._context.source.nodes.items():
+            number = None
+            if is_readable:
+                stated = fact_of_node(facts, "broker", node_id, f"config.{HANDLERS_PROPERTY}")
+                number = int(stated or HANDLERS_DEFAULT)
+            found[node_id] = HandlerPool(number, (node.controller_share or 0.0) / 2)
         return found
 
     def _has_leaders(self, topics: TopicSet) -> bool:

@@ -2,20 +2,21 @@
 
 Names and numbers tell what a series is; the warm-up's load proves it. Between a poll before the
 load and one after it, each broker's messages and bytes must agree with what was sent to the
-partitions that it leads, and the request handlers must not have been more idle than at rest.
+partitions that it leads, and the request handlers must not have been more idle than such a load
+allows (`metrics.judging.idle_proof`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
-from metrics.sources.sample import BrokerSample
+from metrics.judging.idle_proof import HandlerPool, IdleProof
+from metrics.judging.poll_pairs import Polls
+from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.source import named_brokers
 from metrics.trial.counts import Counts
 from metrics.trial.others import BYTES_LEAST_PER_S, MESSAGES_LEAST_PER_S
-from metrics.windows.spans import HANDLER_POLL_S, Span
 
 TOLERANCE = 0.05
 """Largest difference between what a broker counted and what was sent to it [ratio]."""
@@ -25,8 +26,6 @@ OTHERS_MAX = 0.5
 """Largest load of others at rest beside which a load proves anything, as a share of it [ratio]."""
 _OTHERS_GROWTH = 2.0
 """Factor by which others may write more than at rest."""
-_IDLE_SPARE = 0.02
-"""Smallest change of the idle time that counts [ratio]."""
 
 CLAUSES_MAX = 5
 """Clauses of a sentence; of more, their number is stated."""
@@ -45,11 +44,15 @@ class Sent:
         least: acknowledged messages.
         most: messages that may be in its logs, repeated and failed ones included.
         message_bytes: size of a message in the record batches [B]; None where it is unknown.
+        requests: produce requests, at least; 0 where a client library does not report them.
+        is_transactional: whether the load has transactions.
     """
 
     least: float
     most: float
     message_bytes: float | None
+    requests: int = 0
+    is_transactional: bool = False
 
     def span(self, reading: str) -> tuple[float, float] | None:
         """The smallest and the largest growth of a reading; None where it is unknown."""
@@ -67,39 +70,18 @@ class Proof:
     Attributes:
         disagreements: a clause for each reading that disagrees with the load.
         doubts: a clause for each reason why the load proves nothing.
+        idle_unproven: broker whose idle time the load was too small to move → the idle time below
+            which a later load shows that it falls [ratio].
     """
 
     disagreements: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    idle_unproven: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
         """Whether every reading of every broker agrees."""
-        return not self.disagreements and not self.doubts
-
-
-@dataclass(frozen=True)
-class Polls:
-    """Two polls of one broker, and the difference of their readings."""
-
-    first: BrokerSample
-    last: BrokerSample
-
-    @property
-    def seconds(self) -> float:
-        """Time between the polls [s]."""
-        return self.last.at_s - self.first.at_s
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether both polls succeeded, in order, and the broker did not restart between them."""
-        errors = self.first.error or self.last.error
-        up_ms = self.first.values.get(UPTIME_MS, 0.0), self.last.values.get(UPTIME_MS, 0.0)
-        return errors is None and self.seconds > 0 and up_ms[0] <= up_ms[1]
-
-    def grown(self, reading: str) -> float | None:
-        """Growth of a reading."""
-        return Span((self.first, self.last)).delta(reading)
+        return not self.disagreements and not self.doubts and not self.idle_unproven
 
 
 def sent_by_broker(
@@ -130,13 +112,22 @@ def sent_by_broker(
         size = counts.log_bytes / counts.acked_total
     unplaced = others_messages + counts.transaction_log_records
     return {
-        broker: Sent(acked[broker], acked[broker] + more[broker] + unplaced, size)
+        broker: Sent(
+            acked[broker],
+            acked[broker] + more[broker] + unplaced,
+            size,
+            counts.by_broker[broker].requests if broker in counts.by_broker else 0,
+            counts.transaction_log_records > 0,
+        )
         for broker in acked
     }
 
 
 def prove(
-    at_rest: Mapping[int, Polls], loaded: Mapping[int, Polls], sent: Mapping[int, Sent]
+    at_rest: Mapping[int, Polls],
+    loaded: Mapping[int, Polls],
+    sent: Mapping[int, Sent],
+    pools: Mapping[int, HandlerPool] | None = None,
 ) -> Proof:
     """Compare what brokers counted with a load.
 
@@ -144,19 +135,29 @@ def prove(
         at_rest: broker id → polls without our load.
         loaded: broker id → polls just before and just after the load.
         sent: broker id → what was written to it.
+        pools: broker id → its request handlers, as far as they are known.
     """
     disagreements: list[_Clause] = []
     doubts: list[_Clause] = []
+    idle_unproven: dict[int, float] = {}
     for broker in sorted(sent):
         rest, load = at_rest.get(broker), loaded.get(broker)
         if rest is None or load is None or not rest.is_whole or not load.is_whole:
             doubts.append((broker, "not polled, or restarted"))
             continue
-        one = _Broker(rest, load, sent[broker])
+        one = _Broker(rest, load, sent[broker], (pools or {}).get(broker, HandlerPool()))
         wrong, unclear = one.compared()
-        disagreements += [(broker, text) for text in (*wrong, *one.idle_disagreements())]
+        idle = one.idle_proof
+        too_idle, below = idle.disagreement(), idle.proven_below
+        if too_idle:
+            wrong.append(too_idle)
+        elif below is None:
+            unclear.append(f"{HANDLER_IDLE_NS} is not shown")
+        elif not idle.is_shown:
+            idle_unproven[broker] = below
+        disagreements += [(broker, text) for text in wrong]
         doubts += [(broker, text) for text in unclear]
-    return Proof(_grouped(disagreements), _grouped(doubts))
+    return Proof(_grouped(disagreements), _grouped(doubts), idle_unproven)
 
 
 def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
@@ -176,6 +177,7 @@ class _Broker:
     rest: Polls
     load: Polls
     sent: Sent
+    pool: HandlerPool
 
     def compared(self) -> tuple[list[str], list[str]]:
         """The readings that disagree, and those that are not proven, a clause each."""
@@ -200,22 +202,11 @@ class _Broker:
             above = []
         return [*below, *above], doubts
 
-    def idle_disagreements(self) -> Iterator[str]:
-        """A clause where the request handlers are more idle under the load than at rest."""
-        rest, load = (self._idle(polls) for polls in (self.rest, self.load))
-        if rest is None or load is None or self.sent.least < MESSAGES_LEAST:
-            return
-        edges = 2 * HANDLER_POLL_S * (1 / self.rest.seconds + 1 / self.load.seconds)
-        if load > rest + _IDLE_SPARE + edges:
-            yield (
-                f"{HANDLER_IDLE_NS} shows the request handlers idle {load:.2f} under load and "
-                f"{rest:.2f} at rest, expected less under load"
-            )
-
-    @staticmethod
-    def _idle(polls: Polls) -> float | None:
-        grown = polls.grown(HANDLER_IDLE_NS)
-        return None if grown is None else grown / 1e9 / polls.seconds
+    @property
+    def idle_proof(self) -> IdleProof:
+        """The comparison of the idle time of the request handlers."""
+        rest = Polls(self.rest.first, self.load.first)  # the longest time without the load
+        return IdleProof(rest, self.load, self.sent.requests, self.sent.is_transactional, self.pool)
 
     def _doubt(self, reading: str) -> str:
         """Why the load cannot prove a reading; empty where it can."""
@@ -247,13 +238,3 @@ class _Broker:
         others = (self._others(reading) or 0.0) * _OTHERS_GROWTH
         others += _OTHERS_PER_S[reading] * self.load.seconds
         return least * (1 - TOLERANCE), most * (1 + TOLERANCE) + others
-
-
-def polls_of(earlier: Iterable[BrokerSample], later: Iterable[BrokerSample]) -> dict[int, Polls]:
-    """Broker id → its two polls, of the brokers that both have."""
-    before = {each.broker_id: each for each in earlier}
-    return {
-        each.broker_id: Polls(before[each.broker_id], each)
-        for each in later
-        if each.broker_id in before
-    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,19 +22,14 @@ from jobs.trials.series_proof import LOOKS_MAX, SeriesProof, is_enough
 from jobs.trials.unscored_load import UnscoredLoad
 from jobs.trials.warm_up import proof_pattern, prove_series
 from metrics.common.errors import ConfigError
-from metrics.judging.series_proof import (
-    MESSAGES_LEAST,
-    Proof,
-    Sent,
-    polls_of,
-    prove,
-    sent_by_broker,
-)
+from metrics.judging.poll_pairs import polls_of
+from metrics.judging.series_proof import MESSAGES_LEAST, Proof, Sent, prove, sent_by_broker
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 from metrics.trial.client import ClientWindow
-from metrics.trial.counts import Counts
+from metrics.trial.counts import BrokerAccount, Counts
 from tests.support.rows import traffic
 
 SIZE = 1_000.0
@@ -161,6 +157,15 @@ def test_a_restart_and_a_missed_poll_are_doubts() -> None:
         assert "restarted" in found.doubts[0]
 
 
+def test_the_time_at_rest_lasts_until_the_load() -> None:
+    # Two polls that are 2 s apart know the idle time to 0.15 only.
+    rest, begin = polls_of(FIRST, BEFORE), polled(110.0, 98.0 + 10 * 0.98)
+    end = polled(130.0, 98.0 + 10 * 0.98 + 20 * 0.85, 50_000)
+    assert prove(rest, polls_of(begin, end), SENT).is_complete
+    early = polled(122.0, 98.0 + 2 * 0.98 + 20 * 0.85, 50_000)
+    assert set(prove(rest, polls_of(BEFORE, early), SENT).idle_unproven) == {1, 2}
+
+
 def test_what_was_sent_to_each_broker_is_counted_by_the_leaders_of_its_partitions() -> None:
     counts = Counts(
         acked_by_partition={0: 10, 1: 20, 2: 30},
@@ -169,10 +174,11 @@ def test_what_was_sent_to_each_broker_is_counted_by_the_leaders_of_its_partition
         control_records_by_partition={0: 1},
         transaction_log_records=3,
         log_bytes=600,
+        by_broker={1: BrokerAccount(requests=7)},
     )
     assert sent_by_broker(counts, (1, 2, 1), others_messages=2.0) == {
-        1: Sent(40.0, 50.0, 10.0),
-        2: Sent(20.0, 30.0, 10.0),
+        1: Sent(40.0, 50.0, 10.0, 7, is_transactional=True),
+        2: Sent(20.0, 30.0, 10.0, is_transactional=True),
     }
     assert sent_by_broker(Counts(), (1,)) == {1: Sent(0.0, 0.0, None)}
 
@@ -188,7 +194,11 @@ class Cluster:
         self.moved: dict[int, int] | AdminError = {}
         self.history = TrialHistory()
         context = SimpleNamespace(
-            source=self, history=self.history, reporter=RecordingReporter(), topics=self
+            source=self,
+            history=self.history,
+            reporter=RecordingReporter(),
+            topics=self,
+            environment={},
         )
         self.proof = SeriesProof(cast(RunContext, context), self.pauses.append)
         self.proof.at_rest = (FIRST, BEFORE)
@@ -201,8 +211,9 @@ class Cluster:
             raise self.moved
         return self.moved
 
-    def examine(self, **options: Any) -> None:
-        client = ClientWindow(102.0, 122.0, COUNTS)
+    def examine(self, requests: int = 0, **options: Any) -> None:
+        accounts = {broker: BrokerAccount(requests) for broker in (1, 2)}
+        client = ClientWindow(102.0, 122.0, replace(COUNTS, by_broker=accounts))
         self.proof.examine(BEFORE, client, TOPIC, traffic(**options))
 
 
@@ -214,6 +225,21 @@ def test_a_proven_run_has_no_caveat_and_is_not_examined_again() -> None:
     assert not cluster.proof.is_due
     assert cluster.proof.poll() == ()
     assert cluster.pauses == []
+
+
+def test_the_idle_time_must_fall_under_a_load_of_many_requests_only() -> None:
+    light = Cluster(after(idle=0.98))
+    light.examine(requests=2_000)
+    assert set(light.history.idle_unproven) == {1, 2}
+    assert light.history.series_doubt == ""
+    (caveat,) = light.history.series_caveats
+    assert "(brokers 1, 2)" in caveat
+    heavy = Cluster(after(idle=0.98))
+    with pytest.raises(ConfigError, match=r"broker 1: handler_idle_ns shows .* idle 0.98"):
+        heavy.examine(requests=2_000_000)
+    moved = Cluster(after(idle=0.6))
+    moved.examine(requests=2_000)
+    assert moved.history.series_caveats == ()
 
 
 def test_a_poll_that_is_late_is_repeated() -> None:
@@ -310,6 +336,8 @@ def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) ->
             reporter=RecordingReporter(),
             topics=SimpleNamespace(check=None),
             cluster=SimpleNamespace(last_load=None),
+            hosts=NoHosts(),
+            environment={},
         )
         return cast(RecordedGates, warm_up.open_gates(cast(RunContext, context), warm_up_max_s))
 

@@ -1,0 +1,162 @@
+"""The idle time of the request handlers proves itself by its fall under a load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.trials.context import RunContext
+from jobs.trials.history import TrialHistory
+from jobs.trials.series_proof import SeriesProof
+from metrics.judging.idle_proof import HandlerPool, IdleProof
+from metrics.judging.poll_pairs import Polls
+from metrics.sources.beans import HANDLER_IDLE_NS
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import NodeInfo
+from metrics.trial.evidence import Evidence
+from tests.support.evidence import broker, client
+from tests.support.rows import trial
+
+REST_S, LOAD_S = 5.0, 30.0
+EIGHT = HandlerPool(8)
+
+
+def proof(
+    rest: float,
+    load: float,
+    requests: int = 2_000,
+    pool: HandlerPool = EIGHT,
+    *,
+    local_ms: float | None = None,
+    of_others: float = 0.0,
+    is_transactional: bool = False,
+) -> IdleProof:
+    """The proof of a broker.
+
+    Args:
+        rest, load: idle time of its handlers at rest and under the load [ratio].
+        local_ms: mean local time of its produce requests, if the page shows it.
+        of_others: produce requests of others, at rest and under the load [1/s].
+    """
+    polls: list[BrokerSample] = []
+    idle_s, count = 7_000.0, 500.0
+    for second, idle, own in (
+        (0.0, 0.0, 0.0),
+        (REST_S, rest, of_others * REST_S),
+        (REST_S + LOAD_S, load, of_others * LOAD_S + requests),
+    ):
+        idle_s += idle * (second - polls[-1].at_s if polls else 0.0)
+        count += own
+        values = {HANDLER_IDLE_NS: idle_s * 1e9, "produce_local_ms_count": count}
+        if local_ms is not None:
+            values["produce_local_ms_mean"] = local_ms
+        polls.append(BrokerSample(1, second, values))
+    first, before, after = polls
+    return IdleProof(Polls(first, before), Polls(before, after), requests, is_transactional, pool)
+
+
+def test_a_fall_beyond_the_error_of_the_edges_proves_the_reading() -> None:
+    # 0.3 s of 5 s and of 30 s at the edges, and 0.02: a fall of 0.09.
+    assert proof(0.98, 0.88).is_shown
+    assert not proof(0.98, 0.90).is_shown
+    assert not proof(0.98, 0.88, pool=HandlerPool(8, idle_error=0.05)).is_shown
+    assert proof(0.98, 0.80).proven_below == pytest.approx(0.89)
+
+
+def test_a_tiny_load_requires_no_fall() -> None:
+    for idle in (0.99, 1.0, 1.02):
+        found = proof(0.98, idle)
+        assert found.busy_least == pytest.approx(2_000 * 20e-6 / 8 / LOAD_S)
+        assert not found.disagreement()
+        assert not found.is_shown
+
+
+def test_handlers_are_never_more_idle_than_all_the_time(snapshot: SnapshotAssertion) -> None:
+    found = proof(0.98, 1.3, pool=HandlerPool(None))
+    assert found.disagreement() == snapshot
+    assert not proof(0.98, 1.3, pool=HandlerPool(None, idle_error=0.3)).disagreement()
+
+
+def test_a_large_load_requires_a_fall_by_the_least_time_of_a_request(
+    snapshot: SnapshotAssertion,
+) -> None:
+    # 20,000 requests/s take 8 handlers 0.05 of their time or more; the error is 0.03.
+    many = int(20_000 * LOAD_S)
+    assert proof(0.98, 0.99, many).disagreement() == snapshot
+    assert not proof(0.98, 0.97, many).disagreement()
+    assert not proof(0.98, 0.99, many, HandlerPool(None)).disagreement()
+    assert not proof(0.98, 0.99, many, HandlerPool(64)).disagreement()
+
+
+def test_a_load_of_slow_requests_requires_a_fall_by_half_of_their_local_time() -> None:
+    # 40 requests/s of 60 ms keep 4 handlers busy for 0.6 of the time.
+    four, requests = HandlerPool(4), int(40 * LOAD_S)
+    slow = proof(0.98, 0.98, requests, four, local_ms=60.0)
+    assert slow.busy_least == pytest.approx(0.2975)
+    assert "expected 0.70 or less" in slow.disagreement()
+    assert not proof(0.98, 0.40, requests, four, local_ms=60.0).disagreement()
+    # A time of 0.5 ms may be 0.
+    assert proof(0.98, 0.98, requests, four, local_ms=0.5).busy_least < 0.01
+
+
+def test_local_times_of_others_and_of_transactions_require_no_fall() -> None:
+    four, requests = HandlerPool(4), int(40 * LOAD_S)
+    busy = proof(0.98, 0.98, requests, four, local_ms=60.0, of_others=5.0)
+    assert not busy.disagreement()
+    waiting = proof(0.98, 0.98, requests, four, local_ms=60.0, is_transactional=True)
+    assert not waiting.disagreement()
+
+
+@pytest.mark.parametrize("rest", [0.98, 0.7, 0.4])
+@pytest.mark.parametrize("load", [0.9, 0.6, 0.2])
+def test_neighbors_who_stop_or_begin_with_the_load_refuse_nothing(rest: float, load: float) -> None:
+    # The load keeps 4 handlers busy for 0.1 of the time; the rest is others'.
+    found = proof(rest, load, 200, HandlerPool(4), local_ms=60.0)
+    assert not found.disagreement()
+    assert found.is_shown == (load < rest - 0.09)
+
+
+def test_a_reading_that_is_not_shown_proves_nothing() -> None:
+    found = proof(0.98, 0.5)
+    blind = Polls(replace(found.rest.first, values={}), found.rest.last)
+    assert replace(found, rest=blind).proven_below is None
+    assert not replace(found, rest=blind).is_shown
+    assert not replace(found, load=blind).disagreement()
+
+
+def test_a_trial_shows_what_the_first_load_was_too_small_for(snapshot: SnapshotAssertion) -> None:
+    def caveats(*idles: float | None) -> tuple[str, ...]:
+        history = TrialHistory()
+        history.idle_unproven = {1: 0.89, 2: 0.88}
+        windows = tuple(broker(i, handler_idle=idle) for i, idle in enumerate(idles, 1))
+        if windows:
+            history.add(trial(evidence=Evidence(client(), windows)), ())
+        return history.series_caveats
+
+    assert caveats() == snapshot
+    assert caveats(0.9, 0.9) == caveats(None, None) == caveats()
+    (one,) = caveats(0.7, 0.9)
+    assert "(broker 2)" in one
+    assert caveats(0.7, 0.7) == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "numbers"),
+    [
+        ({}, [8, 8]),
+        ({"broker.config.num.io.threads": "16"}, [16, 16]),
+        ({"broker.2.config.num.io.threads": "4"}, [8, 4]),
+        ({"broker.config": "unreadable (ClusterAuthorizationFailed)"}, [None, None]),
+    ],
+)
+def test_the_number_of_handlers_is_that_of_the_brokers_properties(
+    facts: dict[str, str], numbers: list[int | None]
+) -> None:
+    nodes = {i: NodeInfo(i, "4.1", frozenset(), controller_share=0.1) for i in (1, 2)}
+    context = SimpleNamespace(source=SimpleNamespace(nodes=nodes), environment=facts)
+    pools = SeriesProof(cast(RunContext, context)).pools()
+    assert [pools[i] for i in (1, 2)] == [HandlerPool(number, 0.05) for number in numbers]
