@@ -258,4 +258,5 @@ class ContextFactory:
             isr_window_s=window_needed_s(opened, self.config.workload),
             queued_max_requests=next((each for each in queues if each), {}),
             delete_delay_s=delete_delay_s(opened),
+            followers=self.config.workload.topic.replication_factor - 1,
         )

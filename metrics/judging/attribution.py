@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from metrics.judging import followers
 from metrics.judging.connection import connection_limit
 from metrics.judging.nearness import (
     CPU_SATURATED,
@@ -461,6 +462,10 @@ def _followers_behind(broker: _Broker) -> str | None:
     is_most = own is not None and own == broker.cluster.isr_changed_most
     most = broker.thresholds.indicators.isr_changed_share_max
     is_over = is_most and share is not None and share > most
+    limits = broker.thresholds.indicators
+    lag = followers.behind(broker.evidence, limits)
+    if lag is not None and lag.broker_id == broker.window.broker_id:
+        return followers.reason(broker.evidence, limits, lag).text
     if not is_over and not broker.is_at_limit(Resource.REPLICATION):
         return None
     return (

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
+from metrics.judging import followers
 from metrics.judging.slices import EarlyEvidence, Slices
 from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.judging.throttling import NAME as THROTTLED
@@ -180,6 +181,31 @@ class Isr(Indicator):
         changed = slices.shares(self.name, is_changed).values()
         together = [any(each) for each in zip(*changed, strict=False)]
         return EarlyEvidence(shares={self.name: (together, limits.isr_changed_share_max)})
+
+
+class FollowersBehind(Indicator):
+    """Followers that fall behind the leaders, of partitions with replicas.
+
+    A follower that stands still leaves the ISR after `replica.lag.time.max.ms`, 30 s by default;
+    until then no ISR changes.
+    """
+
+    name = followers.NAME
+
+    def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
+        """True where a limit is set and partitions have followers, all of which should run."""
+        is_whole = not cluster.offline and cluster.killed is None
+        is_set = limits.follower_lag_growth_max is not None
+        return is_set and cluster.followers > 0 and is_whole and super().is_on(limits, cluster)
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """The growth of the lag, where it is beyond the limit."""
+        lag = followers.behind(evidence, limits)
+        return [] if lag is None else [followers.reason(evidence, limits, lag)]
+
+    def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
+        """The lag so far over the highest of the whole window."""
+        return EarlyEvidence(stocks={self.name: followers.lag_so_far(slices, limits)})
 
 
 def _isr_counts(window: BrokerWindow) -> str:
@@ -524,6 +550,7 @@ INDICATORS: Sequence[Indicator] = (
     Throttling(),
     RequestHandlerIdle(),
     Isr(),
+    FollowersBehind(),
     NetworkIdle(),
     RequestQueue(),
     ProduceResponseTime(),

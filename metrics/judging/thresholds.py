@@ -30,6 +30,7 @@ class Indicators:
             [ratio].
         consumer_lag_growth_max: highest growth of any consumer group's lag over the offered
             records [ratio].
+        follower_lag_growth_max: highest growth of the followers' lag over the load [ratio].
         throttled_is_overload: whether a load that a quota throttles is OVERLOADED, so that the
             search finds the quota; otherwise it is INVALID.
     """
@@ -46,6 +47,7 @@ class Indicators:
     request_queue_max: Annotated[float, Number(0, 100_000, "requests")] | None = None
     request_queue_share_max: Annotated[float, Number(0, 1, above=True)] | None = None
     consumer_lag_growth_max: Annotated[float, Number(0, 1)] | None = 0.05
+    follower_lag_growth_max: Annotated[float, Number(0, 1)] | None = 0.05
     throttled_is_overload: bool = False
 
     @property

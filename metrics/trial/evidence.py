@@ -10,6 +10,7 @@ from typing import Annotated
 
 from metrics.columns import NO_COLUMN, Column, Flat, column
 from metrics.trial.client import ClientWindow
+from metrics.trial.follower_lag import FollowerLag, follower_lag
 from metrics.trial.judgement import Reason
 from metrics.trial.others import OtherLoad
 from metrics.trial.sockets import SocketCounts
@@ -28,21 +29,26 @@ class ClusterFacts:
         is_blind: the cluster shows no metrics, so that none can be missing.
         isr_window_s: shortest window in which an ISR change can show, from the brokers'
             `replica.lag.time.max.ms` [s]; None without followers.
+        rate_window_s: shortest window that has a whole tick of each one-minute rate [s]; None where
+            brokers show counts.
         under_replicated_at_rest: broker id → under-replicated partitions before the run, or
             before the trial where there were fewer then.
         queued_max_requests: broker id → its `queued.max.requests`, where it was read.
         offline: number of brokers that are offline on purpose, which controllers report as fenced.
         killed: broker that is killed on purpose in the window, to measure the failover.
+        followers: number of followers of each partition of the trial's topics.
         delete_delay_s: the brokers' shortest time from the check of retention to the deletion of a
             file; Kafka's default where it is not known [s].
     """
 
     is_blind: bool = False
     isr_window_s: float | None = None
+    rate_window_s: float | None = None
     queued_max_requests: Mapping[int, float] = field(default_factory=dict)
     under_replicated_at_rest: Mapping[int, float] = field(default_factory=dict)
     offline: int = 0
     killed: int | None = None
+    followers: int = 0
     delete_delay_s: float = 60.0
 
 
@@ -71,6 +77,8 @@ class Evidence:
         cluster: facts about the cluster.
         write_back: what the brokers of each host took in, what its disks wrote, and what memory
             holds; only hosts that show their dirty memory.
+        unreplicated_records: acknowledged records above the high watermark when it was first read
+            after the load; None when it was not read.
     """
 
     client: Annotated[ClientWindow, Flat()]
@@ -88,6 +96,7 @@ class Evidence:
     closed_loop: Annotated[bool, NO_COLUMN] = False
     cluster: Annotated[ClusterFacts, NO_COLUMN] = ClusterFacts()
     write_back: tuple[WriteBackWindow, ...] = ()
+    unreplicated_records: int | None = None
 
     @property
     @column
@@ -162,6 +171,22 @@ class Evidence:
             return self.any_isr_changed_share
         known = [w.isr_changed_share for w in self.brokers if w.isr_changed_share is not None]
         return max(known, default=None)
+
+    @cached_property
+    def follower_lag(self) -> FollowerLag | None:
+        """What followers did not copy of the window's input; None without followers, in an outage
+        that is made on purpose, and where brokers do not show it.
+        """
+        if self.cluster.offline or self.cluster.killed is not None:
+            return None
+        others = (self.others.bytes_per_s if self.others else None) or 0.0
+        return follower_lag(self.brokers, self.cluster.followers, self.client.duration_s, others)
+
+    @property
+    @column
+    def follower_lag_growth_share(self) -> float | None:
+        """Growth of the followers' lag over the load [ratio]; None where it is not known."""
+        return None if self.follower_lag is None else self.follower_lag.share
 
     @property
     def handler_s_per_mb(self) -> float | None:
