@@ -183,6 +183,16 @@ def test_jmxquery_polls_fail_one_by_one(tmp_path: Path) -> None:
         source.sample_all()
 
 
+def test_jmxquery_that_reaches_another_node_has_no_sample(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, f"echo '{ROWS}'")
+    source = JmxQuerySource([ENDPOINT], PATIENCE_S, java)
+    source.open()
+    fake_java(tmp_path, f"echo '{ROWS.replace('id=3', 'id=4')}'")
+    (other,) = source.sample_all()
+    source.close()
+    assert (other.values, other.error) == ({}, "node 4 answers at broker-3:9999")
+
+
 def test_jmxquery_that_hangs_is_a_missed_sample(tmp_path: Path) -> None:
     java = fake_java(tmp_path, f"echo '{ROWS}'")
     source = JmxQuerySource([ENDPOINT], 0.2, java)
