@@ -131,6 +131,10 @@ class Topics:
         brokers = len({*self._brokers(), *self.offline})
         return self._taken(pattern, names, brokers, deadline_s)
 
+    def are_moved(self, topics: TopicSet) -> bool:
+        """Whether replicas that the run placed are on other brokers now."""
+        return not topics.is_own_placement and self._state(topics).is_placed_otherwise
+
     def refresh(self, topics: TopicSet) -> TopicSet:
         """The topics with their present leaders, where the cluster placed the replicas.
 
@@ -245,13 +249,17 @@ class Topics:
         """Restore the planned leaders, and wait until all replicas are in sync.
 
         It elects preferred leaders where others lead, and waits at most `deadline_s` [s] for
-        replicas to catch up, for example after an overload. It raises no error for what it finds:
-        a report that is not `ok` makes the next trial invalid.
+        replicas to catch up, for example after an overload. It does not wait for replicas that
+        somebody moved to other brokers. It raises no error for what it finds: a report that is not
+        `ok` makes the next trial invalid.
         """
         began = self._clock()
         trouble, elected_at = "", float("-inf")
         before = state = self._state(topics)
+        is_kept = topics.is_own_placement
         while not state.healthy and self._clock() - began < deadline_s:
+            if state.is_placed_otherwise and not is_kept:
+                break
             if state.moved and self._clock() - elected_at >= ELECTION_INTERVAL_S:
                 elected_at = self._clock()
                 trouble = self._elect(topics, state.moved)

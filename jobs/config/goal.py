@@ -29,12 +29,14 @@ class GuardLimits(ConfigModel):
         disk_used_share_max: largest used share of every log directory's volume [ratio]; 0.9
             by default on a cluster that may have other users.
         load_bytes_per_s_max: largest payload rate of all producers together [B/s].
+        pause_max_s: longest time of all pauses together in which the run waits for brokers that
+            left a cluster of others, as in a planned restart [s].
         np_max: largest number of producers in a trial.
         write_bytes_max: largest payload that a run writes, in all replicas and with the
             warm-up [B].
 
-    Null turns a guard off, whether it has a default or not. The last four are off unless given.
-    The disk limits require Kafka 3.3 or later.
+    Null turns a guard off, whether it has a default or not. Those without a default are off unless
+    given. The disk limits require Kafka 3.3 or later.
     """
 
     stop_topic: Name | None = "redline-stop"
@@ -44,6 +46,7 @@ class GuardLimits(ConfigModel):
     load_bytes_per_s_max: (
         Annotated[float, Number(0, 10**15, "bytes per second", above=True)] | None
     ) = None
+    pause_max_s: Annotated[float, Number(0, 86_400, "seconds")] | None = 1_800.0
     np_max: Annotated[int, Whole(1, 100_000, "producers")] | None = None
     write_bytes_max: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
 
@@ -82,6 +85,11 @@ class Search(ConfigModel):
             "bisection", for comparison.
         refine_max: largest number of message sizes that are added where the boundary line bends.
         confirm_s: time for which a limit is held before it is an answer [s]; off unless given.
+        steady_s: longest hold that proves the largest limit on disk [s]; 0 for none. When left out,
+            3.5 times the brokers' vm.dirty_expire_centisecs, where the load could fill a tenth of
+            the memory for dirty pages in that time and the budget allows it.
+        to_failure: whether that hold continues on a testbed until the brokers are overloaded,
+            which measures the time to failure.
         brokers_offline: number of brokers in an outage that follows when all limits are found, to
             measure the limits of the other brokers, and the load that they carry while the
             brokers catch up.
@@ -102,6 +110,8 @@ class Search(ConfigModel):
     method: Literal["guided", "bisection"] = "guided"
     refine_max: Annotated[int, Whole(0, 20, "sizes")] = 0
     confirm_s: Annotated[float, Number(0, 31_536_000, "seconds", above=True)] | None = None
+    steady_s: Annotated[float, Number(0, 86_400, "seconds")] | None = None
+    to_failure: bool = False
     brokers_offline: Annotated[int, Whole(1, 100, "brokers")] | None = None
     budget: Annotated[BudgetOptions, FileSection()] = BudgetOptions()
     interval_max: Annotated[float, Number(0, 1, above=True)] | None = None

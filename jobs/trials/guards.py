@@ -16,6 +16,7 @@ from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
 from jobs.console.events import Reporter, warn
+from jobs.trials.broker_absence import LOOK_S, BrokerAbsence
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
@@ -72,6 +73,9 @@ def open_guards(
         used_share_default=None if is_exclusive else USED_SHARE_MAX,
     )
     guards.times = LoadTimes(config.cluster.hours, until_s)
+    pause_max_s = config.goal.guards.pause_max_s
+    if pause_max_s and not is_exclusive:
+        guards.absence = BrokerAbsence(lambda: admin.describe_cluster().broker_ids, pause_max_s)
     guards.open()
     return guards
 
@@ -122,6 +126,7 @@ class Guards:
         tripped: why the run has to stop, or None.
         spent_bytes: payload that the run has written, all replicas counted [B].
         times: when loads are allowed; at any time by default.
+        absence: the brokers that left a shared cluster; None where a lack of replicas ends the run.
     """
 
     def __init__(
@@ -157,6 +162,7 @@ class Guards:
         )
         self.spent_bytes = 0.0
         self.times = LoadTimes()
+        self.absence: BrokerAbsence | None = None
         self._under_way_bytes = 0.0
 
     def open(self) -> None:
@@ -324,7 +330,32 @@ class Guards:
         """
         if self.tripped is None:
             self._check()
+        self.await_whole()
         self.require_untripped()
+
+    @property
+    def ends_load(self) -> str | None:
+        """Why the load has to end now: a guard that tripped, or a broker that left; or None."""
+        return self.tripped or (None if self.absence is None else self.absence.why)
+
+    def await_whole(self, pause: Callable[[float], None] = time.sleep) -> None:
+        """Wait until all brokers serve and the partitions of others are in sync again.
+
+        Raises:
+            GuardStopError: a guard tripped, or the cluster is not whole in time.
+        """
+        absence = self.absence
+        if absence is None or absence.why is None:
+            return
+        self._warn(f"{absence.why}: the load has ended, and the run waits until it is whole again")
+        while absence.why is not None:
+            self.require_untripped()
+            stop = absence.stop_reason(self._clock())
+            if stop is not None:
+                self._trip(stop)
+            else:
+                pause(LOOK_S)
+                self._check()
 
     def require_untripped(self) -> None:
         """Stop the run when a guard has tripped.
@@ -347,6 +378,7 @@ class Guards:
         try:
             yield
         except RedlineError:
+            self.await_whole()
             self.require_untripped()
             raise
         self.require_untripped()
@@ -366,13 +398,13 @@ class Guards:
                 self._check()
             except Exception as error:  # noqa: BLE001 - no load may continue without its guards
                 self._trip(f"the cluster could not be watched: {type(error).__name__}: {error}")
-            if self.tripped is not None:
+            if self.ends_load is not None:
                 channel.end_now()
                 return None
             return min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
 
         def look_for_brake() -> float | None:
-            if self.tripped is not None:
+            if self.ends_load is not None:
                 return None
             try:
                 stop = self._stop_request()
@@ -410,6 +442,7 @@ class Guards:
         try:
             stop = self._stop_request()
             lacking = self._others_under_replicated()
+            missing = frozenset() if self.absence is None else self.absence.missing()
             dirs = self._health.log_dirs() if self._watches_disks else ()
         except AdminError as error:
             if self._clock() - self._checked_s > BLIND_S:
@@ -418,15 +451,7 @@ class Guards:
         if stop is not None:
             self._trip(stop)
         self._checked_s = self._clock()
-        fresh = sorted(lacking - self._under_replicated)
-        self._under_replicated = lacking
-        if fresh:
-            topic, partition = fresh[0]
-            more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
-            self._trip(
-                f"partition {partition} of the topic {topic}{more}, which this run did not create, "
-                f"became under-replicated{self._offline_dirs_clause()}"
-            )
+        self._judge_replicas(lacking, missing)
         self._warn_of_unseen(dirs)
         limits = self._limits
         for each in dirs:
@@ -434,6 +459,27 @@ class Guards:
             trouble = trouble or self._fill_rate_violation(each, self._checked_s)
             if each.is_known and trouble is not None:
                 self._trip(trouble)
+
+    def _judge_replicas(self, lacking: Partitions, missing: frozenset[int]) -> None:
+        """Trip, or end the load, where partitions of others have lost a replica.
+
+        Args:
+            missing: brokers that left the cluster.
+        """
+        fresh, words = sorted(lacking - self._under_replicated), None
+        if fresh:
+            topic, partition = fresh[0]
+            more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
+            words = (
+                f"partition {partition} of the topic {topic}{more}, which this run did not create, "
+                f"became under-replicated{self._offline_dirs_clause()}"
+            )
+        if self.absence is not None:
+            self.absence.note(missing, words, self._checked_s)
+        elif words is not None:
+            self._trip(words)
+        if self.absence is None or self.absence.why is None:
+            self._under_replicated = lacking
 
     def _offline_dirs_clause(self) -> str:
         """The reason why replicas are missing where a log directory failed, or an empty text."""

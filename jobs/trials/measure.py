@@ -70,7 +70,12 @@ class TrialMeasurer:
         message_bytes: message size of the point [B].
         held: the load that is held already; None when there is none.
         stop: kills a broker in the window; None to kill none.
+
+    Attributes:
+        is_steady: whether its trials hold a limit to prove it on disk.
     """
+
+    is_steady = False
 
     def __init__(
         self,
@@ -145,6 +150,7 @@ class TrialMeasurer:
             state=context.state,
             leaders_back_s=self._stop.leaders_back_s if self._stop else None,
             warm_up=context.history.warm_up,
+            steady=self.is_steady,
         )
         judged_s = time.time()
         try:
@@ -158,6 +164,7 @@ class TrialMeasurer:
         if any(OTHERS_CHANGED & each.rules for each in trial.judgements.values()):
             self._gates.renew_level()
         context.guards.require_untripped()
+        context.guards.await_whole()
         context.cluster.check()
         return trial
 
@@ -250,7 +257,7 @@ class TrialMeasurer:
 
     def _tripped(self) -> Reason | None:
         """The guard's reason why the trial is INVALID, or None."""
-        why = self._context.guards.tripped
+        why = self._context.guards.ends_load
         return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
     def _evidence(

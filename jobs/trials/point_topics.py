@@ -29,11 +29,17 @@ class PointTopics:
         self._made_for: tuple[int, TopicOptions] | None = None
 
     def open(self, pattern: TrafficPattern) -> TopicSet:
-        """Return topics for this pattern: the open ones if they fit, otherwise new ones."""
+        """Return topics for this pattern: the open ones if they fit, otherwise new ones.
+
+        Topics whose replicas somebody moved, such as a balancer, do not fit any more.
+        """
         wanted = (pattern.message_bytes, pattern.topic)
         if self._topics is not None and self._made_for == wanted:
-            self._topics = self._context.topics.refresh(self._topics)
-            return self._topics
+            if not self._context.topics.are_moved(self._topics):
+                self._topics = self._context.topics.refresh(self._topics)
+                return self._topics
+            moved = f"others moved replicas of topic {self._topics}: it is made anew"
+            note(self._context.reporter, moved)
         self.close()
         self._topics = self._context.topics.create(pattern)
         if placement := self._topics.placement_note(pattern.topic.partitions_per_broker):

@@ -16,6 +16,7 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.health import LogDir, Partitions
 from jobs.config import load_goal, load_workload
 from jobs.config.goal import GuardLimits as Limits
+from jobs.trials.broker_absence import GRACE_S, LOOK_S, BrokerAbsence
 from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import BLIND_S, Guards
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
@@ -54,6 +55,7 @@ class Cluster:
         self.hidden: frozenset[str] | None = frozenset()
         self.topics: set[str] = set()
         self.forbidden: set[str] = set()
+        self.brokers = frozenset({1, 2, 3})
 
     def under_replicated(self) -> Partitions:
         if self.error is not None:
@@ -72,6 +74,9 @@ class Cluster:
 
     def hidden_topics(self) -> frozenset[str] | None:
         return self.hidden
+
+    def serving(self) -> frozenset[int]:
+        return self.brokers
 
 
 def guards(cluster: Cluster, clock: Callable[[], float] = time.monotonic, **limits: Any) -> Guards:
@@ -542,3 +547,111 @@ def test_topics_that_cannot_be_described_cause_a_warning(
     cluster.hidden = hidden
     guards(cluster, **limits)
     assert ("bills among them" in capsys.readouterr().out) is is_warned
+
+
+ORDERS = frozenset({("orders", 3)})
+
+
+class Guest:
+    """Guards of a cluster that others use; the pauses of the run change the cluster."""
+
+    def __init__(
+        self, cluster: Cluster, *changes: Callable[[], None], pause_max_s: float = 60.0
+    ) -> None:
+        self.cluster, self.clock, self.warnings = cluster, FakeTime(), list[str]()
+        self.changes = list(changes)
+        self.guards = Guards(Limits(), cluster, str.isdigit, self.warnings.append, self.clock)
+        self.guards.absence = BrokerAbsence(cluster.serving, pause_max_s)
+        self.guards.open()
+
+    def look(self) -> None:
+        """One check while a load runs."""
+        self.guards._check()
+
+    def pause(self, seconds: float) -> None:
+        self.clock.pause(seconds)
+        if self.changes:
+            self.changes.pop(0)()
+
+    def wait(self) -> float:
+        """Wait as after a trial, and return for how long [s]."""
+        began_s = self.clock()
+        self.guards.await_whole(self.pause)
+        return self.clock() - began_s
+
+
+def test_a_broker_that_leaves_ends_the_load_and_the_run_waits_for_it(cluster: Cluster) -> None:
+    def comes_back() -> None:
+        cluster.brokers = frozenset({1, 2, 3})
+
+    def is_in_sync() -> None:
+        cluster.lacking = frozenset()
+
+    guest = Guest(cluster, lambda: None, comes_back, is_in_sync)
+    assert guest.guards.ends_load is None
+    cluster.brokers, cluster.lacking = frozenset({1, 3}), ORDERS
+    guest.look()
+    assert guest.guards.ends_load == "broker 2 left the cluster"
+    assert guest.wait() == 3 * LOOK_S
+    assert guest.guards.ends_load is None
+    guest.guards.admit(traffic(1))
+    assert guest.warnings == [
+        "broker 2 left the cluster: the load has ended, and the run waits until it is whole again"
+    ]
+
+
+def test_partitions_that_lose_a_replica_before_their_broker_has_left_are_waited_for(
+    cluster: Cluster,
+) -> None:
+    def leaves() -> None:
+        cluster.brokers = frozenset({1, 3})
+
+    def is_back() -> None:
+        cluster.brokers, cluster.lacking = frozenset({1, 2, 3}), frozenset()
+
+    guest = Guest(cluster, leaves, is_back)
+    cluster.lacking = ORDERS
+    guest.look()
+    assert "partition 3 of the topic orders" in str(guest.guards.ends_load)
+    assert guest.wait() == 2 * LOOK_S
+
+
+def test_partitions_that_lose_a_replica_while_all_brokers_serve_stop_the_run(
+    cluster: Cluster,
+) -> None:
+    guest = Guest(cluster)
+    cluster.lacking = ORDERS
+    guest.look()
+    with pytest.raises(GuardStopError, match="partition 3 of the topic orders"):
+        guest.wait()
+    assert guest.clock() == pytest.approx(FakeTime()() + GRACE_S)
+
+
+def test_a_broker_that_does_not_come_back_stops_the_run(cluster: Cluster) -> None:
+    guest = Guest(cluster, pause_max_s=20.0)
+    cluster.brokers = frozenset({1, 3})
+    guest.look()
+    with pytest.raises(GuardStopError, match=r"broker 2 left the cluster, and .* whole after 20 s"):
+        guest.wait()
+
+
+def test_an_operator_ends_a_pause(cluster: Cluster) -> None:
+    guest = Guest(cluster, lambda: cluster.topics.add("redline-stop"))
+    cluster.brokers = frozenset({1, 3})
+    guest.look()
+    with pytest.raises(GuardStopError, match="the topic redline-stop exists"):
+        guest.wait()
+
+
+def test_pauses_share_their_time(cluster: Cluster) -> None:
+    def comes_back() -> None:
+        cluster.brokers = frozenset({1, 2, 3})
+
+    guest = Guest(cluster, *[lambda: None] * 7, comes_back, pause_max_s=20.0)
+    cluster.brokers = frozenset({1, 3})
+    guest.look()
+    assert guest.wait() == 16.0
+    cluster.brokers = frozenset({1, 2})
+    guest.look()
+    with pytest.raises(GuardStopError, match=r"broker 3 left the cluster, .* whole after 4 s"):
+        guest.wait()

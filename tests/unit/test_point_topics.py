@@ -68,6 +68,23 @@ def test_another_load_keeps_the_topics_and_another_size_has_new_ones(
     ]
 
 
+def test_topics_whose_replicas_somebody_moved_are_made_anew(
+    topics: PointTopics, admin: ScriptedAdmin, reporter: RecordingReporter
+) -> None:
+    first = topics.open(traffic(100, 4))
+    old = admin.topics[NAMES[0]][0]
+    admin.topics[NAMES[0]][0] = replace(old, leader=3, replicas=(3, 2), isr=(3, 2))
+    again = topics.open(traffic(100, 4))
+    assert again.replicas == first.replicas
+    assert admin.requests == [
+        *(f"create {name}" for name in NAMES),
+        *(f"delete {name}" for name in NAMES),
+        *(f"create {name}" for name in NAMES),
+    ]
+    (told,) = [each for each in reporter.events if isinstance(each, Notice)]
+    assert told.text.startswith("others moved replicas of topic redline-run1-100B-10p-0")
+
+
 def test_another_number_of_partitions_has_new_topics(
     topics: PointTopics, admin: ScriptedAdmin
 ) -> None:

@@ -1,0 +1,97 @@
+"""Searches on brokers that others use, addressed as a foreign cluster: answers, not reasons."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from jobs.testbed.client_access import cluster_file
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from tests.support.commands import RunningCommand
+from tests.support.neighbors import (
+    Neighbor,
+    backfill,
+    bursts,
+    new_topics,
+    steady,
+    step,
+    waves,
+)
+
+log = logging.getLogger(__name__)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+BROKERS, HANDLERS, STATED_S, OWN_S = 3, 4, 0.060, 0.0006
+REQUESTS_PER_S = 0.8 * BROKERS * HANDLERS / (STATED_S + OWN_S)
+"""Produce requests that the brokers take at the limit, ours and theirs [1/s]."""
+PRODUCER_PER_S = 31_250 / 16_000
+"""Requests of one producer, each of a batch of nearly 16 kB [1/s]."""
+THEIRS_PER_S = 24.0
+
+Neighborhood = Callable[[Testbed], AbstractContextManager[object]]
+
+
+def _limit(theirs_per_s: float) -> float:
+    """Our producers at the limit beside so many requests of others."""
+    return (REQUESTS_PER_S - theirs_per_s) / PRODUCER_PER_S
+
+
+@contextmanager
+def _backfilled(testbed: Testbed) -> Iterator[None]:
+    with ExitStack() as stack:
+        writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S)))
+        stack.enter_context(backfill(testbed, writing.topic, 120.0, 2_000_000.0))
+        yield
+
+
+CASES: dict[str, tuple[Neighborhood, float, float]] = {
+    "steady": (lambda bed: Neighbor(bed, steady(THEIRS_PER_S)), THEIRS_PER_S, THEIRS_PER_S),
+    "15 % more from a moment on": (
+        lambda bed: Neighbor(bed, step(THEIRS_PER_S, 1.15, 110.0)),
+        THEIRS_PER_S,
+        1.15 * THEIRS_PER_S,
+    ),
+    "waves": (
+        lambda bed: Neighbor(bed, waves(THEIRS_PER_S, 0.3, 30.0)),
+        0.7 * THEIRS_PER_S,
+        1.3 * THEIRS_PER_S,
+    ),
+    "bursts": (lambda bed: Neighbor(bed, bursts(THEIRS_PER_S, 2.0, 10.0)), 0.0, THEIRS_PER_S),
+    "a backfill": (_backfilled, THEIRS_PER_S, THEIRS_PER_S),
+    "200 new topics an hour": (lambda bed: new_topics(bed, 18.0), 0.0, 0.0),
+}
+"""Case → the neighbors, and the lowest and highest requests per second that they send."""
+NEAR = 0.08
+"""Largest distance of the best estimate from the range of planted limits [ratio]."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -> None:
+    neighbors, low_per_s, high_per_s = CASES[case]
+    bed = start("calibrated", brokers=BROKERS, root=tmp_path / "bed", name="foreign")
+    with bed as testbed, neighbors(testbed):
+        command = RunningCommand(
+            "find-limit", "--cluster", str(cluster_file(testbed.folder)),
+            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
+            "--json", str(tmp_path / "answer.json"),
+            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=12",
+            "--set=goal.search.resolution=0.1", folder=tmp_path,
+        )  # fmt: skip
+        with command:
+            code = command.wait(800.0)
+    log.warning("%s:\n%s", case, command.text)
+    assert code == 0, command.text[-2_000:]
+    (point,) = json.loads((tmp_path / "answer.json").read_text())["boundaries"]
+    found = point["np_estimate"]
+    lowest, highest = _limit(high_per_s), _limit(low_per_s)
+    log.warning("%s: found %.1f, planted %.1f to %.1f", case, found, lowest, highest)
+    assert (1 - NEAR) * lowest <= found <= (1 + NEAR) * highest
+    if high_per_s:
+        assert any("by other clients" in note for note in point["notes"]), point["notes"]

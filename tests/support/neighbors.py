@@ -1,0 +1,151 @@
+"""Other clients of a cluster: producers, consumers and administrators, as shared clusters have."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from jobs.cluster.connect import connect
+from jobs.testbed.handle import Testbed
+
+RECORD_BYTES = 16_000
+"""One record is one batch and one request, as each is sent alone."""
+LATE_MAX_S = 1.0
+"""A neighbor that is later than this leaves records out, as its queue is full [s]."""
+REPLICAS = {partition: [1 + partition % 3] for partition in range(6)}
+
+Rate = Callable[[float], float]
+"""The requests per second of a neighbor, by the seconds since its start."""
+
+
+def steady(per_s: float) -> Rate:
+    """The same rate all the time."""
+    return lambda _: per_s
+
+
+def step(per_s: float, factor: float, at_s: float) -> Rate:
+    """A rate that changes for good at a moment."""
+    return lambda now_s: per_s * (factor if now_s >= at_s else 1.0)
+
+
+def waves(per_s: float, swing: float, period_s: float) -> Rate:
+    """A rate that swings around its mean by a share of it."""
+    return lambda now_s: per_s * (1.0 + swing * math.sin(2 * math.pi * now_s / period_s))
+
+
+def bursts(per_s: float, length_s: float, every_s: float) -> Rate:
+    """A rate that is there for a while at regular intervals."""
+    return lambda now_s: per_s if now_s % every_s < length_s else 0.0
+
+
+@dataclass
+class Neighbor:
+    """A producer that keeps a rate within this context.
+
+    Attributes:
+        sent: records sent so far.
+    """
+
+    testbed: Testbed
+    rate: Rate
+    sent: int = 0
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Neighbor:
+        self.topic = f"orders-{uuid.uuid4().hex[:6]}"
+        with connect(self.testbed.bootstrap_servers) as admin:
+            admin.create_topic(self.topic, REPLICAS, {"retention.bytes": "50000000"})
+        self._began_s = time.monotonic()
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        producer = KafkaProducer(
+            bootstrap_servers=list(self.testbed.bootstrap_servers), acks=1, batch_size=1,
+            max_block_ms=1_000, delivery_timeout_ms=120_000,
+        )  # fmt: skip
+        due_s = 0.0
+        try:
+            while not self._over.wait(0.005):
+                now_s = time.monotonic() - self._began_s
+                due_s = max(due_s, now_s - LATE_MAX_S)
+                while due_s <= now_s:
+                    per_s = self.rate(due_s)
+                    due_s += 1.0 / per_s if per_s > 0 else 0.05
+                    if per_s > 0:
+                        producer.send(
+                            self.topic, bytes(RECORD_BYTES), partition=self.sent % len(REPLICAS)
+                        )
+                        self.sent += 1
+        finally:
+            producer.close(timeout=5)
+
+
+@contextmanager
+def backfill(testbed: Testbed, topic: str, from_s: float, bytes_per_s: float) -> Iterator[None]:
+    """A consumer that begins to read a topic again and again, at a moment from now on."""
+    over = threading.Event()
+
+    def read() -> None:
+        if over.wait(from_s):
+            return
+        consumer = KafkaConsumer(
+            bootstrap_servers=list(testbed.bootstrap_servers), max_partition_fetch_bytes=200_000,
+            fetch_max_bytes=200_000, consumer_timeout_ms=500,
+        )  # fmt: skip
+        partitions = [TopicPartition(topic, partition) for partition in REPLICAS]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        began_s, read_bytes = time.monotonic(), 0
+        try:
+            while not over.wait(max(0.0, began_s + read_bytes / bytes_per_s - time.monotonic())):
+                found = consumer.poll(timeout_ms=200, max_records=50)
+                read_bytes += sum(len(r.value) for records in found.values() for r in records)
+                if not found:
+                    consumer.seek_to_beginning()
+        finally:
+            consumer.close()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def new_topics(testbed: Testbed, every_s: float) -> Iterator[None]:
+    """An application that creates a topic at regular intervals, and deletes the one before."""
+    over = threading.Event()
+
+    def create() -> None:
+        last = None
+        with connect(testbed.bootstrap_servers) as admin:
+            while not over.wait(every_s):
+                name = f"app-{uuid.uuid4().hex[:8]}"
+                admin.create_topic(name, {0: [1], 1: [2], 2: [3]}, {})
+                if last is not None:
+                    admin.delete_topic(last)
+                last = name
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
