@@ -97,7 +97,7 @@ def require_same_series(run: str, then: Mapping[str, str], now: Mapping[str, str
         run: the run, as messages name it.
 
     Raises:
-        ConfigError: a reading has another series.
+        ConfigError: a reading has another series, or none.
     """
     moved = other_series(then, now)
     if moved:
@@ -109,15 +109,19 @@ def require_same_series(run: str, then: Mapping[str, str], now: Mapping[str, str
 
 
 def other_series(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The readings that both environments have from different series of exporters.
+    """The readings whose series of exporters changed, or are not shown any more.
 
-    A reading that one environment lacks is ignored, as some appear at their first use.
+    A reading that only the present environment has is ignored, as some appear at their first use,
+    and so are all where one environment has no series, as with JMX.
     """
     before, after = _series_of(then), _series_of(now)
+    if not after:
+        return []
     return [
-        f"{reading} was {' and '.join(before[reading])} and is {' and '.join(after[reading])}"
-        for reading in sorted(before.keys() & after.keys())
-        if before[reading] != after[reading]
+        f"{reading} was {' and '.join(before[reading])} and is "
+        f"{' and '.join(after.get(reading, ['not shown']))}"
+        for reading in sorted(before)
+        if before[reading] != after.get(reading)
     ]
 
 

@@ -213,6 +213,8 @@ def test_a_run_continues_with_the_series_that_it_began_with(snapshot: SnapshotAs
     with pytest.raises(ConfigError, match="bytes_in was b_total and is b_count") as error:
         resumed_trials(store, "r", config, {"series.bytes_in": "b_count"})
     assert str(error.value) == snapshot
+    gone = {"series.messages_in": "m_total"}
+    assert other_series(then | gone, gone) == ["bytes_in was b_total and is not shown"]
     one_moved = {"series.1.bytes_in": "b_total", "series.2.bytes_in": "b_count"}
     assert other_series(then, one_moved) == ["bytes_in was b_total and is b_total and b_count"]
     assert other_series(one_moved, one_moved) == []
