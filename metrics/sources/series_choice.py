@@ -15,6 +15,7 @@ What stays uncertain is chosen only where there is one series, and is refused wh
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -75,6 +76,9 @@ _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     AUTO,
 )
 """Series of the JVM that the exporter adds itself, for readings whose bean the page lacks."""
+_BUILD, _STANDALONE = "jmx_exporter_build_info", re.compile('name="[^"]*(?:httpserver|standalone)"')
+"""The series by which an exporter states whether it is an agent, and the names of one that is a
+program of its own."""
 
 
 class Behavior(str, Enum):
@@ -446,11 +450,16 @@ def _drop_needless_sums(chosen: dict[str, tuple[Selector, ...]]) -> None:
 
 
 def _agent_selectors(text: str) -> dict[str, tuple[Selector, ...]]:
-    """The series of the JVM that a page shows."""
+    """The series of the broker's JVM that an agent adds to a page.
+
+    A stand-alone exporter can only add those of its own process, so it has none.
+    """
     shown = RuleSet(AUTO, _OF_AGENT)
     found: dict[str, tuple[Selector, ...]] = {}
-    lines = (series_of(line) for line in text.split("\n") if line[:4] in {"jvm_", "proc"})
+    lines = (series_of(line) for line in text.split("\n") if line[:4] in {"jvm_", "proc", "jmx_"})
     for series in filter(None, lines):
+        if series.startswith(_BUILD) and _STANDALONE.search(series):
+            return {}
         match = shown.match(series)
         if match is not None:
             reading = match.reading.partition(":")[0]

@@ -256,6 +256,21 @@ def test_the_jvm_is_read_from_its_beans_else_from_the_agent() -> None:
     assert "uptime_ms" not in alone
 
 
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [
+        ("jmx_prometheus_javaagent", True),
+        ("jmx_prometheus_httpserver", False),
+        ("jmx_prometheus_standalone", False),
+    ],
+)
+def test_the_process_of_a_standalone_exporter_is_not_the_broker(name: str, is_read: bool) -> None:
+    build = f'jmx_exporter_build_info{{version="1.1.0",name="{name}",}} 1.0\n'
+    found = chosen(page("strimzi", REST) + build).selectors
+    assert ("uptime_ms" in found, "heap_used_bytes" in found) == (is_read, is_read)
+    assert "uptime_ms" in chosen(page("none", REST) + build).selectors  # of the broker's beans
+
+
 def test_a_sum_is_read_where_no_mean_is_shown() -> None:
     local = "kafka_network_requestmetrics_localtimems"
     shown = {f'{local}_{end}{{request="Produce"}}': 8 for end in ("count", "sum")}
