@@ -249,6 +249,24 @@ class KafkaAdmin:
             if each.name
         ]
 
+    def adding_replicas(
+        self, partitions: Mapping[str, Sequence[int]]
+    ) -> dict[tuple[str, int], frozenset[int]]:
+        """(topic, partition) → brokers to which a reassignment copies it now.
+
+        Args:
+            partitions: topic → the partitions in question.
+        """
+
+        def read() -> Any:
+            return self.client.list_partition_reassignments(dict(partitions))
+
+        found = self.ask("list reassignments of partitions", read)
+        return {
+            (each.topic, each.partition): frozenset(moved["adding_replicas"])
+            for each, moved in found.items()
+        }
+
     def features(self) -> dict[str, int]:
         """Feature, such as `metadata.version`, → its finalized level; empty without features."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,16 +100,33 @@ class ClusterHealth:
     def under_replicated(self) -> Partitions:
         """All partitions with a replica out of sync, of topics that this user may describe.
 
+        A replica that a reassignment is adding does not count.
+
         Raises:
             AdminError: the cluster does not answer.
         """
-        topics = self._admin.describe_topics()
-        return frozenset(
-            (str(topic["name"]), int(each["partition_index"]))
-            for topic in topics
+        lacking = {
+            (str(topic["name"]), int(each["partition_index"])): (
+                frozenset(each["replica_nodes"]) - frozenset(each["isr_nodes"])
+            )
+            for topic in self._admin.describe_topics()
             for each in topic["partitions"]
             if len(each["isr_nodes"]) < len(each["replica_nodes"])
+        }
+        adding = self._adding(lacking) if lacking else {}
+        return frozenset(
+            place for place, out in lacking.items() if out - adding.get(place, frozenset())
         )
+
+    def _adding(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], frozenset[int]]:
+        """The replicas that reassignments are adding; none where brokers do not list them."""
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in places:
+            by_topic[topic].append(partition)
+        try:
+            return self._admin.adding_replicas(by_topic)
+        except AdminError:  # no ACL Describe on the cluster, or brokers before 2.4
+            return {}
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
         """The log directories of all brokers, as far as the brokers report them to this user.

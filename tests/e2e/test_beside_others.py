@@ -18,7 +18,10 @@ from tests.support.neighbors import (
     Neighbor,
     backfill,
     bursts,
+    later,
     new_topics,
+    reassign,
+    restart,
     steady,
     step,
     waves,
@@ -51,6 +54,23 @@ def _backfilled(testbed: Testbed) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _restarted(testbed: Testbed) -> Iterator[None]:
+    with (
+        Neighbor(testbed, steady(THEIRS_PER_S), replicas=2),
+        later(130.0, lambda: restart(testbed, 2, 20.0)),
+    ):
+        yield
+
+
+@contextmanager
+def _reassigned(testbed: Testbed) -> Iterator[None]:
+    with ExitStack() as stack:
+        writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S)))
+        stack.enter_context(later(130.0, lambda: reassign(testbed, writing.topic)))
+        yield
+
+
 CASES: dict[str, tuple[Neighborhood, float, float]] = {
     "steady": (lambda bed: Neighbor(bed, steady(THEIRS_PER_S)), THEIRS_PER_S, THEIRS_PER_S),
     "15 % more from a moment on": (
@@ -65,6 +85,8 @@ CASES: dict[str, tuple[Neighborhood, float, float]] = {
     ),
     "bursts": (lambda bed: Neighbor(bed, bursts(THEIRS_PER_S, 2.0, 10.0)), 0.0, THEIRS_PER_S),
     "a backfill": (_backfilled, THEIRS_PER_S, THEIRS_PER_S),
+    "a restart": (_restarted, THEIRS_PER_S, THEIRS_PER_S),
+    "a reassignment": (_reassigned, THEIRS_PER_S, THEIRS_PER_S),
     "200 new topics an hour": (lambda bed: new_topics(bed, 18.0), 0.0, 0.0),
 }
 """Case → the neighbors, and the lowest and highest requests per second that they send."""

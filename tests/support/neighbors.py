@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import time
 import uuid
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
@@ -19,7 +20,7 @@ RECORD_BYTES = 16_000
 """One record is one batch and one request, as each is sent alone."""
 LATE_MAX_S = 1.0
 """A neighbor that is later than this leaves records out, as its queue is full [s]."""
-REPLICAS = {partition: [1 + partition % 3] for partition in range(6)}
+PARTITIONS = 6
 
 Rate = Callable[[float], float]
 """The requests per second of a neighbor, by the seconds since its start."""
@@ -47,21 +48,26 @@ def bursts(per_s: float, length_s: float, every_s: float) -> Rate:
 
 @dataclass
 class Neighbor:
-    """A producer that keeps a rate within this context.
+    """A producer that keeps a rate on a topic of six partitions within this context.
 
     Attributes:
+        replicas: replication factor of its topic.
         sent: records sent so far.
     """
 
     testbed: Testbed
     rate: Rate
+    replicas: int = 1
     sent: int = 0
     _over: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Neighbor:
         self.topic = f"orders-{uuid.uuid4().hex[:6]}"
         with connect(self.testbed.bootstrap_servers) as admin:
-            admin.create_topic(self.topic, REPLICAS, {"retention.bytes": "50000000"})
+            placed = {
+                n: [1 + (n + each) % 3 for each in range(self.replicas)] for n in range(PARTITIONS)
+            }
+            admin.create_topic(self.topic, placed, {"retention.bytes": "50000000"})
         self._began_s = time.monotonic()
         self._thread = threading.Thread(target=self._write)
         self._thread.start()
@@ -86,7 +92,7 @@ class Neighbor:
                     due_s += 1.0 / per_s if per_s > 0 else 0.05
                     if per_s > 0:
                         producer.send(
-                            self.topic, bytes(RECORD_BYTES), partition=self.sent % len(REPLICAS)
+                            self.topic, bytes(RECORD_BYTES), partition=self.sent % PARTITIONS
                         )
                         self.sent += 1
         finally:
@@ -105,7 +111,7 @@ def backfill(testbed: Testbed, topic: str, from_s: float, bytes_per_s: float) ->
             bootstrap_servers=list(testbed.bootstrap_servers), max_partition_fetch_bytes=200_000,
             fetch_max_bytes=200_000, consumer_timeout_ms=500,
         )  # fmt: skip
-        partitions = [TopicPartition(topic, partition) for partition in REPLICAS]
+        partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         began_s, read_bytes = time.monotonic(), 0
@@ -149,3 +155,39 @@ def new_topics(testbed: Testbed, every_s: float) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+@contextmanager
+def later(after_s: float, action: Callable[[], object]) -> Iterator[None]:
+    """Do something once, at a moment from now on, within this context."""
+    over = threading.Event()
+
+    def act() -> None:
+        if not over.wait(after_s):
+            action()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def restart(testbed: Testbed, broker_id: int, down_s: float) -> None:
+    """Stop a broker as an operator does, and start it again a while later."""
+    testbed.kill_broker(broker_id, signal.SIGTERM)
+    time.sleep(down_s)
+    testbed.restart_broker(broker_id)
+
+
+def reassign(testbed: Testbed, topic: str) -> None:
+    """Move all partitions of a topic to the next brokers."""
+    client = KafkaAdminClient(bootstrap_servers=list(testbed.bootstrap_servers))
+    try:
+        client.alter_partition_reassignments(
+            {TopicPartition(topic, n): [1 + (n + 1) % 3] for n in range(PARTITIONS)}
+        )
+    finally:
+        client.close()

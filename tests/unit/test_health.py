@@ -1,0 +1,57 @@
+"""Partitions that lack a replica, as a whole cluster reports them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobs.cluster.admin import AdminError
+from jobs.cluster.health import ClusterHealth
+from tests.support.scripted_admin import ScriptedAdmin
+
+
+class Described(ScriptedAdmin):
+    """A cluster with a few partitions, some of which a reassignment moves."""
+
+    def __init__(
+        self, moved: Mapping[tuple[str, int], Sequence[int]], answers: bool = True
+    ) -> None:
+        super().__init__()
+        self._moved, self._answers = moved, answers
+        self.listed: list[Mapping[str, Sequence[int]]] = []
+
+    def describe_topics(
+        self, what: str = "look at all topics", names: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        def partition(number: int, replicas: list[int], isr: list[int]) -> dict[str, Any]:
+            return {"partition_index": number, "replica_nodes": replicas, "isr_nodes": isr}
+
+        return [
+            {"name": "whole", "partitions": [partition(0, [1, 2], [2, 1])]},
+            {
+                "name": "orders",
+                "partitions": [
+                    partition(0, [1, 2, 3], [1, 2]),  # broker 3 is added, or out of sync
+                    partition(1, [1, 2, 3], [1]),
+                ],
+            },
+        ]
+
+    def adding_replicas(
+        self, partitions: Mapping[str, Sequence[int]]
+    ) -> dict[tuple[str, int], frozenset[int]]:
+        self.listed.append(partitions)
+        if not self._answers:
+            raise AdminError("denied (ClusterAuthorizationFailedError)", "")
+        return {place: frozenset(added) for place, added in self._moved.items()}
+
+
+def test_replicas_that_a_reassignment_adds_are_not_lacking() -> None:
+    admin = Described({("orders", 0): [3], ("orders", 1): [3]})
+    assert ClusterHealth(admin).under_replicated() == {("orders", 1)}, "broker 2 is out of sync"
+    assert admin.listed == [{"orders": [0, 1]}], "only partitions that lack one"
+
+
+def test_without_a_list_of_reassignments_all_count() -> None:
+    for admin in (Described({}), Described({("orders", 0): [3]}, answers=False)):
+        assert ClusterHealth(admin).under_replicated() == {("orders", 0), ("orders", 1)}
