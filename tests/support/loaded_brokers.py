@@ -29,7 +29,7 @@ from metrics.sources.source import MetricsSource, brokers_of, controllers_of
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.producer import ProducerPattern
-from metrics.trial.evidence import Evidence
+from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Judgement
 from metrics.trial.others import ClientTraffic, others_in
 from metrics.trial.task import TaskReport, merge
@@ -155,6 +155,8 @@ class LoadedBrokers:
             self.source.name,
             moved_leaders=self._moved_leaders(topic, replicas),
             others=others,
+            cluster=ClusterFacts(followers=load.pattern.topic.replication_factor - 1),
+            unreplicated_records=max(0, account.counts.acked_total - grown),
         )
         return TrialOutcome(found, judge(found, THRESHOLDS))
 
