@@ -121,12 +121,18 @@ def _memory() -> str:
 
 def _kafka(testbed: TestbedOptions) -> list[Finding]:
     found = [ok("jars of Kafka", facade.check_kafka(testbed))]
-    return found + checked("link", lambda: _link(testbed))
+    found += checked("link", lambda: _link(testbed))
+    return found + checked("planted disks", lambda: _disk(testbed))
 
 
 def _link(testbed: TestbedOptions) -> list[Finding]:
     link = facade.check_link(testbed)
     return [] if link is None else [ok("link", link)]
+
+
+def _disk(testbed: TestbedOptions) -> list[Finding]:
+    disk = facade.check_disk(testbed)
+    return [] if disk is None else [ok("planted disks", disk)]
 
 
 def _count(jars: Sequence[Path]) -> str:

@@ -76,6 +76,19 @@ def check_link(options: TestbedOptions) -> str | None:
     return f"{link.words()} can be made"
 
 
+def check_disk(options: TestbedOptions) -> str | None:
+    """The testbed's planted disks in words; None where it has none.
+
+    Raises:
+        ConfigError: this machine cannot make the disks.
+    """
+    disk = profile_of(options).disk
+    if disk is None:
+        return None
+    require_planted_disk(disk)
+    return f"{disk.words()}; they can be made"
+
+
 def check_ports(options: TestbedOptions) -> str:
     """The number of ports that are free for the testbed, for people.
 

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.checks.finding import problems_of
+from jobs.checks.machine import machine_findings
+from jobs.cluster.opening import require_startable
 from jobs.config import load_cluster, load_workload
 from jobs.config.cluster import stated_environment
 from jobs.config.planted_disk import PlantedDisk
@@ -39,6 +42,7 @@ from tests.support.testbed_spec import SPEC
 
 DISK = PlantedDisk("20MB/s", size_bytes=200_000_000)
 LACKING = planted_disk_problem(DISK)
+CHECK = "planted disks"
 can_make = pytest.mark.skipif(LACKING is not None, reason=LACKING or "")
 
 
@@ -106,6 +110,23 @@ def test_a_machine_that_does_not_permit_it_is_named(
     with pytest.raises(ConfigError, match=missing):
         require_planted_disk(DISK)
     require_planted_disk(None)
+
+
+def test_doctor_and_the_start_of_a_run_look_for_what_a_disk_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = load_cluster("planted-disk")
+    monkeypatch.setattr(devices, "planted_disk_problem", lambda _disk: None)
+    (found,) = [each for each in machine_findings(tmp_path, planted) if each.check == CHECK]
+    assert "10MB/s a broker" in found.found
+    monkeypatch.setattr(devices, "planted_disk_problem", lambda _disk: "here there is no root")
+    (problem,) = [
+        each for each in problems_of(machine_findings(tmp_path, planted)) if each.check == CHECK
+    ]
+    assert "no root" in problem.found
+    with pytest.raises(ConfigError, match="no root"):
+        require_startable(planted)
+    assert CHECK not in [each.check for each in machine_findings(tmp_path, load_cluster("testbed"))]
 
 
 # --- devices ----------------------------------------------------------------
