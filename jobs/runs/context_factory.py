@@ -37,6 +37,7 @@ from jobs.trials.guards import open_guards
 from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
+from metrics.sources.rate_windows import require_whole_ticks, window_least_s
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource
 from metrics.tables.sweep_case import SweepCase
@@ -190,6 +191,7 @@ class ContextFactory:
         polls = take_first_polls(source, hosts)
         interval_s = workload.trial.sample_interval_s
         least_s = least_interval_s(polls, workload.trial.measure_s, SAMPLES_MIN)
+        require_whole_ticks(source.nodes, workload.trial.measure_s, max(interval_s, least_s))
         caveats = (
             *shortcomings(source.nodes, max(interval_s, least_s)),
             *slower_sampling(polls, interval_s, least_s),
@@ -202,7 +204,7 @@ class ContextFactory:
             session=session,
             cluster=opened,
             config=config,
-            facts=self._facts(opened, source),
+            facts=self._facts(opened, source, max(interval_s, least_s)),
             reporter=self.reporter,
             generator=Generator(
                 spark,
@@ -251,11 +253,12 @@ class ContextFactory:
                 warn(self.reporter, each.sentence)
         return report
 
-    def _facts(self, opened: OpenCluster, source: MetricsSource) -> ClusterFacts:
+    def _facts(self, opened: OpenCluster, source: MetricsSource, interval_s: float) -> ClusterFacts:
         queues = (queue_limits(opened, goal) for goal in self.config.goals)
         return ClusterFacts(
             is_blind=is_blind(source.nodes),
             isr_window_s=window_needed_s(opened, self.config.workload),
+            rate_window_s=window_least_s(source.nodes, interval_s),
             queued_max_requests=next((each for each in queues if each), {}),
             delete_delay_s=delete_delay_s(opened),
             followers=self.config.workload.topic.replication_factor - 1,

@@ -328,6 +328,10 @@ class MetricsIncomplete(ValidityRule):
             )
         return None
 
+    def window_least_s(self, cluster: ClusterFacts) -> float:
+        """The shortest window that has a whole tick of each one-minute rate [s]."""
+        return cluster.rate_window_s or 0.0
+
 
 class MetricsContradictory(ValidityRule):
     """Nodes whose samples cannot all be from one process that kept running."""

@@ -84,7 +84,7 @@ class TickedCount:
     @classmethod
     def first(cls, at_s: float, rate: float, rounding: float) -> TickedCount:
         """The count at the first look; the last tick was less than 5 s ago."""
-        edge = 0.0 if _is_exact(rate, rounding) else _edge_error(rate, rounding)
+        edge = 0.0 if is_exact(rate, rounding) else _edge_error(rate, rounding)
         return cls(at_s, rate, rounding, at_s - TICK_S, at_s, edge_error=edge)
 
     def look(self, at_s: float, rate: float, rounding: float, most: float) -> TickedCount | None:
@@ -97,16 +97,16 @@ class TickedCount:
             most: highest possible rate in a tick.
         """
         known = replace(self, rounding=min(self.rounding, rounding))
-        is_exact = _is_exact(max(rate, self.rate), known.rounding)
-        if is_exact and self.edge_error:
+        is_whole = is_exact(max(rate, self.rate), known.rounding)
+        if is_whole and self.edge_error:
             known = replace(known, error=self.error + self.edge_error, edge_error=0.0)
         sure, maybe = self._scheduled(at_s)
         if rate == self.rate:
-            is_hidden = rate == 0 or not is_exact
-            return known._unchanged(at_s, sure if is_hidden else 0, is_hidden, is_exact)
+            is_hidden = rate == 0 or not is_whole
+            return known._unchanged(at_s, sure if is_hidden else 0, is_hidden, is_whole)
         least = max(1, sure)
         most_ticks = max(least, maybe)
-        if is_exact and least <= 1:
+        if is_whole and least <= 1:
             if is_whole_tick(self.rate, rate, known.rounding):
                 least = most_ticks = 1
             elif at_s - self.at_s < TICK_S - _SLACK_S:
@@ -129,7 +129,7 @@ class TickedCount:
         ticks = min(max(least, likely), most_ticks)
         known = known._ticked(at_s, rate, ticks, is_certain=least == most_ticks)
         middle, half = (lowest + highest) / 2, (highest - lowest) / 2
-        return known._with_events(middle, half + doubtful, is_exact)
+        return known._with_events(middle, half + doubtful, is_whole)
 
     def _scheduled(self, at_s: float) -> tuple[int, int]:
         """The ticks since the last counted one: those that are certain, and those that may be."""
@@ -138,7 +138,7 @@ class TickedCount:
         maybe = math.floor((at_s - self.earliest_s + slack_s) / TICK_S)
         return max(0, sure), max(0, maybe)
 
-    def _unchanged(self, at_s: float, ticks: int, is_hidden: bool, is_exact: bool) -> TickedCount:
+    def _unchanged(self, at_s: float, ticks: int, is_hidden: bool, is_whole: bool) -> TickedCount:
         """The count where the rate is the same, after so many ticks that do not show."""
         moved_s = ticks * TICK_S
         earliest_s, latest_s = self.earliest_s + moved_s, self.latest_s + moved_s
@@ -154,7 +154,7 @@ class TickedCount:
         )
         if self.rate == 0 or not ticks:
             return known
-        return known._with_events(moved_s * self.rate, 0.0, is_exact, ticks)
+        return known._with_events(moved_s * self.rate, 0.0, is_whole, ticks)
 
     def _ticked(self, at_s: float, rate: float, ticks: int, is_certain: bool) -> TickedCount:
         """The clock of the meter after so many ticks."""
@@ -177,11 +177,11 @@ class TickedCount:
         )
 
     def _with_events(
-        self, events: float, unknown: float, is_exact: bool, ticks: int = 1
+        self, events: float, unknown: float, is_whole: bool, ticks: int = 1
     ) -> TickedCount:
         """The count with more events, of which so many may be wrong."""
         error = self.error + unknown
-        if is_exact:
+        if is_whole:
             return replace(self, count=self.count + max(0, round(events)), error=error)
         error += ticks * TICK_S * self.rounding
         edge = _edge_error(self.rate, self.rounding)
@@ -196,7 +196,7 @@ def _edge_error(rate: float, rounding: float) -> float:
     return TICK_S / ALPHA * _error_of(rate, rounding)
 
 
-def _is_exact(rate: float, rounding: float) -> bool:
+def is_exact(rate: float, rounding: float) -> bool:
     """Whether the events of a tick are known as a whole number."""
     return 2 * _edge_error(rate, rounding) <= _WHOLE
 
@@ -251,7 +251,7 @@ class RateCounts:
     def counted(
         self, values: Mapping[str, float], at_s: float, idle_most: float = SHARED_IDLE_MOST
     ) -> dict[str, float]:
-        """The readings of a page, with counts in place of one-minute rates; counts that it shows win.
+        """The readings of a page, with counts in place of rates; a count that it shows wins.
 
         After a restart of the node all counts begin at 0 again.
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, Role
+from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, TICKED_S, Role
 from metrics.sources.http_access import HttpAccess
+from metrics.sources.one_minute_rates import IDLE_MOST, SHARED_IDLE_MOST, RateCounts
 from metrics.sources.page_kind import kind_of
+from metrics.sources.rate_choice import choose_rates
 from metrics.sources.rules import (
     BROKER_HANDLER_IDLE_NS,
     JAVA,
@@ -75,6 +77,7 @@ class PrometheusSource:
         self._rules = rules
         self._version = version
         self._pause = pause
+        self._counts = {endpoint.node_id: RateCounts() for endpoint in endpoints}
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
@@ -105,6 +108,11 @@ class PrometheusSource:
             self._pause(SECOND_POLL_S)
             polls.append(scraper.poll(OPEN_DEADLINE_S))
             found = choose(polls)
+        found = choose_rates(polls, found)
+        while found.needs_poll:
+            self._pause(SECOND_POLL_S)
+            polls.append(scraper.poll(OPEN_DEADLINE_S))
+            found = choose_rates(polls, choose(polls[:2]))
         if not found.has_beans and not found.refused:
             raise ConfigError(
                 f"broker {scraper.endpoint.node_id} shows no metrics at {scraper.url}: "
@@ -114,7 +122,8 @@ class PrometheusSource:
         return found
 
     def _node(self, scraper: Scraper, scrape: Scrape, found: Choices) -> NodeInfo:
-        endpoint, values = scraper.endpoint, scrape.values
+        endpoint = scraper.endpoint
+        values = self._counts[endpoint.node_id].counted(scrape.values, scrape.at_s)
         ids = names_with(values, NODE_ID)
         if ids and str(endpoint.node_id) not in ids:
             raise ConfigError(
@@ -140,6 +149,7 @@ class PrometheusSource:
             found.texts,
             found.preferred,
             found.refusals,
+            rates=tuple(sorted(names_with(values, TICKED_S))),
         )
 
     def _require_handlers(
@@ -160,8 +170,9 @@ class PrometheusSource:
         raise ConfigError(
             f"broker {scraper.endpoint.node_id} at {scraper.url} does not show the count of "
             f"RequestHandlerAvgIdlePercent{found_out}, which is required to recognize an "
-            f"overload{reason}; have the exporter's rules export that bean's Count, name the rules "
-            f"that fit in metrics.prometheus.rules, or set metrics.client_only: true"
+            f"overload{reason}; have the exporter's rules export that bean's Count, or its "
+            f"OneMinuteRate under a name that ends so, name the rules that fit in "
+            f"metrics.prometheus.rules, or set metrics.client_only: true"
         )
 
     def sample_all(self) -> list[BrokerSample]:
@@ -175,7 +186,9 @@ class PrometheusSource:
             other = f"node {', '.join(sorted(ids))} answers at the address of node {node_id}"
             return BrokerSample(node_id, scrape.at_s, error=other)
         is_shared = node_id in self.nodes and self.nodes[node_id].roles >= _COMBINED
-        values = with_handlers(scrape.values, scrape.at_s, is_shared=is_shared)
+        most = SHARED_IDLE_MOST if is_shared else IDLE_MOST
+        counted = self._counts[node_id].counted(scrape.values, scrape.at_s, most)
+        values = with_handlers(counted, scrape.at_s, is_shared=is_shared)
         return BrokerSample(node_id, scrape.at_s, values, scrape.error)
 
     def reconnect(self) -> None:

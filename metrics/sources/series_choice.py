@@ -152,7 +152,7 @@ class Choices:
     def texts(self) -> dict[str, str]:
         """Reading → its series as text."""
         return {
-            reading: each[0].text
+            reading: f"{each[0].text}, one-minute rate" if each[0].is_rate else each[0].text
             for reading, each in sorted(self.selectors.items())
             if reading not in _NOT_COMPARED
         }
@@ -379,7 +379,7 @@ def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
 def _groups(polls: Sequence[Poll]) -> list[_Group]:
     """The groups of series that may be readings, with their numbers."""
     pages = [_numbers(poll.text) for poll in polls]
-    constant = _constant_labels(pages[0])
+    constant = constant_labels(pages[0])
     found: dict[tuple[str, str], _Group] = {}
     for series in pages[0]:
         for candidate in candidates_of(series, constant):
@@ -402,7 +402,7 @@ def _numbers(text: str) -> dict[str, list[float]]:
     return found
 
 
-def _constant_labels(series: Iterable[str]) -> frozenset[tuple[str, str]]:
+def constant_labels(series: Iterable[str]) -> frozenset[tuple[str, str]]:
     """The labels that all series have with the same value, such as one for the environment."""
     common: set[tuple[str, str]] | None = None
     for each in series:

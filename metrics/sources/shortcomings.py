@@ -13,6 +13,7 @@ from metrics.sources.beans import (
     Role,
 )
 from metrics.sources.source import NodeInfo, named_brokers
+from metrics.sources.rate_windows import rate_caveats, reads_rates
 
 _REQUEST_TIMES = tuple(f"{request}_{phase}_ms_mean" for request in REQUESTS for phase in PHASES)
 _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -72,7 +73,7 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
         *_shared_handlers(nodes.values()),
     )
     longest_s = max((node.poll_s for node in nodes.values()), default=0.0)
-    if longest_s <= POLL_SHARE_MAX * interval_s:
+    if longest_s <= POLL_SHARE_MAX * interval_s or reads_rates(nodes):
         return missing
     expensive = (
         f"a sample takes up to {longest_s:.2f} s of a broker's CPU and is taken every "
@@ -126,3 +127,4 @@ def _missing_metrics(lacks: Iterable[str]) -> tuple[str, ...]:
         for what, meaning, names in _MEANING
         if missing.intersection(names)
     )
+        *rate_caveats(nodes, interval_s),

@@ -73,6 +73,9 @@ class NodeInfo:
         choices: a clause for each choice between several series.
         refused: a clause for each reason why readings are not read although the page shows series
             of them.
+        rates: readings whose counts follow from one-minute rates.
+        interval_s: time between two samples, where another program takes them, such as a
+            Prometheus server; 0 where each poll is a sample [s].
     """
 
     node_id: int
@@ -86,6 +89,8 @@ class NodeInfo:
     series: Mapping[str, str] = field(default_factory=dict)
     choices: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    rates: tuple[str, ...] = ()
+    interval_s: float = 0.0
 
 
 class MetricsSource(Protocol):

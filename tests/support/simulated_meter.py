@@ -17,12 +17,14 @@ class SimulatedMeter:
     Attributes:
         begun_s: time of its creation [s].
         rate_unit_ns: unit of the rates: 1e9 for events each second, 1 for nanoseconds each one.
+        alpha: weight of a tick in the average.
         late_s: number of a tick → time by which it is late [s].
     """
 
     begun_s: float
     rate_unit_ns: float = 1e9
     late_s: dict[int, float] = field(default_factory=dict)
+    alpha: float = ALPHA
     count: int = 0
     ticks: int = 0
     counted: list[int] = field(default_factory=list)
@@ -52,7 +54,7 @@ class SimulatedMeter:
         self.counted.append(events)
         instant = events / INTERVAL_NS
         if self._is_initialized:
-            self._rate += ALPHA * (instant - self._rate)
+            self._rate += self.alpha * (instant - self._rate)
         else:
             self._rate = instant
             self._is_initialized = True

@@ -224,8 +224,8 @@ WRONG: dict[str, Callable[[], Exporter]] = {
     "idle as a rate": lambda: Raw(BROKER.replace("5.0E8", "0.98").encode()),
     "idle as percents": lambda: Raw(BROKER.replace("5.0E8", "97.5").encode()),
     "idle doubled": lambda: Raw(f"{BROKER}{HANDLERS} 9.0E8\n".encode()),
-    "one-minute rates": lambda: Raw(
-        BROKER.replace(f"{HANDLERS} 5.0E8", f"{POOL}_oneminuterate 0.98").encode()
+    "five-minute rates": lambda: Raw(
+        BROKER.replace(f"{HANDLERS} 5.0E8", f"{POOL}_fiveminuterate 0.98").encode()
     ),
     "no idle": lambda: Raw(BROKER.replace(HANDLERS, "other").encode()),
     "another node": lambda: Raw(

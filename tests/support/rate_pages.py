@@ -1,0 +1,84 @@
+"""Pages of an exporter that shows averages of a broker's meters in place of their counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from random import Random
+
+from tests.support.served_exporter import Exporter
+from tests.support.simulated_meter import SimulatedMeter
+
+STEP_S = 0.1
+POOL = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"
+NAMES = {
+    "bytes_in": "kafka_server_brokertopicmetrics_bytesinpersec",
+    "messages_in": "kafka_server_brokertopicmetrics_messagesinpersec",
+    "isr_shrinks": "kafka_server_replicamanager_isrshrinkspersec",
+}
+JVM = "process_start_time_seconds 900.0\n"
+VALUES = (
+    "kafka_server_replicamanager_leadercount 12.0\n"
+    "kafka_server_replicamanager_underreplicatedpartitions 0.0\n"
+    "kafka_server_raft_metrics_current_epoch 3.0\n"
+)
+
+
+class RateExporter(Exporter):
+    """An exporter of a broker with the meters of Yammer's metrics; each poll is `every_s` later.
+
+    Args:
+        end: end of the names of the rates.
+        minutes: time of the averages [min].
+        idle_factor: 100 for the idle time as a percentage.
+        printed: the text of a number.
+        more: further lines.
+        seed: seed of the load's variation.
+    """
+
+    def __init__(
+        self,
+        end: str = "",
+        minutes: int = 1,
+        idle_factor: float = 1.0,
+        printed: Callable[[float], str] = repr,
+        more: str = "",
+        seed: int = 1,
+    ) -> None:
+        super().__init__()
+        self.random = Random(seed)
+        self.now_s, self.every_s = 1_000.0, 1.0
+        self.idle, self.messages_per_s = 0.97, 0.0
+        self.end, self.idle_factor, self.printed, self.more = end, idle_factor, printed, more
+        alpha = 1 - math.exp(-5 / 60.0 / minutes)
+        self.meters: Mapping[str, SimulatedMeter] = {
+            name: SimulatedMeter(
+                self.now_s - self.random.uniform(0, 5), 1.0 if name == "idle" else 1e9, alpha=alpha
+            )
+            for name in ("idle", *NAMES)
+        }
+        self.run(60.0)
+
+    def run(self, seconds: float) -> None:
+        """Serve the load for so long."""
+        for _ in range(round(seconds / STEP_S)):
+            self.now_s += STEP_S
+            vary = self.random.uniform(0.9, 1.1)
+            self.meters["idle"].mark(int(1e9 * STEP_S * (1 - (1 - self.idle) * vary)))
+            messages = int(self.messages_per_s * STEP_S * vary)
+            self.meters["messages_in"].mark(messages)
+            self.meters["bytes_in"].mark(messages * 1_071)
+            for meter in self.meters.values():
+                while meter.next_tick_s <= self.now_s:
+                    meter.tick()
+
+    def answer(self, path: str) -> str:
+        """The page, `every_s` after the last one."""
+        self.run(self.every_s)
+        idle = self.meters["idle"].one_minute_rate * self.idle_factor
+        lines = [f"{POOL}{self.end} {self.printed(idle)}"]
+        for name, series in NAMES.items():
+            rate = self.printed(self.meters[name].one_minute_rate)
+            lines.append(f"{series}{self.end} {rate}")
+        self.text = "\n".join(lines) + "\n" + VALUES + JVM + self.more
+        return super().answer(path)

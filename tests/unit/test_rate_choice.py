@@ -1,0 +1,131 @@
+"""One-minute rates on the pages of exporters that show no counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from metrics.common.errors import ConfigError
+from metrics.sources.prometheus import PrometheusSource
+from metrics.sources.rules import RuleSet, rule_set
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import Endpoint, NodeInfo
+from metrics.windows.broker import BrokerWindow, broker_window
+from tests.support.processes import PATIENCE_S
+from tests.support.rate_pages import NAMES, POOL, RateExporter
+from tests.support.served_exporter import serving
+
+NAMED = rule_set(
+    "named",
+    {
+        "uptime_ms": {"series": "process_start_time_seconds", "start_time": True},
+        "leader_partitions": "kafka_server_replicamanager_leadercount",
+        "handler_idle_ns": {"series": POOL, "one_minute_rate": True},
+        **{name: {"series": series, "one_minute_rate": True} for name, series in NAMES.items()},
+    },
+)
+
+
+def source_of(exporter: RateExporter, rules: RuleSet | None = None) -> PrometheusSource:
+    """A source whose clock follows the broker."""
+    endpoint = Endpoint(1, "127.0.0.1", exporter.port)
+    return PrometheusSource(
+        [endpoint], rules, PATIENCE_S, "4.1", lambda: exporter.now_s, pause=lambda _: None
+    )
+
+
+def loaded(
+    exporter: RateExporter, rules: RuleSet | None = None, looks: int = 14
+) -> tuple[NodeInfo, BrokerWindow, Mapping[str, float]]:
+    """The node of an exporter, and the window of a load with its true rates in whole ticks."""
+    with serving(exporter), closing(source_of(exporter, rules)) as source:
+        source.open()
+        exporter.idle, exporter.messages_per_s, exporter.every_s = 0.30, 9_000.0, 3.0
+        for _ in range(3):
+            source.sample_all()
+        samples: list[BrokerSample] = []
+        for _ in range(looks):
+            samples += source.sample_all()
+    assert [each.error for each in samples] == [None] * looks
+    window = broker_window(samples, 1, samples[0].at_s, samples[-1].at_s, 3.0)
+    ticks = round((window.ticked_s or 0.0) / 5)
+    true = {
+        name: sum(meter.counted[-ticks:]) / (5 * ticks) for name, meter in exporter.meters.items()
+    }
+    return source.nodes[1], window, true
+
+
+@pytest.mark.parametrize("end", ["", "_total", "_oneminuterate", "_OneMinuteRate", "_value"])
+def test_a_window_of_whole_ticks_is_that_of_the_counts(end: str) -> None:
+    node, window, true = loaded(RateExporter(end))
+    assert 30 <= (window.ticked_s or 0) <= 35
+    assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
+    assert window.handler_idle == pytest.approx(0.30, abs=0.01)
+    assert window.handler_idle_rate_error in (None, 0.0)
+    assert window.bytes_in_per_s == pytest.approx(9_000 * 1_071, rel=0.02)
+    assert window.isr_shrinks == 0
+    assert node.series["handler_idle_ns"] == f"{POOL}{end}, one-minute rate"
+    assert node.series["isr_shrinks"].endswith("one-minute rate")
+    assert not node.refused
+
+
+def test_named_rules_say_which_series_are_one_minute_rates() -> None:
+    _, window, true = loaded(RateExporter(), NAMED)
+    assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
+    assert window.messages_in_per_s == pytest.approx(9_000, rel=0.02)
+
+
+@pytest.mark.parametrize("end", ["", "_oneminuterate"])
+def test_the_idle_time_may_be_a_percentage(end: str) -> None:
+    _, window, true = loaded(RateExporter(end, idle_factor=100.0))
+    assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
+
+
+def test_rounded_rates_that_are_named_have_an_error() -> None:
+    _, window, true = loaded(RateExporter("_oneminuterate", printed=lambda each: f"{each:.3f}"))
+    assert window.handler_idle_rate_error is not None
+    assert 0.001 < window.handler_idle_rate_error < 0.003
+    assert abs((window.handler_idle or 0.0) - true["idle"] / 1e9) <= window.handler_idle_rate_error
+
+
+@pytest.mark.parametrize(
+    "exporter",
+    [
+        RateExporter(minutes=5),
+        RateExporter(minutes=15),
+        RateExporter(printed=lambda each: f"{each:.3f}"),
+        RateExporter("_fiveminuterate", minutes=5),
+        RateExporter("_meanrate", minutes=5),
+    ],
+    ids=["five", "fifteen", "rounded", "named five", "named mean"],
+)
+def test_other_averages_are_refused(exporter: RateExporter, snapshot: SnapshotAssertion) -> None:
+    with (
+        serving(exporter),
+        closing(source_of(exporter)) as source,
+        pytest.raises(ConfigError) as error,
+    ):
+        source.open()
+    assert str(error.value).replace(str(exporter.port), "PORT") == snapshot
+
+
+def test_a_count_wins_over_a_rate() -> None:
+    count = f"{POOL}_count 8.0E11\n{NAMES['bytes_in']}_count 4.0E9\n"
+    exporter = RateExporter("_oneminuterate", more=count)
+    with serving(exporter), closing(source_of(exporter)) as source:
+        source.open()
+        (sample,) = source.sample_all()
+    assert sample.values["handler_idle_ns"] == 8e11
+    assert sample.values["bytes_in"] == 4e9
+    assert "ticked_s:handler_idle_ns" not in sample.values
+    assert "ticked_s:messages_in" in sample.values
+
+
+def test_only_meters_have_one_minute_rates() -> None:
+    with pytest.raises(ConfigError, match=r"request_queue_size has one_minute_rate.*bytes_in"):
+        rule_set("r", {"request_queue_size": {"series": "q", "one_minute_rate": True}})
+    with pytest.raises(ConfigError, match="true or false"):
+        rule_set("r", {"bytes_in": {"series": "q", "one_minute_rate": "yes"}})
