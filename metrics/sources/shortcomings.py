@@ -12,8 +12,8 @@ from metrics.sources.beans import (
     REQUESTS,
     Role,
 )
-from metrics.sources.source import NodeInfo, named_brokers
 from metrics.sources.rate_windows import rate_caveats, reads_rates
+from metrics.sources.source import NodeInfo, named_brokers
 
 _REQUEST_TIMES = tuple(f"{request}_{phase}_ms_mean" for request in REQUESTS for phase in PHASES)
 _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -71,6 +71,7 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
         *_refused_series(nodes.values()),
         *_zookeeper(nodes.values()),
         *_shared_handlers(nodes.values()),
+        *rate_caveats(nodes, interval_s),
     )
     longest_s = max((node.poll_s for node in nodes.values()), default=0.0)
     if longest_s <= POLL_SHARE_MAX * interval_s or reads_rates(nodes):
@@ -127,4 +128,3 @@ def _missing_metrics(lacks: Iterable[str]) -> tuple[str, ...]:
         for what, meaning, names in _MEANING
         if missing.intersection(names)
     )
-        *rate_caveats(nodes, interval_s),
