@@ -38,8 +38,8 @@ NETWORK_IN_BYTES = "network_in_bytes"
 NETWORK_OUT_BYTES = "network_out_bytes"
 GC_MS = "gc_ms"
 POLL_MS = "poll_ms"
-"""Time from the first to the last reading of a sample whose beans are read by several calls [ms]; it
-has no bean. A reading is at most half of it away from the sample's time."""
+"""Time from the first to the last reading of a sample whose beans are read one by one [ms]. It has
+no bean. A reading is at most half of it away from the sample's time."""
 CONTROLLER_EPOCH = "controller_epoch"
 SILENT_MS = "silent_ms"
 """Longest time since the last sample for which the node's JVM did not answer a call [ms]. It has no

@@ -12,6 +12,16 @@ reading, and the lines of one object name are adjacent. `sample` returns for eac
 `# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `name TAB value`;
 the name of a bean with `*` is followed by a colon and the text that `*` matched.
 
+A broker's beans are read one after another while that takes `READ_NS` at most, as it does within a
+data center. A broker that is farther away is read by several calls at once, up to
+`CALLS_IN_PARALLEL`, and RMI opens a connection for each of them. The round trip is the shortest
+call of the last poll, so a broker that is slow because it is loaded gets no more calls at once. One
+call reads all attributes of a bean. `poll_ms` is the time from the first to the last of these
+calls, so that a reading was taken at most half of it before or after the sample's time.
+
+A connection that leads to another node than the first one did, as behind a load balancer, is an
+error.
+
 Between the samples each connection is probed by one cheap attribute five times a second; with more
 than 200 brokers, one connection after another, a thousand probes a second in total. `silent_ms` is
 the longest wait for a probe's answer since the last sample, less the time for which the driver's
@@ -25,6 +35,7 @@ NAME = "RedlineJmxPoller"
 SOURCE = r"""
 import java.util.*;
 import java.util.concurrent.*;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Predicate;
 import javax.management.*;
 import javax.management.openmbean.CompositeData;
@@ -32,11 +43,16 @@ import javax.management.remote.*;
 
 public class RedlineJmxPoller {
     static final int POLLS_IN_PARALLEL = 64;
+    static final int CALLS_IN_PARALLEL = 16;
+    static final int HELPERS_IN_ALL = 256;
+    static final long READ_NS = 150000000L;
+    static final int CALLS_TO_MEASURE = 3;
     private final Map brokers = new LinkedHashMap();
     private final Map environment = new ConcurrentHashMap();
     private final ExecutorService threads = Executors.newCachedThreadPool(new Daemons());
     private final Pulse pulse = new Pulse();
     private final Beats beats = new Beats(threads, pulse);
+    private final Semaphore helpers = new Semaphore(HELPERS_IN_ALL);
 
     public RedlineJmxPoller() {
         // The heartbeats check the connections without a thread for each.
@@ -56,7 +72,8 @@ public class RedlineJmxPoller {
 
     /** Names a broker to sample; the connection is made by the first sample. */
     public void add(int nodeId, String url) {
-        brokers.put(Integer.valueOf(nodeId), new Broker(nodeId, url, environment, beats));
+        brokers.put(Integer.valueOf(nodeId),
+            new Broker(nodeId, url, environment, beats, helpers));
     }
 
     /** Sets the readings of a broker from its next sample on. */
@@ -277,13 +294,100 @@ public class RedlineJmxPoller {
         }
     }
 
+    /** One call for each of some groups, on several threads where the broker is far away. */
+    abstract static class Calls implements Callable {
+        final List groups;
+        final Object[] answers;
+        final AtomicInteger next = new AtomicInteger();
+        private long fastest = Long.MAX_VALUE;
+
+        Calls(List groups) {
+            this.groups = groups;
+            this.answers = new Object[groups.size()];
+        }
+
+        abstract Object ask(Group group) throws Exception;
+
+        /** Makes one call; returns false when none is left. */
+        boolean makeOne() throws Exception {
+            int index = next.getAndIncrement();
+            if (index >= answers.length) {
+                return false;
+            }
+            long asked = System.nanoTime();
+            answers[index] = ask((Group) groups.get(index));
+            answered(System.nanoTime() - asked);
+            return true;
+        }
+
+        private synchronized void answered(long took) {
+            fastest = Math.min(fastest, took);
+        }
+
+        /** Returns the time of the fastest call. */
+        synchronized long fastest() {
+            return fastest;
+        }
+
+        /** Makes calls until none is left or one has failed. */
+        public Object call() throws Exception {
+            boolean isOver = false;
+            while (!isOver) {
+                try {
+                    isOver = !makeOne();
+                } catch (Exception e) {
+                    next.set(answers.length);
+                    return e;
+                }
+            }
+            return null;
+        }
+
+        /**
+         * Makes all calls and returns when all have ended, also those on other threads.
+         *
+         * roundTrip is that of the last poll, or 0 where the first calls have to measure it.
+         */
+        void makeAll(long roundTrip, ExecutorService threads, Semaphore helpers)
+                throws Exception {
+            for (int i = 0; roundTrip == 0 && i < CALLS_TO_MEASURE; i++) {
+                makeOne();
+            }
+            long each = roundTrip == 0 ? fastest() : roundTrip;
+            int left = answers.length - Math.min(answers.length, next.get());
+            List running = new ArrayList();
+            long most = left == 0 ? 0L : Math.min(CALLS_IN_PARALLEL, each * left / READ_NS + 1);
+            for (long i = 1; i < Math.min(most, left) && helpers.tryAcquire(); i++) {
+                running.add(threads.submit((Callable) this));
+            }
+            Object failure = call();
+            for (Iterator i = running.iterator(); i.hasNext();) {
+                try {
+                    Object failed = ((Future) i.next()).get();
+                    failure = failure == null ? failed : failure;
+                } finally {
+                    helpers.release();
+                }
+            }
+            if (failure != null) {
+                throw (Exception) failure;
+            }
+        }
+    }
+
     static class Broker implements Callable {
         static final String STUB = "javax.management.remote.rmi.RMIServerImpl_Stub";
+        static final String NODES = "kafka.server:type=app-info,id=*";
         final int nodeId;
         final String url;
         final Map environment;
         final Beats beats;
+        final Semaphore helpers;
+        ExecutorService threads = null;
         Beat beat = null;
+        Set node = new HashSet();
+        boolean isNodeKnown = false;
+        long roundTrip = 0;
         List plan = new ArrayList();
         List resolved = null;
         List absent = null;
@@ -293,8 +397,9 @@ public class RedlineJmxPoller {
         long begun = 0;
         Semaphore free = null;
 
-        Broker(int nodeId, String url, Map environment, Beats beats) {
+        Broker(int nodeId, String url, Map environment, Beats beats, Semaphore helpers) {
             this.beats = beats;
+            this.helpers = helpers;
             this.nodeId = nodeId;
             this.url = url;
             this.environment = environment;
@@ -329,6 +434,7 @@ public class RedlineJmxPoller {
             if (running == null || running.isDone()) {
                 begun = nowMicros();
                 free = ended;
+                this.threads = threads;
                 running = threads.submit((Callable) this);
             } else {
                 ended.release();
@@ -384,9 +490,14 @@ public class RedlineJmxPoller {
                         + "is set)");
                 }
                 resolved = null;
+                isNodeKnown = false;
+                roundTrip = 0;
                 beat = beats.of(connector.getMBeanServerConnection());
             }
             MBeanServerConnection server = connector.getMBeanServerConnection();
+            if (!isNodeKnown) {
+                isNodeKnown = knowNode(server);
+            }
             if (resolved == null) {
                 absent = plan;
                 resolved = new ArrayList();
@@ -395,27 +506,82 @@ public class RedlineJmxPoller {
             resolved.addAll(resolve(server));
             StringBuilder values = new StringBuilder();
             long start = nowMicros();
-            boolean gone = false;
-            for (Iterator i = resolved.iterator(); i.hasNext();) {
-                gone |= !readGroup(server, (Group) i.next(), values);
-            }
+            Object[] read = answers(reads(server, resolved));
             long end = nowMicros();
+            boolean gone = false;
+            for (int i = 0; i < read.length; i++) {
+                gone |= read[i] == null;
+                values.append(read[i] == null ? "" : (String) read[i]);
+            }
             most = Math.max(most, resolved.size());
             if (gone || resolved.size() < most) {
                 // JMX of a restarted broker answers before all of its beans are registered.
                 resolved = null;
             }
             values.append("silent_ms\t").append(beat.takeLongestMs()).append("\n");
+            values.append("poll_ms\t").append((end - start) / 1000.0).append("\n");
             return "#\t" + nodeId + "\t" + start + "\t" + end + "\t\n" + values;
+        }
+
+        /**
+         * Returns whether the connection's node is known; a broker that starts does not show it.
+         */
+        boolean knowNode(MBeanServerConnection server) throws Exception {
+            Set found = server.queryNames(new ObjectName(NODES), null);
+            ObjectName own = new ObjectName(NODES.replace("*", String.valueOf(nodeId)));
+            boolean isOwn = node.contains(own)
+                ? found.contains(own)
+                : !Collections.disjoint(node, found);
+            if (!node.isEmpty() && !found.isEmpty() && !isOwn) {
+                throw new java.io.IOException("a new connection to " + url + " leads to node "
+                    + ids(found) + ", and the first one led to node " + ids(node)
+                    + ": several processes answer at this address");
+            }
+            node = found.isEmpty() ? node : found;
+            return !found.isEmpty();
+        }
+
+        static String ids(Set beans) {
+            StringBuilder text = new StringBuilder();
+            for (Iterator i = beans.iterator(); i.hasNext();) {
+                text.append(text.length() == 0 ? "" : ", ");
+                text.append(((ObjectName) i.next()).getKeyProperty("id"));
+            }
+            return text.toString();
+        }
+
+        Object[] answers(Calls calls) throws Exception {
+            calls.makeAll(roundTrip, threads, helpers);
+            if (calls.answers.length >= CALLS_TO_MEASURE) {
+                roundTrip = calls.fastest();
+            }
+            return calls.answers;
+        }
+
+        static Calls queries(final MBeanServerConnection server, List groups) {
+            return new Calls(groups) {
+                Object ask(Group group) throws Exception {
+                    return server.queryNames(group.name, null);
+                }
+            };
+        }
+
+        static Calls reads(final MBeanServerConnection server, List groups) {
+            return new Calls(groups) {
+                Object ask(Group group) throws Exception {
+                    return readGroup(server, group);
+                }
+            };
         }
 
         /** Returns the groups of those beans that were absent and are there now. */
         List resolve(MBeanServerConnection server) throws Exception {
             List groups = new ArrayList();
             List still = new ArrayList();
-            for (Iterator i = absent.iterator(); i.hasNext();) {
-                Group group = (Group) i.next();
-                Set beans = server.queryNames(group.name, null);
+            Object[] found = answers(queries(server, absent));
+            for (int i = 0; i < found.length; i++) {
+                Group group = (Group) absent.get(i);
+                Set beans = (Set) found[i];
                 if (beans.isEmpty()) {
                     still.add(group);
                 }
@@ -428,13 +594,14 @@ public class RedlineJmxPoller {
             return groups;
         }
 
-        boolean readGroup(MBeanServerConnection server, Group group, StringBuilder out)
-                throws Exception {
+        /** Returns the lines of a group's readings; null where the bean is gone. */
+        static String readGroup(MBeanServerConnection server, Group group) throws Exception {
+            StringBuilder out = new StringBuilder();
             AttributeList list;
             try {
                 list = server.getAttributes(group.name, group.distinctAttributes());
             } catch (InstanceNotFoundException e) {
-                return false;
+                return null;
             }
             Map values = new HashMap();
             for (Iterator i = list.iterator(); i.hasNext();) {
@@ -455,7 +622,7 @@ public class RedlineJmxPoller {
                     out.append(oneLine(String.valueOf(value))).append("\n");
                 }
             }
-            return true;
+            return out.toString();
         }
 
         void disconnect() {

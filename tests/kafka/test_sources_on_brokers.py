@@ -13,7 +13,7 @@ import pytest
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import ConfigError
 from metrics.judging.verdict import judge
-from metrics.sources.beans import NETWORK_WAIT_NS, SILENT_MS, Role, beans_for, readings_of
+from metrics.sources.beans import NETWORK_WAIT_NS, POLL_MS, SILENT_MS, Role, beans_for, readings_of
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.jmx import open_jmx
 from metrics.sources.sample import BrokerSample
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES = ("driver-jvm", "jmxquery")
+OF_THE_POLL = {SILENT_MS, POLL_MS}
 
 
 def jvm_for(name: str, spark: SparkSession) -> Any:
@@ -71,8 +72,8 @@ def test_a_sample_has_every_reading_of_the_catalogue(
         node = source.nodes[sample.broker_id]
         expected = {r.name for r in readings_of(beans_for(node.version, node.roles))}
         given = {name.partition(":")[0] for name in sample.values}
-        assert (SILENT_MS in given) is (source.name == "driver-jvm")
-        assert given - {SILENT_MS} == expected
+        assert (given & OF_THE_POLL == OF_THE_POLL) is (source.name == "driver-jvm")
+        assert given - OF_THE_POLL == expected
         waits = [name for name in sample.values if name.startswith(NETWORK_WAIT_NS)]
         assert bool(waits) is (Role.BROKER in node.roles)
 
@@ -136,7 +137,7 @@ def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed)
         rounds = [(fast.sample_all(), forking.sample_all(), fast.sample_all()) for _ in range(2)]
     for before, between, after in rounds:
         for low, middle, high in zip(before, between, after, strict=True):
-            assert low.values.keys() - {SILENT_MS} == middle.values.keys()
+            assert low.values.keys() - OF_THE_POLL == middle.values.keys()
             assert low.values.keys() == high.values.keys()
             for name, value in middle.values.items():
                 if name.endswith(("_ns", "_count", "_in", "_out", "uptime_ms")):
@@ -226,6 +227,22 @@ def test_a_restarted_node_is_sampled_again(spark: SparkSession) -> None:
 
 
 @pytest.mark.together
+def test_another_node_at_the_same_address_is_no_sample() -> None:
+    port = free_port()
+    with JmxNode(1, port) as node, bare_jvm() as (jvm, _):
+        source = open_jmx({1: node.address}, jvm, 10.0)
+        with closing(source):
+            assert source.sample_all()[0].error is None
+            node.kill()
+            assert source.sample_all()[0].error is not None
+            with JmxNode(2, port):
+                (other,) = source.sample_all()
+    assert other.values == {}
+    assert other.error is not None
+    assert "leads to node 2, and the first one led to node 1" in other.error
+
+
+@pytest.mark.together
 def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on() -> None:
     with (
         JmxNode(1, free_port()) as node,
@@ -261,7 +278,7 @@ def test_more_brokers_than_are_polled_at_a_time_are_all_sampled() -> None:
         ]
         for each in samples:
             names = {name.partition(":")[0] for name in each.values}
-            assert names == {reading.name for reading in beans} | {SILENT_MS}
+            assert names == {reading.name for reading in beans} | OF_THE_POLL
 
 
 def assert_recovers(source: MetricsSource, deadline_s: float = 30.0) -> BrokerSample:

@@ -1,8 +1,9 @@
-"""A TCP relay between clients and a broker, which can lose, refuse or slow down data."""
+"""A TCP relay between clients and a broker, which can lose, refuse, slow down or delay data."""
 
 from __future__ import annotations
 
 import math
+import queue
 import socket
 import struct
 import threading
@@ -25,6 +26,7 @@ class Relay:
         loss: "swallow" receives data of clients and drops it; "refuse" resets all connections and
             accepts no more.
         answers_bytes_per_s: highest rate of answers on each connection; None for no limit [B/s].
+        round_trip_s: time by which each answer is delayed [s].
     """
 
     listen_on: tuple[str, int]
@@ -32,6 +34,7 @@ class Relay:
     healthy_bytes: float = math.inf
     loss: Literal["swallow", "refuse"] = "swallow"
     answers_bytes_per_s: float | None = None
+    round_trip_s: float = 0.0
     _passed_bytes: int = 0
     _listener: socket.socket | None = None
     _sockets: list[socket.socket] = field(default_factory=list)
@@ -75,7 +78,8 @@ class Relay:
             except OSError:
                 return  # closed
             self._sockets += [near, far]
-            for pump, source, sink in ((self._ask, near, far), (self._answer, far, near)):
+            answer = self._answer_late if self.round_trip_s else self._answer
+            for pump, source, sink in ((self._ask, near, far), (answer, far, near)):
                 threading.Thread(target=pump, args=(source, sink), daemon=True).start()
 
     def _ask(self, source: socket.socket, sink: socket.socket) -> None:
@@ -88,6 +92,17 @@ class Relay:
                     self._refuse()
             sink.shutdown(socket.SHUT_WR)
 
+    def _answer_late(self, source: socket.socket, sink: socket.socket) -> None:
+        under_way: queue.Queue[tuple[float, bytes]] = queue.Queue()
+        threading.Thread(target=_deliver, args=(under_way, sink), daemon=True).start()
+        data = b"begin"
+        while data:
+            try:
+                data = source.recv(_CHUNK)
+            except OSError:  # either end is gone
+                data = b""
+            under_way.put((time.monotonic() + self.round_trip_s, data))
+
     def _answer(self, source: socket.socket, sink: socket.socket) -> None:
         free_s = time.monotonic()
         with suppress(OSError):
@@ -97,6 +112,18 @@ class Relay:
                     free_s = max(free_s, time.monotonic()) + len(data) / self.answers_bytes_per_s
                     time.sleep(max(0.0, free_s - time.monotonic()))
             sink.shutdown(socket.SHUT_WR)
+
+
+def _deliver(under_way: queue.Queue[tuple[float, bytes]], sink: socket.socket) -> None:
+    """Pass data on when they are due, until there are none."""
+    with suppress(OSError):  # the client is gone
+        while True:
+            due_s, data = under_way.get()
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            if not data:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            sink.sendall(data)
 
 
 @contextmanager

@@ -7,17 +7,19 @@ grow with the time since the JVM's start, and gauges are constant.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from metrics.sources.beans import PROBE, Kind, Role, beans_for
 from metrics.sources.source import JmxEndpoint
 from tests.bench.sampling import bare_jvm
+from tests.support.relay import Relay
 
 VERSION = "4.2.0"
 PROCESSORS = 3
 """Network threads of a broker, as many as `num.network.threads` is by default."""
 _FIRST_PORT = 20_000
+_BEHIND_RELAY = "127.0.0.2"
 _JAVA = r"""
 import java.io.IOException;
 import java.net.InetAddress;
@@ -32,7 +34,7 @@ import javax.management.remote.*;
 
 public class SimulatedBrokers {
     static final long BEGAN_NS = System.nanoTime();
-    static final String LOOPBACK = "127.0.0.1";
+    static final String LOOPBACK = System.getProperty("redline.simulated.host", "127.0.0.1");
     static final AtomicLong CALLS = new AtomicLong();
 
     /** Number of calls for attributes of Kafka's beans; beans of Java are read all the time. */
@@ -232,6 +234,23 @@ class SimulatedJmx:
     endpoints: Sequence[JmxEndpoint]
     pid: int
     calls: Callable[[], int]
+
+
+@contextmanager
+def delayed_jmx(count: int, round_trip_s: float) -> Iterator[SimulatedJmx]:
+    """The same brokers, whose JMX answers each request after this time [s].
+
+    The JVM listens on another address than the one that its answers name, where a relay listens.
+    Connections are made without a delay.
+    """
+    host = f"-Dredline.simulated.host={_BEHIND_RELAY}"
+    with simulated_jmx(count, (host,)) as brokers, ExitStack() as stack:
+        for each in brokers.endpoints:
+            places = (each.host, each.port), (_BEHIND_RELAY, each.port)
+            relay = Relay(*places, round_trip_s=round_trip_s)
+            stack.callback(relay.close)
+            relay.start()
+        yield brokers
 
 
 @contextmanager
