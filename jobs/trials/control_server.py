@@ -132,6 +132,10 @@ class TaskChannel:
         """End the measured window when it has lasted so long, which must lie ahead [s]."""
         self._send_soon(end_after_s=window_s)
 
+    def end_climb_after(self, load_s: float) -> None:
+        """Let no further producer begin once the load has lasted so long [s]."""
+        self._send_soon(climb_end_s=load_s)
+
     def begin_after(self, warmup_s: float) -> None:
         """Begin the measured window when the load has lasted so long, which must lie ahead [s]."""
         self.begin_after_s = warmup_s

@@ -22,6 +22,7 @@ from jobs.engine.clients.library_transactions import CommittingProducer, Transac
 from jobs.engine.network.connections import open_connections
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import UNACKNOWLEDGED
+from jobs.engine.producing.growth import GrowthEnd
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.producer_client import TaskLoad
 from jobs.engine.producing.schedule import schedule_for
@@ -143,6 +144,7 @@ class LibraryLoop:
         hosted = [index for index, _ in self._hosted]
         self.account = Account(window, plan.pattern.producer.record_interval_s, hosted)
         self._wall_offset_s = wall_offset_s
+        self._growth_end = GrowthEnd(self._driver, start_s)
         self._senders = [self._make(*each, start_s) for each in self._hosted]
         self.producers = [sender.schedule for sender in self._senders]
         self._turn_until(lambda: window.start_s)
@@ -164,7 +166,7 @@ class LibraryLoop:
         start_s: float,
     ) -> LibrarySender:
         pattern = self._plan.pattern.producer
-        times = schedule_for(self._plan.pattern, index, start_s)
+        times = schedule_for(self._plan.pattern, index, start_s + self._plan.begin_s(index))
         _topic, partitions = self._plan.partitions.topic_of(index)
         schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
         return LibrarySender(schedule, library, records)
@@ -209,6 +211,7 @@ class LibraryLoop:
         self._next_check_s = now + _CHECK_INTERVAL_S
         account = self.account
         account.window.check_in(now, account.counts.acked_records, account.acked_all)
+        self._growth_end.apply(self.producers)
 
     def _settle(self, sender: LibrarySender) -> None:
         now, account, producer = self._clock(), self.account, sender.schedule.index

@@ -12,7 +12,7 @@ from jobs.engine.batches.sections import Section
 from jobs.engine.producing.batch import Batch
 from jobs.engine.producing.pending import PendingBatches
 from jobs.engine.producing.producer_id import ProducerIdState
-from jobs.engine.producing.schedule import Schedule, due_between
+from jobs.engine.producing.schedule import EndingSchedule, Schedule, due_between
 from jobs.engine.producing.transactions import Transactions
 from metrics.traffic.producer import ProducerPattern
 
@@ -181,6 +181,12 @@ class Producer:
             self.partition = next(self._next_partition)
         self._open()
         return batch
+
+    def withdraw(self) -> None:
+        """Take back all records of a producer that has not begun."""
+        self._schedule = EndingSchedule(self._schedule, 0)
+        self._open()
+        self.scheduled_s = self.ready_s
 
     def buffer(self, batch: Batch) -> None:
         """Add a batch to those that wait to be sent."""

@@ -74,6 +74,7 @@ class DriverChannel:
     """An open control channel. Only `connect`, `compare_clocks` and `await_start` block.
 
     Attributes:
+        climb_end_s: when a load stops to grow, after its start; None until the driver sets it [s].
         begin_after_s: length of the warm-up that the driver set; None until it sets one [s].
         end_after_s: length of the window that the driver set; None until it sets one [s].
         clock_offset: largest offset of this host's clock from the driver's that `compare_clocks`
@@ -97,6 +98,7 @@ class DriverChannel:
         self._last_received_s = clock()
         self._unread = b""
         self._unwritten = b""
+        self.climb_end_s: float | None = None
         self.begin_after_s: float | None = None
         self.end_after_s: float | None = None
         self._start_signal: StartSignal | None = None
@@ -202,6 +204,7 @@ class DriverChannel:
         for line in lines:
             if line:
                 message = json.loads(line)
+                self.climb_end_s = message.get("climb_end_s", self.climb_end_s)
                 self.begin_after_s = message.get("begin_after_s", self.begin_after_s)
                 self.end_after_s = message.get("end_after_s", self.end_after_s)
                 self._driver_s = message.get("clock_s", self._driver_s)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from jobs.engine.task.control_channel import ControlAddress
 from jobs.engine.task.partitions import Partitions
+from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
 
 
@@ -32,6 +33,7 @@ class TrialPlan:
             empty for their own.
         interface_speeds: interface → its speed, where the system does not report it [B/s].
         windows: number of windows measured without a gap; the task reports each to the driver.
+        climb: when producers begin after the start of the load; None where all begin at once.
         start_lead_s: from when the last task is ready to the first record [s]; all tasks must get
             the start signal within it.
     """
@@ -51,6 +53,7 @@ class TrialPlan:
     end_offsets: Mapping[int, int] = field(default_factory=dict)
     network_namespace: str = ""
     interface_speeds: Mapping[str, float] = field(default_factory=dict)
+    climb: Climb | None = None
 
     @functools.cached_property
     def partitions(self) -> Partitions:
@@ -65,6 +68,10 @@ class TrialPlan:
     def producers_of(self, task: int) -> range:
         """The producers that this task hosts."""
         return range(task, self.pattern.producers, self.tasks)
+
+    def begin_s(self, producer: int) -> float:
+        """When a producer begins, after the start of the load [s]."""
+        return 0.0 if self.climb is None else self.climb.start_s(producer)
 
     def start_offset(self, partition: int, first: int) -> int:
         """Offset at which a consumer group without a committed offset begins.
