@@ -72,22 +72,44 @@ def take_first_polls(
 ) -> FirstPolls:
     """Poll an open source a few times, the first time over the connections that it has.
 
+    A source whose samples another program takes is polled once, and its time does not count. Of
+    hosts only those count that are read over connections.
+
     Raises:
-        ConfigError: one process answers for several brokers, or several processes for one.
+        ConfigError: a broker answers no poll, one process answers for several brokers, or several
+            processes for one.
     """
-    rounds, nodes_s, hosts_s = [], [], []
-    for each in range(POLLS):
+    rounds: list[list[BrokerSample]] = []
+    nodes_s: list[float] = []
+    hosts_s: list[float] = []
+    is_own_pace = any(node.interval_s for node in source.nodes.values())
+    for each in range(1 if is_own_pace else POLLS):
         if each > 0 and isinstance(source, Reconnecting):
             source.reconnect()
         began_s = clock()
         rounds.append(source.sample_all())
         nodes_s.append(clock() - began_s)
-        if hosts is not None:
+        if isinstance(hosts, Reconnecting):
+            hosts.reconnect()
             began_s = clock()
             hosts.sample_all()
             hosts_s.append(clock() - began_s)
+    _require_answers(rounds, nodes_s)
     _require_own_figures(rounds)
-    return FirstPolls(rounds, nodes_s, hosts_s or (0.0,))
+    return FirstPolls(rounds, (0.0,) if is_own_pace else nodes_s, hosts_s or (0.0,))
+
+
+def _require_answers(rounds: Sequence[Sequence[BrokerSample]], took_s: Sequence[float]) -> None:
+    """Require a sample of each broker in one of the polls."""
+    answered = {each.broker_id for samples in rounds for each in samples if each.error is None}
+    for each in rounds[-1]:
+        if each.broker_id not in answered:
+            raise ConfigError(
+                f"broker {each.broker_id} gave no sample in {len(rounds)} polls in a row, of "
+                f"{median(took_s):.1f} s each: {each.error}; expected an answer within the "
+                f"deadline; see that broker's log, and the source of its metrics in the cluster's "
+                f"file, or run the driver closer to the brokers"
+            )
 
 
 def _require_own_figures(rounds: Sequence[Sequence[BrokerSample]]) -> None:

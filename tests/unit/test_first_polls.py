@@ -21,6 +21,7 @@ from metrics.sources.first_polls import (
     take_first_polls,
 )
 from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
 from tests.support.contexts import run_context
 from tests.support.scripted_source import ScriptedSource
@@ -47,15 +48,22 @@ class Polled(ScriptedSource):
         return [BrokerSample(node, self.now_s, own) for node, own in values.items()]
 
 
-class Slow:
+class Slow(NoHosts):
     """Hosts whose answers take a time."""
 
     def __init__(self, source: Polled, took_s: float) -> None:
+        super().__init__()
         self._source, self._took_s = source, took_s
 
-    def sample_all(self) -> list[HostSample]:
+    def sample_all(self) -> tuple[HostSample, ...]:
         self._source.pause(self._took_s)
-        return []
+        return ()
+
+
+class Scraped(Slow):
+    """The same over connections."""
+
+    def reconnect(self) -> None: ...
 
 
 def own(node: int, poll: int) -> dict[str, float]:
@@ -77,9 +85,42 @@ def test_the_median_of_a_few_polls_counts_and_each_has_new_connections() -> None
 
 def test_hosts_that_take_longer_count() -> None:
     source = Polled(BOTH, [0.2] * POLLS)
-    polls = take_first_polls(source, Slow(source, 0.7), clock=source.clock)
+    polls = take_first_polls(source, Scraped(source, 0.7), clock=source.clock)
     assert polls.poll_s == pytest.approx(0.7)
     assert polls.slower == "the brokers' hosts"
+    source = Polled(BOTH, [0.2] * POLLS)
+    polls = take_first_polls(source, Slow(source, 0.7), clock=source.clock)
+    assert polls.poll_s == pytest.approx(0.2), "these wait for another program's samples"
+
+
+def test_a_source_that_waits_for_another_programs_samples_is_not_timed() -> None:
+    source = Polled(BOTH, [15.0] * POLLS)
+    source.nodes = {i: replace(node, interval_s=15.0) for i, node in source.nodes.items()}
+    polls = take_first_polls(source, clock=source.clock)
+    assert polls.poll_s == 0.0
+    assert len(polls.rounds) == 1
+
+
+class Mute(Polled):
+    """Brokers of which the second one answers late, or never."""
+
+    answers = 0
+
+    def sample_all(self) -> list[BrokerSample]:
+        first, second = super().sample_all()
+        self.answers -= 1
+        late = replace(second, values={}, error="no answer within 5 s")
+        return [first, second if self.answers == 0 else late]
+
+
+def test_a_broker_that_answers_no_poll_is_refused(snapshot: SnapshotAssertion) -> None:
+    source = Mute(BOTH, [5.0] * POLLS)
+    with pytest.raises(ConfigError) as raised:
+        take_first_polls(source, clock=source.clock)
+    assert str(raised.value) == snapshot
+    source = Mute(BOTH, [5.0] * POLLS)
+    source.answers = 2
+    assert len(take_first_polls(source, clock=source.clock).rounds) == POLLS
 
 
 def test_one_process_for_two_brokers_is_refused(snapshot: SnapshotAssertion) -> None:

@@ -185,6 +185,10 @@ class NodeExporters:
             raise ScrapeError(f"{machine.text} {_OTHER} {address}, and before it was {before.text}")
         self._machines[address] = machine
 
+    def reconnect(self) -> None:
+        """Close the connections; the next sample opens new ones."""
+        self._scrapers.reconnect()
+
     def close(self) -> None:
         """See `HostSource.close`."""
         self._scrapers.close()
