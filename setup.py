@@ -111,6 +111,7 @@ PACKAGES = [
     "metrics.reporting.sweep",
     "metrics.sources",
     "metrics.sources.hosts",
+    "metrics.sources.server",
     "metrics.tables",
     "metrics.traffic",
     "metrics.trial",

@@ -1,26 +1,36 @@
-"""Sources of the hosts' metrics: node_exporter, and /proc of this machine."""
+"""Sources of the hosts' metrics: node_exporter, a Prometheus server, and /proc of this machine."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from jobs.config.metrics_section import HostSection, HttpSection, SourceTarget
+from jobs.config.metrics_section import HostSection, SourceTarget
+from jobs.config.metrics_server import ServedSection
 from metrics.sources.hosts.node_exporter import NodeExporters
+from metrics.sources.hosts.prometheus_server import ServedHosts
 from metrics.sources.hosts.source import HostSource
 
 DEADLINE_S = 5.0
 """Deadline of a scrape of one host [s]."""
 
 
-class NodeExporter(HttpSection, HostSection):
-    """node_exporter on each broker's host; brokers that share a host may share an endpoint."""
+class NodeExporter(ServedSection, HostSection):
+    """node_exporter on each broker's host, or the Prometheus server that scrapes it.
+
+    Brokers that share a host may share an endpoint, and a value of the server's label.
+    """
 
     key: ClassVar[str] = "metrics.host.prometheus"
     meaning: ClassVar[str] = "node_exporter on each of them."
     example: ClassVar[str] = "prometheus"
+    what: ClassVar[str] = "the brokers' hosts"
+    shares_values: ClassVar[bool] = True
 
     def open(self, target: SourceTarget) -> HostSource:
         """See `HostSection.open`."""
+        served = self.served(target.hosts, DEADLINE_S)
+        if served is not None:
+            return ServedHosts(*served).open()
         access, addresses = self.access(), self.addresses(target.hosts)
         return NodeExporters(addresses, DEADLINE_S, access=access).open()
 

@@ -1,0 +1,91 @@
+"""Host metrics from a Prometheus server that scrapes node_exporter on the brokers' hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from metrics.common.errors import ConfigError
+from metrics.sources.hosts.node_exporter import RULES, host_values
+from metrics.sources.hosts.sample import HostSample
+from metrics.sources.server.api import ServerApi
+from metrics.sources.server.broker_label import host_of
+from metrics.sources.server.feed import Delivery, FeedSpec, FeedTarget, ServerFeed
+from metrics.sources.server.source import is_named, name_patterns
+
+
+class ServedHosts:
+    """Reads all hosts from one Prometheus server; a sample is one scrape that the server made.
+
+    Args:
+        api: the server.
+        spec: which of its series belong to the host of which broker; brokers may share a host.
+        clock: wall clock [s since the epoch].
+        pause: waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        api: ServerApi,
+        spec: FeedSpec,
+        clock: Callable[[], float] = time.time,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._feed = ServerFeed(api, spec, clock, pause)
+        self._hosts: list[str] = []
+        self.brokers: Mapping[str, tuple[int, ...]] = {}
+        self.machines: frozenset[str] = frozenset()
+
+    def open(self) -> ServedHosts:
+        """Find the hosts.
+
+        Raises:
+            ConfigError: the server does not answer, or does not show node_exporter of every host.
+        """
+        try:
+            self._feed.open(lambda name: is_named(RULES, name))
+            for target in self._feed.targets:
+                self._require_readings(target)
+        except BaseException:
+            self.close()
+            raise
+        self._feed.read_names(name_patterns(RULES))
+        names = [host_of(target.value) for target in self._feed.targets]
+        self._hosts = [
+            name if names.count(name) == 1 else target.value
+            for name, target in zip(names, self._feed.targets, strict=True)
+        ]
+        self.brokers = {
+            host: target.brokers
+            for host, target in zip(self._hosts, self._feed.targets, strict=True)
+        }
+        self.machines = frozenset(self.brokers)
+        return self
+
+    def _require_readings(self, target: FeedTarget) -> None:
+        if not host_values(target.pages[-1].values(RULES)):
+            label = self._feed.spec.label
+            raise ConfigError(
+                f"the scrapes with {label.name}={target.value!r} have no series of node_exporter; "
+                f"expected those of the host of broker {target.brokers[0]}; correct "
+                f"{label.section}.selector"
+            )
+
+    def sample_all(self) -> Sequence[HostSample]:
+        """The scrapes of each host since the last call; see `ServerFeed.deliver`."""
+        return [
+            sample
+            for host, each in zip(self._hosts, self._feed.deliver(), strict=True)
+            for sample in self._samples(host, each)
+        ]
+
+    def _samples(self, host: str, delivered: Delivery) -> Iterator[HostSample]:
+        for page in delivered.pages:
+            yield HostSample(host, page.at_s, host_values(page.values(RULES)))
+        if delivered.error is not None:
+            yield HostSample(host, self._clock(), error=delivered.error)
+
+    def close(self) -> None:
+        """See `HostSource.close`."""
+        self._feed.close()

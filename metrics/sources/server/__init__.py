@@ -1,0 +1,1 @@
+"""Readings of brokers and hosts from a Prometheus server that scrapes their exporters."""

@@ -1,0 +1,462 @@
+"""The scrapes of a Prometheus server as they appear: of each broker or host, with their own times.
+
+One query returns the samples of all targets with the times of their scrapes, by a range selector.
+Old numbers are never new samples: each scrape is delivered once, and a target without a scrape
+for `STALE_INTERVALS` has an error in its place.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+
+from metrics.common.errors import ConfigError
+from metrics.sources.page_kind import kind_of
+from metrics.sources.scraper import ClosedError, ScrapeError
+from metrics.sources.server.api import ServerApi, ServerSeries
+from metrics.sources.server.broker_label import BrokerLabel
+from metrics.sources.server.pages import (
+    NAME,
+    UP,
+    ServerPage,
+    added_labels,
+    by_value,
+    differing,
+    pages_of,
+)
+
+CLOCK_OFFSET_MAX_S = 0.25
+"""Largest accepted offset of the server's clock from the driver's [s]; that of executors."""
+CLOCK_EVERY_S = 30.0
+"""Time after which the clocks are compared again [s]."""
+STALE_INTERVALS = 3.0
+"""Scrape intervals without a scrape after which a target is stale."""
+BACK_INTERVALS = 2.0
+"""Scrape intervals for which scrapes are delivered late, when the last call was longer ago."""
+LOOK_BACK_S = 300.0
+"""Time before now whose series count as shown, when the source is opened [s]."""
+_OPEN_SCRAPES, _OPEN_S = 3.5, 15.0
+"""Scrape intervals, and time [s], whose pages are read when the source is opened."""
+_NAMED_MAX = 6
+_LAG_S = 0.2
+"""First assumption of the time from a scrape's time until queries show it [s]."""
+_LAG_MAX_S = 5.0
+_RETRY_S = 0.5
+"""Longest time between two queries for the same scrape [s]."""
+
+Names = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class FeedSpec:
+    """What is read of a server.
+
+    Attributes:
+        selector: matchers of the targets, such as `job="kafka"`, without braces.
+        label: the label that tells them apart.
+        hosts: broker id → advertised host.
+        what: what the targets are exporters of, for messages.
+    """
+
+    selector: str
+    label: BrokerLabel
+    hosts: Mapping[int, str]
+    what: str = "the brokers"
+
+
+@dataclass
+class FeedTarget:
+    """One target: the exporter of a broker, or of a host.
+
+    Attributes:
+        value: its value of the label.
+        brokers: ids of its brokers.
+        interval_s: time between two scrapes [s].
+        added: names of the labels that the server adds.
+        last_s: time of the last scrape that was delivered [s since the epoch, server's clock].
+        pages: the pages that were read when the source was opened.
+    """
+
+    value: str
+    brokers: tuple[int, ...]
+    interval_s: float
+    added: frozenset[str] = frozenset()
+    last_s: float = 0.0
+    pages: list[ServerPage] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What one target showed since the last call.
+
+    Attributes:
+        pages: its scrapes, by the driver's clock.
+        error: why there is no scrape after the call began, or None.
+    """
+
+    pages: Sequence[ServerPage] = ()
+    error: str | None = None
+
+
+class ServerFeed:
+    """Reads the targets of one server; only one thread at a time may use it.
+
+    Args:
+        api: the server.
+        spec: what to read.
+        clock: wall clock [s since the epoch].
+        pause: waits for some seconds; by default until `close`.
+    """
+
+    def __init__(
+        self,
+        api: ServerApi,
+        spec: FeedSpec,
+        clock: Callable[[], float] = time.time,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._api = api
+        self.spec = spec
+        self._clock = clock
+        self._closed = threading.Event()
+        self._pause = pause if pause is not None else self._closed.wait
+        self.targets: list[FeedTarget] = []
+        self._names = UP
+        self._offset_s = 0.0
+        self._clocks_s = 0.0
+        self._returned_s = 0.0
+        self._lag_s = _LAG_S
+
+    # --- opening ------------------------------------------------------------
+
+    def open(self, is_wanted: Names) -> None:
+        """Find the targets, their scrape interval, and the pages of their last scrapes.
+
+        Args:
+            is_wanted: whether series of a name may be readings.
+
+        Raises:
+            ConfigError: the server does not answer, or does not show all targets.
+        """
+        try:
+            self._open(is_wanted)
+        except ScrapeError as error:
+            keys = f"{self.spec.label.section}.server and selector"
+            remedy = "" if isinstance(error, ClosedError) else f"; check {keys}"
+            raise ConfigError(
+                f"the Prometheus server {self._api.url} shows no metrics of {self.spec.what}: "
+                f"{error}{remedy}"
+            ) from error
+
+    def _open(self, is_wanted: Names) -> None:
+        self._compare_clocks(at_open=True)
+        names = self._shown_names()
+        wanted = sorted(name for name in names if is_wanted(name))
+        if not wanted:
+            page = "".join(f"{name} 1\n" for name in names)
+            raise ConfigError(
+                f"the series that {self._selected} selects on {self._api.url} are not those of "
+                f"{self.spec.what}: {kind_of(page)}; correct {self.spec.label.section}.selector"
+            )
+        self._find_targets(wanted)
+        self.read_names(wanted)
+        self._read_pages()
+
+    @property
+    def _selected(self) -> str:
+        return f"{{{self.spec.selector}}}"
+
+    def _shown_names(self) -> list[str]:
+        since_s = self._server_s() - LOOK_BACK_S
+        names = self._api.label_values("__name__", self._selected, since_s)
+        if names:
+            return names
+        jobs = self._api.label_values("job", "", since_s)
+        known = ", ".join(jobs[:_NAMED_MAX]) or "none"
+        more = f" and {len(jobs) - _NAMED_MAX} more" if len(jobs) > _NAMED_MAX else ""
+        raise ConfigError(
+            f"{self._selected} selects no series of the last {LOOK_BACK_S / 60:.0f} min on "
+            f"{self._api.url}; the server's jobs are {known}{more}; correct "
+            f"{self.spec.label.section}.selector"
+        )
+
+    def _find_targets(self, names: Sequence[str]) -> None:
+        label = self.spec.label
+        shown = self._recent(UP) or self._recent(re.escape(names[0]))
+        values = [value for value, series in shown.items() if value and self._current(series)]
+        if not values:
+            raise self._no_label()
+        brokers: dict[str, list[int]] = {}
+        for broker, value in sorted(label.assign(values, self.spec.hosts).items()):
+            brokers.setdefault(value, []).append(broker)
+        self.targets = [FeedTarget(value, tuple(ids), 0.0) for value, ids in brokers.items()]
+        for target in self.targets:
+            series = self._current(shown[target.value])
+            if len(series) > 1:
+                raise ConfigError(self._several(target, series, added_labels(series)))
+            target.interval_s = self._interval(target, [at_s for at_s, _ in series[0].samples])
+            target.added = added_labels(series)
+
+    def _no_label(self) -> ConfigError:
+        label = self.spec.label
+        names = set(self._api.labels(self._selected, self._server_s() - LOOK_BACK_S))
+        known = ", ".join(sorted(names - {NAME})) or "none"
+        return ConfigError(
+            f"the series that {self._selected} selects on {self._api.url} have no label "
+            f"{label.name}; their labels are {known}; name the one that tells the brokers apart in "
+            f"{label.section}.broker_label"
+        )
+
+    def _recent(self, names: str) -> dict[str, list[ServerSeries]]:
+        """The series of these names of all selected targets, by their value of the label."""
+        expression = f"{{__name__=~{_quoted(names)},{self.spec.selector}}}[{LOOK_BACK_S:.0f}s]"
+        return by_value(self._api.query(expression), self.spec.label.name)
+
+    def _current(self, series: Sequence[ServerSeries]) -> list[ServerSeries]:
+        """The series that still get samples; if none does, those that did last."""
+        newest_s = max((each.samples[-1][0] for each in series), default=0.0)
+
+        def is_current(each: ServerSeries) -> bool:
+            times_s = [at_s for at_s, _ in each.samples]
+            step_s = median(later - earlier for earlier, later in pairwise(times_s))
+            return newest_s - times_s[-1] <= STALE_INTERVALS * step_s
+
+        return [
+            each
+            for each in series
+            if each.samples[-1][0] == newest_s or (len(each.samples) > 1 and is_current(each))
+        ]
+
+    def _several(
+        self, target: FeedTarget, series: Iterable[ServerSeries], added: frozenset[str]
+    ) -> str:
+        apart = differing(series, added)
+        named = "; ".join(f"{label} is {' and '.join(found)}" for label, found in apart.items())
+        label, key = self.spec.label, self.spec.label.section
+        return (
+            f"{self._selected} selects several targets with {label.name}={target.value!r} on "
+            f"{self._api.url} ({named or 'with the same labels'}); expected one exporter for each "
+            f"broker of one cluster; add a label that tells them apart to {key}.selector, or name "
+            f"another one in {key}.broker_label"
+        )
+
+    def _interval(self, target: FeedTarget, times_s: Sequence[float]) -> float:
+        where = f"with {self.spec.label.name}={target.value!r}"
+        if len(times_s) < 2:
+            raise ConfigError(
+                f"the Prometheus server {self._api.url} has {len(times_s)} scrape of the last "
+                f"{LOOK_BACK_S / 60:.0f} min {where}; expected 2 or more, which show its scrape "
+                "interval; wait for the next scrape, or scrape every "
+                f"{LOOK_BACK_S / 5:.0f} s or more often"
+            )
+        interval_s = median(later - earlier for earlier, later in pairwise(times_s))
+        age_s = self._server_s() - times_s[-1]
+        if age_s > STALE_INTERVALS * interval_s + _LAG_MAX_S:
+            raise ConfigError(
+                f"the last scrape {where} on {self._api.url} is {age_s:.0f} s old, expected one "
+                f"every {interval_s:.3g} s; see why the server no longer scrapes it (its page "
+                "/targets)"
+            )
+        return round(interval_s, 3)
+
+    def _read_pages(self) -> None:
+        shown = self._query(max(_OPEN_S, _OPEN_SCRAPES * self.interval_s))
+        for target in self.targets:
+            series = shown.get(target.value, [])
+            if not any(each.labels.get(NAME) == UP for each in series):
+                target.added = added_labels(series)
+            several = differing(series, target.added)
+            if several:
+                raise ConfigError(self._several(target, series, target.added))
+            target.pages = [
+                page for page in pages_of(series, target.added) if page.is_up and page.lines
+            ]
+            if not target.pages:
+                raise ScrapeError(
+                    f"its scrapes with {self.spec.label.name}={target.value!r} fail or have no "
+                    "such series; see its page /targets"
+                )
+            target.last_s = target.pages[-1].at_s
+
+    @property
+    def interval_s(self) -> float:
+        """The longest scrape interval of the targets [s]."""
+        return max((target.interval_s for target in self.targets), default=0.0)
+
+    # --- reading ------------------------------------------------------------
+
+    def read_names(self, names: Iterable[str]) -> None:
+        """Query series of these names from now on; each is a regular expression."""
+        self._names = "|".join(dict.fromkeys((UP, *names)))
+
+    def deliver(self) -> list[Delivery]:
+        """The scrapes of each target since the last call, the last of them after this call began.
+
+        It waits for that scrape. When the last call ended more than a scrape interval ago, only
+        the last scrape is delivered.
+        """
+        called_s = self._clock()
+        try:
+            self._compare_clocks()
+            found = self._collect(called_s)
+        except ScrapeError as error:
+            self._pause(min(_RETRY_S, self.interval_s))
+            found = [Delivery(error=f"the Prometheus server {self._api.url}: {error}")] * len(
+                self.targets
+            )
+        self._returned_s = self._clock()
+        return found
+
+    def past(
+        self, target: FeedTarget, names: Iterable[str], span: tuple[float, float, float]
+    ) -> list[ServerSeries]:
+        """The series of these names of a target in the past, each number not older than a step.
+
+        Args:
+            span: first and last time [s since the epoch], and the step [s].
+
+        Raises:
+            ScrapeError: the server does not answer.
+        """
+        from_s, to_s, step_s = span
+        selector = self._expression("|".join(names), (target,))
+        expression = f"last_over_time({selector}[{round(step_s * 1000)}ms])"
+        return self._api.query_range(expression, from_s, to_s, step_s)
+
+    def _collect(self, called_s: float) -> list[Delivery]:
+        is_continued = called_s - self._returned_s <= self.interval_s
+        ends_s = called_s + STALE_INTERVALS * self.interval_s + _LAG_MAX_S
+        new: dict[str, dict[float, ServerPage]] = {each.value: {} for each in self.targets}
+        several: dict[str, str] = {}
+        retry_s = min(_RETRY_S, self.interval_s / 4)
+        self._pause(max(0.0, self._due_s(called_s) - self._clock()))
+        queries = 0
+        while True:
+            queries += 1
+            back_s = self._clock() - max(
+                called_s - BACK_INTERVALS * self.interval_s, self._oldest_s()
+            )
+            shown = self._query(back_s + retry_s)
+            for target in self.targets:
+                series = shown.get(target.value, [])
+                if differing(series, target.added):
+                    several[target.value] = self._several(target, series, target.added)
+                for page in pages_of(series, target.added):
+                    if page.at_s > target.last_s:
+                        new[target.value][page.at_s] = page
+            waiting = [each for each in self.targets if not self._is_new(new[each.value], called_s)]
+            if not waiting or self._clock() >= ends_s or self._closed.is_set():
+                break
+            self._pause(retry_s)
+        self._learn_lag(new.values(), is_late=queries > 1)
+        return [
+            Delivery(error=several[each.value])
+            if each.value in several
+            else self._delivery(each, new[each.value], called_s, is_continued)
+            for each in self.targets
+        ]
+
+    def _is_new(self, pages: Mapping[float, ServerPage], called_s: float) -> bool:
+        return any(at_s - self._offset_s >= called_s for at_s in pages)
+
+    def _delivery(
+        self,
+        target: FeedTarget,
+        pages: Mapping[float, ServerPage],
+        called_s: float,
+        is_continued: bool,
+    ) -> Delivery:
+        ordered = [pages[at_s] for at_s in sorted(pages)]
+        if ordered:
+            target.last_s = ordered[-1].at_s
+        good = [
+            ServerPage(page.at_s - self._offset_s, page.lines, page.is_up)
+            for page in (ordered if is_continued else ordered[-1:])
+            if page.is_up and page.lines
+        ]
+        where = f"with {self.spec.label.name}={target.value!r}"
+        if not self._is_new(pages, called_s):
+            age_s = self._clock() + self._offset_s - target.last_s
+            return Delivery(
+                good,
+                f"the last scrape {where} is {age_s:.0f} s old, expected one every "
+                f"{target.interval_s:.3g} s",
+            )
+        if not (ordered[-1].is_up and ordered[-1].lines):
+            return Delivery(good, f"the Prometheus server's scrape {where} failed")
+        return Delivery(good)
+
+    def _due_s(self, called_s: float) -> float:
+        """The time at which all targets have probably been scraped since the call began [s]."""
+        due_s = called_s
+        for target in self.targets:
+            last_s = target.last_s - self._offset_s
+            intervals = max(1.0, -(-(called_s - last_s) // target.interval_s))
+            next_s = last_s + intervals * target.interval_s
+            if next_s - called_s <= target.interval_s:
+                due_s = max(due_s, next_s + self._lag_s)
+        return due_s
+
+    def _oldest_s(self) -> float:
+        """The oldest of the targets' last scrapes, by the driver's clock [s since the epoch]."""
+        return min(target.last_s for target in self.targets) - self._offset_s
+
+    def _learn_lag(self, pages: Iterable[Mapping[float, ServerPage]], *, is_late: bool) -> None:
+        """Expect the next scrapes as late as these were shown, or a little earlier."""
+        now_s = self._clock() + self._offset_s
+        lags_s = [now_s - max(found) for found in pages if found]
+        lag_s = min(lags_s, default=0.0) if is_late else 0.9 * self._lag_s
+        self._lag_s = min(_LAG_MAX_S, max(_LAG_S, lag_s))
+
+    def _query(self, back_s: float) -> dict[str, list[ServerSeries]]:
+        """The series of each target since `back_s` ago, by its value of the label."""
+        expression = (
+            f"{self._expression(self._names, self.targets)}[{max(1, round(back_s * 1000))}ms]"
+        )
+        return by_value(self._api.query(expression), self.spec.label.name)
+
+    def _expression(self, names: str, targets: Sequence[FeedTarget]) -> str:
+        """A selector of these series of some targets, without those of single topics."""
+        values = "|".join(re.escape(target.value) for target in targets)
+        name, label = _quoted(names), f"{self.spec.label.name}=~{_quoted(values)}"
+        return f'{{__name__=~{name},{self.spec.selector},{label},topic="",partition=""}}'
+
+    # --- clocks -------------------------------------------------------------
+
+    def _server_s(self) -> float:
+        return self._clock() + self._offset_s
+
+    def _compare_clocks(self, *, at_open: bool = False) -> None:
+        """Compare the server's clock with the driver's, if that is due.
+
+        Raises:
+            ScrapeError: they are too far apart.
+        """
+        if not at_open and self._clock() - self._clocks_s < CLOCK_EVERY_S:
+            return
+        offset_s, error_s = self._api.clock_offset()
+        self._clocks_s = self._clock()
+        if max(0.0, abs(offset_s) - error_s) > CLOCK_OFFSET_MAX_S:
+            way = "ahead of" if offset_s > 0 else "behind"
+            raise ClosedError(
+                f"its clock is {abs(offset_s):.3f} s {way} the driver's (± {error_s:.3f} s), more "
+                f"than {CLOCK_OFFSET_MAX_S:g} s; synchronize the clocks of both hosts"
+            )
+        if at_open:
+            self._offset_s = offset_s
+
+    def close(self) -> None:
+        """Close the connection; further calls are harmless."""
+        self._closed.set()
+        self._api.close()
+
+
+def _quoted(text: str) -> str:
+    """A text as a string of PromQL."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
