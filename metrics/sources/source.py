@@ -138,3 +138,22 @@ def brokers_of(source: MetricsSource) -> frozenset[int]:
 def controllers_of(source: MetricsSource) -> frozenset[int]:
     """Ids of the nodes of an open source that are controllers."""
     return frozenset(i for i, node in source.nodes.items() if Role.CONTROLLER in node.roles)
+
+
+def sample_interval_of(source: MetricsSource, asked_s: float) -> float:
+    """The time between two samples of an open source [s].
+
+    Args:
+        asked_s: configured time between two polls [s].
+    """
+    return max((asked_s, *(node.interval_s for node in source.nodes.values())))
+
+
+def poll_interval_of(source: MetricsSource, asked_s: float) -> float:
+    """The time between two polls of an open source [s].
+
+    A source whose samples another program takes waits for the next one in each poll, so that it is
+    polled again at once.
+    """
+    own = [node.interval_s for node in source.nodes.values() if node.interval_s]
+    return min(asked_s, min(own) / 8) if own else asked_s
