@@ -10,6 +10,7 @@ from metrics.sources.beans import (
     NETWORK_WAIT_NS,
     PHASES,
     REQUESTS,
+    UPTIME_MS,
     Role,
 )
 from metrics.sources.rate_windows import rate_caveats, reads_rates
@@ -28,7 +29,74 @@ _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "they cannot be named as the limit",
         (NETWORK_WAIT_NS,),
     ),
-    ("the machine's CPU use", "the CPU cannot be named as the limit", ("machine_cpu_share",)),
+    (
+        "the machine's CPU use",
+        "the CPU cannot be named as the limit",
+        ("machine_cpu_share", "processors"),
+    ),
+    (
+        "the uptime of the brokers' processes",
+        "cold brokers are not warmed up, and a restart shows only by counters that fall",
+        (UPTIME_MS,),
+    ),
+    (
+        "the CPU time of the brokers' processes",
+        "their part of the machine's CPU use is unknown",
+        ("process_cpu_ns",),
+    ),
+    (
+        "the heap",
+        "a JVM that is short of memory does not show",
+        ("heap_used_bytes", "heap_max_bytes"),
+    ),
+    (
+        "the numbers of requests",
+        "the cost of a request is unknown, so a warm-up ends after 10 s",
+        tuple(f"{request}_{phase}_ms_count" for request in REQUESTS for phase in PHASES),
+    ),
+    (
+        "the queue of requests",
+        "requests that wait for a handler do not show",
+        ("request_queue_size",),
+    ),
+    (
+        "the bytes of network connections",
+        "the network's part in the load is unknown",
+        ("network_in_bytes", "network_out_bytes"),
+    ),
+    (
+        "messages and bytes of producers",
+        "what other clients write is unknown",
+        ("messages_in", "bytes_in"),
+    ),
+    ("bytes of consumers", "what other clients read is unknown", ("bytes_out",)),
+    (
+        "bytes between brokers",
+        "the part of replication in the load is unknown",
+        ("replication_bytes_in", "replication_bytes_out"),
+    ),
+    (
+        "bytes of disks",
+        "the disk's part in the load is unknown, unless the hosts' metrics show it",
+        ("disk_read_bytes", "disk_write_bytes"),
+    ),
+    (
+        "changes of the ISR",
+        "followers that leave it and come back do not show",
+        ("isr_shrinks", "isr_expands"),
+    ),
+    ("the followers' lag", "followers that fall behind do not show", ("replica_max_lag_records",)),
+    ("offline replicas", "replicas on failed disks do not show", ("offline_replicas",)),
+    (
+        "produce requests that wait for followers",
+        "replication as the reason of latency does not show",
+        ("produce_delayed",),
+    ),
+    (
+        "failed produce requests",
+        "those of other clients do not show",
+        ("failed_produce_requests",),
+    ),
     (
         "under-replicated partitions",
         "replicas that stay out of sync do not show",

@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.exporter_rules import load_rules
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import Role
+from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, Role, beans_for, readings_of
 from metrics.sources.first_polls import take_first_polls
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
@@ -324,6 +324,18 @@ def test_missing_readings_are_reported_with_their_meaning(snapshot: SnapshotAsse
     assert any("request times" in sentence for sentence in sentences)
     assert not any("led partitions" in sentence for sentence in sentences)
     assert sentences == snapshot
+
+
+def test_the_lack_of_any_reading_has_a_meaning() -> None:
+    roles = (Role.BROKER, Role.CONTROLLER)
+    names = {each.name for each in readings_of(beans_for("4.2", roles))}
+    silent = {
+        name
+        for name in names
+        if not shortcomings({1: NodeInfo(1, "4.2", frozenset(roles), lacks=(name,))}, 60.0)
+    }
+    # A lack of the epoch means ZooKeeper, which the source reports by another sentence.
+    assert silent == {CONTROLLER_EPOCH, *FROM_FIRST_USE} - {"log_flush_ms_mean"}
 
 
 def test_an_exporter_that_takes_much_of_the_brokers_cpu_is_reported() -> None:
