@@ -39,7 +39,7 @@ from jobs.trials.load import Generator, require_room
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.rate_windows import require_whole_ticks, window_least_s
 from metrics.sources.shortcomings import is_blind, shortcomings
-from metrics.sources.source import MetricsSource
+from metrics.sources.source import MetricsSource, sample_interval_of
 from metrics.tables.sweep_case import SweepCase
 from metrics.traffic.pattern import SAMPLES_MIN
 from metrics.trial.evidence import ClusterFacts
@@ -258,7 +258,11 @@ class ContextFactory:
         return ClusterFacts(
             is_blind=is_blind(source.nodes),
             isr_window_s=window_needed_s(opened, self.config.workload),
-            rate_window_s=window_least_s(source.nodes, interval_s),
+            rate_window_s=max(
+                window_least_s(source.nodes, interval_s) or 0.0,
+                SAMPLES_MIN * sample_interval_of(source, 0.0),
+            )
+            or None,
             queued_max_requests=next((each for each in queues if each), {}),
             delete_delay_s=delete_delay_s(opened),
             followers=self.config.workload.topic.replication_factor - 1,

@@ -11,7 +11,7 @@ from metrics.sources.hosts.sample import HostSample
 from metrics.sources.hosts.source import HostSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
-from metrics.sources.source import MetricsSource
+from metrics.sources.source import MetricsSource, poll_interval_of
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class TrialSampler:
     """
 
     def __init__(self, nodes: MetricsSource, hosts: HostSource, interval_s: float) -> None:
-        self.nodes: Sampler[BrokerSample] = Sampler(nodes, interval_s)
+        polled_s = poll_interval_of(nodes, interval_s)
+        self.nodes: Sampler[BrokerSample] = Sampler(nodes, polled_s)
         self._hosts: Sampler[HostSample] = Sampler(hosts, interval_s)
         self._stack = ExitStack()
 

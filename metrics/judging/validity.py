@@ -329,7 +329,7 @@ class MetricsIncomplete(ValidityRule):
         return None
 
     def window_least_s(self, cluster: ClusterFacts) -> float:
-        """The shortest window that has a whole tick of each one-minute rate [s]."""
+        """The shortest window with a whole tick of each rate, and enough scrapes [s]."""
         return cluster.rate_window_s or 0.0
 
 

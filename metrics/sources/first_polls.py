@@ -17,8 +17,10 @@ from metrics.common.errors import ConfigError
 from metrics.sources.own_figures import changes_of_process, nodes_of_one_process
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampled, Timed
-from metrics.sources.source import MetricsSource, named_brokers
+from metrics.sources.source import MetricsSource, named_brokers, sample_interval_of
 
+_JITTER = 1.01
+"""Factor by which times of scrapes may make an interval seem longer than it is."""
 POLLS = 3
 """Polls before the first load; the median of their times counts."""
 MARGIN = 1.25
@@ -47,11 +49,14 @@ class FirstPolls:
     Attributes:
         rounds: the samples of each poll.
         nodes_s, hosts_s: time of each poll of the brokers' metrics, and of their hosts [s].
+        interval_s: time between two samples of the brokers that another program takes; 0 where each
+            poll is a sample [s].
     """
 
     rounds: Sequence[Sequence[BrokerSample]] = ()
     nodes_s: Sequence[float] = field(default=(0.0,))
     hosts_s: Sequence[float] = field(default=(0.0,))
+    interval_s: float = 0.0
 
     @property
     def poll_s(self) -> float:
@@ -82,8 +87,8 @@ def take_first_polls(
     rounds: list[list[BrokerSample]] = []
     nodes_s: list[float] = []
     hosts_s: list[float] = []
-    is_own_pace = any(node.interval_s for node in source.nodes.values())
-    for each in range(1 if is_own_pace else POLLS):
+    own_s = sample_interval_of(source, 0.0)
+    for each in range(1 if own_s else POLLS):
         if each > 0 and isinstance(source, Reconnecting):
             source.reconnect()
         began_s = clock()
@@ -96,7 +101,7 @@ def take_first_polls(
             hosts_s.append(clock() - began_s)
     _require_answers(rounds, nodes_s)
     _require_own_figures(rounds)
-    return FirstPolls(rounds, (0.0,) if is_own_pace else nodes_s, hosts_s or (0.0,))
+    return FirstPolls(rounds, (0.0,) if own_s else nodes_s, hosts_s or (0.0,), own_s)
 
 
 def _require_answers(rounds: Sequence[Sequence[BrokerSample]], took_s: Sequence[float]) -> None:
@@ -138,6 +143,14 @@ def least_interval_s(polls: FirstPolls, measure_s: float, samples_min: int) -> f
         ConfigError: a window is too short for the samples that it needs.
     """
     kept_s, most_s = _rounded_up(MARGIN * polls.poll_s), measure_s / samples_min
+    if polls.interval_s > _JITTER * most_s:
+        raise ConfigError(
+            f"the Prometheus server scrapes the brokers every {polls.interval_s:g} s, so a window "
+            f"of workload.trial.measure_s {measure_s:g} s has {int(measure_s / polls.interval_s)} "
+            f"scrapes; expected {samples_min} or more; set workload.trial.measure_s to "
+            f"{math.ceil(samples_min * polls.interval_s)} or more, or have the server scrape more "
+            f"often"
+        )
     if polls.poll_s > most_s:
         raise ConfigError(
             f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, and a window of "
@@ -146,7 +159,7 @@ def least_interval_s(polls: FirstPolls, measure_s: float, samples_min: int) -> f
             f"more and workload.trial.measure_s to {math.ceil(samples_min * kept_s)} or more, or "
             f"run the driver closer to the brokers"
         )
-    return min(kept_s, most_s)
+    return max(min(kept_s, most_s), polls.interval_s)
 
 
 def _rounded_up(duration_s: float) -> float:
@@ -162,6 +175,13 @@ def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tup
     """
     if least_s <= interval_s:
         return ()
+    if least_s == polls.interval_s:
+        scrapes = (
+            f"samples are the scrapes of the Prometheus server, every {least_s:g} s, instead of "
+            f"every {interval_s:g} s (workload.trial.sample_interval_s); what lasts for less time "
+            f"does not show"
+        )
+        return (scrapes,)
     sentence = (
         f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, too long for "
         f"workload.trial.sample_interval_s {interval_s:g}: samples are taken every {least_s:g} s; "

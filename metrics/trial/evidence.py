@@ -29,8 +29,8 @@ class ClusterFacts:
         is_blind: the cluster shows no metrics, so that none can be missing.
         isr_window_s: shortest window in which an ISR change can show, from the brokers'
             `replica.lag.time.max.ms` [s]; None without followers.
-        rate_window_s: shortest window that has a whole tick of each one-minute rate [s]; None where
-            brokers show counts.
+        rate_window_s: shortest window that has a whole tick of each one-minute rate, and enough
+            scrapes of a Prometheus server [s]; None where neither is read.
         under_replicated_at_rest: broker id → under-replicated partitions before the run, or
             before the trial where there were fewer then.
         queued_max_requests: broker id → its `queued.max.requests`, where it was read.

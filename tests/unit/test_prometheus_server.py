@@ -10,22 +10,26 @@ from itertools import pairwise
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.checks.cluster import metrics_findings
 from jobs.config.exporter_rules import load_rules
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
+from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.hosts import readings
 from metrics.sources.hosts.prometheus_server import ServedHosts
 from metrics.sources.http_access import HttpAccess, basic
 from metrics.sources.rules import RuleSet
 from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
 from metrics.sources.scraper import ScrapeError
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.sources.server.feed import CLOCK_OFFSET_MAX_S, STALE_INTERVALS, FeedSpec
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import poll_interval_of, sample_interval_of
+from metrics.traffic.pattern import SAMPLES_MIN, Phases
 from metrics.trial.clock import OFFSET_MAX_S
-from metrics.windows.broker import broker_window
+from metrics.windows.broker import broker_window, broker_windows
 from tests.support.exporter_pages import BrokerState, page
 from tests.support.processes import PATIENCE_S
 from tests.support.served_prometheus import (
@@ -420,3 +424,43 @@ def test_an_address_of_ipv6_is_a_host() -> None:
     hosts = {1: "2001:db8::1", 2: "2001:db8::2"}
     shown = ["[2001:db8::1]:9404", "[2001:db8::2]:9404"]
     assert BrokerLabel(KEY).assign(shown, hosts) == {1: shown[0], 2: shown[1]}
+
+
+def test_the_scrape_interval_bounds_the_window(snapshot: SnapshotAssertion) -> None:
+    targets = [broker_target(1), broker_target(2)]
+    for each in targets:
+        each.interval_s = 15.0
+    with server_of(*targets) as server, opened(server) as source:
+        polls = take_first_polls(source)
+        assert len(polls.rounds) == 1
+        assert least_interval_s(polls, 60.0, SAMPLES_MIN) == 15.0
+        assert slower_sampling(polls, 15.0, 15.0) == ()
+        assert slower_sampling(polls, 1.0, 15.0) == snapshot
+        with pytest.raises(ConfigError) as error:
+            least_interval_s(polls, 59.0, SAMPLES_MIN)
+        assert str(error.value) == snapshot
+        found = metrics_findings(source, None, trial_of(60.0))
+        assert [each.sentence for each in found if each.check == "time of a poll"] == snapshot
+        with pytest.raises(ConfigError, match="has 2 scrapes; expected 4 or more"):
+            metrics_findings(source, None, trial_of(30.0))
+
+
+def trial_of(measure_s: float) -> Phases:
+    return Phases(warmup_s=1.0, measure_s=measure_s)
+
+
+def test_a_sampler_has_each_scrape_of_a_window() -> None:
+    with server_of() as server, opened(server) as source:
+        stops_s = START_S + 40.0
+        sampler = Sampler(
+            source,
+            poll_interval_of(source, 1.0),
+            server.time,
+            lambda seconds: bool(server.time.pause(seconds)) or server.time() > stops_s,
+        )
+        sampler.start()
+        sampler.wait_past(stops_s + 10.0, PATIENCE_S)
+        samples = sampler.stop()
+    windows = broker_windows(samples, [1, 2], START_S + 10.0, START_S + 30.0, 2.0)
+    assert [each.samples_missed for each in windows] == [0, 0]
+    assert [each.handler_idle for each in windows] == [pytest.approx(IDLE[i]) for i in (1, 2)]
