@@ -13,7 +13,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
-from metrics.sources.source import brokers_of
+from metrics.sources.source import brokers_of, poll_interval_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
@@ -65,10 +65,11 @@ def offer_unscored(
     """
     target = Target(topics.names, topics.leaders, context.addresses)
     interval_s, guards = context.workload.trial.sample_interval_s, context.guards
+    polled_s = poll_interval_of(context.source, interval_s)
     guards.admit(pattern)
     guards.require_room(pattern, topics.names)
     context.tables.settle()  # so that Spark does not append rows during the load
-    with guards.required(), Sampler(context.source, interval_s) as sampler:
+    with guards.required(), Sampler(context.source, polled_s) as sampler:
 
         @contextmanager
         def watched(channel: TaskChannel) -> Iterator[None]:
