@@ -12,6 +12,7 @@ from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
 from jobs.trials.recovery import LOOK_S, Baseline, Recovery, wait_until_at_rest, windows_between
 from jobs.trials.write_back import WriteBack
+from jobs.trials.whole_ticks import poll_after_ticks
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
@@ -165,7 +166,8 @@ class Gates:
 
         Returns the traffic since the brokers were at rest; None where they do not show it.
         """
-        before, self._polled = self._polled, self._source.sample_all()
+        before = self._polled
+        self._polled = poll_after_ticks(self._source, self._clock, self._pause)
         self._last_load.ended_s = self._clock()
         self._rested_s = None
         return ClientTraffic.between(before, self._polled, brokers_of(self._source))

@@ -119,7 +119,9 @@ def why_not_idle(
         return NotIdle(window.contradiction)
     if window.start_s is None:
         return NotIdle(f"{broker} does not answer with its metrics")
-    unnoted = unnoted_s / max(LOOK_S, (window.end_s or 0.0) - window.start_s)
+    if window.ticked_s == 0.0:
+        return NotIdle(f"{broker}: its one-minute rates have not moved yet")
+    unnoted = unnoted_s / max(LOOK_S, window.ticked_s or (window.end_s or 0.0) - window.start_s)
     if idle is not None and idle < min(AT_REST_IDLE, baseline.handler_idle - IDLE_LOSS) - unnoted:
         return NotIdle(f"{broker}: request handlers idle {idle:.2f}")
     gauges = (
@@ -175,10 +177,10 @@ def wait_until_at_rest(
     """
     began_s = clock()
     earlier = earlier or source.sample_all()
-    seen_s = min((sample.at_s for sample in earlier), default=began_s)
+    seen_s = polled_s = min((sample.at_s for sample in earlier), default=began_s)
     unnoted_s = UNNOTED_S
     while True:
-        pause(max(0.0, seen_s + LOOK_S - clock()))
+        pause(max(0.0, polled_s + LOOK_S - clock()))
         later = source.sample_all()
         windows = windows_between(source, earlier, later)
         found = (
@@ -192,5 +194,6 @@ def wait_until_at_rest(
         if not not_idle or waited_s >= min(deadline_s, recovery.patience_s):
             return recovery
         report(not_idle[0].text)
-        earlier, unnoted_s = later, 0.0
-        seen_s = min((sample.at_s for sample in earlier), default=clock())
+        polled_s = min((sample.at_s for sample in later), default=clock())
+        if all(window.ticked_s != 0.0 for window in windows):
+            earlier, unnoted_s, seen_s = later, 0.0, polled_s

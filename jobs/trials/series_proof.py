@@ -9,6 +9,7 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseStarted
 from jobs.trials.context import RunContext
+from jobs.trials.whole_ticks import poll_after_ticks
 from metrics.common.errors import ConfigError
 from metrics.judging.idle_proof import HandlerPool
 from metrics.judging.poll_pairs import polls_of
@@ -123,7 +124,8 @@ class SeriesProof:
         for look in range(LOOKS_MAX):
             if look:
                 self._pause(LOOK_S)
-            loaded = polls_of(before, self._context.source.sample_all())
+            after = poll_after_ticks(self._context.source, pause=self._pause)
+            loaded = polls_of(before, after)
             lasted_s = max((polls.seconds for polls in loaded.values()), default=0.0)
             commits = pattern.consumers.commits_per_s(len(topics.leaders)) * lasted_s
             sent = sent_by_broker(client.counts, topics.leaders, commits)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from metrics.judging.poll_pairs import Polls
 from metrics.sources.beans import HANDLER_IDLE_NS
-from metrics.windows.spans import HANDLER_POLL_S
+from metrics.windows.spans import HANDLER_POLL_S, Span
 
 REQUEST_LEAST_S = 20e-6
 """Time for which a produce request keeps a handler busy at least, on any machine [s]."""
@@ -118,5 +118,9 @@ class IdleProof:
 
 def _idle(polls: Polls) -> float | None:
     """Share of the time for which the request handlers waited [ratio]."""
+    span = Span((polls.first, polls.last))
+    if span.ticked_s(HANDLER_IDLE_NS) is not None:
+        per_s = span.per_s(HANDLER_IDLE_NS)
+        return None if per_s is None else per_s / 1e9
     grown = polls.grown(HANDLER_IDLE_NS)
     return None if grown is None else grown / 1e9 / polls.seconds

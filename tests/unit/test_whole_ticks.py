@@ -1,0 +1,183 @@
+"""Waits for whole ticks of one-minute rates: for rest, and after a load."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.trials.recovery import wait_until_at_rest
+from jobs.trials.whole_ticks import DEADLINE_S, poll_after_ticks
+from metrics.common.errors import ConfigError
+from metrics.judging.handlers_in_doubt import reasons_of_doubt
+from metrics.judging.idle_proof import IdleProof
+from metrics.judging.poll_pairs import Polls
+from metrics.judging.thresholds import Thresholds
+from metrics.judging.validity import MetricsIncomplete
+from metrics.judging.verdict import judge
+from metrics.sources.beans import HANDLER_IDLE_NS, Role
+from metrics.sources.one_minute_rates import RateCounts
+from metrics.sources.rate_windows import rate_caveats, require_whole_ticks
+from metrics.sources.rules import ONE_MINUTE_RATE
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import NodeInfo
+from metrics.trial.evidence import ClusterFacts
+from search.model import Verdict
+from tests.support.evidence import broker, evidence
+from tests.support.simulated_meter import SimulatedMeter
+
+STEP_S = 0.1
+
+
+class RateSource:
+    """A source of one broker that shows one-minute rates; time passes in `pause` alone."""
+
+    name = "rates"
+
+    def __init__(self, ticks: bool = True) -> None:
+        self.nodes = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}))}
+        self.now_s, self.idle, self.messages_per_s, self.ticks = 1_000.0, 0.97, 0.0, ticks
+        self.pool = SimulatedMeter(998.3, 1.0)
+        self.messages = SimulatedMeter(997.1)
+        self.counts = RateCounts()
+        self.polls = 0
+        self.pause(30.0)
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def pause(self, seconds: float) -> None:
+        for _ in range(round(seconds / STEP_S)):
+            self.now_s += STEP_S
+            self.pool.mark(int(1e9 * STEP_S * self.idle))
+            self.messages.mark(int(self.messages_per_s * STEP_S))
+            for meter in (self.pool, self.messages):
+                while meter.next_tick_s <= self.now_s:
+                    meter.tick()
+
+    def sample_all(self) -> list[BrokerSample]:
+        self.polls += 1
+        if not self.ticks:
+            values = {HANDLER_IDLE_NS: float(self.pool.count)}
+            return [BrokerSample(1, self.now_s, values)]
+        rates = {
+            f"{ONE_MINUTE_RATE}:{HANDLER_IDLE_NS}": self.pool.one_minute_rate * 1e9,
+            f"{ONE_MINUTE_RATE}:messages_in": self.messages.one_minute_rate,
+        }
+        return [BrokerSample(1, self.now_s, self.counts.counted(rates, self.now_s, 1.1))]
+
+    def open(self) -> None:
+        """Be open always."""
+
+    def close(self) -> None:
+        """Keep nothing."""
+
+
+def loaded(source: RateSource, seconds: float, idle: float = 0.1) -> list[BrokerSample]:
+    """Load a source, polled each second, and return its poll before the load."""
+    before = source.sample_all()
+    source.idle, source.messages_per_s = idle, 1_000.0
+    for _ in range(round(seconds)):
+        source.pause(1.0)
+        source.sample_all()
+    source.idle, source.messages_per_s = 0.97, 0.0
+    return before
+
+
+def test_a_poll_after_a_load_counts_all_of_it() -> None:
+    source = RateSource()
+    (before,) = loaded(source, 17.0)
+    (after,) = poll_after_ticks(source, source.clock, source.pause)
+    assert after.values["messages_in"] - before.values["messages_in"] == 17_000
+
+
+def test_a_poll_after_a_load_does_not_wait_where_counts_are_shown() -> None:
+    source = RateSource(ticks=False)
+    polls = source.polls
+    poll_after_ticks(source, source.clock, source.pause)
+    assert source.polls == polls + 1
+
+
+def test_a_poll_of_rates_that_never_move_ends() -> None:
+    source = RateSource()
+    source.sample_all()
+    source.pool.begun_s = source.messages.begun_s = 1e9
+    begun_s = source.now_s
+    poll_after_ticks(source, source.clock, source.pause)
+    assert source.now_s - begun_s == pytest.approx(DEADLINE_S, abs=1.01)
+
+
+def test_brokers_are_at_rest_after_a_whole_tick_of_rest() -> None:
+    source = RateSource()
+    loaded(source, 12.0)
+    ended_s = source.now_s
+    recovery = wait_until_at_rest(source, clock=source.clock, pause=source.pause)
+    assert not recovery.not_idle
+    last_of_load = next(
+        source.pool.begun_s + 5 * tick
+        for tick in range(1, source.pool.ticks + 1)
+        if source.pool.begun_s + 5 * tick > ended_s
+    )
+    assert source.now_s >= last_of_load + 5.0
+    assert source.now_s - ended_s <= 13.0
+
+
+def test_idle_between_polls_is_that_of_the_ticks() -> None:
+    source = RateSource()
+    (first,) = source.sample_all()
+    for _ in range(30):
+        source.pause(1.0)
+        source.sample_all()
+    (before,) = loaded(source, 22.0, idle=0.55)
+    (after,) = poll_after_ticks(source, source.clock, source.pause)
+    proof = IdleProof(Polls(first, before), Polls(before, after))
+    assert proof.disagreement() == ""
+    assert proof.is_shown
+
+
+RATES = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}), rates=("bytes_in", HANDLER_IDLE_NS))}
+
+
+def test_a_window_without_a_whole_tick_is_refused_before_the_load() -> None:
+    require_whole_ticks(RATES, 12.0, 1.0)
+    require_whole_ticks({1: NodeInfo(1, "4.1", frozenset())}, 1.0, 1.0)
+    with pytest.raises(ConfigError, match=r"measure_s is 11 .* expected 12 s or longer"):
+        require_whole_ticks(RATES, 11.0, 1.0)
+
+
+def test_what_rates_require_is_said_before_the_load() -> None:
+    (whole,) = rate_caveats(RATES, 1.0)
+    assert "broker 1" in whole and "bytes_in, handler_idle_ns" in whole and "5 s" in whole
+    _, missed = rate_caveats(RATES, 10.0)
+    assert "every 10 s" in missed and "±0.022" in missed and "to 4 or less" in missed
+    dear = {1: NodeInfo(1, "4.1", frozenset(), poll_s=0.6, rates=("bytes_in",))}
+    _, sentence = rate_caveats(dear, 2.0)
+    assert "0.60 s of a broker's CPU" in sentence and "includeObjectNames" in sentence
+    assert not list(rate_caveats({1: NodeInfo(1, "4.1", frozenset())}, 60.0))
+
+
+@pytest.mark.parametrize(("idle", "error", "is_doubtful"), [
+    (0.21, 0.02, True),
+    (0.19, 0.02, True),
+    (0.23, 0.02, False),
+    (0.17, 0.02, False),
+    (0.21, 0.0, False),
+    (0.21, None, False),
+])  # fmt: skip
+def test_a_trial_is_invalid_where_the_error_of_rates_decides(
+    idle: float, error: float | None, is_doubtful: bool
+) -> None:
+    window = broker(1, handler_idle=idle, handler_idle_rate_error=error, ticked_s=30.0)
+    seen = evidence(brokers=[window, broker(2)])
+    reasons = reasons_of_doubt(seen, Thresholds())
+    assert [each.indicator for each in reasons] == ["rate_in_doubt"] * is_doubtful
+    verdict = judge(seen, Thresholds()).verdict
+    assert (verdict is Verdict.INVALID) is is_doubtful
+    if is_doubtful:
+        assert f"idle {idle - 0.02:.3f} to {idle + 0.02:.3f}" in reasons[0].text
+        assert "one-minute rates over 30 s" in reasons[0].text
+
+
+def test_a_window_without_a_whole_tick_is_invalid() -> None:
+    seen = evidence(brokers=[broker(1, handler_idle=None, ticked_s=0.0), broker(2)])
+    (reason,) = MetricsIncomplete().reasons(seen, Thresholds())
+    assert "no whole tick" in reason.text and "measure for 20 s" in reason.text
+    assert MetricsIncomplete().window_least_s(ClusterFacts(rate_window_s=12.0)) == 12.0
