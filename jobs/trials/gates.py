@@ -11,8 +11,8 @@ from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
 from jobs.trials.recovery import LOOK_S, Baseline, Recovery, wait_until_at_rest, windows_between
-from jobs.trials.write_back import WriteBack
 from jobs.trials.whole_ticks import poll_after_ticks
+from jobs.trials.write_back import WriteBack
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
