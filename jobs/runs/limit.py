@@ -25,19 +25,33 @@ from jobs.runs.results import (
 )
 from jobs.runs.resumption import config_text, replay, resumed_trials
 from jobs.runs.search_progress import progress_updater
+from jobs.runs.steady import (
+    SteadyAnswer,
+    announce,
+    budget_problem,
+    hold_steadily,
+    is_at,
+    largest,
+    planned_hold,
+    require_failure_allowed,
+    steady_plan,
+)
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
+from jobs.trials.steady import SteadyMeasurer
 from jobs.trials.warm_up import open_gates, warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
 from metrics.reporting.page.series import panels_of_run
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.trial.state import ALL_BROKERS, place_of
+from metrics.trial.trial import Trial
 from metrics.trial.warm_up import WarmUp
 from search.bracket import bracket_of
+from search.budget import Spent
 from search.line import FinishedPoint, Line
 from search.lines import next_size, run_lines
 from search.model import GaveUp, IntervalSearcher, Observation
@@ -46,19 +60,26 @@ from search.model import GaveUp, IntervalSearcher, Observation
 class LimitRun(Body):
     """Finds the boundary points of a configuration.
 
+    Args:
+        holds: whether the largest limit is held where the configuration leaves that open.
+        climbs: whether a load that grows shows where the search begins, on warm brokers, too.
+
     Attributes:
         boundaries: the boundaries of all goals until now; an error or an interrupt keeps them.
     """
 
-    def __init__(self, config: Configuration) -> None:
+    def __init__(self, config: Configuration, *, holds: bool = True, climbs: bool = True) -> None:
         require_endless(config)
         require_open_loop(config)
+        require_failure_allowed(config)
         self.config = config
         self.boundaries: list[Boundary] = []
         self._lines: Mapping[str, Line] = {}
         self._points: dict[str, list[FinishedPoint]] = {}
         self._begun: Mapping[str, tuple[Observation, ...]] | None = None
         self._calibration = Calibration()
+        self._climbs = climbs
+        self._holds = holds or config.goal.search.steady_s is not None
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -67,7 +88,9 @@ class LimitRun(Body):
 
     def plan(self, out: Path) -> Plan:
         """The plan of the search, forecast on simulated clusters."""
-        return plan_of(self.config, out)
+        plan = plan_of(self.config, out)
+        hold = planned_hold(self.config) if self._holds else ""
+        return replace(plan, notes=(*plan.notes, hold)) if hold else plan
 
     def resume(self, run: RunState) -> None:
         """Load the trials of a resumed run, and replay its search."""
@@ -89,7 +112,9 @@ class LimitRun(Body):
         series = series_from(tables, run_id, trials)
         context.history.resume(trials, series, tables.next_trial(run_id))
         self._take_hint(trials[0].warm_up if trials else WarmUp())
-        self._points, self._begun = replay(self._lines, trials)
+        self._points, self._begun = replay(
+            self._lines, [each for each in trials if not each.steady]
+        )
 
     # --- searching ----------------------------------------------------------
 
@@ -101,7 +126,8 @@ class LimitRun(Body):
                 self._keep(context, goal, point)
         progress = SearchProgress()
         drawing.prepare()  # loads slow libraries before any trial, while the run waits anyway
-        gates = open_gates(context, self.config.cluster.warm_up_max_s)
+        climbs = self._climbs and not context.history.trials
+        gates = open_gates(context, self.config.cluster.warm_up_max_s, climbs=climbs)
 
         def end_point(goal: str, point: FinishedPoint) -> None:
             self._points[goal].append(point)
@@ -130,10 +156,70 @@ class LimitRun(Body):
             except GuardStopError as stop:
                 self._keep_stopped(context, str(stop))
                 raise
+            if self._holds:
+                self._prove_steady(context, topics, gates, progress)
         if self.config.goal.search.brokers_offline is not None:
             context.guards.require_untripped()
             for boundary in find_outage_limits(context, self._lines, self._points, self.boundaries):
                 self._keep_boundary(context, boundary)
+
+    def _prove_steady(
+        self, context: RunContext, topics: PointTopics, gates: Gates, progress: SearchProgress
+    ) -> None:
+        """Hold the largest limit until it is proven on disk, and complete all limits by that."""
+        found = largest(self.boundaries)
+        if found is None:
+            return
+        trials, search = context.history.trials, self.config.goal.search
+        plan = steady_plan(self.config, found, trials, self._spent(context))
+        announce(context, plan, found)
+        own = next(each for each in trials if is_at(each, found))
+        measurer = SteadyMeasurer(
+            context,
+            topics,
+            gates,
+            own.point_message_bytes,
+            progress,
+            plan.hold_s,
+            to_failure=search.to_failure,
+        )
+
+        def hold(load: int) -> Trial | None:
+            context.guards.require_untripped()
+            pattern = context.pattern(own.point_message_bytes, load)
+            if budget_problem(search.budget, self._spent(context), pattern, plan):
+                return None
+            progress.reason = f"holding {self.config.axis.amount(load)} until disks write it"
+            progress.trials_left = 1
+            return measurer.hold_once(load)
+
+        done = [each for each in trials if each.steady]
+        holds = hold_steadily(found, done, hold) if plan.hold_s else tuple(done)
+        self._complete(context, SteadyAnswer(found, holds, plan.why))
+
+    def _spent(self, context: RunContext) -> Spent:
+        """The cost of the run so far, its holds included."""
+        name, line = next(iter(self._lines.items()))
+        spent = line.spent(self._points[name])
+        for each in context.history.trials:
+            if each.steady:
+                rate = line.rate.bytes(each.point_message_bytes)
+                spent = spent.plus([each.observation(name)], rate)
+        return spent
+
+    def _complete(self, context: RunContext, answer: SteadyAnswer) -> None:
+        """Replace the limits of all points by those with their steady limits."""
+        found = []
+        for goal, points in self._points.items():
+            for point in points:
+                boundary = self._boundary(context, goal, point)
+                load = boundary.loads[0]
+                pattern = context.pattern(point.message_bytes, max(1, load))
+                found.append(answer.complete(boundary, pattern))
+        self.boundaries = []
+        for boundary in found:
+            self.boundaries.append(boundary)
+            self._append(context, boundary)
 
     def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
         """Warm the brokers before the search; their readings give its first load."""
@@ -175,16 +261,22 @@ class LimitRun(Body):
             self._report(context, boundary)
 
     def _keep(self, context: RunContext, goal: str, point: FinishedPoint) -> None:
+        self._keep_boundary(context, self._boundary(context, goal, point))
+
+    def _boundary(self, context: RunContext, goal: str, point: FinishedPoint) -> Boundary:
         boundary = boundary_of(point, context.history.trials, self.config, goal, context.brokers)
-        self._keep_boundary(context, self._calibration.complete(boundary, context, goal))
+        return self._calibration.complete(boundary, context, goal)
 
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
         self.boundaries.append(boundary)
+        self._append(context, boundary)
+        self._report(context, boundary)
+
+    def _append(self, context: RunContext, boundary: Boundary) -> None:
         names = (self.config.cluster.name, self.config.workload.name)
         sweep_case = (context.sweep_case.experiment, context.sweep_case.case)
         row = BoundaryRow(context.run_id, time.time(), *names, boundary, *sweep_case)
         context.tables.append_boundary(row)
-        self._report(context, boundary)
 
     def _report(self, context: RunContext, boundary: Boundary) -> None:
         several = len(self.config.goals) > 1

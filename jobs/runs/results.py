@@ -207,12 +207,12 @@ def _held(
 def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:
     """A note on the traffic of other clients beside the valid trials, where they had any."""
     valid = [
-        trial.evidence.others
+        (trial.evidence.others, 1e6 * (trial.evidence.client.achieved_mb_per_s or 0.0))
         for trial in trials
         if trial.evidence.others is not None
         and any(each.verdict is not Verdict.INVALID for each in trial.judgements.values())
     ]
-    note = traffic_beside(valid)
+    note = traffic_beside([others for others, _ in valid], [own for _, own in valid])
     return () if note is None else (note,)
 
 

@@ -16,6 +16,7 @@ from jobs.spark.session import cancel_group, cause_of, run_interruptibly
 from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
+from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import WINDOW_TOLERANCE_S, TaskReport
 
@@ -117,10 +118,14 @@ class Generator:
         pattern: TrafficPattern,
         watch: Watch = nullcontext,
         windows: int = 1,
+        climb: Climb | None = None,
     ) -> list[TaskReport]:
         """Run the pattern's producers and consumers through warm-up, windows and drain.
 
         Returns one row per task, of the last window; `watch` receives the earlier ones.
+
+        Args:
+            climb: when producers begin; None where all begin at once.
 
         Raises:
             ConfigError: the consumer groups have no slot, or a task lacks a part that the
@@ -152,6 +157,7 @@ class Generator:
                 end_offsets=target.end_offsets,
                 network_namespace=self._network_namespace,
                 interface_speeds=self._interface_speeds,
+                climb=climb,
             )
             return self._run(plan, channel)
 

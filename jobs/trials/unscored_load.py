@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from jobs.trials.load import GeneratorError, StageFailedError, Target
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of, poll_interval_of
+from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
@@ -50,14 +50,16 @@ def offer_unscored(
     pattern: TrafficPattern,
     name: str,
     watch: Watch = unwatched,
-    last_s: float = math.inf,
+    since_s: Callable[[ClientWindow], float] = lambda window: window.start_s,
+    climb: Climb | None = None,
 ) -> UnscoredLoad:
     """Offer this traffic under the run's guards, and return what clients and brokers counted.
 
     Args:
         name: name of this load, unique within the run.
         watch: watches the load, and may end it.
-        last_s: length of the windows, which end with the load [s].
+        since_s: returns the start of the windows, which end with the load [s since the epoch].
+        climb: when producers begin; None where all begin at once.
 
     Raises:
         StageFailedError, GeneratorError: the load failed.
@@ -77,14 +79,16 @@ def offer_unscored(
                 yield
 
         try:
-            rows = context.generator.offer(f"{context.run_id}-{name}", target, pattern, watched)
+            rows = context.generator.offer(
+                f"{context.run_id}-{name}", target, pattern, watched, climb=climb
+            )
         except (StageFailedError, GeneratorError):
             guards.settle(pattern, None)
             raise
         samples = sampler.stop()
     window = merge(rows)
     guards.settle(pattern, window)
-    start_s = max(window.start_s, window.end_s - last_s)
+    start_s = max(window.start_s, since_s(window))
     brokers = brokers_of(context.source)
     windows = broker_windows(samples, brokers, start_s, window.end_s, interval_s)
     return UnscoredLoad(windows, window)

@@ -1,18 +1,27 @@
-"""The warm-up of brokers whose JVMs have just started, until more load makes them no faster."""
+"""The loads before the first trial: a climb, and the warm-up of brokers whose JVMs have just
+started, until more load makes them no faster.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from itertools import count, pairwise
 from statistics import fmean, linear_regression
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
+from jobs.trials.climb import (
+    FIRST_SHARE,
+    READ_S,
+    ClimbWatch,
+    climb_within,
+    read_and_end,
+    step_length_s,
+)
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
@@ -22,11 +31,14 @@ from jobs.trials.series_proof import SeriesProof, is_enough
 from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
 from jobs.trials.watching import watching
 from jobs.trials.write_back import WriteBack
+from metrics.judging.climbing import LATE_COLD_S, LATE_S, SETTLE_S
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
+from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
+from metrics.trial.others import Level
 from metrics.trial.warm_up import WarmUp
 from metrics.windows.broker import BrokerWindow, broker_window
 from metrics.windows.spans import good_samples
@@ -57,24 +69,82 @@ FAILED_MAX = 2
 """Number of loads that may fail, for example as an executor is lost, before the run ends."""
 
 
-def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
+class FirstLoads:
+    """The loads of a run before its trials.
+
+    Args:
+        proof: proves the exporters' series by the first load.
+        load_max_s: longest time under load [s].
+        climbs: whether a search begins near what a climb shows on warm brokers, too.
+
+    Attributes:
+        level: returns the load of others, which bounds the first step of a climb.
+    """
+
+    def __init__(
+        self, context: RunContext, proof: SeriesProof, load_max_s: float, climbs: bool
+    ) -> None:
+        self._context = context
+        self._proof = proof
+        self._load_max_s = load_max_s
+        self._climbs = climbs and load_max_s > 0
+        self.level: Callable[[], Level | None] = lambda: None
+
+    def warm(self, topics: TopicSet) -> None:
+        """Warm up cold brokers; see `warm_up`."""
+        self._climbs = False
+        warm_up(self._context, self._load_max_s, topics, self._proof, self._written_by_others)
+
+    def light(self, topics: TopicSet) -> bool:
+        """A light load on warm brokers, where one is due; returns whether there was one.
+
+        Raises:
+            ConfigError: a series of an exporter disagrees with the load.
+            GuardStopError: a guard tripped.
+        """
+        context = self._context
+        if not self._climbs:
+            return prove_series(context, self._proof, topics)
+        self._climbs = False
+        if not can_climb(context, topics.message_bytes):
+            axis = context.config.axis.name
+            text = f"no load that grows: along {axis} the first trial is the first load"
+            context.reporter.report(PhaseStarted(text))
+            return prove_series(context, self._proof, topics)
+        context.reporter.report(PhaseStarted("a load that grows shows where the search begins"))
+        try:
+            theirs = self._written_by_others
+            _climb(context, topics, self._load_max_s, "climb", self._proof, theirs)
+        except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
+            context.reporter.report(PhaseStarted(f"the growing load ended early: {error}"))
+        return True
+
+    @property
+    def _written_by_others(self) -> float:
+        level = self.level()
+        return 0.0 if level is None else level.written.mean
+
+
+def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = False) -> Gates:
     """The gates of a run, after a first measurement of the brokers without its load.
 
     Args:
-        warm_up_max_s: longest warm-up of cold brokers [s]; 0 for none.
+        warm_up_max_s: longest warm-up of cold brokers [s]; 0 for no load before the first trial.
+        climbs: whether a load grows on warm brokers, too, to show where a search begins.
     """
     proof = SeriesProof(context)
-    warming = partial(warm_up, context, warm_up_max_s, proof=proof) if warm_up_max_s > 0 else None
-    if warming is None:
+    first = FirstLoads(context, proof, warm_up_max_s, climbs)
+    if not warm_up_max_s:
         proof.skip("the cluster's warm_up_max_s is 0")
     gates = Gates(
         context.source,
         context.topics.check,
         context.reporter,
-        warming,
+        first.warm if warm_up_max_s else None,
         last_load=context.cluster.last_load,
-        prove=partial(prove_series, context, proof),
+        prove=first.light,
     )
+    first.level = lambda: gates.level
     gates.write_back = WriteBack(context.hosts)
     gates.is_shared = not context.config.cluster.is_exclusive
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
@@ -95,7 +165,11 @@ def open_gates(context: RunContext, warm_up_max_s: float) -> Gates:
 
 
 def warm_up(
-    context: RunContext, load_max_s: float, topics: TopicSet, proof: SeriesProof | None = None
+    context: RunContext,
+    load_max_s: float,
+    topics: TopicSet,
+    proof: SeriesProof | None = None,
+    written_by_others: float = 0.0,
 ) -> None:
     """Load cold brokers until their cost per request is steady.
 
@@ -109,6 +183,7 @@ def warm_up(
     Args:
         load_max_s: longest time under load [s].
         proof: proves the exporters' series by the first load; None for no proof.
+        written_by_others: see `_climb`.
 
     Raises:
         ConfigError: a series of an exporter disagrees with the load.
@@ -116,11 +191,20 @@ def warm_up(
         GuardStopError: a guard tripped.
     """
     context.reporter.report(PhaseStarted("warming up the brokers' JVMs"))
-    failed, numbers = 0, count(1)
-    pattern = warm_up_pattern(context, topics.message_bytes, load_max_s)
+    failed, numbers, loaded_s = 0, count(1), 0.0
+    climbs = can_climb(context, topics.message_bytes)
     while True:
         try:
-            loaded_s = _load(context, topics, pattern, next(numbers), proof)
+            if climbs:
+                name = f"warm-up-{next(numbers)}"
+                loaded_s, has_stayed = _climb(
+                    context, topics, load_max_s, name, proof, written_by_others, is_cold=True
+                )
+                if has_stayed or load_max_s - loaded_s < SHORT_S:
+                    break
+                climbs, proof = False, None  # it was too large, and the brokers are cold still
+            pattern = _warming_pattern(context, topics.message_bytes, load_max_s, loaded_s)
+            loaded_s += _load(context, topics, pattern, next(numbers), proof)
             break
         except (StageFailedError, GeneratorError) as error:
             failed += 1
@@ -232,16 +316,25 @@ class SteadyCostWatch:
         return watching("warm-up", look, interval_s)
 
     def has_ended(
-        self, channel: TaskChannel, samples: Sequence[BrokerSample], now_s: float
+        self,
+        channel: TaskChannel,
+        samples: Sequence[BrokerSample],
+        now_s: float,
+        since_s: float | None = None,
     ) -> bool:
-        """Whether the load ends now, by the samples up to `now_s` [s since the epoch]."""
+        """Whether the load ends now, by the samples up to `now_s` [s since the epoch].
+
+        Args:
+            since_s: since when the load is the same; since its start by default.
+        """
         if channel.start_s is None or now_s <= channel.start_s:
             return False
+        since_s = channel.start_s if since_s is None else since_s
         loaded_s = now_s - channel.start_s
-        costs_ms = costs_between(samples, brokers_of(self._context.source), channel.start_s)
+        costs_ms = costs_between(samples, brokers_of(self._context.source), since_s)
         cost = f", {costs_ms[-1]:.2f} ms a request" if costs_ms else ""
         self._context.reporter.report(PhaseProgress(f"{loaded_s:.0f} s of load{cost}"))
-        is_blind = not costs_ms and loaded_s >= SHORT_S  # the brokers do not show their costs
+        is_blind = not costs_ms and now_s - since_s >= SHORT_S  # brokers do not show their costs
         if not is_blind and not is_steady(costs_ms, self._phases.sample_interval_s):
             return False
         end_s = loaded_s + NOTICE_S
@@ -301,10 +394,88 @@ def _offer(
 ) -> ClientWindow:
     """Offer a load, record the reading of its last seconds, and return the producers' account."""
     name = f"warm-up-{number}"
-    load = offer_unscored(context, topics, pattern, name, watch, last_s=SHORT_S)
-    idles = [each.handler_idle for each in load.windows if each.handler_idle is not None]
-    context.history.record_warm_up(WarmUp(pattern.on_axis, min(idles, default=None)))
+    load = offer_unscored(context, topics, pattern, name, watch, _last_seconds)
+    context.history.record_warm_up(WarmUp(pattern.on_axis, _lowest_idle(load.windows)))
     return load.client
+
+
+def _last_seconds(window: ClientWindow) -> float:
+    return window.end_s - SHORT_S
+
+
+def _lowest_idle(windows: Iterable[BrokerWindow]) -> float | None:
+    return min(
+        (each.handler_idle for each in windows if each.handler_idle is not None), default=None
+    )
+
+
+def can_climb(context: RunContext, message_bytes: int) -> bool:
+    """Whether a load can grow by its producers: they are the searched axis and keep a rate."""
+    return context.config.axis is NP and not context.pattern(message_bytes, 1).producer.closed_loop
+
+
+def _climb(
+    context: RunContext,
+    topics: TopicSet,
+    load_max_s: float,
+    name: str,
+    proof: SeriesProof | None,
+    written_by_others: float,
+    is_cold: bool = False,
+) -> tuple[float, bool]:
+    """Offer a load that grows, and record its reading.
+
+    Returns:
+        The length of the load [s], and whether it stayed at a load that is not too large.
+
+    Args:
+        load_max_s: longest time under load [s].
+        name: name of the load, unique within the run.
+        written_by_others: what others write without our load; the first step is a small share of
+            it [B/s].
+        is_cold: whether the load then stays the same until the cost of a request is steady.
+    """
+    heaviest = warm_up_pattern(context, topics.message_bytes, load_max_s).on_axis
+    step_s = step_length_s(context.workload.trial.sample_interval_s)
+    load_s = share_and_length(load_max_s)[1] if is_cold else load_max_s
+    stay_s = min(STEADY_S if is_cold else READ_S, load_s / 3)
+    first_max = None  # no first step harms brokers without others
+    if not context.config.cluster.is_exclusive:
+        one_per_s = context.pattern(topics.message_bytes, 1).mb_per_s * 1e6
+        first_max = int(FIRST_SHARE * written_by_others / one_per_s)
+    climb, most = climb_within(heaviest, load_s, stay_s, step_s, first_max)
+    longest_s = load_s if is_cold else climb.steps(most) * step_s + stay_s
+    pattern = _unscored(context, context.pattern(topics.message_bytes, most), longest_s)
+    steady = SteadyCostWatch(context, pattern)
+    watch = ClimbWatch(
+        context,
+        pattern,
+        climb,
+        steady.has_ended if is_cold else read_and_end,
+        LATE_COLD_S if is_cold else LATE_S,
+    )
+
+    def since_s(window: ClientWindow) -> float:
+        same_s = window.start_s if watch.same_since_s is None else watch.same_since_s
+        return max(_last_seconds(window), same_s + SETTLE_S)
+
+    before = proof.poll() if proof else ()
+    load = offer_unscored(context, topics, pattern, name, watch.watch, since_s, climb)
+    idle = _lowest_idle(load.windows)
+    context.history.record_warm_up(WarmUp(watch.load, idle, watch.is_short))
+    if proof:
+        proof.examine(before, load.client, topics, pattern)
+    return load.client.end_s - load.client.start_s, not watch.was_too_large
+
+
+def _warming_pattern(
+    context: RunContext, message_bytes: int, load_max_s: float, loaded_s: float
+) -> TrafficPattern:
+    """The load that warms brokers without a climb, or after one that was too large."""
+    if not loaded_s:
+        return warm_up_pattern(context, message_bytes, load_max_s)
+    half = max(1, (context.history.warm_up.load or 1) // 2)
+    return _unscored(context, context.pattern(message_bytes, half), load_max_s - loaded_s)
 
 
 def share_and_length(load_max_s: float) -> tuple[float, float]:

@@ -30,7 +30,7 @@ class Climb:
 
     def producers_in(self, step: int, most: int) -> int:
         """Producers of a step, of `most` producers."""
-        return min(most, self.first * 2**step)
+        return min(most, self.first << step)
 
     def steps(self, most: int) -> int:
         """Number of steps until all of `most` producers have begun."""

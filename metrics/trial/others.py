@@ -370,8 +370,12 @@ def others_in(
     return OtherLoad.of(everything, OwnTraffic(messages, written, read), level)
 
 
-def traffic_beside(loads: Sequence[OtherLoad]) -> str | None:
-    """A sentence on the load of others beside the trials of a limit; None where there was none."""
+def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float]) -> str | None:
+    """A sentence on the load of others beside the trials of a limit; None where there was none.
+
+    Args:
+        own_bytes_per_s: what our producers wrote in each of the trials [B/s].
+    """
     if not any(each.is_notable for each in loads):
         return None
     written = [each.bytes_per_s for each in loads if each.bytes_per_s is not None]
@@ -382,7 +386,9 @@ def traffic_beside(loads: Sequence[OtherLoad]) -> str | None:
     read = [each.read_bytes_per_s for each in loads if each.read_bytes_per_s is not None]
     if max(read, default=0.0) > BYTES_LEAST_PER_S:
         parts.append(f"{_span(_READ, read)} read")
-    everything = max(each.all_bytes_per_s for each in loads)
+    everything = max(
+        own + (each.bytes_per_s or 0.0) for own, each in zip(own_bytes_per_s, loads, strict=True)
+    )
     return (
         f"measured beside {' and '.join(parts)} by other clients, whose load may differ at other "
         f"times; the brokers took up to {everything / 1e6:,.1f} MB/s in all"

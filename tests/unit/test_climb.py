@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from jobs.console.events import RecordingReporter
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.producing.growth import GrowthEnd
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.control_channel import DriverChannel
+from jobs.trials.climb import READ_S, ClimbWatch, climb_within, read_and_end
+from jobs.trials.context import RunContext
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.early_end import NOTICE_S
+from metrics.judging.climbing import ENOUGH
+from metrics.sources.beans import HANDLER_IDLE_NS, Role
+from metrics.sources.sample import BrokerSample
 from metrics.traffic.climb import Climb
+from metrics.trial.warm_up import WarmUp
+from search.model import Verdict
 from tests.support.patterns import pattern
 
 CLIMB = Climb(first=3, step_s=2.0)
@@ -82,3 +93,130 @@ def test_without_a_driver_nothing_is_withdrawn() -> None:
     load = producers()
     GrowthEnd(None, 100.0).apply(load)
     assert sum(each.records_due_between(100.0, 106.0) for each in load) == 420
+
+
+# --- the driver ---------------------------------------------------------------
+
+START_S = 1_000.0
+LOAD = pattern(64, rate_records_per_s=100.0, linger_ms=0.0)
+IDLE_MIN = 0.2
+
+
+class Growing(TaskChannel):
+    """The channel of a load that grows."""
+
+    def __init__(self) -> None:
+        super().__init__("driver", 1, 1, lambda call: call())
+        self.sent: list[dict[str, float]] = []
+        self.receive(0, {"start_s": START_S})
+
+    def _send_soon(self, **message: float) -> None:
+        self.sent.append(message)
+
+
+class Brokers:
+    """Two brokers whose handlers are busy in proportion to the load, and take `capacity` at most.
+
+    Args:
+        limit: producers at which the busier broker's handlers have no idle time left.
+        capacity: producers whose records are acknowledged at most.
+    """
+
+    def __init__(self, limit: float, capacity: float = 1e9, most: int = 64, first: int = 1) -> None:
+        self._limit, self._capacity = limit, capacity
+        self.channel, self.samples = Growing(), list[BrokerSample]()
+        self._idle_s, self._written = 0.0, 0.0
+        self.climb = Climb(first, 2.0)
+        context = SimpleNamespace(
+            reporter=RecordingReporter(),
+            source=SimpleNamespace(nodes={n: SimpleNamespace(roles=[Role.BROKER]) for n in (1, 2)}),
+            config=SimpleNamespace(
+                goal=SimpleNamespace(indicators=SimpleNamespace(request_handler_idle_min=IDLE_MIN))
+            ),
+        )
+        self.watch = ClimbWatch(
+            cast(RunContext, context), replace(LOAD, producers=most), self.climb, read_and_end
+        )
+        self.highest = 0
+
+    def run(self) -> float:
+        """Let the load grow until its end is set; returns its length [s]."""
+        grows, step_s = True, 0.25
+        for look in range(1, 400):
+            load_s = look * step_s
+            grows = grows and not any("climb_end_s" in each for each in self.channel.sent)
+            if grows:
+                step = self.climb.step_at(load_s - step_s)
+                load = self.climb.producers_in(step, self.watch.pattern.producers)
+                self.highest = max(self.highest, load)
+            self._written += min(self.highest, self._capacity) * 100.0 * step_s
+            self._idle_s += max(0.0, 1.0 - self.highest / self._limit) * step_s
+            self.channel.receive(0, {"written": int(self._written)})
+            if look % 2 == 0:
+                for broker, idle_s in ((1, self._idle_s), (2, load_s)):
+                    values = {HANDLER_IDLE_NS: 1e9 * idle_s}
+                    self.samples.append(BrokerSample(broker, START_S + load_s, values))
+            if self.watch.look(self.channel, self.samples, START_S + load_s) is None:
+                break
+        return next(each["end_after_s"] for each in self.channel.sent if "end_after_s" in each)
+
+
+@pytest.mark.parametrize("limit", [5.0, 12.0, 30.0, 100.0])
+def test_a_climb_stays_where_its_reading_shows_the_limit(limit: float) -> None:
+    brokers = Brokers(limit)
+    length_s = brokers.run()
+    at_limit = (1 - IDLE_MIN) * limit
+    assert ENOUGH / 2 * at_limit <= brokers.watch.load == brokers.highest <= at_limit
+    assert not brokers.watch.was_too_large
+    assert brokers.watch.same_since_s is not None
+    assert length_s - (brokers.watch.same_since_s - START_S) >= READ_S
+
+
+def test_a_climb_that_meets_no_limit_reads_its_last_step() -> None:
+    brokers = Brokers(10_000.0)
+    brokers.run()
+    assert brokers.watch.load == 64
+    assert not any("climb_end_s" in each for each in brokers.channel.sent)
+
+
+@pytest.mark.parametrize("capacity", [3.0, 10.0, 40.0])
+def test_a_step_that_brokers_do_not_take_ends_the_load(capacity: float) -> None:
+    """The handlers stay idle, as on a slow disk or network."""
+    brokers = Brokers(10_000.0, capacity)
+    length_s = brokers.run()
+    watch = brokers.watch
+    assert watch.was_too_large and watch.is_short
+    assert capacity < watch.load <= 4 * capacity
+    first_large = next(n for n in range(9) if brokers.climb.producers_in(n, 64) > capacity)
+    assert length_s - NOTICE_S - 2.0 * first_large <= 4.0
+
+
+def test_a_first_step_that_is_too_large_ends_at_once() -> None:
+    brokers = Brokers(limit=10.0, first=16)
+    assert brokers.run() <= 2.0 + NOTICE_S
+    assert brokers.watch.was_too_large and brokers.watch.load == 16
+
+
+@pytest.mark.parametrize(
+    ("most", "load_max_s", "first_max", "first", "last"),
+    [
+        (64, 60.0, None, 1, 64),
+        (64, 12.0, None, 8, 64),  # four steps
+        (64, 12.0, 2, 2, 16),
+        (64, 12.0, 0, 1, 8),
+        (3, 60.0, 0, 1, 3),
+        (64, 1.0, None, 64, 64),
+    ],
+)
+def test_a_climb_fits_into_its_time(
+    most: int, load_max_s: float, first_max: int | None, first: int, last: int
+) -> None:
+    climb, found = climb_within(most, load_max_s, 4.0, 2.0, first_max)
+    assert (climb.first, found) == (first, last)
+
+
+def test_a_reading_that_is_short_is_a_saturated_hint() -> None:
+    assert WarmUp(8, 0.95, is_short=False).hint(0.2) != WarmUp(8, 0.95, is_short=True).hint(0.2)
+    short = WarmUp(8, None, is_short=True).hint(0.2)
+    assert short is not None and short.verdict is Verdict.OVERLOADED
+    assert WarmUp(8, None).hint(0.2) is None

@@ -284,12 +284,12 @@ def test_the_answer_states_what_others_did_beside_it() -> None:
         replace(beside(95_000.0, 95e6), read_bytes_per_s=0.0),
         replace(beside(120_000.0, 120e6), read_bytes_per_s=3e6),
     ]
-    assert traffic_beside(loads) == (
+    assert traffic_beside(loads, [40e6, 20e6]) == (
         "measured beside 95.0 to 120.0 MB/s written and 0.0 to 3.0 MB/s read by other clients, "
-        "whose load may differ at other times; the brokers took up to 130.0 MB/s in all"
+        "whose load may differ at other times; the brokers took up to 140.0 MB/s in all"
     )
     hidden = [replace(each, bytes_per_s=None, read_bytes_per_s=None) for each in loads]
-    assert (traffic_beside(hidden) or "").startswith(
+    assert (traffic_beside(hidden, [0.0, 0.0]) or "").startswith(
         "measured beside 95,000 to 120,000 messages/s written by other clients"
     )
-    assert traffic_beside([OURS]) is None and traffic_beside([]) is None
+    assert traffic_beside([OURS], [10e6]) is None and traffic_beside([], []) is None

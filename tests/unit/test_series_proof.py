@@ -338,6 +338,7 @@ def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) ->
             cluster=SimpleNamespace(last_load=None),
             hosts=NoHosts(),
             environment={},
+            config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=True)),
         )
         return cast(RecordedGates, warm_up.open_gates(cast(RunContext, context), warm_up_max_s))
 

@@ -88,6 +88,7 @@ class Loads:
 def warmed(monkeypatch: pytest.MonkeyPatch, loads: Loads, load_max_s: float = 60.0) -> list[str]:
     """The phases that a warm-up by these loads reports."""
     reporter = RecordingReporter()
+    monkeypatch.setattr(module, "can_climb", lambda *_: False)
     monkeypatch.setattr(module, "_load", loads.first)
     monkeypatch.setattr(module, "_offer", loads.look)
     context = SimpleNamespace(

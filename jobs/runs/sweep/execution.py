@@ -203,7 +203,8 @@ def body_of(turn: Turn, nearby: int | None = None) -> Body:
     """
     experiment, config = turn.experiment, turn.case.config
     if experiment.load is None:
-        return LimitRun(config if nearby is None else _begun_near(config, nearby))
+        begun = config if nearby is None else _begun_near(config, nearby)
+        return LimitRun(begun, holds=False, climbs=nearby is None)
     held = FixedLoad(config.workload.message_bytes[0], experiment.load, experiment.trials)
     if experiment.asks == "failover":
         return FailoverRun(config, held)

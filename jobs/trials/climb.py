@@ -1,0 +1,155 @@
+"""The first load of a run: it grows from a small one until it shows where the limit lies.
+
+A trial at a guess may be many times what the brokers of others can take. A climb begins with a
+small share of what they take anyway, at most doubles every few seconds, and ends within two seconds
+of a step that is too large. It bounds nothing; it tells the search where to begin. Cold brokers are
+warmed by the load at which it stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from jobs.console.events import PhaseProgress
+from jobs.trials.context import RunContext
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.early_end import NOTICE_S
+from jobs.trials.watching import watching
+from metrics.judging.climbing import LATE_S, SETTLE_S, Climbing, StepReading, lowest_idle
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
+from metrics.sources.source import brokers_of
+from metrics.traffic.climb import Climb
+from metrics.traffic.pattern import TrafficPattern
+
+STEP_S = 2.0
+STEP_SAMPLES = 3
+"""A step lasts `STEP_S`, and at least `STEP_SAMPLES` intervals of sampling [s]."""
+READ_S = 4.0
+"""Length of the load at which a climb stays, on warm brokers [s]."""
+FIRST_SHARE = 0.05
+"""The first step on brokers of others, as a share of what others write [ratio]."""
+LOOK_S = 0.25
+"""Interval between two looks at a climb [s]."""
+
+
+def step_length_s(sample_interval_s: float) -> float:
+    """Length of a step [s]."""
+    return max(STEP_S, STEP_SAMPLES * sample_interval_s)
+
+
+def climb_within(
+    most: int, load_max_s: float, stay_s: float, step_s: float, first_max: int | None
+) -> tuple[Climb, int]:
+    """The climb to at most so many producers that fits into a time, and its last producers.
+
+    Args:
+        most: producers of the last step, at most.
+        load_max_s: longest time under load [s].
+        stay_s: time after the last step [s].
+        step_s: length of a step [s].
+        first_max: producers of the first step, at most; None for no bound.
+    """
+    steps = max(1, int((load_max_s - stay_s) / step_s))
+    first = max(1, -(-most // (1 << steps - 1)))
+    if first_max is not None:
+        first = min(first, max(1, first_max))
+    return Climb(first, step_s), min(most, first << steps - 1)
+
+
+@dataclass
+class ClimbWatch:
+    """Watches a growing load, ends its growth, and ends the load.
+
+    Args:
+        has_ended: ends the load at which the climb stays: receives the channel, the samples, the
+            time and the moment since which the load is the same [s since the epoch], and returns
+            whether it has set the end.
+        late_s: how long records may wait beside the producers' linger [s].
+
+    Attributes:
+        load: producers that have begun.
+        same_since_s: since when the load is the same [s since the epoch]; None while it grows.
+        is_short: whether the brokers took less than they were offered.
+        was_too_large: whether the last step ended the load.
+    """
+
+    context: RunContext
+    pattern: TrafficPattern
+    climb: Climb
+    has_ended: Callable[[TaskChannel, Sequence[BrokerSample], float, float], bool]
+    late_s: float = LATE_S
+    load: int = 0
+    same_since_s: float | None = None
+    is_short: bool = False
+    was_too_large: bool = False
+    _offered: float = 0.0
+    _seen_s: float = 0.0
+
+    def watch(
+        self, channel: TaskChannel, sampler: Sampler[BrokerSample]
+    ) -> AbstractContextManager[None]:
+        """Watch while the block lasts."""
+        return watching(
+            "climb", lambda: self.look(channel, sampler.samples_taken(), time.time()), LOOK_S
+        )
+
+    def look(
+        self, channel: TaskChannel, samples: Sequence[BrokerSample], now_s: float
+    ) -> float | None:
+        """Look once, and return the time until the next look [s]; None once the end is set.
+
+        Args:
+            now_s: the driver's time [s since the epoch].
+        """
+        start_s = channel.start_s
+        if start_s is None or now_s <= start_s:
+            return LOOK_S
+        is_growing = self.same_since_s is None
+        step = self.climb.step_at(now_s - start_s)
+        if is_growing:
+            self.load = self.climb.producers_in(step, self.pattern.producers)
+        begun_s = self.same_since_s or start_s + step * self.climb.step_s
+        reading = self._read(channel, samples, begun_s, now_s)
+        decision = reading.next(self.context.config.goal.indicators.request_handler_idle_min)
+        if decision is Climbing.END:
+            self.is_short, self.was_too_large = reading.is_short, True
+            self.same_since_s = begun_s
+            channel.end_after(now_s - start_s + NOTICE_S)
+            return None
+        if not is_growing:
+            return None if self.has_ended(channel, samples, now_s, begun_s) else LOOK_S
+        idle = "" if reading.idle is None else f", handlers idle {reading.idle:.2f}"
+        self.context.reporter.report(PhaseProgress(f"{self.load} producers{idle}"))
+        if decision is Climbing.STAY:
+            channel.end_climb_after(now_s - start_s)
+        if decision is Climbing.STAY or self.load == self.pattern.producers:
+            self.same_since_s = begun_s
+        return LOOK_S
+
+    def _read(
+        self, channel: TaskChannel, samples: Sequence[BrokerSample], begun_s: float, now_s: float
+    ) -> StepReading:
+        """The reading of the current step."""
+        assert channel.start_s is not None, "see look"
+        each_per_s = self.pattern.producer.rate_records_per_s
+        passed_s = now_s - max(self._seen_s, channel.start_s)
+        self._seen_s, self._offered = now_s, self._offered + self.load * each_per_s * passed_s
+        waiting = max(0.0, self._offered - channel.written)
+        idle = lowest_idle(samples, brokers_of(self.context.source), begun_s + SETTLE_S, now_s)
+        late_s = self.pattern.producer.options.linger_ms / 1000.0 + self.late_s
+        return StepReading(idle, waiting / (self.load * each_per_s), late_s)
+
+
+def read_and_end(
+    channel: TaskChannel, _samples: Sequence[BrokerSample], now_s: float, since_s: float
+) -> bool:
+    """End a load that has been the same for `READ_S`, for the reading of warm brokers."""
+    assert channel.start_s is not None, "the load runs"
+    if now_s - since_s < READ_S - NOTICE_S:
+        return False
+    channel.end_after(now_s - channel.start_s + NOTICE_S)
+    return True
