@@ -156,7 +156,7 @@ class Scraper:
             explanation = self._access.explain_refusal(error, has_answered=self._scrapes > 0)
             if explanation is not None:
                 raise ClosedError(explanation) from error
-            raise ScrapeError(f"{type(error).__name__}: {error}") from error
+            raise ScrapeError(_explain(error, timeout_s)) from error
         took_s = self._clock() - began_s
         return began_s + took_s / 2, took_s, text
 
@@ -220,6 +220,7 @@ class Scraper:
                 raise ClosedError(explanation)
             raise http.client.HTTPException(
                 f"HTTP {answer.status} {answer.reason} from {self.endpoint.address}{PATH}"
+                f"{_redirection(answer)}"
             )
         return body
 
@@ -233,6 +234,25 @@ class Scraper:
                 pass  # topics were created or deleted, and each has some series
         self._layout = _Layout.of(lines, self._rules)
         return read_numbers(self._layout.numbers(lines), at_s)
+
+
+def _explain(error: Exception, timeout_s: float) -> str:
+    """The reason of a failed exchange, as a clause."""
+    if isinstance(error, http.client.IncompleteRead):
+        return "the page is cut off: the answer ended before its announced end"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens on that port (connection refused)"
+    if type(error) is http.client.HTTPException:
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _redirection(answer: http.client.HTTPResponse) -> str:
+    """The target of a redirection without its query, which may hold a secret, as a clause."""
+    target = (answer.getheader("Location") or "").partition("?")[0]
+    return f", which leads to {target}; redirections are not followed" if target else ""
 
 
 def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import socket
+import socketserver
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from typing import NoReturn
@@ -14,6 +17,7 @@ from jobs.checks.cluster import metrics_rules
 from jobs.checks.finding import Severity
 from jobs.config.metrics_prometheus import Prometheus
 from jobs.config.metrics_section import SourceTarget
+from jobs.testbed.ports import free_ports
 from metrics.common.errors import ConfigError
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.shortcomings import shortcomings
@@ -77,11 +81,13 @@ def opened(exporter: Exporter) -> tuple[NodeInfo, list[dict[str, float]]]:
 
 def refusal(exporter: Exporter) -> str:
     """The sentence by which an exporter is refused, with its port replaced."""
-    with (
-        serving(exporter),
-        closing(source_of(exporter)) as source,
-        pytest.raises(ConfigError) as error,
-    ):
+    with serving(exporter):
+        return refusal_of(exporter)
+
+
+def refusal_of(exporter: Exporter) -> str:
+    """The sentence by which what answers at an exporter's address is refused."""
+    with closing(source_of(exporter)) as source, pytest.raises(ConfigError) as error:
         source.open()
     return str(error.value).replace(str(exporter.port), PORT)
 
@@ -240,6 +246,56 @@ def test_a_wrong_page_is_refused_with_a_sentence(wrong: str, snapshot: SnapshotA
     assert PORT in sentence
     assert "\n" not in sentence
     assert sentence == snapshot
+
+
+def _hang_up(_connection: socket.socket) -> None:
+    """Answer nothing."""
+
+
+ANSWERS: dict[str, Callable[[socket.socket], object]] = {
+    "another protocol": lambda each: each.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"),
+    "no answer": _hang_up,
+    "cut off by length": lambda each: each.sendall(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nkafka_x 1\n"
+    ),
+    "cut off in a chunk": lambda each: each.sendall(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nkafka_x 1\n"
+    ),
+    "redirection": lambda each: each.sendall(
+        b"HTTP/1.1 302 Found\r\nLocation: https://login.example.com/in?token=1\r\n"
+        b"Content-Length: 0\r\n\r\n"
+    ),
+    "no such page": lambda each: each.sendall(
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    ),
+}
+"""What processes answer on a port, after a request."""
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_process_that_answers_otherwise_is_refused_with_a_sentence(
+    answer: str, snapshot: SnapshotAssertion
+) -> None:
+    class Process(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(4_096)
+            ANSWERS[answer](self.request)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Process) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        exporter = Exporter()
+        exporter.port = server.server_address[1]
+        sentence = refusal_of(exporter)
+        server.shutdown()
+    assert PORT in sentence
+    assert "\n" not in sentence
+    assert sentence == snapshot
+
+
+def test_a_port_without_a_process_is_refused_with_a_sentence(snapshot: SnapshotAssertion) -> None:
+    exporter = Exporter()
+    (exporter.port,) = free_ports(1)
+    assert refusal_of(exporter) == snapshot
 
 
 def test_an_error_of_a_proxy_is_one_sentence(snapshot: SnapshotAssertion) -> None:
