@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.checks.finding import Finding, checked, ok, problem, warning
-from jobs.checks.readings import readings_findings
+from jobs.checks.readings import readings_findings, remedies_of_missing
 from jobs.cluster.admin import ClusterInfo
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of
@@ -241,7 +241,11 @@ def metrics_rules(
         for sample in samples
         if sample.error is not None
     ]
-    found += [warning(check, sentence) for sentence in shortcomings(nodes, interval_s)]
+    remedies = remedies_of_missing(nodes)
+    found += [
+        warning(check, sentence, remedy=remedies.get(sentence, ""))
+        for sentence in shortcomings(nodes, interval_s)
+    ]
     found += readings_findings(nodes)
     if not is_blind(nodes):
         brokers = [node for node in nodes.values() if Role.BROKER in node.roles]

@@ -135,7 +135,7 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
     if is_blind(nodes):
         return (CLIENT_ONLY,)
     missing = (
-        *_missing_metrics({name for node in nodes.values() for name in node.lacks}),
+        *missing_metrics(nodes),
         *_refused_series(nodes.values()),
         *_zookeeper(nodes.values()),
         *_shared_handlers(nodes.values()),
@@ -189,10 +189,12 @@ def _shared_handlers(nodes: Iterable[NodeInfo]) -> Iterator[str]:
     )
 
 
-def _missing_metrics(lacks: Iterable[str]) -> tuple[str, ...]:
-    missing = set(lacks)
-    return tuple(
-        f"the brokers' metrics do not show {what}: {meaning}"
-        for what, meaning, names in _MEANING
-        if missing.intersection(names)
-    )
+def missing_metrics(nodes: Mapping[int, NodeInfo]) -> dict[str, tuple[str, ...]]:
+    """A sentence for each kind of reading that a node lacks → these readings."""
+    lacks = {name for node in nodes.values() for name in node.lacks}
+    found = {}
+    for what, meaning, names in _MEANING:
+        missing = tuple(name for name in names if name in lacks)
+        if missing:
+            found[f"the brokers' metrics do not show {what}: {meaning}"] = missing
+    return found

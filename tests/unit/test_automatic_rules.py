@@ -34,14 +34,22 @@ PORT = "PORT"
 class Broker(Exporter):
     """An exporter of a broker at rest under some rules; each poll is a second later."""
 
-    def __init__(self, rules: str, release: int = 0, version: str = "4.1") -> None:
+    def __init__(
+        self, rules: str, release: int = 0, version: str = "4.1", *, agent: bool = True
+    ) -> None:
         super().__init__()
-        self.rules, self.release, self.version = rules, release, version
+        self.rules, self.release, self.version, self.agent = rules, release, version, agent
         self.state = REST
 
     def answer(self, path: str) -> str:
         self.state = self.state.later()
-        self.text = page(self.rules, self.state, release=self.release, version=self.version)
+        self.text = page(
+            self.rules,
+            self.state,
+            release=self.release,
+            version=self.version,
+            agent=self.agent,
+        )
         return super().answer(path)
 
 
@@ -187,6 +195,22 @@ def test_refused_readings_are_a_caveat_and_choices_are_findings(
     assert {each.severity for each in rows.values()} == {Severity.OK}
     (choice,) = [each.found for each in found if each.check == "choice of series"]
     assert choice == snapshot
+
+
+def test_of_missing_readings_doctor_says_what_follows_and_what_to_export(
+    snapshot: SnapshotAssertion,
+) -> None:
+    alone = Broker("confluent", agent=False)
+    node, _ = opened(alone)
+    found = metrics_rules("prometheus", {1: node}, [], 60.0)
+    sentences = [each.sentence for each in found if each.severity is Severity.WARNING]
+    assert any(
+        "not warmed up" in each and "Uptime of java.lang:type=Runtime" in each for each in sentences
+    )
+    assert sentences == snapshot
+    by_jmx = NodeInfo(1, "4.1", node.roles, lacks=node.lacks)
+    told = metrics_rules("jmx", {1: by_jmx}, [], 60.0)
+    assert not [each for each in told if each.remedy]
 
 
 def test_brokers_with_different_rules_have_their_own_series() -> None:
