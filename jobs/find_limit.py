@@ -24,6 +24,9 @@ from jobs.runs.options import RunOptions
 @click.option("--confirm", "confirm_s", type=duration_s, metavar="TIME",
               help="Hold each limit for this time, such as 30m, before it counts; the same as "
                    "--set goal.search.confirm_s=SECONDS.")  # fmt: skip
+@click.option("--to-failure", is_flag=True,
+              help="On a testbed, hold the largest limit until the brokers are overloaded, and "
+                   "state the time; as --set goal.search.to_failure=true.")  # fmt: skip
 @click.option("--offline", type=Count(1, COUNT_MAX), metavar="BROKERS",
               help="Find also the limits with this many brokers offline, and hold them while these "
                    "catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
@@ -31,11 +34,12 @@ from jobs.runs.options import RunOptions
 @click.option("--resume", metavar="RUN_ID", type=RunId(),
               help="Continue a stopped run with its own options; --set may change its budget and "
                    "its guards.")  # fmt: skip
-def find_limit(
+def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
     workload: str | None,
     goal: str,
     confirm_s: float | None,
+    to_failure: bool,
     offline: int | None,
     overrides: tuple[str, ...],
     resume: str | None,
@@ -54,7 +58,8 @@ def find_limit(
 
     held = () if confirm_s is None else (f"goal.search.confirm_s={confirm_s:g}",)
     outage = () if offline is None else (f"goal.search.brokers_offline={offline}",)
-    changed = (*overrides, *held, *outage)
+    failing = ("goal.search.to_failure=true",) if to_failure else ()
+    changed = (*overrides, *held, *failing, *outage)
     if resume is not None:
         given = {"cluster": cluster, "workload": workload, "goal": goal}
         named = {name: value for name, value in given.items() if _is_named(name)}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobs.config import Configuration
 from jobs.config.loading import require_endless
-from jobs.console.events import Plan, RunFinished, Table
+from jobs.console.events import Plan, RunFinished, Table, note
 from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
 from jobs.runs.estimate import backlog_bytes, describe_producer, on_disk, starting_s, trial_s
 from jobs.runs.lifecycle import Body, RunState
@@ -21,7 +21,9 @@ from jobs.runs.results import REPORT, summary_of_run, write_report
 from jobs.runs.resumption import config_text
 from jobs.trials.holding import Holder
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
+from metrics.judging.disk_proof import proof_of
 from metrics.reporting.page.series import panels_of_run
+from metrics.reporting.proof_words import proof_words
 from metrics.reporting.summary import write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
@@ -156,6 +158,8 @@ class FixedLoadRun(Body):
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
             reporter.report(trials_table(title, self.trials))
+            if text := proven_trial_words(self.trials):
+                note(reporter, text)
         shown = list(files.written)
         if run.contexts:
             page, settings = run.order.folder / REPORT, json.loads(config_text(self.config))
@@ -199,6 +203,16 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
             f"trial.ramp_up_s {ramp_up_s:g}; expected arrivals fixed or poisson and no ramp, as "
             "the profile already changes the rate; change both settings"
         )
+
+
+def proven_trial_words(trials: Sequence[Trial]) -> str:
+    """What the trial that proves most is proven for; empty if none sustained its load."""
+    sustained = [(each, proof_of(each)) for each in trials if each.verdict is Verdict.SUSTAINED]
+    if not sustained:
+        return ""
+    trial, proof = max(sustained, key=lambda pair: (bool(pair[1].on_disk), pair[1].duration_s))
+    payload = format_mb_per_s(trial.pattern.mb_per_s)
+    return f"{payload} MB/s, trial {trial.number}: {proof_words(proof)}"
 
 
 def trials_table(title: str, trials: Sequence[Trial]) -> Table:

@@ -35,7 +35,8 @@ def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Bounda
         memory_full_s=proof.full_s,
         proof_note=proof.why,
     )
-    on_disk = [(each, proof) for each, proof in sustained if proof.on_disk]
+    lighter = [(each, proof) for each, proof in sustained if each.load <= boundary.loads[0]]
+    on_disk = [(each, proof) for each, proof in lighter if proof.on_disk]
     return with_steady(found, *_highest(on_disk)) if on_disk else found
 
 

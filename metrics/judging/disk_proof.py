@@ -39,6 +39,8 @@ class DiskProof:
             rate; None if it does not fill [s].
         written_share: share of the bytes taken in that the disks of the slowest host wrote in
             settled write-back [ratio].
+        fastest_share: highest rate at which the disks of the slowest host wrote for some seconds,
+            over the rate at which its brokers took in [ratio].
         why: why the load is not proven on disk; empty if it is.
         is_early: True if the window is too short for any write-back, so that memory takes all.
     """
@@ -51,6 +53,7 @@ class DiskProof:
     written_share: float | None = None
     why: str = ""
     is_early: bool = False
+    fastest_share: float | None = None
 
 
 def disk_proof(
@@ -84,7 +87,14 @@ def disk_proof(
         slowest,
         why,
         duration_s <= expire_s + FLUSHER_S,
+        min(filter(None, map(_fastest_share, windows)), default=None),
     )
+
+
+def _fastest_share(window: WriteBackWindow) -> float | None:
+    if not window.taken_bytes or window.fastest_bytes_per_s is None:
+        return None
+    return window.fastest_bytes_per_s / (window.taken_bytes / window.duration_s)
 
 
 def proof_of(trial: Trial) -> DiskProof:
@@ -94,7 +104,11 @@ def proof_of(trial: Trial) -> DiskProof:
         evidence.write_back,
         [each.broker_id for each in evidence.brokers],
         evidence.client.duration_s,
-        deleted_after_s(trial.pattern, evidence.cluster.delete_delay_s),
+        deleted_after_s(
+            trial.pattern,
+            evidence.cluster.delete_delay_s,
+            1e6 * (evidence.client.achieved_mb_per_s or 0.0),
+        ),
     )
 
 
@@ -131,17 +145,22 @@ def fills_memory(
     return any(known) if known and len(known) == len(windows) else None
 
 
-def deleted_after_s(pattern: TrafficPattern, delay_s: float = DELETE_DELAY_S) -> float:
+def deleted_after_s(
+    pattern: TrafficPattern, delay_s: float = DELETE_DELAY_S, closed_bytes_per_s: float = 0.0
+) -> float:
     """The least age at which retention deletes a record's file [s]; infinite without retention.
 
     Args:
         pattern: the load, which fills the partitions evenly.
         delay_s: the brokers' shortest log.segment.delete.delay.ms [s].
+        closed_bytes_per_s: payload of a load without a rate, a closed loop [B/s].
     """
     topic = pattern.topic
     own_ms = topic.properties.get("file.delete.delay.ms")
     delay_s = delay_s if own_ms is None else float(own_ms) / 1e3
-    ages = [_age_by_time(topic), _age_by_size(pattern)]
+    rate = pattern.records_per_s * pattern.message_bytes
+    rate = rate if math.isfinite(rate) else closed_bytes_per_s
+    ages = [_age_by_time(topic), _age_by_size(pattern, rate)]
     return min(ages) + delay_s
 
 
@@ -150,9 +169,9 @@ def _age_by_time(topic: TopicOptions) -> float:
     return math.inf if retention_ms < 0 else retention_ms / 1e3
 
 
-def _age_by_size(pattern: TrafficPattern) -> float:
+def _age_by_size(pattern: TrafficPattern, bytes_per_s: float) -> float:
     retention = float(pattern.topic.properties.get("retention.bytes", "-1"))
-    each = pattern.records_per_s * pattern.message_bytes / max(1, _partitions(pattern))
+    each = bytes_per_s / max(1, _partitions(pattern))
     return math.inf if retention < 0 or each <= 0 else retention / each
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metrics.judging.disk_proof import DiskProof
 from metrics.tables.boundary import Boundary
 from metrics.units import format_duration, format_mb_per_s, format_volume
 
@@ -13,19 +14,31 @@ def proven_words(boundary: Boundary) -> str:
     """
     if boundary.proven_s is None:
         return ""
-    size = boundary.proven_bytes
-    on_disk = " on disk" if boundary.proven_on_disk else ""
+    proof = DiskProof(
+        boundary.proven_on_disk,
+        boundary.proven_s,
+        boundary.proven_bytes,
+        boundary.memory_bytes,
+        boundary.memory_full_s,
+        why=boundary.proof_note,
+    )
+    if boundary.failed_after_s is None:
+        return proof_words(proof)
+    payload, lasted = format_mb_per_s(boundary.mb_per_s), format_duration(boundary.failed_after_s)
+    return f"{proof_words(proof)}; measured: {payload} MB/s for {lasted}"
+
+
+def proof_words(proof: DiskProof) -> str:
+    """What a load is proven for, see `proven_words`."""
+    size = proof.taken_bytes
+    on_disk = " on disk" if proof.on_disk else ""
     amount = "" if size is None else f", {format_volume(size)}"
-    parts = [f"proven{on_disk} for {format_duration(boundary.proven_s)}{amount}"]
-    if boundary.proven_on_disk is False and boundary.memory_bytes is not None:
-        full_s = boundary.memory_full_s
-        full = "" if full_s is None else f", full after {format_duration(full_s)} at this rate"
-        parts.append(f"memory took {format_volume(boundary.memory_bytes)} of it{full}")
-    if boundary.proof_note:
-        parts.append(boundary.proof_note)
-    if boundary.failed_after_s is not None:
-        payload = format_mb_per_s(boundary.mb_per_s)
-        parts.append(f"{payload} MB/s for {format_duration(boundary.failed_after_s)}, measured")
+    parts = [f"proven{on_disk} for {format_duration(proof.duration_s)}{amount}"]
+    if proof.on_disk is False and proof.absorbed_bytes is not None:
+        full = "" if proof.full_s is None else f", full after {proof.full_s:,.0f} s at this rate"
+        parts.append(f"memory took {format_volume(proof.absorbed_bytes)} of it{full}")
+    if proof.why:
+        parts.append(proof.why)
     return "; ".join(parts)
 
 

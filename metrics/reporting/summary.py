@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from metrics.columns import as_document, fields_of, restored
 from metrics.common.errors import ConfigError
+from metrics.judging.disk_proof import proof_of
 from metrics.reporting.files import write_atomic
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS
@@ -95,6 +96,7 @@ def trial_document(trial: Trial) -> dict[str, Any]:
     Bytes are payload, and MB is 10⁶ bytes; latencies count from the intended send time.
     """
     evidence, client, pattern = trial.evidence, trial.evidence.client, trial.pattern
+    proof = proof_of(trial)
     latencies = {
         f"latency_{name}": value if math.isfinite(value) else None
         for name, value in asdict(client.latency).items()
@@ -128,6 +130,11 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "failed_records": client.counts.failed_total,
         "volume_bytes": pattern.phases.volume_bytes,
         "moved_s": moved_s(pattern, client),
+        "taken_bytes": proof.taken_bytes,
+        "proven_on_disk": proof.on_disk,
+        "memory_bytes": proof.absorbed_bytes,
+        "memory_full_s": proof.full_s,
+        "proof_note": proof.why,
         **latencies,
     }
 

@@ -99,7 +99,9 @@ class TableStore:
         self._pending: list[Future[None]] = []
         self._file_counts: dict[str, int] = {}
         self._last: dict[str, dict[str, int]] = {}  # run → result of `_last_trials`
-        self._points: dict[str, dict[_Point, int]] = {}  # run → result of `_known_points`
+        self._points: dict[
+            str, dict[_Point, tuple[int, bool]]
+        ] = {}  # run → result of `_known_points`
         if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
             raise ConfigError(
                 f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "
@@ -301,8 +303,8 @@ class TableStore:
     def append_boundary(self, row: BoundaryRow) -> None:
         """Append the result of the search at one message size, for one goal.
 
-        A search that continued with a larger budget adds a newer row; without further trials the
-        row counts as appended.
+        A search that continued with a larger budget adds a newer row, and so does the steady limit
+        of the point; otherwise the row counts as appended.
         """
         self._enqueue(self._commit_point, row)
 
@@ -310,21 +312,26 @@ class TableStore:
         point, run_id = row.boundary, row.run_id
         with _explain_write_errors(self._base):  # after a failure the table is queried again
             known = self._points.pop(run_id, None)
-            trials = self._known_points(run_id) if known is None else known
+            kept = self._known_points(run_id) if known is None else known
         key = (point.goal, point.message_bytes, point.state)
-        if point.trials > trials.get(key, -1):
+        own = (point.trials, _states_steady(point.steady_load, point.steady_note))
+        if own > kept.get(key, (-1, False)):
             self._append("boundaries", [row], {})
-            trials[key] = point.trials
-        self._points[run_id] = trials
+            kept[key] = own
+        self._points[run_id] = kept
 
-    def _known_points(self, run_id: str) -> dict[_Point, int]:
-        """Boundary point of a run in the table → its highest number of trials."""
-        rows = self._rows_of_run("boundaries", run_id).select("goal", "bpm", "state", "trials")
-        most: dict[_Point, int] = {}
-        for goal, message_bytes, state, trials in rows.collect():
+    def _known_points(self, run_id: str) -> dict[_Point, tuple[int, bool]]:
+        """Boundary point of a run in the table → its highest number of trials, and whether that row
+        states the steady limit.
+        """
+        rows = self._rows_of_run("boundaries", run_id)
+        steady = [name for name in ("steady_load", "steady_note") if name in rows.columns]
+        most: dict[_Point, tuple[int, bool]] = {}
+        for row in rows.select("goal", "bpm", "state", "trials", *steady).collect():
             # Rows of older versions have no state.
-            key = (goal, message_bytes, state or ALL_BROKERS)
-            most[key] = max(trials, most.get(key, -1))
+            key = (row["goal"], row["bpm"], row["state"] or ALL_BROKERS)
+            own = (row["trials"], _states_steady(*(row[name] for name in steady)))
+            most[key] = max(own, most.get(key, (-1, False)))
         return most
 
     def append_case(self, row: CaseRow) -> None:
@@ -423,6 +430,11 @@ class TableStore:
         """Count the files of a table."""
         detail = self._spark.sql(f"DESCRIBE DETAIL {self._sql_name(table)}")
         return int(detail.select("numFiles").collect()[0][0])
+
+
+def _states_steady(load: float | None = None, note: str | None = None) -> bool:
+    """Whether a boundary states its steady limit, or why there is none."""
+    return load is not None or bool(note)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ class Trial:
         evidence: the measurements of clients and brokers.
         judgements: goal → its judgement, for all goals of the run.
         held: True for a window of a limit that is held (`search.confirm_s`).
+        steady: True for a trial that holds a limit to prove it on disk (`search.steady_s`).
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
         warm_up: the reading of the run's warm-up before its first trial.
         leaders_back_s: time from the kill of a broker in the window until all other brokers knew a
@@ -53,6 +54,7 @@ class Trial:
     held: bool = False
     state: str = ALL_BROKERS
     warm_up: Annotated[WarmUp, Flat("warm_up_", adds_meaning=True)] = field(default_factory=WarmUp)
+    steady: bool = False
 
     @property
     def judgement(self) -> Judgement:

@@ -30,6 +30,9 @@ WRITTEN_MIN = 0.95
 """Share of what brokers took in that disks write in settled write-back at least [ratio]. The rest
 is younger than the edges of the span."""
 
+FASTEST_S = 10.0
+"""Time over which the highest rate of disks is measured [s]."""
+
 POINTS_MAX = 500
 """Points of a window among which the span of settled write-back is looked for."""
 
@@ -62,6 +65,8 @@ class WriteBackWindow:
             Linux's default where the host does not show it [s].
         settled_s: length of the span of settled write-back; 0 if the window is too short [s].
         settled_taken_bytes, settled_written_bytes: bytes taken in and written in that span [B].
+        fastest_bytes_per_s: highest rate at which the disks wrote for `FASTEST_S`; None for a
+            shorter window [B/s].
     """
 
     host: str
@@ -81,6 +86,7 @@ class WriteBackWindow:
     settled_s: float = 0.0
     settled_taken_bytes: float | None = None
     settled_written_bytes: float | None = None
+    fastest_bytes_per_s: float | None = None
 
     @property
     def settled_share(self) -> float | None:
@@ -219,6 +225,7 @@ def _window(
         settled_s=end[0] - begin[0] if begin and end else 0.0,
         settled_taken_bytes=end[1] - begin[1] if begin and end else None,
         settled_written_bytes=end[2] - begin[2] if begin and end else None,
+        fastest_bytes_per_s=fastest_bytes_per_s(points),
     )
 
 
@@ -246,6 +253,21 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
             if best is None or rank > best[:2]:
                 best = (*rank, begin, end)
     return None if best is None else best[2:]
+
+
+def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
+    """The highest rate at which disks wrote over `FASTEST_S`, which a full disk does not exceed
+    [B/s]; None for fewer points.
+    """
+    rates, end = [], 0
+    for i, begin in enumerate(points):
+        end = max(end, i)
+        while end < len(points) and points[end][0] - begin[0] < FASTEST_S:
+            end += 1
+        if end == len(points):
+            break
+        rates.append((points[end][2] - begin[2]) / (points[end][0] - begin[0]))
+    return max(rates, default=None)
 
 
 def log_disks_of(sample: HostSample) -> tuple[tuple[str, ...], bool]:

@@ -37,6 +37,7 @@ OPTIONS = (
     "--cluster=calibrated",
     "--workload=calibrated",
     "--set=goal.search.resolution=0.02",
+    "--set=goal.search.steady_s=0",
     "--set=workload.trial.warmup_s=1",
     "--set=workload.trial.measure_s=6",
     "--yes",

@@ -71,6 +71,7 @@ def config(testbed: Testbed) -> Configuration:
         "goal.search.load_start_max=32",
         "goal.search.resolution=0.1",
         "goal.search.confirm_s=30",
+        "goal.search.steady_s=0",
     )
     return load(str(cluster_file(testbed.folder)), "calibrated", "default", short)
 

@@ -79,6 +79,7 @@ def config(testbed: Testbed) -> Configuration:
         "goal.search.method=bisection",
         "goal.search.load_start_max=24",
         "goal.search.resolution=0.3",
+        "goal.search.steady_s=0",
     )
     return load(str(cluster_file(testbed.folder)), "calibrated", "default", options)
 

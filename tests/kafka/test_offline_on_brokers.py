@@ -49,6 +49,7 @@ PLANTED = (
     "goal.search.load_start_max=24",
     "goal.search.resolution=0.12",
     "goal.search.brokers_offline=1",
+    "goal.search.steady_s=0",
 )
 
 

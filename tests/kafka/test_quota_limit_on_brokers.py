@@ -47,6 +47,7 @@ def config(testbed: Testbed) -> Configuration:
         "workload.trial.warmup_s=1",
         "workload.trial.measure_s=12",
         "goal.search.load_start_max=128",
+        "goal.search.steady_s=0",
         "goal.search.resolution=0.02",
     )
     return load(str(cluster_file(testbed.folder)), "calibrated", "within-quota", short)

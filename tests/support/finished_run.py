@@ -17,6 +17,7 @@ QUICK = (
     "--set=workload.trial.measure_s=4",
     "--set=cluster.warm_up_max_s=5",
     "--set=goal.search.resolution=0.2",
+    "--set=goal.search.steady_s=0",
     "--set=goal.search.load_start_max=64",
 )
 COMBINED = "--set=cluster.testbed.metadata=combined"

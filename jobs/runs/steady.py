@@ -1,0 +1,317 @@
+"""The steady limit of a run: the largest burst limit is held once, and the search goes on below it.
+
+A burst limit is what short trials sustained. The steady limit is proven on disk (see
+`metrics.judging.disk_proof`): by a trial that was long enough, or by the hold that is made once a
+run, at the limit with the largest byte rate. Sizes with lower byte rates rest on the same hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from jobs.config import Configuration
+from jobs.console.events import PhaseStarted
+from jobs.runs.proof import with_steady
+from jobs.trials.context import RunContext
+from jobs.trials.steady import FULL_SHARE, failed_after_s
+from metrics.common.errors import ConfigError
+from metrics.judging.disk_proof import DiskProof, fills_memory, proof_of
+from metrics.planning.wire_model import batch_bytes
+from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import MESSAGE_BYTES
+from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.state import ALL_BROKERS
+from metrics.trial.trial import Trial
+from metrics.units import format_duration, format_mb_per_s, format_size
+from metrics.windows.write_back import DIRTY_EXPIRE_S, WRITTEN_MIN
+from search.budget import Budget, Spent
+from search.model import Verdict
+from search.steady import SteadyHold, next_hold
+
+EXPIRIES = 3.5
+"""Length of a hold as a multiple of the age at which pages are written: one until the first pages
+are, two to prove it, and one half for the surges."""
+
+
+@dataclass(frozen=True)
+class SteadyPlan:
+    """The decision whether and for how long the largest burst limit is held.
+
+    Attributes:
+        hold_s: longest window of a hold [s]; 0 for no hold.
+        why: why there is none; empty where it needs no words.
+    """
+
+    hold_s: float
+    why: str = ""
+
+
+def require_failure_allowed(config: Configuration) -> None:
+    """Refuse a load to failure on brokers that the run does not start.
+
+    Raises:
+        ConfigError: the goal asks for one.
+    """
+    if config.goal.search.to_failure and not config.cluster.starts_brokers:
+        raise ConfigError(
+            f"--to-failure drives the brokers of cluster {config.cluster.name} into failure; "
+            "expected a testbed that the run starts (--cluster testbed); leave it out, and the "
+            "time to failure is computed"
+        )
+
+
+def planned_hold(config: Configuration) -> str:
+    """The hold that may follow a search, in words; empty if there is none."""
+    search = config.goal.search
+    if search.steady_s == 0.0:
+        return ""
+    hold_s = EXPIRIES * DIRTY_EXPIRE_S if search.steady_s is None else search.steady_s
+    at_most = format_duration(hold_s)
+    if search.steady_s is not None:
+        return f"the largest limit is held once for at most {at_most}, within the budget"
+    return (
+        f"the largest limit is held once for at most {at_most} where memory could carry it and the "
+        "budget allows it (search.steady_s)"
+    )
+
+
+def steady_plan(
+    config: Configuration, boundary: Boundary, trials: Iterable[Trial], spent: Spent
+) -> SteadyPlan:
+    """Decide whether the limit with the largest byte rate is held.
+
+    Args:
+        boundary: that limit.
+        trials: all trials of the run.
+        spent: cost of the run so far.
+    """
+    search = config.goal.search
+    if boundary.steady_load is not None and boundary.steady_load >= boundary.loads[0]:
+        return SteadyPlan(0.0)  # its own trials prove it
+    if search.steady_s == 0.0:
+        return SteadyPlan(0.0, "no hold was made, as search.steady_s is 0")
+    last = _last_at(boundary, trials)
+    if last is None:
+        return SteadyPlan(0.0)
+    windows = last.evidence.write_back
+    expire_s = max((each.dirty_expire_s for each in windows), default=DIRTY_EXPIRE_S)
+    hold_s = EXPIRIES * expire_s if search.steady_s is None else search.steady_s
+    if config.goal.search.to_failure:
+        hold_s = max(hold_s, _failure_s(proof_of(last), hold_s))
+    fills = fills_memory(windows, hold_s)
+    if fills is None:
+        return SteadyPlan(0.0, "the brokers' hosts do not show what their disks write")
+    if not fills and search.steady_s is None and not search.to_failure:
+        return SteadyPlan(
+            0.0, f"in {format_duration(hold_s)} it fills less than a tenth of the memory's room"
+        )
+    plan = SteadyPlan(hold_s)
+    why = budget_problem(search.budget, spent, last.pattern, plan)
+    return replace(plan, hold_s=0.0, why=why) if why else plan
+
+
+def _failure_s(proof: DiskProof, hold_s: float) -> float:
+    return hold_s if proof.full_s is None else min(3_600.0, 2 * proof.full_s + hold_s)
+
+
+def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: SteadyPlan) -> str:
+    """Why the budget does not allow a hold; empty if it does.
+
+    Args:
+        spent: cost of the run so far.
+        pattern: the traffic to hold.
+    """
+    load_s = plan.hold_s + pattern.phases.warmup_s
+    costs = (
+        (budget.trials, spent.trials + 1, f"{budget.trials} trials"),
+        (budget.duration_s, spent.seconds + load_s, f"{budget.duration_s or 0:.0f} s"),
+        (
+            budget.payload_bytes,
+            spent.bytes + pattern.mb_per_s * 1e6 * load_s,
+            f"{(budget.payload_bytes or 0) / 1e6:.0f} MB",
+        ),
+    )
+    for limit, needed, amount in costs:
+        if limit is not None and needed > limit:
+            hold = format_duration(plan.hold_s)
+            return f"the budget of {amount} does not allow a hold of {hold}"
+    return ""
+
+
+def _last_at(boundary: Boundary, trials: Iterable[Trial]) -> Trial | None:
+    """The last trial that sustained the limit, without those that hold it."""
+    found = [
+        each
+        for each in trials
+        if is_at(each, boundary)
+        and not each.steady
+        and each.load == boundary.loads[0]
+        and each.judgements[boundary.goal].verdict is Verdict.SUSTAINED
+    ]
+    return found[-1] if found else None
+
+
+def is_at(trial: Trial, boundary: Boundary) -> bool:
+    """Whether a trial belongs to the point of a boundary."""
+    is_own = boundary.along is MESSAGE_BYTES or trial.point_message_bytes == boundary.message_bytes
+    return is_own and trial.state == boundary.state
+
+
+def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
+    """The limit with the largest byte rate of all sizes and goals, with all brokers."""
+    found = [each for each in boundaries if each.loads[0] and each.state == ALL_BROKERS]
+    return max(found, key=lambda each: (each.mb_per_s, each.loads[0]), default=None)
+
+
+def hold_steadily(
+    boundary: Boundary, done: Sequence[Trial], hold: Callable[[int], Trial | None]
+) -> tuple[Trial, ...]:
+    """Hold the burst limit and, below it, what disks wrote, until a load is proven.
+
+    Args:
+        boundary: the limit to begin with.
+        done: holds of an earlier part of a resumed run.
+        hold: holds a load, and returns its trial; None where the budget does not allow it.
+    """
+    trials = list(done)
+    while True:
+        holds = [as_hold(each, boundary.goal) for each in trials]
+        load = next_hold(boundary.loads[0], holds)
+        trial = None if load is None else hold(load)
+        if trial is None:
+            return tuple(trials)
+        trials.append(trial)
+
+
+def as_hold(trial: Trial, goal: str) -> SteadyHold:
+    """What a held trial shows of the disks."""
+    verdict, proof = trial.judgements[goal].verdict, proof_of(trial)
+    if verdict is Verdict.INVALID:
+        return SteadyHold(trial.load, is_valid=False)
+    if verdict is Verdict.SUSTAINED and proof.on_disk:
+        return SteadyHold(trial.load, is_valid=True, is_proven=True)
+    return SteadyHold(trial.load, is_valid=True, written_share=_written_share(proof))
+
+
+def _written_share(proof: DiskProof) -> float | None:
+    """The share that disks can write, where it explains why the load is not steady.
+
+    A hold that ends as memory fills may be too short to show what disks write in the long run. Then
+    their highest rate counts, which a full disk does not exceed.
+    """
+    share = proof.fastest_share if proof.written_share is None else proof.written_share
+    return share if share is not None and share < WRITTEN_MIN else None
+
+
+# --- the answer -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SteadyAnswer:
+    """What the holds of a run say of its limits.
+
+    Attributes:
+        largest: the limit that was held first, or None.
+        holds: the holds, oldest first.
+        why: why there was none.
+    """
+
+    largest: Boundary | None = None
+    holds: tuple[Trial, ...] = ()
+    why: str = ""
+
+    def complete(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary:
+        """The boundary with its steady limit, or with the reason why there is none.
+
+        Args:
+            pattern: the traffic at the boundary's sustained load.
+        """
+        if self.largest is None or boundary.state != ALL_BROKERS or not boundary.loads[0]:
+            return boundary
+        own = [each for each in self.holds if is_at(each, boundary)]
+        failed = [failed_after_s(each) for each in own if each.load == boundary.loads[0]]
+        boundary = replace(boundary, failed_after_s=next(filter(None, failed), None))
+        if boundary.steady_load is not None and boundary.steady_load >= boundary.loads[0]:
+            return boundary
+        proven = self._proven
+        found = None if proven is None else self._implied(boundary, pattern, proven)
+        if found is not None and (found.steady_load or 0.0) > (boundary.steady_load or 0.0):
+            return found
+        if boundary.steady_load is not None:
+            return replace(boundary, steady_note=self._why_burst if own else "")
+        why = self._why_not_proven
+        is_same = boundary.message_bytes == self.largest.message_bytes or not self.holds
+        where = "" if is_same else f" at {format_size(self.largest.message_bytes)}"
+        return replace(boundary, steady_note=f"{why}{where}" if why else "")
+
+    @property
+    def _proven(self) -> Trial | None:
+        goal = "" if self.largest is None else self.largest.goal
+        held = [each for each in self.holds if as_hold(each, goal).is_proven]
+        return held[-1] if held else None
+
+    @property
+    def _why_not_proven(self) -> str:
+        if not self.holds:
+            return self.why
+        last = self.holds[-1]
+        lasted = format_duration(last.evidence.client.duration_s)
+        payload = f"{format_mb_per_s(last.pattern.mb_per_s)} MB/s"
+        if not last.is_valid:
+            return f"the hold of {payload} was INVALID: {last.reasons[0].text}"
+        why = proof_of(last).why or "the brokers were overloaded"
+        return f"a hold of {payload} for {lasted} was not: {why}"
+
+    @property
+    def _why_burst(self) -> str:
+        """Why the burst limit is none, from the first hold that failed."""
+        first = next((each for each in self.holds if each.is_valid), None)
+        if first is None:
+            return ""
+        payload = f"{format_mb_per_s(first.pattern.mb_per_s)} MB/s"
+        share = _written_share(proof_of(first))
+        if share is None:
+            return f"{payload} did not last"
+        return f"of {payload} the disks wrote {format_mb_per_s(share * first.pattern.mb_per_s)}"
+
+    def _implied(
+        self, boundary: Boundary, pattern: TrafficPattern, proven: Trial
+    ) -> Boundary | None:
+        """The steady limit of a point by a hold at another one, by the bytes of its batches.
+
+        None where the load does not change these bytes, or no load is light enough.
+        """
+        rate, held = _written_per_s(pattern), _written_per_s(proven.pattern)
+        share = min(1.0, held / rate) if rate else 1.0
+        load = int(boundary.loads[0] * share)
+        if not load or (share < 1.0 and not boundary.along.grows_payload):
+            return None
+        note = f"held at {format_size(proven.pattern.message_bytes)}"
+        found = with_steady(boundary, proven, proof_of(proven), note)
+        mb_per_s = boundary.mb_per_s * load / boundary.loads[0]
+        return replace(
+            found,
+            steady_load=float(load),
+            steady_mb_per_s=mb_per_s if boundary.along.grows_payload else None,
+        )
+
+
+def _written_per_s(pattern: TrafficPattern) -> float:
+    """Bytes that the brokers of a pattern take in, with headers and replicas [B/s]."""
+    producer = pattern.producer
+    each = batch_bytes(producer) / producer.records_per_batch
+    return pattern.records_per_s * each * pattern.topic.replication_factor
+
+
+def announce(context: RunContext, plan: SteadyPlan, boundary: Boundary) -> None:
+    """Report why the largest limit is held, or why it is not."""
+    size, payload = format_size(boundary.message_bytes), format_mb_per_s(boundary.mb_per_s)
+    if plan.hold_s:
+        text = (
+            f"holding {payload} MB/s at {size} for at most {format_duration(plan.hold_s)}, until "
+            f"disks are proven to write it or memory is {FULL_SHARE:.0%} full"
+        )
+        context.reporter.report(PhaseStarted(text))
+    elif plan.why:
+        context.reporter.report(PhaseStarted(f"the steady limit is not proven: {plan.why}"))

@@ -1,0 +1,149 @@
+"""The steady hold: one long trial that shows whether disks write a load, or memory carries it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from jobs.cluster.topic_set import TopicSet
+from jobs.trials.context import RunContext
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.early_end import NOTICE_S
+from jobs.trials.gates import Gates
+from jobs.trials.measure import SearchProgress, TrialMeasurer
+from jobs.trials.point_topics import PointTopics
+from jobs.trials.sampling import TrialSampler
+from jobs.trials.watching import watching
+from metrics.judging.disk_proof import deleted_after_s, disk_proof
+from metrics.sources.source import brokers_of
+from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.trial import Trial
+from metrics.windows.write_back import write_back_windows
+
+FULL_SHARE = 0.6
+"""Share of the memory for dirty pages at which a hold ends on clusters that are no testbed [ratio].
+From half of the way between its background limit and its limit on, the kernel slows writers down,
+which is 0.75 with its defaults."""
+LOOK_S = 2.0
+"""Time between two looks at a hold [s]."""
+FAILED_SHARE = 0.9
+"""Share of the offered records below which a load to failure has failed [ratio]."""
+FAILED_S = 5.0
+"""Time over which that share is looked at [s]."""
+
+
+class SteadyMeasurer(TrialMeasurer):
+    """Measures a load in one window of `hold_s` at most.
+
+    The window ends once disks are proven to write the load. On a testbed with `to_failure` it ends
+    once the brokers are overloaded; elsewhere before the memory of a host is full, so that no load
+    is driven to failure.
+
+    Args:
+        hold_s: longest window [s].
+        to_failure: whether the load is held until it fails.
+    """
+
+    is_steady = True
+
+    def __init__(
+        self,
+        context: RunContext,
+        topics: PointTopics,
+        gates: Gates,
+        message_bytes: int,
+        progress: SearchProgress,
+        hold_s: float,
+        *,
+        to_failure: bool = False,
+    ) -> None:
+        super().__init__(_held(context, hold_s), topics, gates, message_bytes, progress)
+        self._to_failure = to_failure
+
+    def hold_once(self, load: int) -> Trial:
+        """Hold the load, and append it as a trial; see `TrialMeasurer.trial`."""
+        return self.trial(load)
+
+    @contextmanager
+    def _watched(
+        self,
+        sampler: TrialSampler,
+        pattern: TrafficPattern,
+        topics: TopicSet,
+        channel: TaskChannel,
+    ) -> Iterator[None]:
+        def look() -> float | None:
+            begun_s = channel.start_s
+            if begun_s is None:
+                return LOOK_S
+            lasted_s = time.time() - begun_s - pattern.phases.warmup_s
+            if lasted_s > 0 and self._is_over(sampler, pattern, channel, lasted_s):
+                channel.end_after(lasted_s + NOTICE_S)
+                return None
+            return LOOK_S
+
+        with (
+            super()._watched(sampler, pattern, topics, channel),
+            watching("steady-hold", look, LOOK_S),
+        ):
+            yield
+
+    def _is_over(
+        self, sampler: TrialSampler, pattern: TrafficPattern, channel: TaskChannel, lasted_s: float
+    ) -> bool:
+        context, samples = self._context, sampler.samples_taken()
+        now_s = time.time()
+        windows = write_back_windows(
+            samples.nodes, samples.hosts, context.hosts.brokers, now_s - lasted_s, now_s
+        )
+        if self._to_failure:
+            return has_failed(channel.acked(), pattern.records_per_s)
+        if any((each.unwritten_share or 0.0) >= FULL_SHARE for each in windows):
+            return True
+        deleted_s = deleted_after_s(pattern, self._facts.delete_delay_s)
+        brokers = brokers_of(context.source)
+        return bool(disk_proof(windows, brokers, lasted_s, deleted_s).on_disk)
+
+
+def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:
+    """Whether too little of a load was acknowledged in the last `FAILED_S`.
+
+    Args:
+        acked: (time into the window [s], records acknowledged until then), oldest first.
+    """
+    if not acked or acked[-1][0] < 2 * FAILED_S:
+        return False
+    last_s, last = acked[-1]
+    before = [each for each in acked if each[0] <= last_s - FAILED_S]
+    if not before:
+        return False
+    passed_s = last_s - before[-1][0]
+    return last - before[-1][1] < FAILED_SHARE * offered_per_s * passed_s
+
+
+def failed_after_s(trial: Trial) -> float | None:
+    """Time under load after which a trial's acknowledged rate fell and stayed low [s].
+
+    None where it did not: the end of its window decides. The warm-up is load, too.
+    """
+    client, offered = trial.evidence.client, trial.pattern.records_per_s
+    if not client.latency_over_time:
+        return None
+    length_s = client.latency_over_time[0].length_s
+    acked = {round(each.start_s / length_s): each.records for each in client.latency_over_time}
+    failed: int | None = None
+    for number in reversed(range(int(client.duration_s / length_s))):
+        if acked.get(number, 0) >= FAILED_SHARE * offered * length_s:
+            break
+        failed = number
+    return None if failed is None else trial.pattern.phases.warmup_s + failed * length_s
+
+
+def _held(context: RunContext, hold_s: float) -> RunContext:
+    """The same context with one window of this length, which no verdict ends early."""
+    workload = context.config.workload
+    phases = replace(workload.trial, measure_s=hold_s).in_full
+    config = replace(context.config, workload=workload.model_copy(update={"trial": phases}))
+    return replace(context, config=config)

@@ -1,0 +1,316 @@
+"""The steady limits of a run: whether a hold is made, where it ends, and what all sizes state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.config import Configuration, load
+from jobs.runs.proof import with_proof
+from jobs.runs.steady import (
+    SteadyAnswer,
+    as_hold,
+    hold_steadily,
+    largest,
+    require_failure_allowed,
+    steady_plan,
+)
+from jobs.trials.steady import FAILED_S, failed_after_s, has_failed
+from metrics.common.errors import ConfigError
+from metrics.reporting.proof_words import proven_words, steady_words
+from metrics.tables.boundary import Boundary
+from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.over_time import LatencySlice
+from metrics.trial.trial import Trial
+from metrics.windows.write_back import WriteBackWindow
+from search.budget import Spent
+from search.model import Verdict
+from tests.support.evidence import START_S, client
+from tests.support.rows import BOUNDARY, traffic, trial
+
+SUSTAINED = Judgement(Verdict.SUSTAINED, (Reason("achieved", "all was acknowledged", 1.0, 0.99),))
+RATE = 1_000_000.0
+
+
+def at(
+    producers: int,
+    written_per_s: float = RATE * 1e6,
+    seconds: float = 10.0,
+    message_bytes: int = 1_000,
+    **changes: Any,
+) -> Trial:
+    """A trial of producers of 1 MB/s, whose brokers' disk writes so many bytes per second."""
+    rate = producers * RATE
+    share = min(1.0, written_per_s / rate)
+    is_long = seconds >= 60.0
+    window = WriteBackWindow(
+        "b",
+        (1, 2),
+        duration_s=seconds,
+        taken_bytes=rate * seconds,
+        written_bytes=rate * seconds * (share if is_long else 0.0),
+        unwritten_start_bytes=0.0,
+        dirty_limit_bytes=4e9,
+        settled_s=seconds if is_long else 0.0,
+        settled_taken_bytes=rate * seconds if is_long else None,
+        settled_written_bytes=rate * seconds * share if is_long else None,
+        fastest_bytes_per_s=written_per_s,
+    )
+    parts: dict[str, Any] = {
+        "client": replace(client(), end_s=START_S + seconds),
+        "write_back": (window,),
+        "pattern": replace(
+            traffic(producers, message_bytes, RATE / message_bytes, load=producers),
+            point_message_bytes=message_bytes,
+        ),
+        "judgements": {"default": SUSTAINED},
+    } | changes
+    return trial(**parts)
+
+
+def limit(producers: int = 64, message_bytes: int = 1_000, **changes: Any) -> Boundary:
+    found = replace(
+        BOUNDARY,
+        message_bytes=message_bytes,
+        np_sustained=producers,
+        load_sustained=producers,
+        load_overloaded=producers + 1,
+        mb_per_s=float(producers),
+    )
+    return replace(found, **changes)
+
+
+def config(*changes: str) -> Configuration:
+    return load("testbed", "1kB", "default", changes)
+
+
+def plan(*changes: str, trials: tuple[Trial, ...] | None = None, spent: Spent | None = None) -> Any:
+    return steady_plan(config(*changes), limit(), trials or (at(64),), spent or Spent())
+
+
+def test_a_limit_that_could_fill_a_tenth_of_the_memory_is_held() -> None:
+    assert plan().hold_s == pytest.approx(3.5 * 30.0)
+    roomy = at(64)
+    (window,) = roomy.evidence.write_back
+    wide = replace(window, dirty_limit_bytes=70e9)
+    small = plan(trials=(at(64, write_back=(wide,)),))
+    assert small.hold_s == 0.0
+    assert small.why == "in 1 min 45 s it fills less than a tenth of the memory's room"
+    assert plan("goal.search.steady_s=70", trials=(at(64, write_back=(wide,)),)).hold_s == 70.0
+    young = replace(window, dirty_expire_s=10.0)
+    assert plan(trials=(at(64, write_back=(young,)),)).hold_s == pytest.approx(35.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "spent", "why"),
+    [
+        (("goal.search.steady_s=0",), Spent(), "no hold was made, as search.steady_s is 0"),
+        (
+            ("goal.search.budget.duration_s=180",),
+            Spent(5, 80.0),
+            "the budget of 180 s does not allow a hold of 1 min 45 s",
+        ),
+        (("goal.search.budget.duration_s=190",), Spent(5, 80.0), ""),
+        (("goal.search.budget.trials=5",), Spent(5, 80.0), "the budget of 5 trials does not allow"),
+        (("goal.search.budget.trials=6",), Spent(5, 80.0), ""),
+        (
+            ("goal.search.budget.payload_bytes=6000000000",),
+            Spent(),
+            "the budget of 6000 MB does not allow",
+        ),
+    ],
+)
+def test_what_the_budget_does_not_allow_is_said(
+    changes: tuple[str, ...], spent: Spent, why: str
+) -> None:
+    found = plan(*changes, spent=spent)
+    assert found.why.startswith(why)
+    assert bool(found.hold_s) is not bool(why)
+
+
+def test_a_limit_that_its_own_trials_prove_is_not_held_again() -> None:
+    proven = with_proof(limit(), [at(64, seconds=90.0)], "default")
+    assert steady_plan(config(), proven, [at(64, seconds=90.0)], Spent()).hold_s == 0.0
+    blind = plan(trials=(at(64, write_back=()),))
+    assert (blind.hold_s, blind.why) == (
+        0.0,
+        "the brokers' hosts do not show what their disks write",
+    )
+
+
+def test_a_load_to_failure_needs_brokers_of_the_run_and_lasts_long_enough(
+    snapshot: SnapshotAssertion,
+) -> None:
+    failing = config("goal.search.to_failure=true")
+    require_failure_allowed(failing)
+    with pytest.raises(ConfigError) as error:
+        require_failure_allowed(load("example", "1kB", "default", ["goal.search.to_failure=true"]))
+    assert str(error.value) == snapshot
+    full_s = 4e9 / (64 * RATE)
+    assert plan("goal.search.to_failure=true").hold_s == pytest.approx(2 * full_s + 105.0)
+
+
+class Disk:
+    """Holds loads on a disk with a speed, and keeps their trials."""
+
+    def __init__(self, bytes_per_s: float, fits: int = 9) -> None:
+        self.bytes_per_s = bytes_per_s
+        self.held: list[int] = []
+        self._fits = fits
+
+    def hold(self, producers: int) -> Trial | None:
+        if len(self.held) >= self._fits:
+            return None
+        self.held.append(producers)
+        return at(producers, self.bytes_per_s, 90.0, steady=True)
+
+
+def test_a_load_that_the_disks_do_not_write_is_followed_by_what_they_wrote() -> None:
+    disk = Disk(10e6)
+    trials = hold_steadily(limit(), (), disk.hold)
+    assert disk.held == [64, 9]
+    assert [as_hold(each, "default").is_proven for each in trials] == [False, True]
+    resumed = Disk(10e6)
+    hold_steadily(limit(), trials[:1], resumed.hold)
+    assert resumed.held == [9], "a resumed run repeats no hold"
+    short = Disk(10e6, fits=1)
+    assert len(hold_steadily(limit(), (), short.hold)) == 1
+
+
+def test_a_hold_that_ends_as_memory_fills_takes_the_highest_rate_of_the_disks() -> None:
+    cut = at(64, 10e6, 40.0, steady=True)
+    held = as_hold(cut, "default")
+    assert held.is_proven is False
+    assert held.written_share == pytest.approx(10 / 64)
+    fast = as_hold(at(64, 300e6, 40.0, steady=True), "default")
+    assert fast.written_share is None, "the disks are not the reason"
+    over = Judgement(Verdict.OVERLOADED, SUSTAINED.reasons)
+    overloaded = as_hold(at(64, seconds=90.0, judgements={"default": over}), "default")
+    assert (overloaded.is_proven, overloaded.written_share) == (False, None)
+    lost = Judgement(Verdict.INVALID, SUSTAINED.reasons)
+    assert not as_hold(at(64, judgements={"default": lost}), "default").is_valid
+
+
+def test_the_largest_byte_rate_of_all_sizes_is_held() -> None:
+    sizes = [limit(10, 100), limit(64), limit(30, 10_000)]
+    assert largest(sizes) == sizes[1]
+    assert largest([limit(0)]) is None
+    assert largest([limit(99, state="1 broker offline"), sizes[0]]) == sizes[0]
+
+
+def held_answer(disk_bytes_per_s: float, producers: int = 64) -> tuple[SteadyAnswer, list[Trial]]:
+    disk = Disk(disk_bytes_per_s)
+    trials = [at(producers), *hold_steadily(limit(producers), (), disk.hold)]
+    return SteadyAnswer(limit(producers), tuple(trials[1:])), trials
+
+
+def test_a_burst_limit_has_the_steady_limit_below_it(snapshot: SnapshotAssertion) -> None:
+    answer, trials = held_answer(10e6)
+    found = answer.complete(with_proof(limit(), trials, "default"), traffic(64, 1_000, 1_000.0))
+    assert (found.loads[0], found.steady_load, found.steady_mb_per_s) == (64, 9.0, 9.0)
+    assert found.proven_s == pytest.approx(90.0), "the hold at the burst limit"
+    assert [proven_words(found), steady_words(found)] == snapshot
+
+
+def test_a_limit_that_lasts_is_its_own_steady_limit(snapshot: SnapshotAssertion) -> None:
+    answer, trials = held_answer(100e6)
+    found = answer.complete(with_proof(limit(), trials, "default"), traffic(64, 1_000, 1_000.0))
+    assert (found.steady_load, found.proven_on_disk, found.steady_note) == (64.0, True, "")
+    assert [proven_words(found), steady_words(found)] == snapshot
+
+
+def test_other_sizes_rest_on_the_same_hold(snapshot: SnapshotAssertion) -> None:
+    answer, _ = held_answer(100e6)
+    small = traffic(20, 100, 10_000.0)
+    lighter = answer.complete(limit(20, 100), small)
+    assert (lighter.steady_load, lighter.steady_mb_per_s) == (20.0, 20.0)
+    assert steady_words(lighter) == snapshot
+    slow, _ = held_answer(10e6)
+    heavier = slow.complete(limit(20, 100), small)
+    assert heavier.steady_load is not None and 7 <= heavier.steady_load < 9, "more headers a byte"
+    assert heavier.steady_mb_per_s == pytest.approx(heavier.steady_load)
+    offline = limit(20, 100, state="1 broker offline")
+    assert answer.complete(offline, small) == offline
+
+
+def test_a_goal_with_a_lower_limit_at_the_same_size_rests_on_the_hold_above_it() -> None:
+    answer, trials = held_answer(100e6)
+    strict = {"default": SUSTAINED, "strict": Judgement(Verdict.OVERLOADED, SUSTAINED.reasons)}
+    held = [replace(each, judgements=strict) for each in trials]
+    answer = replace(answer, holds=tuple(held[1:]))
+    lower = with_proof(limit(40, goal="strict"), held, "strict")
+    assert lower.steady_load is None
+    found = answer.complete(lower, traffic(40, 1_000, 1_000.0))
+    assert (found.steady_load, found.steady_mb_per_s) == (40.0, 40.0)
+
+
+def test_a_hold_that_was_not_made_is_said_at_every_size() -> None:
+    answer = SteadyAnswer(limit(), why="the budget of 60 s does not allow a hold of 1 min 45 s")
+    for each in (limit(), limit(20, 100)):
+        found = answer.complete(each, traffic(20, 100, 10_000.0))
+        assert steady_words(found).startswith("steady: not proven; the budget of 60 s does not")
+    assert SteadyAnswer().complete(limit(), traffic()) == limit()
+
+
+def test_a_hold_that_failed_on_every_load_proves_nothing() -> None:
+    over = Judgement(Verdict.OVERLOADED, (Reason("achieved", "too little", 0.5, 0.99),))
+    failed = at(64, seconds=90.0, steady=True, judgements={"default": over})
+    found = SteadyAnswer(limit(), (failed,)).complete(limit(), traffic(64, 1_000, 1_000.0))
+    words = steady_words(found)
+    assert words.startswith("steady: not proven; a hold of 64.0 MB/s for 1 min 30 s was not: ")
+    assert words.endswith("the brokers were overloaded")
+
+
+# --- the time to failure ------------------------------------------------------------
+
+
+def test_a_load_has_failed_once_too_little_is_acknowledged_for_some_seconds() -> None:
+    steady = [(float(second), 100 * second) for second in range(30)]
+    assert not has_failed(steady, 100.0)
+    assert not has_failed([], 100.0)
+    stalled = [*steady, *((30.0 + n, 2_900 + 50 * n) for n in range(int(FAILED_S) + 1))]
+    assert has_failed(stalled, 100.0)
+    assert not has_failed([(1.0, 0), (6.0, 1)], 100.0), "too early to tell"
+
+
+def slices(*records: int) -> tuple[LatencySlice, ...]:
+    return tuple(
+        LatencySlice(float(n), 1.0, count, 1.0, 1.0, 1.0)
+        for n, count in enumerate(records)
+        if count
+    )
+
+
+@pytest.mark.parametrize(
+    ("records", "failed_s"),
+    [
+        ((1_000,) * 8, None),
+        ((1_000,) * 5 + (100,) * 3, 5.0),
+        ((1_000,) * 5 + (0,) * 3, 5.0),
+        ((1_000, 0, 1_000, 1_000, 1_000, 800, 700, 890), 5.0),
+        ((1_000, 0, 1_000, 1_000, 1_000, 1_000, 1_000, 900), None),
+    ],
+)
+def test_the_time_to_failure_is_where_the_rate_falls_and_stays_low(
+    records: tuple[int, ...], failed_s: float | None
+) -> None:
+    seen = replace(client(), end_s=START_S + 8.0, latency_over_time=slices(*records))
+    offered = traffic(1, 1_000, 1_000.0)
+    found = failed_after_s(trial(client=seen, pattern=offered))
+    warm_up_s = offered.phases.warmup_s
+    assert found == (None if failed_s is None else pytest.approx(warm_up_s + failed_s))
+
+
+def test_a_measured_failure_is_part_of_the_answer() -> None:
+    records = (64_000,) * 95 + (9_000,) * 6
+    seen = replace(client(), end_s=START_S + 101.0, latency_over_time=slices(*records))
+    over = Judgement(Verdict.OVERLOADED, (Reason("achieved", "too little", 0.5, 0.99),))
+    failed = at(64, 10e6, 101.0, client=seen, steady=True, judgements={"default": over})
+    answer = SteadyAnswer(limit(), (failed,))
+    found = answer.complete(with_proof(limit(), [at(64), failed], "default"), failed.pattern)
+    warm_up_s = failed.pattern.phases.warmup_s
+    assert found.failed_after_s == pytest.approx(95.0 + warm_up_s)
+    assert "measured: 64.0 MB/s for 1 min 3" in proven_words(found)
