@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 from metrics.common.errors import RedlineError
-from tests.bench import consumers, java, producers
-from tests.bench.rows import JAVA
+from tests.bench import consumers, java, producers, requests
+from tests.bench.rows import JAVA, KERNEL
 from tests.bench.task import Task
 
 _PR_SET_PDEATHSIG = 1
@@ -20,6 +20,7 @@ WORK: Mapping[tuple[str, str], Callable[[Task], None]] = {
     ("producer", "kafka-python"): producers.kafka_python,
     ("producer", JAVA): java.producer,
     ("producer", "plain socket"): producers.plain_socket,
+    ("producer", KERNEL): requests.kernel,
     ("consumer", "wire"): consumers.wire,
     ("consumer", "librdkafka"): consumers.librdkafka,
     ("consumer", "kafka-python"): consumers.kafka_python,

@@ -21,18 +21,25 @@ from jobs.setup.jars import kafka_tools_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import HOST
-from tests.bench.contest import CLIENTS, Contest, Entry, Way
+from jobs.testbed.places import node_files
+from tests.bench.contest import CLIENTS, Contest, Ends, Entry, Way
 from tests.bench.fresh_topic import fresh_topic
+from tests.bench.log_batches import batches_between
 from tests.bench.meter import BenchError, Repeat
-from tests.bench.rows import SOCKET, Key, rows_of, sentences_of, table_of, unsure_of
+from tests.bench.rows import KERNEL, SOCKET, Key, rows_of, sentences_of, table_of, unsure_of
 from tests.bench.task import Task
-from tests.bench.variants import MESSAGE_BYTES, Variants, variants
+from tests.bench.variants import Variants, variants
 
 PARTITIONS = 30
 PREFILL_BYTES = 800_000_000
 """Payload of a topic that consumers read [B]."""
 
+PREFILL_SMALL_BYTES = 200_000_000
+"""The same for a topic of small batches [B]."""
+
 PREFILL_DEADLINE_S = 60.0
+
+BATCH_BYTES = Task.batch_bytes
 
 SOCKET_BPM = 1_000
 """Message size of the plain socket's row [B]."""
@@ -65,7 +72,8 @@ class Bench:
             testbed.broker_ids, PARTITIONS // len(testbed.broker_ids), 1
         )
         self._contest = Contest(
-            self._written_bytes,
+            self._ends_of,
+            self._batches_of,
             kafka_tools_jars(testbed.kafka_version),
             *ways_to(testbed),
             measure_s,
@@ -74,7 +82,12 @@ class Bench:
         self.failures: list[str] = []
 
     def measure(
-        self, entries: Sequence[Entry], message_bytes: int, repeats: int, turns_max: int = 0
+        self,
+        entries: Sequence[Entry],
+        message_bytes: int,
+        repeats: int,
+        turns_max: int = 0,
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         """Measure all entries at a size in turns, on one topic per role.
 
@@ -83,11 +96,12 @@ class Bench:
             message_bytes: size of a message's value [B].
             repeats: number of repeats of each entry.
             turns_max: upper bound of the turns of entries whose ratios are still uncertain.
+            batch_bytes: `batch.size` of the topic that consumers read [B].
         """
         for role in dict.fromkeys(entry.role for entry in entries):
             self._reporter.report(PhaseStarted(f"{role}s at {message_bytes:,} B a message"))
             own = [entry for entry in entries if entry.role == role]
-            with self._topic(role, message_bytes) as task:
+            with self._topic(role, message_bytes, batch_bytes) as task:
                 for turn in range(max(repeats, turns_max)):
                     wanted = None if turn < repeats else unsure_of(self.found)
                     for entry in own:
@@ -105,22 +119,31 @@ class Bench:
             warn(self._reporter, str(error))
 
     @contextmanager
-    def _topic(self, role: str, message_bytes: int) -> Iterator[Task]:
+    def _topic(self, role: str, message_bytes: int, batch_bytes: int) -> Iterator[Task]:
         """A topic for one measurement, filled for consumers."""
         name = f"bench-{role}-{message_bytes}-{int(time.time())}"
         is_read = role == "consumer"
         config = {"retention.bytes": "-1"} if is_read else {}
         with fresh_topic(self._admin, name, self._assigned, config):
-            task = Task(name, message_bytes)
+            task = Task(name, message_bytes, batch_bytes=batch_bytes)
             if is_read:
-                self._contest.fill(task, PREFILL_BYTES, PREFILL_DEADLINE_S)
-                held = self._written_bytes(name, message_bytes)
-                task = Task(name, message_bytes, bytes_max=held)
+                is_small = batch_bytes < BATCH_BYTES
+                payload_bytes = PREFILL_SMALL_BYTES if is_small else PREFILL_BYTES
+                self._contest.fill(task, payload_bytes, PREFILL_DEADLINE_S)
+                ends = self._ends_of(name)
+                count = self._batches_of(name, dict.fromkeys(ends, 0), ends) if is_small else 0
+                held = sum(ends.values()) * message_bytes
+                task = Task(name, message_bytes, bytes_max=held, batches=count)
             yield task
 
-    def _written_bytes(self, topic: str, message_bytes: int) -> int:
+    def _ends_of(self, topic: str) -> Ends:
         ends = self._admin.end_offsets((topic, partition) for partition in self._assigned)
-        return sum(ends.values()) * message_bytes
+        return {partition: end for (_, partition), end in ends.items()}
+
+    def _batches_of(self, topic: str, first: Ends, last: Ends) -> int:
+        nodes = self._testbed.brokers.values()
+        folders = [node_files(node).data for node in nodes]  # they have one log dir each
+        return batches_between(folders, topic, first, last)
 
 
 def ways_to(testbed: Testbed) -> tuple[Way, Way | None]:
@@ -146,7 +169,7 @@ def entries_of(clients: Sequence[str], roles: Sequence[str], message_bytes: int)
         Entry(role, client)
         for role in roles
         for client in clients
-        if client != SOCKET or message_bytes == SOCKET_BPM
+        if client != KERNEL and (client != SOCKET or message_bytes == SOCKET_BPM)
     ]
 
 
@@ -193,9 +216,11 @@ def bench(
                 run_of.measure(
                     entries_of(clients, roles, message_bytes), message_bytes, repeats, TURNS_MAX
                 )
-            wanted = [e for e in more.entries if e.role in roles and e.client in clients]
-            if wanted and MESSAGE_BYTES in sizes:
-                run_of.measure(wanted, MESSAGE_BYTES, min(repeats, VARIANT_REPEATS))
+            times = min(repeats, VARIANT_REPEATS)
+            for entries, message_bytes, batch_bytes in more.groups:
+                wanted = [e for e in entries if e.role in roles and e.client in clients]
+                if wanted and message_bytes in sizes:
+                    run_of.measure(wanted, message_bytes, times, batch_bytes=batch_bytes)
         rows = rows_of(run_of.found)
         reporter.report(table_of(rows))
         skipped = [*absent, *more.skipped]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,12 @@ from typing import Any
 
 from tests.bench.java import messages_of
 from tests.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
-from tests.bench.rows import JAVA, SOCKET, Key
+from tests.bench.requests import records_per_request
+from tests.bench.rows import JAVA, KERNEL, SOCKET, Key
 from tests.bench.task import Task
 
 CHILD = [sys.executable, "-m", "tests.bench.child"]
-CLIENTS = ("wire", "librdkafka", "kafka-python", JAVA, SOCKET)
+CLIENTS = ("wire", "librdkafka", "kafka-python", JAVA, SOCKET, KERNEL)
 
 # Java's compiler needs time before a measurement.
 WARM_S: Mapping[tuple[str, str], float] = {
@@ -30,6 +31,10 @@ WARM_DEFAULT_S = 0.3
 
 PACED_TIMES = 4
 """Length of the window of producers at a rate, which use little CPU time, over that of others."""
+
+
+Ends = Mapping[int, int]
+"""Partition → its end offset."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,8 @@ class Contest:
     """Runs single repeats against one topic.
 
     Args:
-        written_bytes: (topic, message bytes) → payload in the topic [B].
+        ends_of: topic → its partitions with their end offsets.
+        batches_of: (topic, end offsets before, end offsets after) → number of batches between.
         jars: the jars of Kafka's tools.
         plain, tls: the connections to the brokers.
         measure_s: longest duration of a repeat [s].
@@ -81,13 +87,15 @@ class Contest:
 
     def __init__(
         self,
-        written_bytes: Callable[[str, int], int],
+        ends_of: Callable[[str], Ends],
+        batches_of: Callable[[str, Ends, Ends], int],
         jars: Sequence[Path],
         plain: Way,
         tls: Way | None,
         measure_s: float,
     ) -> None:
-        self._written_bytes = written_bytes
+        self._ends_of = ends_of
+        self._batches_of = batches_of
         self._jars = tuple(map(str, jars))
         self._ways = {False: plain, True: tls}
         self._measure_s = measure_s
@@ -121,18 +129,40 @@ class Contest:
         )
         if entry.client == SOCKET:
             return self._over_a_socket(task, window)
+        if entry.client == KERNEL:
+            return self._in_the_kernel(task, window)
+        self._await_rest(task.topic)
         with started(CHILD, task.to_text()) as (process, errors):
             try:
                 if task.role == "producer":
-                    written = functools.partial(self._written_bytes, task.topic, task.message_bytes)
-                    return by_offsets(process, written, window)
+                    return self._producing(process, task, window)
                 parse = own_line if entry.client != JAVA else _java_line(task.message_bytes)
-                return by_lines(process, parse, window)
+                repeat = by_lines(process, parse, window)
+                read = repeat.payload_bytes / task.bytes_max
+                return replace(repeat, batches=round(read * task.batches))
             except BenchError as error:
                 process.kill()
                 errors.seek(0)
                 output = " ".join(errors.read().strip().splitlines()[-3:])
                 raise BenchError(f"{entry.role} {entry.client}: {error}. {output}") from error
+
+    def _producing(self, process: subprocess.Popen[str], task: Task, window: Window) -> Repeat:
+        looks: list[Ends] = []
+
+        def written() -> int:
+            looks.append(self._ends_of(task.topic))
+            return sum(looks[-1].values()) * task.message_bytes
+
+        repeat = by_offsets(process, written, window)
+        if task.records_per_s < 0:
+            return repeat
+        return replace(repeat, batches=self._batches_of(task.topic, *looks[-2:]))
+
+    def _in_the_kernel(self, task: Task, window: Window) -> Repeat:
+        with started(CHILD, task.to_text()) as (process, _):
+            repeat = by_lines(process, own_line, window)
+        request_bytes = records_per_request(task) * task.message_bytes
+        return replace(repeat, batches=repeat.payload_bytes // request_bytes)
 
     def fill(self, task: Task, payload_bytes: int, deadline_s: float) -> None:
         """Fill the topic with this payload, by a producer [B].
@@ -140,7 +170,10 @@ class Contest:
         Raises:
             BenchError: the topic did not have the payload within `deadline_s` [s].
         """
-        written = functools.partial(self._written_bytes, task.topic, task.message_bytes)
+
+        def written() -> int:
+            return sum(self._ends_of(task.topic).values()) * task.message_bytes
+
         plain = self._ways[False]
         assert plain is not None
         task = replace(task, role="producer", client="wire", bootstrap=plain.bootstrap)
@@ -151,9 +184,13 @@ class Contest:
                     errors.seek(0)
                     raise BenchError(f"{task.topic} could not be filled: {errors.read()[-300:]}")
                 time.sleep(0.02)
-        before = -1
-        while (held := written()) != before:  # requests in flight still arrive
-            before = held
+        self._await_rest(task.topic)
+
+    def _await_rest(self, topic: str) -> None:
+        """Wait until requests that were in flight at the end of a client have arrived."""
+        before: Ends = {}
+        while (ends := self._ends_of(topic)) != before:
+            before = ends
             time.sleep(0.1)
 
     def _over_a_socket(self, task: Task, window: Window) -> Repeat:

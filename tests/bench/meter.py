@@ -60,16 +60,22 @@ class Window:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Payload [B] and CPU time [CPU-s] of one repeat, and its duration [s]."""
+    """Payload [B] and CPU time [CPU-s] of one repeat, its duration [s], and its batches."""
 
     payload_bytes: int
     cpu_s: float
     seconds: float
+    batches: int = 0
 
     @property
     def mb_per_cpu_s(self) -> float:
         """Payload per CPU time [MB/CPU-s]."""
         return self.payload_bytes / 1e6 / self.cpu_s
+
+    @property
+    def us_per_batch(self) -> float | None:
+        """CPU time of a batch [CPU-us]; None where batches were not counted."""
+        return self.cpu_s / self.batches * 1e6 if self.batches else None
 
 
 @contextlib.contextmanager

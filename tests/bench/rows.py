@@ -15,6 +15,7 @@ from tests.bench.meter import Repeat
 
 JAVA = "java"
 SOCKET = "plain socket"
+KERNEL = "C loop"
 SURE = 0.10
 """Largest distance of the ends of an interval from a ratio that is certain enough [share]."""
 
@@ -36,6 +37,8 @@ class Row:
             row; None without Java.
         ratio_low, ratio_high: its interval with a confidence of 95 %, from the common turns; None
             with fewer than three.
+        us_per_batch: median of the CPU time of a batch, of entries at a rate [CPU-us]; None for
+            others. While the brokers keep up, a request holds one batch.
     """
 
     role: str
@@ -49,6 +52,7 @@ class Row:
     ratio_to_java: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
+    us_per_batch: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The row for JSON."""
@@ -94,7 +98,10 @@ def _row(key: Key, found: Mapping[int, Repeat], java: Mapping[int, Repeat] | Non
     median = statistics.median(values)
     spread = (max(values) - min(values)) / median
     speed = statistics.median(each.payload_bytes / 1e6 / each.seconds for each in repeats)
+    batch_times = [each.us_per_batch for each in repeats if each.us_per_batch is not None]
     row = Row(role, client, variant, message_bytes, median, spread, speed, values)
+    if batch_times:
+        row = replace(row, us_per_batch=statistics.median(batch_times))
     if java is None:
         return row
     ratio = None if client == JAVA else ratio_of(found, java)
@@ -106,7 +113,17 @@ def _row(key: Key, found: Mapping[int, Repeat], java: Mapping[int, Repeat] | Non
 
 def table_of(rows: Iterable[Row]) -> Table:
     """The rows for people."""
-    columns = ("role", "client", "message", "repeats", "MB/CPU-s", "spread", "x Java", "MB/s")
+    columns = (
+        "role",
+        "client",
+        "message",
+        "repeats",
+        "MB/CPU-s",
+        "spread",
+        "x Java",
+        "MB/s",
+        "us/batch",
+    )
     return Table(
         "payload per CPU-second of the client, medians of repeats in turns",
         columns,
@@ -120,6 +137,7 @@ def table_of(rows: Iterable[Row]) -> Table:
                 f"{row.spread:.0%}",
                 _words(row.ratio_to_java, row.ratio_low, row.ratio_high, ".1f"),
                 f"{row.mb_per_s:,.0f}",
+                "" if row.us_per_batch is None else f"{row.us_per_batch:,.0f}",
             )
             for row in rows
         ),

@@ -26,8 +26,9 @@ class Task:
         connection: connection options with kafka-python's names.
         port: port of the other end of a plain socket.
         producers: number of producers in the process; Java's tool has one.
-        records_per_s: rate of each producer; -1 for no limit [1/s].
+        records_per_s: rate of each producer, a whole number but for `wire`; -1 for no limit [1/s].
         linger_ms: `linger.ms` [ms].
+        batches: number of batches in the topic that consumers read; 0 if they were not counted.
         bytes_max: payload after which a consumer ends [B].
         jars: jars of Kafka's tools, for Java.
     """
@@ -43,9 +44,10 @@ class Task:
     connection: Mapping[str, Any] = field(default_factory=dict)
     port: int = 0
     producers: int = 1
-    records_per_s: int = -1
+    records_per_s: float = -1
     linger_ms: float = 10.0
     bytes_max: int = 0
+    batches: int = 0
     jars: tuple[str, ...] = ()
 
     def to_text(self) -> str:

@@ -1,4 +1,4 @@
-"""Further rows at one size: compression, idempotence, TLS, delivery reports, and given rates."""
+"""Further rows: compression, idempotence, TLS, delivery reports, small batches, given rates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from jobs.config import load_workload
 from jobs.engine.batches.compression import CODECS
 from tests.bench.contest import Entry
-from tests.bench.rows import JAVA
+from tests.bench.requests import COMPILER, is_possible
+from tests.bench.rows import JAVA, KERNEL
 
 CODECS_SHOWN = ("lz4", "zstd")
 
@@ -19,9 +20,14 @@ _HALF = {"kind": "mixed", "compressibility": 0.5}
 
 @dataclass(frozen=True)
 class Variants:
-    """The measured variants, and a sentence for each skipped one."""
+    """The measured variants, and a sentence for each skipped one.
 
-    entries: tuple[Entry, ...]
+    Attributes:
+        groups: entries that take turns, the size of their messages, and that of the batches that
+            consumers read [B].
+    """
+
+    groups: tuple[tuple[tuple[Entry, ...], int, int], ...]
     skipped: tuple[str, ...]
 
 
@@ -35,8 +41,11 @@ def variants() -> Variants:
         *as_shipped("1kB", 100),
         *as_shipped("quick", 25),
         *as_shipped("quick", 25, is_tls=True),
+        *(Entry("producer", name, "a record each", pace=_pace(100, 40, 0.0)) for name in _PEERS),
+        Entry("producer", "wire", f"{IDLE:,} idle", pace=_pace(IDLE, 0.1, 0.0)),
+        *(Entry("consumer", name, "small batches") for name in _PEERS),
     ]
-    skipped = []
+    skipped = [] if is_possible() else [f"no row for {KERNEL}: Linux and {COMPILER} are missing"]
     for name in CODECS_SHOWN:
         if CODECS[name].is_installed():
             options = {"compression": name, "payload": _HALF}
@@ -44,7 +53,11 @@ def variants() -> Variants:
         else:
             skipped.append(f"no row for {name}: the package {CODECS[name].package} is missing")
     skipped.append("no compression row for java: its tool makes payload of another kind")
-    return Variants(tuple(entries), tuple(skipped))
+    groups = (
+        (tuple(entries), MESSAGE_BYTES, SMALL_BATCH_BYTES),
+        (tuple(_full_batches()), 100, SMALL_BATCH_BYTES),
+    )
+    return Variants(groups, tuple(skipped))
 
 
 def as_shipped(name: str, producers: int, is_tls: bool = False) -> Iterator[Entry]:
@@ -65,9 +78,32 @@ def as_shipped(name: str, producers: int, is_tls: bool = False) -> Iterator[Entr
     variant = f"as in {name}{', TLS' if is_tls else ''}"
     for client in _PEERS:
         yield Entry("producer", client, variant, delivery, is_tls, pace)
+    if is_possible() and not is_tls:
+        yield Entry("producer", KERNEL, variant, pace=pace)
+
+
+def _full_batches() -> Iterator[Entry]:
+    """Producers whose batches of 16 KiB are full before their linger is over."""
+    for client in _PEERS:
+        yield Entry("producer", client, "16 KiB batches", pace=_pace(25, 16_000, 100.0))
+
+
+def _pace(producers: int, records_per_s: float, linger_ms: float) -> Mapping[str, Any]:
+    return {
+        "producers": producers,
+        "records_per_s": records_per_s,
+        "linger_ms": linger_ms,
+        "batch_bytes": 16_384,
+    }
 
 
 MESSAGE_BYTES = 1_000
-"""Size of the messages of all variants [B]."""
+"""Size of the messages of all variants but one [B]."""
+
+SMALL_BATCH_BYTES = 7_500
+"""`batch.size` of the batches that consumers read, which hold 7 records of 1,000 B [B]."""
+
+IDLE = 10_000
+"""Number of idle producers, each with a record every ten seconds."""
 
 _PEERS = ("wire", "librdkafka", JAVA)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -16,14 +18,29 @@ import pytest
 from tests.bench.contest import CHILD, Contest, Entry, Way, port_of
 from tests.bench.cpu import cpu_s
 from tests.bench.java import consumer_command, messages_of, producer_command
+from tests.bench.log_batches import batches_between
 from tests.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
-from tests.bench.rows import JAVA, SOCKET, ratio_of, rows_of, sentences_of, table_of, unsure_of
+from tests.bench.requests import is_possible, records_per_request
+from tests.bench.rows import (
+    JAVA,
+    KERNEL,
+    SOCKET,
+    ratio_of,
+    rows_of,
+    sentences_of,
+    table_of,
+    unsure_of,
+)
 from tests.bench.task import Task
 from tests.support.processes import PATIENCE_S, becomes
 
 pytestmark = pytest.mark.long  # a tool of developers
 
 PLAIN = Way(("127.0.0.1:1",))
+
+
+def _contest() -> Contest:
+    return Contest(lambda _topic: {0: 0}, lambda *_: 0, [], PLAIN, None, 0.2)
 
 
 def _repeats(*values: float) -> dict[int, Repeat]:
@@ -173,13 +190,13 @@ def test_a_producer_that_ends_is_an_error() -> None:
 
 @pytest.mark.parametrize("role", ["producer", "consumer"])
 def test_the_plain_socket_runs_without_a_broker(role: str) -> None:
-    contest = Contest(lambda _topic, _message_bytes: 0, [], PLAIN, None, 0.2)
+    contest = _contest()
     repeat = contest.run(Entry(role, SOCKET), Task("t", 1_000))
     assert repeat.mb_per_cpu_s > 100
 
 
 def test_a_child_that_cannot_connect_is_an_error_with_the_reason() -> None:
-    contest = Contest(lambda _topic, _message_bytes: 0, [], PLAIN, None, 0.2)
+    contest = _contest()
     with pytest.raises(BenchError, match=r"producer wire: it wrote nothing\. .*127\.0\.0\.1:1"):
         contest.run(Entry("producer", "wire"), Task("t", 1_000))
     with pytest.raises(BenchError, match="no TLS listener"):
@@ -251,3 +268,50 @@ def _sleeps(process: psutil.Process) -> bool:
     """Whether the process has loaded the child's module and waits."""
     maps = {Path(each.path).name for each in process.memory_maps()}
     return any("ctypes" in name for name in maps) and process.status() == psutil.STATUS_SLEEPING
+
+
+@pytest.mark.skipif(not is_possible(), reason="needs a C compiler, and Linux")
+def test_the_c_loop_sends_requests_at_their_rate_and_counts_them() -> None:
+    repeat = _contest().run(
+        Entry("producer", KERNEL, "as in t", pace={"producers": 10, "records_per_s": 700}),
+        Task("t", 1_000, linger_ms=9.0),
+    )
+    assert repeat.payload_bytes / repeat.batches == 7_000, "7 records are due in 9 ms"
+    assert repeat.batches / repeat.seconds == pytest.approx(1_000, rel=0.2)
+    assert repeat.us_per_batch is not None
+    assert 1 < repeat.us_per_batch < 1_000
+
+
+def test_a_request_of_the_c_loop_is_at_most_a_batch() -> None:
+    task = Task("t", 1_000, batch_bytes=16_384, linger_ms=25.0, records_per_s=250)
+    assert records_per_request(task) == 7
+    assert records_per_request(replace(task, linger_ms=1_000.0)) == 16
+    assert records_per_request(replace(task, message_bytes=100_000)) == 1
+
+
+def test_batches_are_counted_in_the_logs_by_their_offsets(tmp_path: Path) -> None:
+    def log(partition: int, *segments: tuple[int, list[int]]) -> None:
+        folder = tmp_path / f"t-{partition}"
+        folder.mkdir()
+        for first, counts in segments:
+            data, base = b"", first
+            for records in counts:
+                data += struct.pack(">qi", base, 50) + bytes(50)
+                base += records
+            (folder / f"{first:020d}.log").write_bytes(data)
+
+    log(0, (0, [7, 7]), (14, [7, 3]), (24, [1]))
+    log(1, (0, [5]))
+    assert batches_between([tmp_path], "t", {0: 0, 1: 0}, {0: 25, 1: 5}) == 6
+    assert batches_between([tmp_path], "t", {0: 7, 1: 5}, {0: 21, 1: 5}) == 2
+    (tmp_path / "t-1" / "00000000000000000005.log").write_bytes(bytes(100))
+    assert batches_between([tmp_path], "t", {0: 25, 1: 0}, {0: 25, 1: 5}) == 1, "not written yet"
+
+
+def test_rows_state_the_cpu_time_of_a_batch() -> None:
+    repeats = {turn: Repeat(1_000, 0.001 * us, 1.0, 1_000) for turn, us in enumerate((80, 90, 70))}
+    (row,) = rows_of({("producer", "wire", "as in t", 1_000): repeats})
+    assert row.us_per_batch == pytest.approx(80)
+    assert table_of([row]).rows[0][-1] == "80"
+    (plain,) = rows_of({("producer", "wire", "", 1_000): _repeats(1)})
+    assert (plain.us_per_batch, table_of([plain]).rows[0][-1]) == (None, "")
