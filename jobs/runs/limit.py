@@ -184,10 +184,15 @@ class LimitRun(Body):
             to_failure=search.to_failure,
         )
 
+        refused: list[str] = []
+
         def hold(load: int) -> Trial | None:
             context.guards.require_untripped()
-            pattern = context.pattern(own.point_message_bytes, load)
-            if budget_problem(search.budget, self._spent(context), pattern, plan):
+            pattern = measurer.pattern(load)
+            spent = self._spent(context)
+            why = budget_problem(search.budget, spent, pattern, plan)
+            if why := why or context.guards.refusal(pattern) or "":
+                refused.append(why)
                 return None
             progress.reason = f"holding {self.config.axis.amount(load)} until disks write it"
             progress.trials_left = 1
@@ -195,7 +200,7 @@ class LimitRun(Body):
 
         done = [each for each in trials if each.steady]
         holds = hold_steadily(found, done, hold) if plan.hold_s else tuple(done)
-        self._complete(context, SteadyAnswer(found, holds, plan.why))
+        self._complete(context, SteadyAnswer(found, holds, plan.why or "".join(refused)))
 
     def _spent(self, context: RunContext) -> Spent:
         """The cost of the run so far, its holds included."""

@@ -237,6 +237,14 @@ class Guards:
         self.require_room(pattern)
         self.require_healthy()
 
+    def refusal(self, pattern: TrafficPattern) -> str | None:
+        """Why a load may not begin, or None; `admit` would stop the run for it."""
+        return (
+            self.times.refusal(time.time(), pattern.phases.load_s)
+            or self.cap_violation(pattern)
+            or self._lack_of_room(pattern, ())
+        )
+
     def _require_time(self, load_s: float) -> None:
         refusal = self.times.refusal(time.time(), load_s)
         if refusal is not None:

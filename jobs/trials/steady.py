@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from metrics.judging.disk_proof import deleted_after_s, disk_proof
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import Trial
-from metrics.windows.write_back import write_back_windows
+from metrics.windows.write_back import WriteBackWindow, write_back_windows
 
 FULL_SHARE = 0.6
 """Share of the memory for dirty pages at which a hold ends on clusters that are no testbed [ratio].
@@ -62,6 +62,10 @@ class SteadyMeasurer(TrialMeasurer):
         super().__init__(_held(context, hold_s), topics, gates, message_bytes, progress)
         self._to_failure = to_failure
 
+    def pattern(self, load: int) -> TrafficPattern:
+        """The traffic of a hold."""
+        return self._context.pattern(self._message_bytes, load)
+
     def hold_once(self, load: int) -> Trial:
         """Hold the load, and append it as a trial; see `TrialMeasurer.trial`."""
         return self.trial(load)
@@ -93,18 +97,34 @@ class SteadyMeasurer(TrialMeasurer):
     def _is_over(
         self, sampler: TrialSampler, pattern: TrafficPattern, channel: TaskChannel, lasted_s: float
     ) -> bool:
-        context, samples = self._context, sampler.samples_taken()
-        now_s = time.time()
-        windows = write_back_windows(
-            samples.nodes, samples.hosts, context.hosts.brokers, now_s - lasted_s, now_s
-        )
         if self._to_failure:
             return has_failed(channel.acked(), pattern.records_per_s)
-        if any((each.unwritten_share or 0.0) >= FULL_SHARE for each in windows):
-            return True
-        deleted_s = deleted_after_s(pattern, self._facts.delete_delay_s)
-        brokers = brokers_of(context.source)
-        return bool(disk_proof(windows, brokers, lasted_s, deleted_s).on_disk)
+        samples, now_s = sampler.samples_taken(), time.time()
+        brokers = self._context.hosts.brokers
+        return is_over(
+            write_back_windows(samples.nodes, samples.hosts, brokers, now_s - lasted_s, now_s),
+            brokers_of(self._context.source),
+            lasted_s,
+            deleted_after_s(pattern, self._facts.delete_delay_s),
+        )
+
+
+def is_over(
+    windows: Sequence[WriteBackWindow],
+    brokers: Collection[int],
+    lasted_s: float,
+    deleted_s: float,
+) -> bool:
+    """Whether a hold has its answer, or has to end before the memory of a host is full.
+
+    Args:
+        windows: write-back of the brokers' hosts until now.
+        lasted_s: length of the window until now [s].
+        deleted_s: least age at which retention deletes a record [s].
+    """
+    if any((each.unwritten_share or 0.0) >= FULL_SHARE for each in windows):
+        return True
+    return bool(disk_proof(windows, brokers, lasted_s, deleted_s).on_disk)
 
 
 def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:

@@ -319,6 +319,9 @@ def test_a_load_beyond_a_cap_never_begins(
     watching = guards(cluster, **limits)
     watching.admit(traffic(most))
     assert watching.cap_violation(traffic(most)) is None
+    assert watching.refusal(traffic(most)) is None
+    assert watching.refusal(traffic(most + 1)) == watching.cap_violation(traffic(most + 1))
+    watching.require_untripped()
     with pytest.raises(GuardStopError, match="more than"):
         watching.admit(traffic(most + 1))
 

@@ -18,7 +18,7 @@ from jobs.runs.steady import (
     require_failure_allowed,
     steady_plan,
 )
-from jobs.trials.steady import FAILED_S, failed_after_s, has_failed
+from jobs.trials.steady import FAILED_S, FULL_SHARE, failed_after_s, has_failed, is_over
 from metrics.common.errors import ConfigError
 from metrics.reporting.proof_words import proven_words, steady_words
 from metrics.tables.boundary import Boundary
@@ -262,6 +262,22 @@ def test_a_hold_that_failed_on_every_load_proves_nothing() -> None:
     words = steady_words(found)
     assert words.startswith("steady: not proven; a hold of 64.0 MB/s for 1 min 30 s was not: ")
     assert words.endswith("the brokers were overloaded")
+
+
+# --- the end of a hold -----------------------------------------------------------------
+
+
+def test_a_hold_ends_once_it_is_proven_or_before_memory_is_full() -> None:
+    (proven,) = at(64, seconds=90.0).evidence.write_back
+    (slow,) = at(64, 10e6, 90.0).evidence.write_back
+    assert is_over([proven], (1, 2), 90.0, 100.0)
+    assert not is_over([slow], (1, 2), 90.0, 100.0)
+    assert not is_over([proven], (1, 2), 90.0, 20.0), "retention deletes it before"
+    nearly = replace(slow, unwritten_max_bytes=FULL_SHARE * 4e9)
+    assert is_over([nearly], (1, 2), 90.0, 100.0)
+    assert not is_over(
+        [replace(nearly, unwritten_max_bytes=0.99 * FULL_SHARE * 4e9)], (1, 2), 9, 99
+    )
 
 
 # --- the time to failure ------------------------------------------------------------
