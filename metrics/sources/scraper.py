@@ -264,18 +264,20 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
     """
     found: dict[str, float] = {}
     ranks: dict[str, int] = {}
+    ranks_of_rates: dict[str, int] = {}
     for match, text in numbers:
-        reading = match.reading
-        rank = ranks.get(reading)
+        reading, known = match.reading, ranks
+        if match.is_rate:
+            reading, known = f"{ONE_MINUTE_RATE}:{match.reading}", ranks_of_rates
+        rank = known.get(reading)
         if rank is not None and rank < match.rank:
             continue
         value = number_of(text)
         if math.isfinite(value):
-            ranks[reading] = match.rank
+            known[reading] = match.rank
             read = (at_s - value) * 1000.0 if match.is_start_time else value * match.factor
             if match.is_rate:
                 found[f"{ROUNDING}:{match.reading}"] = rounding_of(text) * match.factor
-                reading = f"{ONE_MINUTE_RATE}:{match.reading}"
             is_doubled = rank == match.rank and found.get(reading) != read
             found[reading] = math.nan if is_doubled else read
     repeated = _repeated(ranks)

@@ -13,6 +13,7 @@ from metrics.sources.beans import HANDLER_IDLE_NS, TICK_EDGE_ERROR, TICK_ERROR, 
 from metrics.sources.one_minute_rates import (
     ALPHA,
     RateCounts,
+    TickedCount,
     is_whole_tick,
     rounding_of,
 )
@@ -28,7 +29,7 @@ Printed = Callable[[float], str]
 
 
 def rounded(decimals: int) -> Printed:
-    return lambda rate: f"{rate:.{decimals}f}"
+    return lambda rate: repr(round(rate, decimals))
 
 
 class Broker:
@@ -206,6 +207,30 @@ def test_counts_begin_anew_after_a_restart(seed: int, uptime: bool) -> None:
     assert "restart" in contradiction
     window = broker_window(broker.samples, 1, broker.samples[0].at_s, broker.now_s, 1.0)
     assert window.contradiction == contradiction
+
+
+def test_a_step_that_is_no_whole_tick_is_that_of_another_meter() -> None:
+    first = TickedCount.first(1_000.0, 0.97e9, 0.0)
+    whole = 0.97e9 + ALPHA * (0.5e9 - 0.97e9)
+    seen = first.look(1_001.0, whole, 0.0, 1.1e9)
+    assert seen is not None
+    assert (seen.count, seen.ticked_s) == (2.5e9, 5.0)
+    assert first.look(1_001.0, whole + 1_234.5, 0.0, 1.1e9) is None
+    later = first.look(1_006.0, whole + 1_234.5, 0.0, 1.1e9)
+    assert later is not None
+    assert later.ticked_s == 10.0
+    assert later.error > 0
+    assert first.look(1_006.0, 0.3e9 + 0.5, 0.0, 1.1e9) is None
+
+
+def test_an_uptime_that_fell_is_a_restart_whatever_the_rates() -> None:
+    counts, after = RateCounts(), 2e3 + ALPHA * (1e3 - 2e3)
+    looks = ((1_000.0, 2e3, 60e3), (1_001.0, after, 61e3), (1_002.0, after, 2e3))
+    seen = [
+        counts.counted({f"{ONE_MINUTE_RATE}:bytes_in": rate, UPTIME_MS: uptime_ms}, at_s)
+        for at_s, rate, uptime_ms in looks
+    ]
+    assert [each["bytes_in"] for each in seen] == [0, 5_000, 0]
 
 
 def test_a_page_from_a_cache_shows_no_tick() -> None:

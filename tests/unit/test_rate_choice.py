@@ -112,10 +112,20 @@ def test_other_averages_are_refused(exporter: RateExporter, snapshot: SnapshotAs
     assert str(error.value).replace(str(exporter.port), "PORT") == snapshot
 
 
-def test_a_count_wins_over_a_rate() -> None:
+RATE_FIRST = {
+    name: [{"series": f"{series}_oneminuterate", "one_minute_rate": True}, f"{series}_count"]
+    for name, series in ({"handler_idle_ns": POOL} | NAMES).items()
+}
+BOTH = rule_set(
+    "both", {"leader_partitions": "kafka_server_replicamanager_leadercount", **RATE_FIRST}
+)
+
+
+@pytest.mark.parametrize("rules", [None, BOTH], ids=["auto", "named"])
+def test_a_count_wins_over_a_rate(rules: RuleSet | None) -> None:
     count = f"{POOL}_count 8.0E11\n{NAMES['bytes_in']}_count 4.0E9\n"
     exporter = RateExporter("_oneminuterate", more=count)
-    with serving(exporter), closing(source_of(exporter)) as source:
+    with serving(exporter), closing(source_of(exporter, rules)) as source:
         source.open()
         (sample,) = source.sample_all()
     assert sample.values["handler_idle_ns"] == 8e11
