@@ -11,6 +11,8 @@ from metrics.common.bounds import Whole
 DIRTY_S = 0.4
 """Bytes that may wait in memory unless their number is given, as the time to write them [s]."""
 DIRTY_LEAST_BYTES = 1_000_000
+PAUSE_S = 0.2
+"""Longest time for which the kernel lets a writer wait before it looks again [s]."""
 
 WRITE_RATE = Measure(
     {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9},
@@ -46,6 +48,20 @@ class PlantedDisk:
         if self.dirty_bytes is None:
             return max(DIRTY_LEAST_BYTES, round(self.write_bytes_per_s * DIRTY_S))
         return self.dirty_bytes or None
+
+    def require_consistent(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            ValueError: fewer bytes may wait than the disk writes while a writer waits.
+        """
+        least = round(self.write_bytes_per_s * PAUSE_S)
+        if self.dirty_bytes is not None and 0 < self.dirty_bytes < least:
+            raise ValueError(
+                f"dirty_bytes is {self.dirty_bytes} and write_rate {self.write_rate}; expected 0 "
+                f"or at least {least}, what the disk writes in {PAUSE_S:g} s, for which the kernel "
+                "lets a writer wait; raise it or leave it out"
+            )
 
     @property
     def facts(self) -> dict[str, str]:

@@ -16,8 +16,8 @@ from jobs.testbed.disk.devices import (
     lift_rates,
     make_disk,
     plant_rate,
-    probe_rate,
     remove_disks,
+    require_rate,
 )
 from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
 from jobs.testbed.keys import make_security, write_secret
@@ -138,7 +138,7 @@ class Nodes:
             for node in self.brokers:
                 files = node_files(node)
                 plant_rate(self._spec.disk, files.folder)
-                probe_rate(self._spec.disk, files.data)
+                require_rate(self._spec.disk, files.data)
 
     def make_security(self) -> None:
         """Make the keys and users of secured listeners and JMX, if the spec has any."""

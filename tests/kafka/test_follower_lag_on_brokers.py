@@ -39,7 +39,6 @@ def testbed() -> Iterator[Testbed]:
     """Two brokers whose followers stay in the ISR for 30 s, as by default."""
     overrides: dict[str, object] = {
         "disk.write_rate": "40MB/s",
-        "disk.dirty_bytes": 2_000_000,
         "replica.lag.time.max.ms": 30_000,
     }
     with start("planted-disk", brokers=2, overrides=overrides, name="lagging") as running:

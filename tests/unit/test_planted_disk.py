@@ -29,9 +29,9 @@ from jobs.testbed.disk.devices import (
     make_disk,
     plant_rate,
     planted_disk_problem,
-    probe_rate,
     remove_disks,
     require_planted_disk,
+    require_rate,
 )
 from jobs.testbed.model import State, Status
 from jobs.testbed.profile import Profile, adapt, load_profile
@@ -79,6 +79,7 @@ def test_what_waits_in_memory_is_bounded_unless_it_is_left_to_the_kernel() -> No
         {"write_rate": "1kB/s"},
         {"dirty_bytes": 4_000_000},
         {"write_rate": "10MB/s", "size": 1},
+        {"write_rate": "10MB/s", "dirty_bytes": 1_999_999},
     ],
 )
 def test_a_wrong_disk_is_refused(keys: dict[str, object], snapshot: SnapshotAssertion) -> None:
@@ -146,14 +147,14 @@ def test_a_disk_writes_at_its_rate_until_it_is_lifted_and_leaves_nothing(node: P
     data, (slow, fast) = node / "data", devices_below(node)
     assert data.stat().st_dev != node.stat().st_dev and list(data.iterdir()) == []
     plant_rate(DISK, node)
-    assert probe_rate(DISK, data) == pytest.approx(20e6, rel=0.15)
+    require_rate(DISK, data)
     began_s = time.monotonic()
     (data / "log").write_bytes(bytes(40_000_000))
     # What waits in memory is bounded: without a flush, all but 8 MB are on the disk by now.
     assert time.monotonic() - began_s > 1.2
     lift_rates(node)
     with pytest.raises(DiskError, match="a probe of the planted disk wrote"):
-        probe_rate(DISK, data)
+        require_rate(DISK, data)
     remove_disks(node)
     assert devices_below(node) == []
     assert not data.is_mount() and (node / IMAGE).exists()
