@@ -169,4 +169,5 @@ def _rate(rules: RuleSet, reading: str) -> str:
     if reading == "bytes_in":
         labels["topic"] = '=""'  # the broker's total, without the series of single topics
     matchers = "".join(f",{name}{value}" for name, value in labels.items())
-    return f'rate({{__name__=~"{selector.name}(_total)?"{matchers}}}[{RATE_OVER}])'
+    series = f'{{__name__=~"{selector.name}(_total)?"{matchers}}}'
+    return f"{series} * {selector.factor:g}" if selector.is_rate else f"rate({series}[{RATE_OVER}])"

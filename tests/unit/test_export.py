@@ -88,6 +88,20 @@ def test_alerts_use_series_of_the_exporter(tmp_path: Path, rules: str) -> None:
         assert "run-1" in rule["annotations"]["description"]
 
 
+def test_an_alert_by_a_one_minute_rate_takes_it_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "rates.yaml"
+    file.write_text(
+        "readings:\n"
+        "  bytes_in: {series: in_rate, one_minute_rate: true}\n"
+        "  handler_idle_ns: {series: idle_percent, factor: 0.01, one_minute_rate: true}\n"
+    )
+    text = exported(tmp_path, "--as", "alerts", "--rules", str(file), *SIZE)
+    (group,) = YAML(typ="safe").load(text)["groups"]
+    written, idle = (each["expr"] for each in group["rules"])
+    assert 'sum by (instance) ({__name__=~"in_rate(_total)?",topic=""} * 1) > ' in written
+    assert '({__name__=~"idle_percent(_total)?"} * 1e+07) / 1e9 < 0.4' in idle
+
+
 def _names(rule: dict[str, Any], selector: Any) -> bool:
     """Whether an expression matches a selector's series, as both releases name it."""
     pattern = re.search(r'__name__=~"([^"]+)"', rule["expr"])

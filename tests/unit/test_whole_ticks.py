@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jobs.trials.recovery import wait_until_at_rest
@@ -131,6 +133,48 @@ def test_idle_between_polls_is_that_of_the_ticks() -> None:
     proof = IdleProof(Polls(first, before), Polls(before, after))
     assert proof.disagreement() == ""
     assert proof.is_shown
+
+
+def test_brokers_that_tick_at_different_moments_come_to_rest_together() -> None:
+    class Two:
+        name = "rates"
+
+        def __init__(self) -> None:
+            self.first, self.second = RateSource(), RateSource()
+            for meter in (self.second.pool, self.second.messages):
+                meter.late_s = dict.fromkeys(range(1, 100), 2.0)
+            self.nodes = {i: NodeInfo(i, "4.1", frozenset({Role.BROKER})) for i in (1, 2)}
+
+        def pause(self, seconds: float) -> None:
+            self.first.pause(seconds)
+            self.second.pause(seconds)
+
+        def sample_all(self) -> list[BrokerSample]:
+            (own,), (other,) = self.first.sample_all(), self.second.sample_all()
+            return [own, replace(other, broker_id=2)]
+
+        open = close = RateSource.close
+
+    both = Two()
+    recovery = wait_until_at_rest(both, clock=both.first.clock, pause=both.pause)  # type: ignore[arg-type]
+    assert not recovery.not_idle
+    assert recovery.duration_s <= 12.0
+
+
+def test_ticks_around_polls_that_are_close_do_not_add_idle_time() -> None:
+    source = RateSource()
+    source.idle = 1.0
+    for _ in range(12):
+        source.pause(1.0)
+        source.sample_all()
+    source.pause(max(0.0, source.pool.next_tick_s - source.now_s - 0.3))
+    (before,) = source.sample_all()
+    for _ in range(6):
+        source.pause(1.0)
+        (after,) = source.sample_all()
+    grown = after.values[HANDLER_IDLE_NS] - before.values[HANDLER_IDLE_NS]
+    assert grown > 1.5e9 * (after.at_s - before.at_s)
+    assert IdleProof(Polls(before, after), Polls(before, after)).disagreement() == ""
 
 
 RATES = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}), rates=("bytes_in", HANDLER_IDLE_NS))}
