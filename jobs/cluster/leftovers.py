@@ -10,7 +10,8 @@ from datetime import datetime
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.topic_plan import PREFIX
 
-_TOPIC = re.compile(rf"{PREFIX}.+-\d+B-\d+p(?:-\d+)?")  # see topic_plan.topic_name and topic_names
+# See topic_plan.topic_name and topic_names, and canaries.canary_topic.
+_TOPIC = re.compile(rf"{PREFIX}.+-(?:\d+B-\d+p(?:-\d+)?|canary)")
 _GROUP = re.compile(rf"{PREFIX}.+-group-\d+")  # see TrialPlan.group_id
 _BEGUN = re.compile(r"(?<![0-9])(\d{8}-\d{6})-[0-9a-f]{4}(?![0-9a-f])")  # see new_run_id
 

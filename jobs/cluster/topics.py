@@ -83,6 +83,11 @@ class Topics:
         return tuple(self._caveats)
 
     @property
+    def name(self) -> str:
+        """The part of the topics' names by which no two runs share one."""
+        return self._run_id
+
+    @property
     def made(self) -> tuple[str, ...]:
         """Topics that this run made and has not deleted yet."""
         return tuple(self._made)

@@ -31,6 +31,11 @@ class GuardLimits(ConfigModel):
         load_bytes_per_s_max: largest payload rate of all producers together [B/s].
         pause_max_s: longest time of all pauses together in which the run waits for brokers that
             left a cluster of others, as in a planned restart [s].
+        canary_p99_ms_max: longest time that other clients may wait for an acknowledgement, as the
+            canaries see it (p99), on a cluster that may have other users [ms].
+        canary_rise_max: this time over that before the run, up to which it does not count [ratio].
+        others_fall_max: largest share of their throughput that other clients may lose while the
+            run loads the brokers [ratio].
         np_max: largest number of producers in a trial.
         write_bytes_max: largest payload that a run writes, in all replicas and with the
             warm-up [B].
@@ -47,6 +52,11 @@ class GuardLimits(ConfigModel):
         Annotated[float, Number(0, 10**15, "bytes per second", above=True)] | None
     ) = None
     pause_max_s: Annotated[float, Number(0, 86_400, "seconds")] | None = 1_800.0
+    canary_p99_ms_max: Annotated[float, Number(0, 600_000, "milliseconds", above=True)] | None = (
+        1_000.0
+    )
+    canary_rise_max: Annotated[float, Number(1, 100_000)] = 10.0
+    others_fall_max: Annotated[float, Number(0, 1, above=True)] | None = 0.5
     np_max: Annotated[int, Whole(1, 100_000, "producers")] | None = None
     write_bytes_max: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
 

@@ -31,6 +31,7 @@ from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Reporter, note, warn
 from jobs.runs.environment import environment_of
 from jobs.spark.session import close_session, local_session
+from jobs.trials.canaries import open_canaries
 from jobs.trials.context import RunContext, Session
 from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
@@ -186,6 +187,15 @@ class ContextFactory:
             lambda: None if lock is None else lock.lost,
             self.until_s,
         )
+        if config.goal.guards.canary_p99_ms_max and not config.cluster.is_exclusive:
+            guards.canaries = open_canaries(
+                opened.admin,
+                topics.name,
+                workload.topic.replication_factor,
+                opened.security.client_kwargs(),
+                stack,
+                partial(warn, self.reporter),
+            )
         if self.resumes:
             guards.spent_bytes = tables.payload_bytes(self.run_id)
         polls = take_first_polls(source, hosts)
@@ -226,6 +236,7 @@ class ContextFactory:
                 **ready.environment,
             },
             caveats=caveats,
+            canaries=guards.canaries,
             sample_interval_min_s=least_s,
             sweep_case=self.sweep_case,
             history=TrialHistory(self.numbering),

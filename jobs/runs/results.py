@@ -89,6 +89,7 @@ def boundary_of(
         *_contradiction(votes),
         *_held(point, own, config, goal),
         *_other_traffic(own),
+        *_canaries(own),
     )
     boundary = replace(
         boundary,
@@ -214,6 +215,27 @@ def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:
     ]
     note = traffic_beside([others for others, _ in valid], [own for _, own in valid])
     return () if note is None else (note,)
+
+
+def _canaries(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """A note on the waits of other clients beside the trials, as the canaries saw them."""
+    seen = [
+        (each, trial.judgement.verdict)
+        for trial in trials
+        for each in trial.evidence.canaries
+        if each.records
+    ]
+    if not seen:
+        return ()
+    rest = [each.at_rest_p99_ms for each, _ in seen if not math.isnan(each.at_rest_p99_ms)]
+    parts = [
+        f"up to {max(found):,.0f} ms in {words} trials"
+        for verdict, words in ((Verdict.SUSTAINED, "sustained"), (Verdict.OVERLOADED, "overloaded"))
+        if (found := [each.p99_ms for each, judged in seen if judged is verdict])
+    ]
+    before = [f"up to {max(rest):,.0f} ms before the run"] if rest else []
+    waits = ", ".join([*before, *parts])
+    return (f"other clients waited (p99 of the canaries) {waits}",) if parts else ()
 
 
 def summary_of_run(

@@ -12,6 +12,7 @@ from jobs.cluster.topics import Topics
 from jobs.config import Configuration, Workload
 from jobs.console.events import Reporter
 from jobs.spark.log_stores import require_safe_commits
+from jobs.trials.canaries import Canaries
 from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import Guards
 from jobs.trials.history import TrialHistory
@@ -74,6 +75,7 @@ class RunContext:
         open_metrics_without: opens the cluster's metrics without some brokers.
         sweep_case: the case of a sweep that the run measures.
         history: the finished trials; the only part that changes while the run lasts.
+        canaries: clients that show what the loads do to others; None on a cluster without others.
         sample_interval_min_s: shortest time between two samples of a broker that the sources of the
             metrics can keep; it holds for each `config` [s].
     """
@@ -98,6 +100,7 @@ class RunContext:
     open_metrics_without: Callable[[frozenset[int]], MetricsSource] | None = None
     sweep_case: SweepCase = field(default_factory=SweepCase)
     history: TrialHistory = field(default_factory=TrialHistory)
+    canaries: Canaries | None = None
     sample_interval_min_s: float = 0.0
 
     def __post_init__(self) -> None:

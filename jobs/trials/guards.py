@@ -17,6 +17,7 @@ from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
 from jobs.console.events import Reporter, warn
 from jobs.trials.broker_absence import LOOK_S, BrokerAbsence
+from jobs.trials.canaries import Canaries
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
@@ -39,6 +40,9 @@ USED_SHARE_MAX = 0.9
 AHEAD_S, RATE_OVER_S = 10.0, 5.0
 """A run stops when a log directory would reach its limit within `AHEAD_S` at the rate of the last
 `RATE_OVER_S` [s]."""
+
+HARM_S = 15.0
+"""Harm to others stops the run when it lasts for so long: longer than a certain overload [s]."""
 
 _NAMED_MAX = 3
 """Largest number of log directories that a message names."""
@@ -126,6 +130,7 @@ class Guards:
         tripped: why the run has to stop, or None.
         spent_bytes: payload that the run has written, all replicas counted [B].
         times: when loads are allowed; at any time by default.
+        canaries: clients that show how long others wait; None without them.
         absence: the brokers that left a shared cluster; None where a lack of replicas ends the run.
     """
 
@@ -163,6 +168,8 @@ class Guards:
         self.spent_bytes = 0.0
         self.times = LoadTimes()
         self.absence: BrokerAbsence | None = None
+        self.canaries: Canaries | None = None
+        self._slow_since_s: float | None = None
         self._under_way_bytes = 0.0
 
     def open(self) -> None:
@@ -460,6 +467,7 @@ class Guards:
             self._trip(stop)
         self._checked_s = self._clock()
         self._judge_replicas(lacking, missing)
+        self._judge_canaries()
         self._warn_of_unseen(dirs)
         limits = self._limits
         for each in dirs:
@@ -488,6 +496,29 @@ class Guards:
             self._trip(words)
         if self.absence is None or self.absence.why is None:
             self._under_replicated = lacking
+
+    def _judge_canaries(self) -> None:
+        """Trip where other clients wait too long for longer than an overload may last."""
+        most_ms = self._limits.canary_p99_ms_max
+        reading = self.canaries.worst() if self.canaries and most_ms else None
+        if reading is None or most_ms is None:
+            return
+        if not reading.is_beyond(most_ms, self._limits.canary_rise_max):
+            self._slow_since_s = None
+            return
+        if self._slow_since_s is None:
+            self._slow_since_s = self._checked_s
+        slow_s = self._checked_s - self._slow_since_s
+        if slow_s >= HARM_S:
+            self._trip(
+                f"clients of broker {reading.broker_id} have waited for {slow_s:.0f} s, "
+                f"{reading.p99_ms:,.0f} ms now (p99 of the canaries) and "
+                f"{reading.at_rest_p99_ms:,.0f} ms before the run"
+            )
+
+    def stop(self, why: str) -> None:
+        """Stop the run for a reason that was found elsewhere, and end its load."""
+        self._trip(why)
 
     def _offline_dirs_clause(self) -> str:
         """The reason why replicas are missing where a log directory failed, or an empty text."""

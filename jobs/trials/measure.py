@@ -20,6 +20,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import EarlyEnd
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
+from jobs.trials.others_fall import OthersFall
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
@@ -28,6 +29,7 @@ from metrics.judging.verdict import judge_all
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import brokers_of, controllers_of
 from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.canary import CanaryWindow
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import OTHERS_CHANGED, Reason
@@ -240,9 +242,14 @@ class TrialMeasurer:
             unreplicated_records=unreplicated,
             moved_leaders=self._moved_leaders(topics),
             others=others,
+            canaries=self._canaries(client),
             broker_sockets=self._broker_ends.window_counts() if self._broker_ends else {},
         )
         return evidence, samples
+
+    def _canaries(self, client: ClientWindow) -> tuple[CanaryWindow, ...]:
+        canaries = self._context.canaries
+        return () if canaries is None else canaries.windows(client.start_s, client.end_s)
 
     def _moved_leaders(self, topics: TopicSet) -> dict[int, int] | None:
         """The leaders that moved until now; None where the cluster does not answer in time.
@@ -345,7 +352,15 @@ class TrialMeasurer:
         ends = (
             self._broker_ends.watch(channel, pattern.phases) if self._broker_ends else nullcontext()
         )
-        with context.guards.watch(pattern, channel), early_end.watch(), ticker.watch(), stop, ends:
+        fall = OthersFall(context, pattern, channel, sampler.nodes, self._gates.level)
+        with (
+            context.guards.watch(pattern, channel),
+            fall.watch(),
+            early_end.watch(),
+            ticker.watch(),
+            stop,
+            ends,
+        ):
             yield
 
     def _settled_offsets(

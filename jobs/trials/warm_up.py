@@ -149,6 +149,8 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     gates.is_shared = not context.config.cluster.is_exclusive
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     gates.take_baseline()
+    if context.canaries is not None:
+        context.canaries.take_rest()
     proof.at_rest = gates.polls_at_rest
     short = gates.under_replicated_at_rest
     if any(short.values()):

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Annotated
 
 from metrics.columns import NO_COLUMN, Column, Flat, column
+from metrics.trial.canary import CanaryWindow
 from metrics.trial.client import ClientWindow
 from metrics.trial.follower_lag import FollowerLag, follower_lag
 from metrics.trial.judgement import Reason
@@ -79,6 +80,7 @@ class Evidence:
             holds; only hosts that show their dirty memory.
         unreplicated_records: acknowledged records above the high watermark when it was first read
             after the load; None when it was not read.
+        canaries: what a small client beside the load saw of each broker; empty without canaries.
     """
 
     client: Annotated[ClientWindow, Flat()]
@@ -97,6 +99,7 @@ class Evidence:
     cluster: Annotated[ClusterFacts, NO_COLUMN] = ClusterFacts()
     write_back: tuple[WriteBackWindow, ...] = ()
     unreplicated_records: int | None = None
+    canaries: tuple[CanaryWindow, ...] = ()
 
     @property
     @column

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import AdminError
-from jobs.cluster.health import LogDir, Partitions
+from jobs.cluster.health import LogDir
 from jobs.config import load_goal, load_workload
 from jobs.config.goal import GuardLimits as Limits
 from jobs.trials.broker_absence import GRACE_S, LOOK_S, BrokerAbsence
@@ -25,6 +25,7 @@ from metrics.planning.load_hours import LoadTimes
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
 from tests.support.evidence import client
+from tests.support.guarded_cluster import GB, Cluster
 from tests.support.processes import PATIENCE_S
 from tests.support.scripted_admin import FakeTime
 
@@ -37,46 +38,11 @@ WORKLOAD = load_workload(
         "workload.trial.measure_s=8",
     ],
 )
-GB = 10**9
 
 
 def traffic(producers: int) -> TrafficPattern:
     """The traffic of producers of 1 MB/s each for 10 s, with three replicas."""
     return NP.apply(WORKLOAD.pattern(1_000), producers)
-
-
-class Cluster:
-    """The health of a cluster, as a test sets it."""
-
-    def __init__(self) -> None:
-        self.lacking: Partitions = frozenset()
-        self.dirs: tuple[LogDir, ...] = (LogDir(1, "/a", 100 * GB, 50 * GB),)
-        self.error: Exception | None = None
-        self.hidden: frozenset[str] | None = frozenset()
-        self.topics: set[str] = set()
-        self.forbidden: set[str] = set()
-        self.brokers = frozenset({1, 2, 3})
-
-    def under_replicated(self) -> Partitions:
-        if self.error is not None:
-            raise self.error
-        return self.lacking
-
-    def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        return (
-            self.dirs if topics else tuple(replace(d, own_logs=0, own_bytes=0) for d in self.dirs)
-        )
-
-    def has_topic(self, name: str) -> bool | None:
-        if self.error is not None:
-            raise self.error
-        return None if name in self.forbidden else name in self.topics
-
-    def hidden_topics(self) -> frozenset[str] | None:
-        return self.hidden
-
-    def serving(self) -> frozenset[int]:
-        return self.brokers
 
 
 def guards(cluster: Cluster, clock: Callable[[], float] = time.monotonic, **limits: Any) -> Guards:

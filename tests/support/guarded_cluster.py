@@ -1,0 +1,44 @@
+"""The health of a cluster for guards, as a test sets it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jobs.cluster.health import LogDir, Partitions
+
+GB = 10**9
+
+
+class Cluster:
+    """The health of a cluster, as a test sets it."""
+
+    def __init__(self) -> None:
+        self.lacking: Partitions = frozenset()
+        self.dirs: tuple[LogDir, ...] = (LogDir(1, "/a", 100 * GB, 50 * GB),)
+        self.error: Exception | None = None
+        self.hidden: frozenset[str] | None = frozenset()
+        self.topics: set[str] = set()
+        self.forbidden: set[str] = set()
+        self.brokers = frozenset({1, 2, 3})
+
+    def under_replicated(self) -> Partitions:
+        if self.error is not None:
+            raise self.error
+        return self.lacking
+
+    def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
+        return (
+            self.dirs if topics else tuple(replace(d, own_logs=0, own_bytes=0) for d in self.dirs)
+        )
+
+    def has_topic(self, name: str) -> bool | None:
+        if self.error is not None:
+            raise self.error
+        return None if name in self.forbidden else name in self.topics
+
+    def hidden_topics(self) -> frozenset[str] | None:
+        return self.hidden
+
+    def serving(self) -> frozenset[int]:
+        return self.brokers

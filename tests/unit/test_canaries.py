@@ -1,0 +1,207 @@
+"""Canaries: what they keep, what a window shows, and when they stop a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from jobs.cluster.admin import AdminError, TopicSize
+from jobs.cluster.leftovers import leftovers
+from jobs.config.goal import GuardLimits
+from jobs.runs.results import _canaries
+from jobs.trials.canaries import KEPT_S, Canaries, _made, canary_topic
+from jobs.trials.guards import HARM_S, Guards
+from metrics.common.errors import GuardStopError
+from metrics.trial.canary import (
+    REST_LEAST,
+    CanaryReading,
+    CanaryTime,
+    CanaryWindow,
+    canary_windows,
+    worst_of,
+)
+from metrics.trial.trial import Trial
+from search.model import Verdict
+from tests.support.guarded_cluster import Cluster
+from tests.support.scripted_admin import FakeTime, ScriptedAdmin
+
+
+def times(broker_id: int, *acked_ms: float, from_s: float = 100.0) -> list[CanaryTime]:
+    """Records sent one second after the other."""
+    return [CanaryTime(broker_id, from_s + n, each, each + 1) for n, each in enumerate(acked_ms)]
+
+
+def test_a_window_has_the_times_of_its_own_records() -> None:
+    seen = [*times(1, 5.0, 7.0, 900.0), *times(2, 3.0, 3.0, 3.0)]
+    first, second = canary_windows(seen, 101.0, 103.0, times(1, 2.0, 4.0, from_s=0.0))
+    assert (first.broker_id, first.records, first.max_ms, first.p99_ms) == (1, 2, 900.0, 900.0)
+    assert first.p50_ms == pytest.approx(453.5)
+    assert (first.read_p99_ms, first.at_rest_p99_ms) == (901.0, 4.0)
+    assert first.over_time_p99_ms == (7.0, 900.0)
+    assert (second.records, second.p99_ms) == (2, 3.0)
+    assert math.isnan(second.at_rest_p99_ms)
+
+
+def test_a_slice_without_records_has_no_p99() -> None:
+    (window,) = canary_windows(times(1, 5.0), 99.0, 101.5)
+    assert math.isnan(window.over_time_p99_ms[0]) and window.over_time_p99_ms[1] == 5.0
+    assert len(window.over_time_p99_ms) == 3
+
+
+def test_the_worst_broker_counts_by_its_last_records() -> None:
+    rest = [*times(1, *[2.0] * 5, from_s=0.0), *times(2, *[4.0] * 5, from_s=0.0)]
+    recent = [*times(1, 900.0, 5.0), *times(2, 8.0, 9.0)]
+    assert worst_of(recent, rest, 100.0) == CanaryReading(1, 900.0, 2.0)
+    assert worst_of(recent, rest, 100.95) == CanaryReading(2, 9.0, 4.0)
+    assert worst_of(recent, rest[: REST_LEAST - 1], 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("p99_ms", "rest_ms", "is_beyond"),
+    [(1_001.0, 2.0, True), (999.0, 2.0, False), (1_500.0, 200.0, False), (2_001.0, 200.0, True)],
+)
+def test_a_budget_is_in_milliseconds_and_against_rest(
+    p99_ms: float, rest_ms: float, is_beyond: bool
+) -> None:
+    assert CanaryReading(1, p99_ms, rest_ms).is_beyond(1_000.0, 10.0) is is_beyond
+
+
+class Kept(Canaries):
+    """Canaries of brokers 1 and 2 without a connection, on a clock of their own."""
+
+    def __init__(self) -> None:
+        self.clock = FakeTime()
+        super().__init__({}, "t", (1, 2), self.clock)
+
+    def send(self, partition: int, acked_ms: float | None) -> None:
+        number = self.sent(partition)
+        if acked_ms is not None:
+            self.clock.pause(acked_ms / 1_000.0)
+            self.acked(number)
+
+
+def test_a_record_without_an_acknowledgement_has_waited_until_now() -> None:
+    kept = Kept()
+    kept.send(0, 10.0)
+    kept.send(1, None)
+    kept.clock.pause(3.0)
+    assert [(each.broker_id, round(each.acked_ms)) for each in kept.times()] == [(1, 10), (2, 3000)]
+
+
+def test_a_record_that_is_read_back_has_both_times() -> None:
+    kept = Kept()
+    number = kept.sent(0)
+    kept.clock.pause(0.01)
+    kept.acked(number)
+    kept.clock.pause(0.02)
+    kept.read(number)
+    kept.read(17)
+    (seen,) = kept.times()
+    assert seen.acked_ms == pytest.approx(10.0)
+    assert seen.read_ms == pytest.approx(30.0)
+
+
+def test_records_are_kept_for_a_while() -> None:
+    kept = Kept()
+    for _ in range(100):
+        kept.send(0, 1.0)
+        kept.clock.pause(KEPT_S / 50)
+    assert 49 <= len(kept.times()) <= 52
+
+
+class Watched:
+    """Guards of a shared cluster with canaries."""
+
+    def __init__(self) -> None:
+        self.kept = Kept()
+        limits, cluster = GuardLimits(), Cluster()
+        self.guards = Guards(limits, cluster, str.isdigit, print, self.kept.clock)
+        self.guards.open()
+        self.guards.canaries = self.kept
+        self.load(5.0, 10.0)
+        self.kept.take_rest()
+
+    def load(self, seconds: float, acked_ms: float) -> None:
+        """Let records take so long, with a check each second."""
+        for _ in range(int(seconds)):
+            began_s = self.kept.clock()
+            self.kept.send(0, acked_ms)
+            self.kept.send(1, 5.0)
+            self.kept.clock.pause(max(0.0, 1.0 - (self.kept.clock() - began_s)))
+            self.guards._check()
+
+
+def test_an_overload_that_ends_in_time_stops_no_run() -> None:
+    watched = Watched()
+    watched.load(6, 1_500.0)
+    watched.load(10, 20.0)
+    watched.load(6, 1_500.0)
+    assert watched.guards.tripped is None
+
+
+def test_clients_that_wait_for_too_long_stop_the_run() -> None:
+    watched = Watched()
+    watched.load(HARM_S + 3, 1_500.0)
+    with pytest.raises(
+        GuardStopError, match=r"clients of broker 1 have waited for \d+ s, 1,500 ms"
+    ):
+        watched.guards.require_untripped()
+
+
+def test_clients_that_wait_a_little_longer_do_not() -> None:
+    watched = Watched()
+    watched.load(60, 700.0)
+    assert watched.guards.tripped is None
+
+
+class Placing(ScriptedAdmin):
+    """A cluster that may refuse assignments."""
+
+    refuses = False
+
+    def create_topic(
+        self,
+        topic: str,
+        placement: Mapping[int, Sequence[int]] | TopicSize,
+        config: Mapping[str, str],
+        validate_only: bool = False,
+    ) -> dict[str, str | None]:
+        if self.refuses and not isinstance(placement, TopicSize):
+            raise AdminError("no (PolicyViolationError)", "PolicyViolationError")
+        if isinstance(placement, TopicSize):
+            placement = {n: [1 + n % 3] for n in range(placement.partitions)}
+        return super().create_topic(topic, placement, config, validate_only)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_their_topic_has_a_partition_on_each_broker(refuses: bool) -> None:
+    admin = Placing()
+    admin.refuses = refuses
+    assert sorted(_made(admin, "redline-r-canary", 3)) == [1, 2, 3]
+
+
+def test_their_topic_is_found_among_leftovers() -> None:
+    name = canary_topic("20261126-010203-abcd")
+    (found,) = leftovers([name, "my-canary"], [])
+    assert found.name == name and found.is_of("20261126-010203-abcd")
+
+
+def test_the_answer_states_how_long_others_waited() -> None:
+    def trial(verdict: Verdict, p99_ms: float) -> Trial:
+        window = CanaryWindow(1, records=20, p99_ms=p99_ms, at_rest_p99_ms=3.0)
+        evidence = SimpleNamespace(canaries=(window, CanaryWindow(2)))
+        judgement = SimpleNamespace(verdict=verdict)
+        return cast(Trial, SimpleNamespace(evidence=evidence, judgement=judgement))
+
+    trials = [trial(Verdict.SUSTAINED, 12.0), trial(Verdict.OVERLOADED, 2_100.0)]
+    assert _canaries([*trials, trial(Verdict.INVALID, 9_000.0)]) == (
+        (
+            "other clients waited (p99 of the canaries) up to 3 ms before the run, up to 12 ms in "
+            "sustained trials, up to 2,100 ms in overloaded trials"
+        ),
+    )
+    assert _canaries([]) == ()
