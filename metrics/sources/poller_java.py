@@ -15,9 +15,10 @@ the name of a bean with `*` is followed by a colon and the text that `*` matched
 A broker's beans are read one after another while that takes `READ_NS` at most, as it does within a
 data center. A broker that is farther away is read by several calls at once, up to
 `CALLS_IN_PARALLEL`, and RMI opens a connection for each of them. The round trip is the shortest
-call of the last poll, so a broker that is slow because it is loaded gets no more calls at once. One
-call reads all attributes of a bean. `poll_ms` is the time from the first to the last of these
-calls, so that a reading was taken at most half of it before or after the sample's time.
+call since the connection was made, so a broker or a driver that is slow because it is loaded causes
+no more calls at once. One call reads all attributes of a bean. `poll_ms` is the time from the first
+to the last of these calls, so that a reading was taken at most half of it before or after the
+sample's time.
 
 A connection that leads to another node than the first one did, as behind a load balancer, is an
 error.
@@ -47,6 +48,7 @@ public class RedlineJmxPoller {
     static final int HELPERS_IN_ALL = 256;
     static final long READ_NS = 150000000L;
     static final int CALLS_TO_MEASURE = 3;
+    static final long FAR_NS = 10000000L;
     private final Map brokers = new LinkedHashMap();
     private final Map environment = new ConcurrentHashMap();
     private final ExecutorService threads = Executors.newCachedThreadPool(new Daemons());
@@ -346,14 +348,15 @@ public class RedlineJmxPoller {
         /**
          * Makes all calls and returns when all have ended, also those on other threads.
          *
-         * roundTrip is that of the last poll, or 0 where the first calls have to measure it.
+         * roundTrip is the shortest one so far, or 0 where the first calls have to measure it.
          */
         void makeAll(long roundTrip, ExecutorService threads, Semaphore helpers)
                 throws Exception {
             for (int i = 0; roundTrip == 0 && i < CALLS_TO_MEASURE; i++) {
                 makeOne();
             }
-            long each = roundTrip == 0 ? fastest() : roundTrip;
+            // A few calls of a busy JVM that has just started do not show a short round trip.
+            long each = roundTrip > 0 ? roundTrip : fastest() < FAR_NS ? 0L : fastest();
             int left = answers.length - Math.min(answers.length, next.get());
             List running = new ArrayList();
             long most = left == 0 ? 0L : Math.min(CALLS_IN_PARALLEL, each * left / READ_NS + 1);
@@ -552,8 +555,8 @@ public class RedlineJmxPoller {
 
         Object[] answers(Calls calls) throws Exception {
             calls.makeAll(roundTrip, threads, helpers);
-            if (calls.answers.length >= CALLS_TO_MEASURE) {
-                roundTrip = calls.fastest();
+            if (calls.answers.length > 0) {
+                roundTrip = Math.min(roundTrip > 0 ? roundTrip : Long.MAX_VALUE, calls.fastest());
             }
             return calls.answers;
         }
