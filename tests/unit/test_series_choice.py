@@ -21,6 +21,7 @@ from metrics.sources.series_choice import (
     idle_behavior,
 )
 from tests.support.exporter_pages import RULES, BrokerState, page
+from tests.support.page_table import ROWS, cells_of, stated_rows
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data"
@@ -85,46 +86,20 @@ def test_the_readings_that_rules_show_are_those_of_the_page(
     assert all_of_it == snapshot
 
 
-OF_PAGE = {
-    "none": "none",
-    "`kafka-kraft-3_0_0`": "kafka-kraft-3_0_0",
-    "`kafka-2_0_0`": "kafka-2_0_0",
-    "Strimzi's": "strimzi",
-    "Confluent's": "confluent",
-    "one-minute rates": "one-minute rates",
-}
-"""Begin of a row of the table in docs/metrics.md → the rules of its test."""
-
-
-def table_row(found: Choices) -> list[str]:
-    """The cells of the table in docs/metrics.md for a page."""
-
-    def has(*readings: str) -> bool:
-        return all(reading in found.selectors for reading in readings)
-
-    refused = {each.reading for each in found.refused}
-    times = "counts" if has("produce_local_ms_count") else "no"
-    return [
-        "yes" if has(IDLE) else "refused" if IDLE in refused else "no",
-        "yes" if has("bytes_in", "messages_in", "isr_shrinks", "isr_expands") else "no",
-        "yes" if has("produce_local_ms_count", "produce_local_ms_mean") else times,
-        "yes" if has("network_wait_ns", "network_in_bytes", "network_out_bytes") else "no",
-        "yes" if has("machine_cpu_share", "processors") else "no",
-        "yes" if has("node_id") else "no",
-    ]
-
-
 @pytest.mark.parametrize("release", [0, 1])
 def test_the_table_of_the_docs_is_what_is_read(release: int) -> None:
-    text = (
-        (ROOT / "docs/metrics.md").read_text().partition("| exporter's rules | handlers' idle")[2]
-    )
-    rows = [line.strip("|").split("|") for line in text.partition("\n\n")[0].split("\n")[2:]]
-    stated = {label.strip(): [cell.strip() for cell in cells] for label, *cells in rows}
-    assert len(stated) == len(OF_PAGE)
-    for label, cells in stated.items():
-        (rules,) = [rules for begin, rules in OF_PAGE.items() if label.startswith(begin)]
-        assert cells == table_row(by_rules(rules, release)), label
+    stated, rates = stated_rows(), ROWS["one-minute rates"]
+    seen = {rates}  # they are read by further polls: test_rate_choice.py
+    for rules in RULES:
+        for agent in (True, False):
+            row = ROWS.get(rules if agent else f"{rules}, stand-alone", rates)
+            if row == rates:
+                continue
+            states = (REST, REST.later())
+            polls = [Poll(s.at_s, page(rules, s, release=release, agent=agent)) for s in states]
+            assert cells_of(choose(polls).selectors) == stated[row], (row, release)
+            seen.add(row)
+    assert seen == stated.keys()
 
 
 def test_of_a_count_and_a_rate_that_differ_in_total_the_numbers_tell() -> None:
