@@ -78,6 +78,7 @@ class SimulatedTime:
 
         with (
             mock.patch.object(sockets, "selectors", SimpleNamespace(DefaultSelector=Selector)),
+            mock.patch.object(sockets, "sleep", self.sleep),
             mock.patch.object(loop, "Reopener", Reopening),
         ):
             yield self

@@ -107,6 +107,20 @@ def test_a_connection_holds_no_more_requests_than_allowed() -> None:
     assert sent(driven.until(3.6)) == [3], "its open batch was ready and goes along"
 
 
+def test_answers_may_gather_only_while_no_batch_waits_for_one() -> None:
+    driven = DrivenDelivery(max_in_flight=1)
+    driven.until(0.5)
+    assert driven.delivery.may_gather(0.5), "a request in flight holds up nothing"
+    driven.until(1.0)
+    assert not driven.delivery.may_gather(1.0)
+    driven.answer(driven.one, 1.05)
+    driven.until(1.05)
+    assert not driven.delivery.may_gather(1.09), "the next batch will probably wait, too"
+    assert driven.delivery.may_gather(1.11)
+    driven.answer(driven.one, 1.2, NOT_LEADER)
+    assert not driven.delivery.may_gather(1.2), "a batch waits to be sent again"
+
+
 def test_batches_that_wait_grow_until_they_are_full() -> None:
     driven = DrivenDelivery(max_in_flight=1, full=3)
     driven.until(2.5)

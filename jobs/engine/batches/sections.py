@@ -32,8 +32,7 @@ RAW_BATCH_BYTES_MAX = 16_777_216
 TAIL_BYTES_MIN = 32_768
 """Bodies below this size are read again for each checksum, which is as fast [B]."""
 
-_BEFORE_CRC = struct.Struct(">qiib")
-_CRC = struct.Struct(">I")
+_UP_TO_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _LENGTH_OFFSET = 12
 _MAGIC = 2
@@ -227,8 +226,8 @@ def batch_of(
         attributes, records - 1, *timestamps_ms, producer_id, epoch, sequence, records
     )
     length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)
-    header = _BEFORE_CRC.pack(0, length, -1, _MAGIC)
-    return header + _CRC.pack(_checksum(section, records, after, body)) + after, body
+    checksum = _checksum(section, records, after, body)
+    return _UP_TO_CRC.pack(0, length, -1, _MAGIC, checksum) + after, body
 
 
 def _checksum(section: Section, records: int, after: bytes, body: memoryview) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import TypeVar
 
@@ -76,12 +76,17 @@ class FrameReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: Buffer) -> Iterator[memoryview]:
+    def feed(self, data: Buffer) -> Iterable[memoryview]:
         """The frames that `data` completes; each is valid until the next one is requested.
 
         Raises:
             AnswerFormatError: a frame has a size that Kafka's frames cannot have.
         """
+        if not self._rest and len(data) - _COUNT.size == int.from_bytes(data[:4], "big"):
+            return (memoryview(data)[_COUNT.size :],)  # almost always one whole frame arrives
+        return self._cut(data)
+
+    def _cut(self, data: Buffer) -> Iterator[memoryview]:
         joined = memoryview(self._rest + bytes(data) if self._rest else data)
         position, end = 0, len(joined)
         while end - position >= _COUNT.size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 from collections.abc import Callable
+from time import sleep
 from typing import Protocol
 
 from jobs.engine.network.frames import Buffer, drop_bytes
@@ -26,9 +27,11 @@ class Channel:
         unwritten: buffers that the socket has not taken yet.
         peeks: whether only the next few bytes are read, as those after them are probably dropped.
         awaited: number of arrived bytes at which the selector wakes up [B].
+        is_parsed_whole: whether all of its bytes are parsed, so that none are `skippable`.
     """
 
     __slots__ = ("awaited", "peeks", "transport", "unwritten")
+    is_parsed_whole = False
 
     def __init__(self, transport: Transport | None = None) -> None:
         self.transport = transport
@@ -123,12 +126,24 @@ class Sockets:
         channel.unwritten = []
         self._owner.handle_lost(channel, error, self._clock())
 
-    def wait(self, timeout_s: float) -> None:
-        """Handle the events of the sockets, after a wait of at most so long for the first [s]."""
-        began_s = self._clock()
-        events = self._selector.select(timeout_s)
+    def wait(self, timeout_s: float, gather_s: float = 0.0) -> None:
+        """Handle the events of the sockets.
+
+        Args:
+            timeout_s: longest wait for the first event, which may end up to `gather_s` late [s].
+            gather_s: time in which events gather before they are handled together, unless
+                `timeout_s` is 0 [s].
+        """
         if timeout_s > 0:
+            began_s = self._clock()
+            if gather_s:
+                sleep(gather_s)
+                # Selectors round a timeout up to the next millisecond.
+                timeout_s = max(0, int((timeout_s - gather_s) * 1000.0)) / 1000.0
+            events = self._selector.select(timeout_s)
             self.waited_s += self._clock() - began_s
+        else:
+            events = self._selector.select(0)
         for key, mask in events:
             channel = key.data
             if not isinstance(channel, Channel):
@@ -136,10 +151,26 @@ class Sockets:
                 continue
             if mask & _WRITE and self.send(channel, []) and not channel.unwritten:
                 self._owner.handle_flushed(channel, self._clock())
-            if mask & _READ and channel.transport is not None:
-                self._receive(channel, channel.transport)
+            transport = channel.transport
+            if mask & _READ and transport is not None:
+                if channel.is_parsed_whole:
+                    self._receive_once(channel, transport)
+                    continue
+                self._receive(channel, transport)
                 if channel.transport is not None:
                     self._await_rest(channel, channel.transport)
+
+    def _receive_once(self, channel: Channel, transport: Transport) -> None:
+        """Receive what fits into the buffer, for a channel without `skippable` bytes."""
+        try:
+            size = transport.receive_into(self._buffer)
+        except OSError as error:
+            self.lose(channel, type(error).__name__)
+            return
+        if size:
+            self._owner.handle_received(channel, self._buffer[:size], self._clock())
+        elif size is not None:
+            self.lose(channel, "ConnectionClosed")
 
     def _receive(self, channel: Channel, transport: Transport) -> None:
         """Receive at most what fits into the buffer, as other channels wait."""

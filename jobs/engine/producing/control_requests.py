@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -371,14 +371,14 @@ class _Preparation:
 
     def _frames(
         self, transport: Transport, reader: FrameReader, buffer: memoryview
-    ) -> Iterator[memoryview]:
+    ) -> Iterable[memoryview]:
         try:
             size = transport.receive_into(buffer)
         except OSError as error:
             raise self._closed() from error
         if size == 0:
             raise self._closed()
-        return reader.feed(buffer[:size]) if size else iter(())
+        return reader.feed(buffer[:size]) if size else ()
 
     def _send(self, transport: Transport, request: bytes) -> None:
         try:

@@ -48,6 +48,8 @@ from metrics.traffic.producer import ProducerPattern
 
 _BATCHES_PER_REQUEST = 400  # two buffers each, below the 1,024 that sendmsg takes
 _NEVER = float("inf")
+_PRESSURE_S = 0.1
+"""Time after a batch had to wait in which each answer is handled at once [s]."""
 
 
 class Produce:
@@ -105,6 +107,7 @@ class Delivery:
         is_open: False once nothing may be sent for the first time.
         log_bytes: size of the batches that were acknowledged in this window [B].
         producers: the producers and the batches that wait in them.
+        connections: the connections of all producers.
     """
 
     def __init__(self, pattern: ProducerPattern, account: Account, metadata: Metadata) -> None:
@@ -127,31 +130,34 @@ class Delivery:
         self._unanswered = 0
         self._congested = 0
         self._to_send_again = 0
+        self._gather_from_s = 0.0
         self._is_over = False
         self.is_open = True
         self.log_bytes = 0
         self.producers: list[Producer] = []
+        self.connections: list[Connection] = []
 
     def add(self, producer: Producer, brokers: Iterable[int]) -> None:
         """Take in a producer with an open connection to each of these brokers."""
         for broker in brokers:
             connection = Connection(broker, producer, self._options.max_in_flight)
             producer.connections[broker] = connection
+            self.connections.append(connection)
         self._reach.add(producer.connections)
         self.producers.append(producer)
         self._schedule(producer, producer.ready_s)
 
     @property
-    def connections(self) -> list[Connection]:
-        """The connections of all producers."""
-        return [each for producer in self.producers for each in producer.connections.values()]
-
-    @property
     def has_work(self) -> bool:
         """True while something may be sent or awaits an answer."""
+        if self.is_open:
+            return True
         waiting = self._unanswered + self._congested + self._to_send_again
-        waiting += len(self._settling) + len(self._transacting)
-        return self.is_open or waiting > 0
+        return waiting + len(self._settling) + len(self._transacting) > 0
+
+    def may_gather(self, now: float) -> bool:
+        """True while no batch waits for an answer, so that answers may be handled together."""
+        return now >= self._gather_from_s and not self._muted and not self._transacting
 
     # --- what to do ---------------------------------------------------------
 
@@ -160,12 +166,16 @@ class Delivery:
         """Time of the next action, unless an event comes before it."""
         if self._requests or self._filling:
             return 0.0
-        heads = (each[0][0] for each in (self._due, self._muted, self._transaction_ends) if each)
-        return min(heads, default=_NEVER)
+        next_s = self._due[0][0] if self._due else _NEVER
+        for heap in (self._muted, self._transaction_ends):
+            if heap and heap[0][0] < next_s:
+                next_s = heap[0][0]
+        return next_s
 
     def next(self, now: float) -> Action | None:
         """The action to carry out now, or None; `next_s` says when to call again."""
-        self._advance_due_transactions(now)
+        if self._transaction_ends:
+            self._advance_due_transactions(now)
         while True:
             while self._requests:
                 action = self._take_request(self._requests.popleft(), now)
@@ -355,6 +365,8 @@ class Delivery:
     def expire(self, now: float) -> None:
         """Fail full batches that have waited too long for their first sending."""
         for connection in self.connections:
+            if not (connection.pending or connection.producer.blocked):
+                continue
             producer = connection.producer
             for batch in connection.pending.take_overdue(now - self._timeout_s):
                 producer.unbuffer(batch)
@@ -463,6 +475,7 @@ class Delivery:
                     transactions.unsettled += 1
                 producer.scheduled_s = producer.ready_s
                 return self._send(connection, [batch], now)
+            self._gather_from_s = now + _PRESSURE_S
             waiting: Connection | MutedPartition | Transactions = connection
             if transactions is not None and is_held:
                 waiting = transactions

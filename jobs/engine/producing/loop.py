@@ -20,6 +20,7 @@ from jobs.engine.network.transport import Transport
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.control_requests import Registered
 from jobs.engine.producing.delivery import Delivery
+from jobs.engine.producing.growth import GrowthEnd
 from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.network_client import NetworkClient
 from jobs.engine.producing.producer import Producer
@@ -34,6 +35,12 @@ from jobs.engine.task.window import Window
 
 _ACTIONS_PER_TURN = 256
 _CHECK_INTERVAL_S = 0.25
+GATHER_S = 0.0005
+"""Time in which batches become due and answers arrive that are then handled together [s].
+
+At the small batches of a fixed rate, a wake-up costs as much as a request. A selector rounds its
+timeouts up to a millisecond, so batches leave no later than without it."""
+
 _SWITCH_INTERVAL_S = 0.0005
 """Longest turn of another thread of this process, such as the one that samples the host, while this
 thread waits for Python's lock; Python's default is 5 ms [s]."""
@@ -123,7 +130,8 @@ class WireLoop:
             pattern.options.transaction_timeout_ms,
         )
         for index in hosted:
-            self._add_producer(index, start_s)
+            self._add_producer(index, start_s + plan.begin_s(index))
+        self._growth_end = GrowthEnd(self._driver, start_s)
         self._watch = self._network.watch()
         with _undisturbed():
             try:
@@ -214,11 +222,13 @@ class WireLoop:
                 self._check(now)
                 self._next_check_s = now + _CHECK_INTERVAL_S
             wake_s = min(end_s, self._next_check_s, delivery.next_s)
-            network.sockets.wait(max(0.0, wake_s - now))
+            gather_s = GATHER_S if delivery.may_gather(now) else 0.0
+            network.sockets.wait(max(0.0, wake_s - now), gather_s)
 
     def _check(self, now: float) -> None:
         account = self.account
         account.window.check_in(now, account.counts.acked_records, account.acked_all)
+        self._growth_end.apply(self.producers)
         for connection in self._delivery.overdue_connections(now):
             self._network.lose(connection, "RequestTimedOutError")
         self._delivery.expire(now)

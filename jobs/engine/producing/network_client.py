@@ -38,6 +38,7 @@ class ProducerChannel(Channel):
     """
 
     __slots__ = ("connection", "control_requests", "correlation_id", "encoder", "numbers", "reader")
+    is_parsed_whole = True
 
     def __init__(self, connection: Connection, encoder: ProduceEncoder) -> None:
         super().__init__()

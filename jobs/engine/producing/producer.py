@@ -208,9 +208,10 @@ def _sticky_partitions(pattern: ProducerPattern, partitions: range, index: int) 
     """The sticky partitions of the producer with this index, one after the other."""
     if pattern.options.sticky_partition == "round_robin":
         first = index % len(partitions)
-        return itertools.cycle((*partitions[first:], *partitions[:first]))
+        yield from itertools.cycle((*partitions[first:], *partitions[:first]))
     rng = random.Random(f"{pattern.payload.seed}/producer/{index}")
-    return (rng.randrange(partitions.start, partitions.stop) for _ in itertools.repeat(None))
+    while True:
+        yield rng.randrange(partitions.start, partitions.stop)
 
 
 def _by_first(batch: Batch) -> int:

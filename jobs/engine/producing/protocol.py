@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka.protocol.producer import ProduceRequest
 
 from jobs.engine.network.frames import PRODUCE_VERSION, Buffer, unreadable
 
 _FRAME_AND_CORRELATION = struct.Struct(">ihhi")
+_COUNT_AND_HEAD = struct.Struct(">iii")
 _COUNT = struct.Struct(">i")
 _PARTITION_HEAD = struct.Struct(">ii")
+_RESULT_HEAD = struct.Struct(">iih")
 _PARTITION_RESULT = struct.Struct(">ihqqq")
+_ONLY_RESULT = struct.Struct(">iihqqqi")
 _NAME_LENGTH = struct.Struct(">h")
 _PRODUCE_API_KEY = 0
 
@@ -64,6 +67,17 @@ class ProduceEncoder:
             batches: (number of the partition, batch header, records), one per partition.
         """
         size, first = self._fixed_bytes, self.first
+        if len(batches) == 1:  # as almost always
+            ((partition, header, records),) = batches
+            batch_bytes = len(header) + len(records)
+            head = _FRAME_AND_CORRELATION.pack(
+                size + _PARTITION_HEAD.size + batch_bytes,
+                _PRODUCE_API_KEY,
+                PRODUCE_VERSION,
+                correlation_id,
+            )
+            middle = _COUNT_AND_HEAD.pack(1, partition - first, batch_bytes)
+            return [b"".join((head, self._middle, middle, header)), records]
         buffers: list[Buffer] = [b""]
         for partition, header, records in batches:
             batch_bytes = len(header) + len(records)
@@ -78,8 +92,7 @@ class ProduceEncoder:
         return buffers
 
 
-@dataclass(frozen=True)
-class ProduceResult:
+class ProduceResult(NamedTuple):
     """The broker's answer to one request.
 
     Attributes:
@@ -108,8 +121,11 @@ def decode_produce_response(frame: Buffer, first: int = 0) -> ProduceResult:
 
 
 def _produce_result(frame: Buffer, first: int) -> ProduceResult:
-    (correlation_id,) = _COUNT.unpack_from(frame, 0)
-    (topics,) = _COUNT.unpack_from(frame, 4)
+    correlation_id, topics, name_length = _RESULT_HEAD.unpack_from(frame, 0)
+    if topics == 1 and len(frame) == _RESULT_HEAD.size + name_length + _ONLY_RESULT.size:
+        at = _RESULT_HEAD.size + name_length
+        _one, partition, error, _, _, _, throttle_ms = _ONLY_RESULT.unpack_from(frame, at)
+        return ProduceResult(correlation_id, {first + partition: error}, throttle_ms)
     position, errors = 8, {}
     for _ in range(topics):
         (name_length,) = _NAME_LENGTH.unpack_from(frame, position)
