@@ -185,10 +185,12 @@ class PrometheusSource:
         if ids and str(node_id) not in ids:
             other = f"node {', '.join(sorted(ids))} answers at the address of node {node_id}"
             return BrokerSample(node_id, scrape.at_s, error=other)
-        is_shared = node_id in self.nodes and self.nodes[node_id].roles >= _COMBINED
-        most = SHARED_IDLE_MOST if is_shared else IDLE_MOST
-        counted = self._counts[node_id].counted(scrape.values, scrape.at_s, most)
-        values = with_handlers(counted, scrape.at_s, is_shared=is_shared)
+        node, values = self.nodes.get(node_id), scrape.values
+        is_shared = node is not None and node.roles >= _COMBINED
+        if node is not None and node.rates:
+            most = SHARED_IDLE_MOST if is_shared else IDLE_MOST
+            values = self._counts[node_id].counted(values, scrape.at_s, most)
+        values = with_handlers(values, scrape.at_s, is_shared=is_shared)
         return BrokerSample(node_id, scrape.at_s, values, scrape.error)
 
     def reconnect(self) -> None:

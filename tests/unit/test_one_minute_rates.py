@@ -163,7 +163,7 @@ def test_rounded_rates_are_within_their_stated_error(seed: int, decimals: int) -
     error, per_s = span.error_per_s(HANDLER_IDLE_NS), span.per_s(HANDLER_IDLE_NS)
     assert error is not None
     assert per_s is not None
-    ticks = round(span.ticked_s(HANDLER_IDLE_NS) / 5)
+    ticks = round((span.ticked_s(HANDLER_IDLE_NS) or 0.0) / 5)
     assert 8 <= ticks <= 11
     counted = broker.idle.counted[-ticks:]
     true = sum(counted) / (5e9 * ticks)
