@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from metrics.judging.poll_pairs import Polls
 from metrics.sources.beans import HANDLER_IDLE_NS
-from metrics.windows.spans import HANDLER_POLL_S, Span
+from metrics.windows.spans import HANDLER_POLL_S
 
 REQUEST_LEAST_S = 20e-6
 """Time for which a produce request keeps a handler busy at least, on any machine [s]."""
@@ -62,7 +62,8 @@ class IdleProof:
     def disagreement(self) -> str:
         """A clause where the handlers are more idle than the load allows; else empty."""
         idle, busy = _idle(self.load), self.busy_least
-        if idle is None or idle <= 1.0 - busy + self._error(self.load):
+        beside = self.load.beside_share(HANDLER_IDLE_NS)  # without the load
+        if idle is None or idle <= 1.0 - busy + self._error(self.load) + beside:
             return ""
         text = f"{HANDLER_IDLE_NS} shows the request handlers idle {idle:.2f} under the load"
         if not busy:
@@ -80,7 +81,7 @@ class IdleProof:
         idle = _idle(self.rest)
         if idle is None:
             return None
-        return idle - HANDLER_POLL_S / self.rest.seconds - self._error(self.load)
+        return idle - _edge_error(self.rest) - self._error(self.load)
 
     @property
     def is_shown(self) -> bool:
@@ -108,19 +109,19 @@ class IdleProof:
         return max(0.0, times_ms - _LOCAL_ROUNDING_MS * count) / 1000.0
 
     def _error(self, polls: Polls) -> float:
-        """Error of the idle time between two polls [ratio].
-
-        A waiting handler reports its wait at the end, which lacks on one edge and adds on the
-        other.
-        """
-        return IDLE_SPARE + self.pool.idle_error + HANDLER_POLL_S / polls.seconds
+        """Error of the idle time between two polls [ratio]."""
+        return IDLE_SPARE + self.pool.idle_error + _edge_error(polls)
 
 
 def _idle(polls: Polls) -> float | None:
     """Share of the time for which the request handlers waited [ratio]."""
-    span = Span((polls.first, polls.last))
-    if span.ticked_s(HANDLER_IDLE_NS) is not None:
-        per_s = span.per_s(HANDLER_IDLE_NS)
-        return None if per_s is None else per_s / 1e9
-    grown = polls.grown(HANDLER_IDLE_NS)
-    return None if grown is None else grown / 1e9 / polls.seconds
+    per_s = polls.per_s(HANDLER_IDLE_NS)
+    return None if per_s is None else per_s / 1e9
+
+
+def _edge_error(polls: Polls) -> float:
+    """Error of the idle time by the edges of the time between two polls [ratio].
+
+    A waiting handler reports its wait at the end, which lacks on one edge and adds on the other.
+    """
+    return HANDLER_POLL_S / polls.counted_s(HANDLER_IDLE_NS)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from metrics.sources.beans import UPTIME_MS
+from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
 from metrics.windows.spans import Span
 
@@ -32,6 +33,22 @@ class Polls:
     def grown(self, reading: str) -> float | None:
         """Growth of a reading."""
         return Span((self.first, self.last)).delta(reading)
+
+    def per_s(self, reading: str) -> float | None:
+        """Growth of a reading per second [1/s]; over whole ticks, where it follows from rates."""
+        return Span((self.first, self.last)).per_s(reading)
+
+    def counted_s(self, reading: str) -> float:
+        """Time that `per_s` is about [s]: that of the whole ticks, where it follows from rates."""
+        return Span((self.first, self.last)).ticked_s(reading) or self.seconds
+
+    def beside_share(self, reading: str) -> float:
+        """Largest part of that time before the first poll [ratio]; 0 where counts are read.
+
+        The ticks of one-minute rates may begin a tick before it.
+        """
+        ticked_s = Span((self.first, self.last)).ticked_s(reading)
+        return TICK_S / ticked_s if ticked_s else 0.0
 
     def grown_sum(self, histogram: str) -> float | None:
         """Growth of the sum of a histogram's numbers; None where its mean is not shown."""

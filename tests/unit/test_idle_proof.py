@@ -15,6 +15,7 @@ from jobs.trials.series_proof import SeriesProof
 from metrics.judging.idle_proof import HandlerPool, IdleProof
 from metrics.judging.poll_pairs import Polls
 from metrics.sources.beans import HANDLER_IDLE_NS
+from metrics.sources.one_minute_rates import TICK_S, TICKED_S
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 from metrics.trial.evidence import Evidence
@@ -118,6 +119,34 @@ def test_neighbors_who_stop_or_begin_with_the_load_refuse_nothing(rest: float, l
     found = proof(rest, load, 200, HandlerPool(4), local_ms=60.0)
     assert not found.disagreement()
     assert found.is_shown == (load < rest - 0.09)
+
+
+def test_whole_ticks_of_one_minute_rates_may_lie_a_tick_beside_the_load() -> None:
+    def polled(at_s: float, ticks: int, idle_s: float) -> BrokerSample:
+        clock = f"{TICKED_S}:{HANDLER_IDLE_NS}"
+        return BrokerSample(1, at_s, {clock: ticks * TICK_S, HANDLER_IDLE_NS: idle_s * 1e9})
+
+    first, before = polled(0.0, 0, 0.0), polled(12.0, 2, 9.8)
+    # Seven ticks within 31 s: 35 s of idle time are no more than there can be.
+    full = IdleProof(Polls(first, before), Polls(before, polled(43.0, 9, 44.8)), 0, pool=EIGHT)
+    assert not full.disagreement()
+    assert not full.is_shown
+    # Errors of 0.3 s in 10 s and in 35 s, and 0.02.
+    assert full.proven_below == pytest.approx(0.98 - 0.03 - 0.3 / 35 - 0.02)
+    # Forty requests/s of 60 ms require a fall, of all ticks but one.
+    slow = proof(0.98, 0.98, int(40 * LOAD_S), HandlerPool(4), local_ms=60.0)
+    late = [
+        replace(each, values={**each.values, f"{TICKED_S}:{HANDLER_IDLE_NS}": ticks * TICK_S})
+        for each, ticks in zip(
+            (slow.rest.first, slow.load.first, slow.load.last), (0, 1, 7), strict=True
+        )
+    ]
+    ticked = replace(slow, rest=Polls(late[0], late[1]), load=Polls(late[1], late[2]))
+    assert "expected 0.70 or less" in ticked.disagreement()
+    assert not replace(ticked, pool=HandlerPool(8)).disagreement()
+    assert replace(slow, pool=HandlerPool(8)).disagreement()
+    half = IdleProof(Polls(first, before), Polls(before, polled(43.0, 9, 17.8)), 0, pool=EIGHT)
+    assert half.is_shown
 
 
 def test_a_reading_that_is_not_shown_proves_nothing() -> None:
