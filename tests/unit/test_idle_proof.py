@@ -14,8 +14,8 @@ from jobs.trials.history import TrialHistory
 from jobs.trials.series_proof import SeriesProof
 from metrics.judging.idle_proof import HandlerPool, IdleProof
 from metrics.judging.poll_pairs import Polls
-from metrics.sources.beans import HANDLER_IDLE_NS
-from metrics.sources.one_minute_rates import TICK_S, TICKED_S
+from metrics.sources.beans import HANDLER_IDLE_NS, TICKED_S
+from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 from metrics.trial.evidence import Evidence
