@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.checks.finding import Finding, checked, ok, problem, warning
+from jobs.checks.history import history_findings
 from jobs.checks.readings import readings_findings, remedies_of_missing
 from jobs.cluster.admin import ClusterInfo
 from jobs.cluster.health import ClusterHealth
@@ -215,6 +216,7 @@ def metrics_findings(
         *named,
         *(warning("time of a poll", sentence) for sentence in slower),
         *(() if slower else (ok("time of a poll", timed),)),
+        *history_findings(source),
     ]
 
 

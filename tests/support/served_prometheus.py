@@ -8,9 +8,11 @@ server the same.
 from __future__ import annotations
 
 import json
+import math
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +40,13 @@ class Time:
         self.now_s += seconds
 
 
+class RealTime(Time):
+    """The time of the machine."""
+
+    def __call__(self) -> float:
+        return time.time()
+
+
 @dataclass
 class Scraped:
     """A target that the server scrapes.
@@ -46,7 +55,7 @@ class Scraped:
         labels: labels that the server adds.
         page: returns the page at a time [s].
         interval_s, phase_s: the scrapes are at phase + i·interval, i = 1, 2, ….
-        until_s: time of the last scrape [s since the epoch].
+        from_s, until_s: times of the first and the last scrape [s since the epoch].
         fails_from_s: time from which scrapes fail [s since the epoch].
         has_up: whether the server keeps `up`.
     """
@@ -55,6 +64,7 @@ class Scraped:
     page: Callable[[float], str]
     interval_s: float = 2.0
     phase_s: float = 0.0
+    from_s: float = 0.0
     until_s: float = float("inf")
     fails_from_s: float = float("inf")
     has_up: bool = True
@@ -72,8 +82,8 @@ class Scraped:
         """The times of its scrapes in a span [s since the epoch]."""
         first = int((from_s - self.phase_s) // self.interval_s)
         at_s = first * self.interval_s + self.phase_s
-        while at_s <= min(to_s, self.until_s):
-            if at_s > from_s:
+        while at_s <= min(to_s, self.until_s) and from_s < self.until_s:
+            if at_s > max(from_s, self.from_s):
                 yield at_s
             at_s += self.interval_s
 
@@ -98,7 +108,7 @@ class PrometheusStandIn:
     """The state and the answers of the server, which the test controls.
 
     Attributes:
-        time: the time of the test.
+        time: the time of the test, or the real time.
         targets: what it scrapes.
         lag_s: time until queries show a scrape [s].
         ahead_s: time by which its clock is ahead [s].
@@ -153,13 +163,16 @@ class PrometheusStandIn:
         if what == "query_range":
             return {"resultType": "matrix", "result": self._steps(given)}
         matchers = given.get("match[]", ["{}"])[0]
-        shown = self._range(f"{matchers}[10s]", now_s)
+        shown = self._range(f"{matchers}[300s]", now_s, scrapes=2.0)
         if what == "labels":
             return sorted({name for each in shown for name in each["metric"]})
         label = what.split("/")[1]
         return sorted({each["metric"][label] for each in shown if label in each["metric"]})
 
-    def _range(self, expression: str, now_s: float) -> list[dict[str, Any]]:
+    def _range(
+        self, expression: str, now_s: float, scrapes: float = math.inf
+    ) -> list[dict[str, Any]]:
+        """The series of a range selector, from the last `scrapes` scrapes."""
         found = _SELECTOR.fullmatch(expression.strip())
         if found is None:
             raise ValueError(f"parse error: {expression!r} is no range selector")
@@ -169,7 +182,8 @@ class PrometheusStandIn:
         only = "up" if '__name__=~"up"' in expression else ""
         for target in self.targets:
             shown_s = now_s - self.lag_s
-            for at_s in target.times_s(now_s - span_s, shown_s):
+            back_s = min(span_s, scrapes * target.interval_s)
+            for at_s in target.times_s(now_s - back_s, shown_s):
                 for labels, number in target.series(at_s, only):
                     if all(test(labels.get(name, "")) for name, test in matchers):
                         key = tuple(sorted(labels.items()))

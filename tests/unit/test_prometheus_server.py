@@ -11,6 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks.cluster import metrics_findings
+from jobs.checks.history import history_findings
 from jobs.config.exporter_rules import load_rules
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
@@ -429,7 +430,7 @@ def test_an_address_of_ipv6_is_a_host() -> None:
 def test_the_scrape_interval_bounds_the_window(snapshot: SnapshotAssertion) -> None:
     targets = [broker_target(1), broker_target(2)]
     for each in targets:
-        each.interval_s = 15.0
+        each.interval_s, each.until_s = 15.0, START_S + 300.0
     with server_of(*targets) as server, opened(server) as source:
         polls = take_first_polls(source)
         assert len(polls.rounds) == 1
@@ -452,15 +453,31 @@ def trial_of(measure_s: float) -> Phases:
 def test_a_sampler_has_each_scrape_of_a_window() -> None:
     with server_of() as server, opened(server) as source:
         stops_s = START_S + 40.0
-        sampler = Sampler(
-            source,
-            poll_interval_of(source, 1.0),
-            server.time,
-            lambda seconds: bool(server.time.pause(seconds)) or server.time() > stops_s,
-        )
+
+        def wait(seconds: float) -> bool:
+            server.time.pause(seconds)
+            return server.time() > stops_s
+
+        sampler = Sampler(source, poll_interval_of(source, 1.0), server.time, wait)
         sampler.start()
         sampler.wait_past(stops_s + 10.0, PATIENCE_S)
         samples = sampler.stop()
     windows = broker_windows(samples, [1, 2], START_S + 10.0, START_S + 30.0, 2.0)
     assert [each.samples_missed for each in windows] == [0, 0]
     assert [each.handler_idle for each in windows] == [pytest.approx(IDLE[i]) for i in (1, 2)]
+
+
+def test_doctor_names_the_busiest_broker_of_the_past(snapshot: SnapshotAssertion) -> None:
+    quiet, loaded = IDLE[1], IDLE[2]
+    targets = [broker_target(1), broker_target(2)]
+    for each in targets:
+        each.interval_s, each.from_s = 60.0, START_S - 3_000.0
+    server = PrometheusStandIn(Time(START_S), targets)
+    with serving_prometheus(server), closing(source_of(server)) as source:
+        source.open()
+        ((finding),) = history_findings(source, server.time)
+        assert f"idle {loaded:.2f}" in finding.sentence and f"{quiet:.2f}" not in finding.sentence
+        assert finding.sentence == snapshot
+        server.instead = (503, "busy")
+        ((unknown),) = history_findings(source, server.time)
+        assert "HTTP 503" in unknown.sentence

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 from metrics.common.errors import ConfigError
 from metrics.sources.bean_series import may_be_reading
+from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.exposition import Poll
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.prometheus import PrometheusSource
-from metrics.sources.rules import RuleSet
+from metrics.sources.rules import BROKER_HANDLER_IDLE_NS, RuleSet
 from metrics.sources.sample import BrokerSample
 from metrics.sources.scraper import Scrape, ScrapeError, Scraper
 from metrics.sources.series_choice import AUTO
@@ -22,6 +23,8 @@ from metrics.sources.server.feed import Delivery, FeedSpec, FeedTarget, ServerFe
 from metrics.sources.server.pages import pages_of
 from metrics.sources.source import Endpoint, NodeInfo
 
+_OWN = {HANDLER_IDLE_NS: BROKER_HANDLER_IDLE_NS}
+"""Reading → the series of a release that shows the broker's own part of it."""
 _AGENT = ("jvm_", "process_")
 """Begin of the names of the JVM's series, which the exporter adds."""
 
@@ -162,8 +165,10 @@ class PrometheusServerSource(PrometheusSource):
         found: dict[int, list[tuple[float, float]]] = {}
         for exporter, target in zip(self._exporters, self._feed.targets, strict=True):
             rules = exporter.rules
-            selectors = {reading: rules.selectors.get(reading, ())}
-            if not selectors[reading]:
+            own_name = _OWN.get(reading, reading)
+            name = own_name if own_name in rules.selectors else reading
+            selectors = {name: rules.selectors.get(name, ())}
+            if not selectors[name]:
                 raise ConfigError(
                     f"the history of {reading} is unknown: broker {exporter.endpoint.node_id} "
                     f"shows no series of it; expected one of {', '.join(sorted(rules.selectors))}"

@@ -1,0 +1,153 @@
+"""The keys of a Prometheus server in a cluster's file, and the sources that they open."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.config import Cluster, load_cluster
+from jobs.config.metrics_hosts import NodeExporter
+from jobs.config.metrics_prometheus import Prometheus
+from jobs.config.metrics_registry import broker_source, host_source
+from jobs.config.metrics_section import SourceTarget
+from metrics.common.errors import ConfigError
+from metrics.sources.hosts.prometheus_server import ServedHosts
+from metrics.sources.http_access import bearer
+from metrics.sources.server.source import PrometheusServerSource
+from tests.support.exporter_pages import BrokerState, page
+from tests.support.served_prometheus import (
+    PrometheusStandIn,
+    RealTime,
+    Scraped,
+    serving_prometheus,
+)
+
+URL, SELECTOR = "https://prometheus.example.com/base", 'job="kafka"'
+
+
+def loaded(folder: Path, keys: str, *overrides: str) -> Cluster:
+    file = folder / "mine.yaml"
+    lines = "".join(f"    {each}\n" for each in keys.splitlines())
+    file.write_text(f'bootstrap_servers: ["b:9092"]\nmetrics:\n  prometheus:\n{lines}')
+    return load_cluster(str(file), list(overrides))
+
+
+def test_a_server_has_tls_by_its_url(tmp_path: Path) -> None:
+    keys = f"server: {URL}\nselector: '{SELECTOR}'\ncafile: /ca.pem"
+    cluster = loaded(tmp_path, keys, "cluster.metrics.prometheus.broker_values.1=kafka-1")
+    section = broker_source(cluster)
+    assert isinstance(section, Prometheus)
+    assert (section.server, section.tls, section.rules) == (URL, True, "auto")
+    assert (section.broker_label, section.broker_values) == ("instance", {1: "kafka-1"})
+    assert section.contacted_hosts(["b"]) == ["prometheus.example.com"]
+    assert section.addresses({1: "b"}) == {}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        f"server: {URL}",
+        f"server: {URL}\nselector: '{SELECTOR}'\nport: 9404",
+        "port: 9404\nbroker_label: pod",
+        "port: 9404\nselector: 'job=\"kafka\"'",
+        f"server: {URL}\nselector: kafka",
+        f"server: {URL}\nselector: '{{}}'",
+        "server: prometheus.example.com:9090\nselector: 'job=\"kafka\"'",
+        "server: https://me:secret@prometheus.example.com\nselector: 'job=\"kafka\"'",
+        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_label: a-b",
+        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_pattern: '-(\\d+)-(\\d+)'",
+        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_pattern: '-(\\d+'",
+        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_pattern: '(a)'\nbroker_values: {{1: a}}",
+        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_values: [a]",
+        f"server: {URL}\nselector: '{SELECTOR}'\ntls: false",
+        f"server: http://p:9090\nselector: '{SELECTOR}'\ntls: true",
+        f"server: http://p:9090\nselector: '{SELECTOR}'\ncafile: /ca.pem",
+    ],
+)
+def test_keys_that_do_not_belong_together_are_refused(
+    keys: str, tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        loaded(tmp_path, keys)
+    text = str(error.value).replace(str(tmp_path), "FOLDER")
+    assert "me:secret" not in text
+    assert text == snapshot
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ['job="kafka"', '{job="kafka"}', '{job=~"kafka|k2", cluster!="test",}', 'a="b\\"c"'],
+)
+def test_a_selector_may_have_braces(selector: str) -> None:
+    section = Prometheus(server=URL, selector=selector)
+    served = section.served({1: "b"}, 1.0)
+    assert served is not None
+    assert not served[1].selector.startswith("{") and not served[1].selector.endswith((",", "}"))
+
+
+def test_each_broker_needs_a_value_where_values_are_given() -> None:
+    section = Prometheus(server=URL, selector=SELECTOR, broker_values={1: "a"})
+    section.require_usable({1: "b1"})
+    with pytest.raises(ConfigError, match="has no value for broker 2"):
+        section.require_usable({1: "b1", 2: "b2"})
+
+
+def target_of(hosts: Mapping[int, str]) -> SourceTarget:
+    def never() -> Any:
+        raise AssertionError("not asked for")
+
+    return SourceTarget(hosts, "4.1", never, never)
+
+
+def broker_pages(at_s: float) -> str:
+    return page("none", BrokerState(at_s=1_000.0).later(at_s % 1e5))
+
+
+def test_brokers_and_hosts_are_read_from_a_server_with_tls_and_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    monkeypatch.setenv("PROMETHEUS_TOKEN", "a-token")
+    node = 'node_cpu_seconds_total{cpu="0",mode="idle"} 5\n'
+    stand_in = PrometheusStandIn(
+        RealTime(),
+        [
+            Scraped({"job": "kafka", "instance": "localhost:9404"}, broker_pages, 0.5),
+            Scraped({"job": "node", "instance": "localhost:9100"}, lambda _: node, 0.5),
+        ],
+        login=bearer("a-token", ""),
+    )
+    with serving_prometheus(stand_in, context) as server:
+        keys = {
+            "server": f"https://localhost:{server.port}/",
+            "cafile": str(tmp_path / "ca.pem"),
+            "token_from": "env:PROMETHEUS_TOKEN",
+        }
+        cluster = Cluster.model_validate(
+            {
+                "name": "mine",
+                "bootstrap_servers": ["localhost:9092"],
+                "metrics": {
+                    "prometheus": {**keys, "selector": SELECTOR},
+                    "host": {"prometheus": {**keys, "selector": 'job="node"'}},
+                },
+            }
+        )
+        assert isinstance(host_source(cluster), NodeExporter)
+        target = target_of({1: "localhost"})
+        with closing(broker_source(cluster).open(target)) as source:
+            assert isinstance(source, PrometheusServerSource)
+            assert [each.error for each in source.sample_all()] == [None]
+        with closing(host_source(cluster).open(target)) as hosts:
+            assert isinstance(hosts, ServedHosts)
+            assert hosts.brokers == {"localhost": (1,)}
