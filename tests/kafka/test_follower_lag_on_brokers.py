@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,11 +13,9 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.windows.resource import Resource
 from search.model import Verdict
+from tests.bench.sampling import bare_jvm
 from tests.support.loaded_brokers import LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 LACKING = planted_disk_problem(PlantedDisk("40MB/s"))
@@ -46,8 +43,8 @@ def testbed() -> Iterator[Testbed]:
 
 
 @pytest.fixture(scope="module")
-def brokers(testbed: Testbed, spark: SparkSession) -> Iterator[LoadedBrokers]:
-    with loaded(testbed, spark._jvm) as under_load:
+def brokers(testbed: Testbed) -> Iterator[LoadedBrokers]:
+    with bare_jvm() as (jvm, _), loaded(testbed, jvm) as under_load:
         yield under_load
 
 
