@@ -132,7 +132,8 @@ class NodeExporters:
                     f"in metrics.host.prometheus.endpoints"
                 )
         known: dict[str, list[tuple[str, Machine]]] = {}
-        for address, machine in self._machines.items():
+        shown = (each for each in self._addresses if each in self._machines)
+        for address, machine in ((each, self._machines[each]) for each in shown):
             of_same_name = known.setdefault(machine.name, [])
             for other, same in of_same_name:
                 if machine.is_one_with(same):
