@@ -14,6 +14,7 @@ from jobs.trials.recovery import LOOK_S, Baseline, Recovery, wait_until_at_rest,
 from jobs.trials.whole_ticks import poll_after_ticks
 from jobs.trials.write_back import WriteBack
 from metrics.sources.beans import UPTIME_MS
+from metrics.sources.rate_windows import reads_rates
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
 from metrics.trial.judgement import Reason
@@ -136,18 +137,20 @@ class Gates:
 
     def _watch_others(self, seconds: float) -> Sequence[BrokerSample]:
         """Look at the brokers each second without our load; returns the last poll."""
-        until_s = self._clock() + seconds
+        until_s, before = self._clock() + seconds, self._polled
         while self._clock() < until_s:
             self._pause(LOOK_S)
-            before, self._polled = self._polled, self._source.sample_all()
-            self._note_look(before, self._polled)
+            self._polled = self._source.sample_all()
+            if self._note_look(before, self._polled) or not reads_rates(self._source.nodes):
+                before = self._polled
         return self._polled
 
-    def _note_look(self, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]) -> None:
-        """Keep the traffic between two polls without our load."""
+    def _note_look(self, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]) -> bool:
+        """Keep the traffic between two polls without our load; False where they do not show it."""
         seen = ClientTraffic.between(earlier, later, brokers_of(self._source))
         if seen is not None:
             self._looks.append((self._clock(), seen))
+        return seen is not None
 
     @property
     def level(self) -> Level | None:

@@ -13,7 +13,8 @@ numbers have all digits of a double, n is exact.
   the errors of all rates but the first and the last cancel out in the second part.
 
 The count of a reading begins at 0 with the first look, is that of the last tick, and has a clock of
-its own, `ticked_s:READING`, which gains 5 s with each tick.
+its own, `ticked_s:READING`, which gains 5 s with each tick. A rate that was always 0 has no clock,
+as its ticks do not show, and its count is 0 at any time.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ class TickedCount:
         ticked_s: time of the counted ticks [s].
         error: largest error of `count` from ticks that were not seen, and from rounded rates.
         edge_error: largest further error of `count` at each edge of a window, from rounded rates.
+        has_moved: whether the rate was ever above 0. Ticks of one that was not do not show, and
+            count nothing.
     """
 
     at_s: float
@@ -80,12 +83,14 @@ class TickedCount:
     ticked_s: float = 0.0
     error: float = 0.0
     edge_error: float = 0.0
+    has_moved: bool = False
 
     @classmethod
     def first(cls, at_s: float, rate: float, rounding: float) -> TickedCount:
         """The count at the first look; the last tick was less than 5 s ago."""
-        edge = 0.0 if is_exact(rate, rounding) else _edge_error(rate, rounding)
-        return cls(at_s, rate, rounding, at_s - TICK_S, at_s, edge_error=edge)
+        is_known = rate == 0 or is_exact(rate, rounding)
+        edge = 0.0 if is_known else _edge_error(rate, rounding)
+        return cls(at_s, rate, rounding, at_s - TICK_S, at_s, edge_error=edge, has_moved=rate > 0)
 
     def look(self, at_s: float, rate: float, rounding: float, most: float) -> TickedCount | None:
         """The count at a later look; None where it cannot be the same meter, as after a restart.
@@ -100,6 +105,8 @@ class TickedCount:
         is_whole = is_exact(max(rate, self.rate), known.rounding)
         if is_whole and self.edge_error:
             known = replace(known, error=self.error + self.edge_error, edge_error=0.0)
+        if not self.has_moved and rate == 0:
+            return replace(known, at_s=at_s, earliest_s=at_s - TICK_S, latest_s=at_s)
         sure, maybe = self._scheduled(at_s)
         if rate == self.rate:
             is_hidden = rate == 0 or not is_whole
@@ -174,6 +181,7 @@ class TickedCount:
             earliest_s=earliest_s,
             latest_s=latest_s,
             ticked_s=self.ticked_s + ticks * TICK_S,
+            has_moved=True,
         )
 
     def _with_events(
@@ -299,7 +307,9 @@ class RateCounts:
 
 
 def _readings(name: str, count: TickedCount) -> dict[str, float]:
-    found = {name: count.count, f"{TICKED_S}:{name}": count.ticked_s}
+    found = {name: count.count}
+    if count.has_moved:
+        found[f"{TICKED_S}:{name}"] = count.ticked_s
     if count.error or count.edge_error:
         found[f"{TICK_ERROR}:{name}"] = count.error
         found[f"{TICK_EDGE_ERROR}:{name}"] = count.edge_error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, TICKED_S, Role
+from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, Role
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.one_minute_rates import IDLE_MOST, SHARED_IDLE_MOST, RateCounts
 from metrics.sources.page_kind import kind_of
@@ -16,6 +16,7 @@ from metrics.sources.rules import (
     BROKER_HANDLER_IDLE_NS,
     JAVA,
     NODE_ID,
+    ONE_MINUTE_RATE,
     RuleSet,
     missing_readings,
     roles_of,
@@ -149,7 +150,7 @@ class PrometheusSource:
             found.texts,
             found.preferred,
             found.refusals,
-            rates=tuple(sorted(names_with(values, TICKED_S))),
+            rates=tuple(sorted({*names_with(scrape.values, ONE_MINUTE_RATE)} - {*scrape.values})),
         )
 
     def _require_handlers(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from metrics.sources.beans import TICKED_S
 from metrics.sources.sample import BrokerSample
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
@@ -38,6 +39,9 @@ BEYOND_DEVIATIONS = 2.0
 deviations of it."""
 
 
+_WRITES = ("messages_in", "bytes_in")
+
+
 @dataclass(frozen=True)
 class ClientTraffic:
     """The writes and reads of all clients at the brokers between two polls of their counters.
@@ -62,7 +66,11 @@ class ClientTraffic:
         later: Sequence[BrokerSample],
         broker_ids: Iterable[int],
     ) -> ClientTraffic | None:
-        """The traffic between two polls; None where a broker lacks counters or restarted."""
+        """The traffic between two polls; None where a broker lacks counters or restarted.
+
+        Counts that follow from one-minute rates are those of the ticks between the polls; None
+        without a tick of each.
+        """
         before = {each.broker_id: each for each in earlier if each.error is None}
         after = {each.broker_id: each for each in later if each.error is None}
         grown: list[tuple[float, float, float | None]] = []
@@ -76,6 +84,14 @@ class ClientTraffic:
             )
             if messages is None or written is None or last.at_s <= first.at_s:
                 return None
+            if f"{TICKED_S}:messages_in" in last.values:
+                ticks_s = [_grown(first, last, f"{TICKED_S}:{name}") for name in _WRITES]
+                if 0 in ticks_s:
+                    return None
+                if ticks_s[0] and ticks_s[1]:
+                    grown.append((messages, written * ticks_s[0] / ticks_s[1], read))
+                    lasted_s.append(ticks_s[0])
+                    continue
             grown.append((messages, written, read))
             lasted_s.append(last.at_s - first.at_s)
         if not lasted_s:

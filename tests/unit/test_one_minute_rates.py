@@ -223,6 +223,24 @@ def test_a_step_that_is_no_whole_tick_is_that_of_another_meter() -> None:
     assert first.look(1_006.0, 0.3e9 + 0.5, 0.0, 1.1e9) is None
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rate_that_was_always_0_has_no_clock_until_it_moves(seed: int) -> None:
+    broker = Broker(seed)
+    broker.run(60, 0.97, 0.0)
+    found = broker.look()
+    assert found["bytes_in"] == 0
+    assert f"{TICKED_S}:bytes_in" not in found
+    list(broker.watch(13, 1.0, 0.97, 0.0))
+    begun_s = broker.now_s
+    list(broker.watch(30, 1.0, 0.5, 8e6))
+    span = Span([each for each in broker.samples if each.at_s >= begun_s])
+    ticks = round((span.ticked_s("bytes_in") or 0.0) / 5)
+    assert ticks >= 4
+    assert span.per_s("bytes_in") == sum(broker.bytes.counted[-ticks:]) / (5 * ticks)
+    assert span.per_s("bytes_in") == pytest.approx(8e6, rel=0.02)
+    assert Span(broker.samples[:12]).per_s("bytes_in") == 0
+
+
 def test_an_uptime_that_fell_is_a_restart_whatever_the_rates() -> None:
     counts, after = RateCounts(), 2e3 + ALPHA * (1e3 - 2e3)
     looks = ((1_000.0, 2e3, 60e3), (1_001.0, after, 61e3), (1_002.0, after, 2e3))

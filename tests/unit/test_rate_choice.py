@@ -9,6 +9,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
+from metrics.sources.beans import Role
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet, rule_set
 from metrics.sources.sample import BrokerSample
@@ -38,12 +39,12 @@ def source_of(exporter: RateExporter, rules: RuleSet | None = None) -> Prometheu
 
 
 def loaded(
-    exporter: RateExporter, rules: RuleSet | None = None, looks: int = 14
+    exporter: RateExporter, rules: RuleSet | None = None, looks: int = 14, idle: float = 0.30
 ) -> tuple[NodeInfo, BrokerWindow, Mapping[str, float]]:
     """The node of an exporter, and the window of a load with its true rates in whole ticks."""
     with serving(exporter), closing(source_of(exporter, rules)) as source:
         source.open()
-        exporter.idle, exporter.messages_per_s, exporter.every_s = 0.30, 9_000.0, 3.0
+        exporter.idle, exporter.messages_per_s, exporter.every_s = idle, 9_000.0, 3.0
         for _ in range(3):
             source.sample_all()
         samples: list[BrokerSample] = []
@@ -70,6 +71,16 @@ def test_a_window_of_whole_ticks_is_that_of_the_counts(end: str) -> None:
     assert node.series["handler_idle_ns"] == f"{POOL}{end}, one-minute rate"
     assert node.series["isr_shrinks"].endswith("one-minute rate")
     assert not node.refused
+    assert node.rates == ("bytes_in", "handler_idle_ns", "isr_shrinks", "messages_in")
+
+
+def test_the_idle_time_of_a_controller_too_is_that_of_ticks() -> None:
+    active = "kafka_controller_kafkacontroller_activecontrollercount 1.0\n"
+    node, window, true = loaded(RateExporter("_oneminuterate", more=active), idle=1.3)
+    assert node.roles == {Role.BROKER, Role.CONTROLLER}
+    assert window.handler_idle_error == pytest.approx(0.05, rel=0.01)
+    assert window.handler_idle == pytest.approx(true["idle"] / 1e9 - 1 + 0.05, abs=1e-6)
+    assert window.ticked_s == pytest.approx(32, abs=3)
 
 
 def test_named_rules_say_which_series_are_one_minute_rates() -> None:
@@ -131,7 +142,7 @@ def test_a_count_wins_over_a_rate(rules: RuleSet | None) -> None:
     assert sample.values["handler_idle_ns"] == 8e11
     assert sample.values["bytes_in"] == 4e9
     assert "ticked_s:handler_idle_ns" not in sample.values
-    assert "ticked_s:messages_in" in sample.values
+    assert source.nodes[1].rates == ("isr_shrinks", "messages_in")
 
 
 def test_only_meters_have_one_minute_rates() -> None:

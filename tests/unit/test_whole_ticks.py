@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
+from jobs.cluster.topic_set import TopicSet
+from jobs.console.events import RecordingReporter
+from jobs.trials.gates import Gates
 from jobs.trials.recovery import wait_until_at_rest
 from jobs.trials.whole_ticks import DEADLINE_S, poll_after_ticks
 from metrics.common.errors import ConfigError
@@ -22,11 +26,16 @@ from metrics.sources.rules import ONE_MINUTE_RATE
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 from metrics.trial.evidence import ClusterFacts
+from metrics.trial.others import ClientTraffic
 from search.model import Verdict
 from tests.support.evidence import broker, evidence
 from tests.support.simulated_meter import SimulatedMeter
 
 STEP_S = 0.1
+
+
+def _never(_topics: TopicSet) -> NoReturn:
+    raise AssertionError("no topic is checked")
 
 
 class RateSource:
@@ -35,10 +44,11 @@ class RateSource:
     name = "rates"
 
     def __init__(self, ticks: bool = True) -> None:
-        self.nodes = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}))}
+        rates = (HANDLER_IDLE_NS, "messages_in", "bytes_in") if ticks else ()
+        self.nodes = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}), rates=rates)}
         self.now_s, self.idle, self.messages_per_s, self.ticks = 1_000.0, 0.97, 0.0, ticks
         self.pool = SimulatedMeter(998.3, 1.0)
-        self.messages = SimulatedMeter(997.1)
+        self.messages, self.bytes = SimulatedMeter(997.1), SimulatedMeter(996.2)
         self.counts = RateCounts()
         self.polls = 0
         self.pause(30.0)
@@ -51,7 +61,8 @@ class RateSource:
             self.now_s += STEP_S
             self.pool.mark(int(1e9 * STEP_S * self.idle))
             self.messages.mark(int(self.messages_per_s * STEP_S))
-            for meter in (self.pool, self.messages):
+            self.bytes.mark(1_071 * int(self.messages_per_s * STEP_S))
+            for meter in (self.pool, self.messages, self.bytes):
                 while meter.next_tick_s <= self.now_s:
                     meter.tick()
 
@@ -63,6 +74,7 @@ class RateSource:
         rates = {
             f"{ONE_MINUTE_RATE}:{HANDLER_IDLE_NS}": self.pool.one_minute_rate * 1e9,
             f"{ONE_MINUTE_RATE}:messages_in": self.messages.one_minute_rate,
+            f"{ONE_MINUTE_RATE}:bytes_in": self.bytes.one_minute_rate,
         }
         return [BrokerSample(1, self.now_s, self.counts.counted(rates, self.now_s, 1.1))]
 
@@ -84,11 +96,16 @@ def loaded(source: RateSource, seconds: float, idle: float = 0.1) -> list[Broker
     return before
 
 
-def test_a_poll_after_a_load_counts_all_of_it() -> None:
+@pytest.mark.parametrize("seconds", [1.0, 2.0, 4.0, 17.0])
+def test_a_poll_after_a_load_counts_all_of_it(seconds: float) -> None:
     source = RateSource()
-    (before,) = loaded(source, 17.0)
+    (before,) = loaded(source, seconds)
     (after,) = poll_after_ticks(source, source.clock, source.pause)
-    assert after.values["messages_in"] - before.values["messages_in"] == 17_000
+    for name, sent in (("messages_in", 1_000), ("bytes_in", 1_071_000)):
+        assert after.values[name] - before.values[name] == sent * seconds
+    traffic = ClientTraffic.between([before], [after], [1])
+    assert traffic is not None
+    assert traffic.messages == 1_000 * seconds
 
 
 def test_a_poll_after_a_load_does_not_wait_where_counts_are_shown() -> None:
@@ -101,7 +118,7 @@ def test_a_poll_after_a_load_does_not_wait_where_counts_are_shown() -> None:
 def test_a_poll_of_rates_that_never_move_ends() -> None:
     source = RateSource()
     source.sample_all()
-    source.pool.begun_s = source.messages.begun_s = 1e9
+    source.pool.begun_s = source.messages.begun_s = source.bytes.begun_s = 1e9
     begun_s = source.now_s
     poll_after_ticks(source, source.clock, source.pause)
     assert source.now_s - begun_s == pytest.approx(DEADLINE_S, abs=1.01)
@@ -120,6 +137,19 @@ def test_brokers_are_at_rest_after_a_whole_tick_of_rest() -> None:
     )
     assert source.now_s >= last_of_load + 5.0
     assert source.now_s - ended_s <= 13.0
+
+
+def test_the_traffic_of_others_is_that_of_whole_ticks() -> None:
+    source = RateSource()
+    source.messages_per_s = 200.0
+    source.pause(10.0)
+    gates = Gates(source, _never, RecordingReporter(), None, source.clock, source.pause)
+    gates.is_shared = True
+    gates.take_baseline()
+    level = gates.level
+    assert level is not None
+    assert level.messages.mean == pytest.approx(200.0, rel=0.02)
+    assert level.messages.deviation < 10.0
 
 
 def test_idle_between_polls_is_that_of_the_ticks() -> None:
@@ -141,7 +171,7 @@ def test_brokers_that_tick_at_different_moments_come_to_rest_together() -> None:
 
         def __init__(self) -> None:
             self.first, self.second = RateSource(), RateSource()
-            for meter in (self.second.pool, self.second.messages):
+            for meter in (self.second.pool, self.second.messages, self.second.bytes):
                 meter.late_s = dict.fromkeys(range(1, 100), 2.0)
             self.nodes = {i: NodeInfo(i, "4.1", frozenset({Role.BROKER})) for i in (1, 2)}
 
