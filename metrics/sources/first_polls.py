@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Protocol, runtime_checkable
 
 from metrics.common.errors import ConfigError
@@ -22,7 +21,7 @@ from metrics.sources.source import MetricsSource, named_brokers, sample_interval
 _JITTER = 1.01
 """Factor by which times of scrapes may make an interval seem longer than it is."""
 POLLS = 3
-"""Polls before the first load; the median of their times counts."""
+"""Polls before the first load; the shortest of their times counts, as others may use the machine."""
 MARGIN = 1.25
 """Least interval between two samples, as a multiple of the time of a poll [ratio]."""
 _STEP_S = 0.05
@@ -60,13 +59,13 @@ class FirstPolls:
 
     @property
     def poll_s(self) -> float:
-        """The time of a poll, the longer one of both sources; the median of the first ones [s]."""
-        return max(median(self.nodes_s), median(self.hosts_s))
+        """The time of the fastest poll, of the slower one of both sources [s]."""
+        return max(min(self.nodes_s), min(self.hosts_s))
 
     @property
     def slower(self) -> str:
         """What is polled the longer time."""
-        is_host = median(self.hosts_s) > median(self.nodes_s)
+        is_host = min(self.hosts_s) > min(self.nodes_s)
         return "the brokers' hosts" if is_host else "the brokers' metrics"
 
 
@@ -111,7 +110,7 @@ def _require_answers(rounds: Sequence[Sequence[BrokerSample]], took_s: Sequence[
         if each.broker_id not in answered:
             raise ConfigError(
                 f"broker {each.broker_id} gave no sample in {len(rounds)} polls in a row, of "
-                f"{median(took_s):.1f} s each: {each.error}; expected an answer within the "
+                f"at least {min(took_s):.1f} s each: {each.error}; expected an answer within the "
                 f"deadline; see that broker's log, and the source of its metrics in the cluster's "
                 f"file, or run the driver closer to the brokers"
             )
