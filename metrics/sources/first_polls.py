@@ -21,7 +21,7 @@ from metrics.sources.source import MetricsSource, named_brokers, sample_interval
 _JITTER = 1.01
 """Factor by which times of scrapes may make an interval seem longer than it is."""
 POLLS = 3
-"""Polls before the first load; the shortest of their times counts, as others may use the machine."""
+"""Polls before the first load; the shortest time counts, as others may use the machine."""
 MARGIN = 1.25
 """Least interval between two samples, as a multiple of the time of a poll [ratio]."""
 _STEP_S = 0.05
