@@ -21,7 +21,8 @@ from metrics.reporting.files import write_file
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "GSSAPI")
-METRICS = ("jmx", "prometheus", "none")
+SERVER = "prometheus-server"
+METRICS = ("jmx", "prometheus", SERVER, "none")
 
 _HEAD = """\
 # Written by redline init. All keys: conf/clusters/example.yaml and docs/configuration.md.
@@ -42,6 +43,12 @@ _HEAD = """\
 @click.option("--metrics-port", type=Count(1, 65_535),
               help="Port of the metrics on every host.  "
                    "[default: 9999 for JMX, 9404 for Prometheus]")  # fmt: skip
+@click.option("--metrics-server", metavar="URL",
+              help="The Prometheus server that scrapes the brokers' exporters.")  # fmt: skip
+@click.option("--metrics-selector", metavar="MATCHERS",
+              help="Matchers of the brokers' exporters there, such as job=\"kafka\".")  # fmt: skip
+@click.option("--broker-label", metavar="LABEL",
+              help="The label of that server that tells brokers apart, such as pod.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(
     file: Path,
@@ -52,8 +59,9 @@ def init(
     metrics: str | None,
     metrics_port: int | None,
     force: bool,
+    **of_server: str | None,
 ) -> int:
-    """Write a cluster file from the answers to at most five questions, or from options.
+    """Write a cluster file from the answers to a few questions, or from options.
 
     The file is checked like the cluster file of a run.
     """
@@ -72,10 +80,13 @@ def init(
         cafile = _prompt(question, default="", show_default=False)
     if metrics is None:
         metrics = _choice("Source of the brokers' metrics", METRICS)
+    server = None
+    if metrics == SERVER:
+        server = _server(**of_server)
     # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter
 
-    content = document(servers, protocol, mechanism, cafile, metrics, metrics_port)
+    content = document(servers, protocol, mechanism, cafile, metrics, metrics_port, server)
     text = _HEAD + _yaml(content)
     _check(file, text)
     with make_reporter() as reporter:
@@ -84,6 +95,19 @@ def init(
             note(reporter, f"set {name} in the environment of runs")
         note(reporter, f"next: redline doctor --cluster {file} --workload quick")
     return 0
+
+
+def _server(
+    metrics_server: str | None, metrics_selector: str | None, broker_label: str | None
+) -> dict[str, str]:
+    """The keys of a Prometheus server, from options and answers."""
+    if metrics_server is None:
+        metrics_server = _prompt("URL of the Prometheus server")
+    if metrics_selector is None:
+        metrics_selector = _prompt("Matchers of the brokers' exporters", default='job="kafka"')
+    if broker_label is None:
+        broker_label = _prompt("Label that tells the brokers apart", default="instance")
+    return {"server": metrics_server, "selector": metrics_selector, "broker_label": broker_label}
 
 
 def _choice(question: str, answers: Sequence[str]) -> str:
@@ -115,8 +139,13 @@ def document(
     cafile: str | None,
     metrics: str,
     metrics_port: int | None = None,
+    server: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The content of the cluster file."""
+    """The content of the cluster file.
+
+    Args:
+        server: the keys of a Prometheus server, where that is the source of the metrics.
+    """
     found: dict[str, Any] = {
         "bootstrap_servers": [each.strip() for each in servers.split(",") if each.strip()]
     }
@@ -124,6 +153,8 @@ def document(
         found["jmx"] = {"port": metrics_port or 9999}
     elif metrics == "prometheus":
         found["metrics"] = {"prometheus": {"port": metrics_port or 9404}}
+    elif server is not None:
+        found["metrics"] = {"prometheus": server}
     else:
         found["metrics"] = {"client_only": True}
     security: dict[str, Any] = {} if protocol == "PLAINTEXT" else {"protocol": protocol}

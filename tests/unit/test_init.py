@@ -1,4 +1,4 @@
-"""`redline init`: five questions, and a file that a run takes."""
+"""`redline init`: a few questions, and a file that a run takes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.loading import load_cluster
+from jobs.config.metrics_prometheus import Prometheus
+from jobs.config.metrics_registry import broker_source
 from jobs.init import init
 from metrics.common.errors import ConfigError
 
@@ -42,6 +44,26 @@ def test_options_replace_questions(tmp_path: Path, metrics: str) -> None:
     cluster = load_cluster(str(file))
     assert (cluster.security.protocol, cluster.security.cafile) == ("SSL", "/ca.pem")
     assert ("9999" in file.read_text()) == (metrics == "jmx")
+
+
+def test_a_prometheus_server_is_asked_for_its_url_selector_and_label(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    answers = "b:9092\nPLAINTEXT\nprometheus-server\nhttps://p.example.com\n\npod\n"
+    done = run_init(file, answers=answers)
+    assert done.exception is None, done.output
+    found = broker_source(load_cluster(str(file)))
+    assert isinstance(found, Prometheus)
+    assert (found.server, found.selector) == ("https://p.example.com", 'job="kafka"')
+    assert (found.broker_label, found.tls) == ("pod", True)
+    options = ("--metrics-server=http://p", '--metrics-selector=job="k"', "--broker-label=host")
+    known = ("--servers=b:9092", "--protocol=PLAINTEXT", "--metrics=prometheus-server", "--force")
+    done = run_init(file, *known, *options)
+    assert done.exception is None, done.output
+    found = broker_source(load_cluster(str(file)))
+    assert isinstance(found, Prometheus)
+    assert (found.server, found.selector, found.broker_label) == ("http://p", 'job="k"', "host")
+    done = run_init(file, *known, *options, "--metrics-selector=kafka")
+    assert isinstance(done.exception, ConfigError)
 
 
 def test_plain_brokers_have_no_security(tmp_path: Path) -> None:
