@@ -156,3 +156,18 @@ def test_the_end_of_a_transaction_is_distinguished_from_records() -> None:
     notes = read(response({1: encoded_batch(0, 2) + bytes(marker)}), check_crcs=False)
     assert [batch[:3] for _, batch in notes.batches] == [(0, 1, 2)]
     assert notes.controls == [(2, 1)]
+
+
+@pytest.mark.parametrize("check_crcs", [True, False])
+@pytest.mark.parametrize(
+    ("place", "value", "named"), [(16, 1, "format 1"), (11, 3, "with 3 bytes")]
+)
+def test_a_batch_that_is_none_is_an_error_behind_whole_ones(
+    check_crcs: bool, place: int, value: int, named: str
+) -> None:
+    wrong = bytearray(encoded_batch(5, 1))
+    wrong[8:12] = bytes(4) if place == 11 else wrong[8:12]
+    wrong[place] = value
+    data = response({1: encoded_batch(0, 5) + bytes(wrong)})
+    with pytest.raises(FetchFormatError, match=named):
+        read(data, check_crcs=check_crcs)

@@ -24,6 +24,7 @@ _NAME_LENGTH = struct.Struct(">h")
 _COUNT = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqqii")  # …, high watermark, …, aborted, bytes of records
 _BATCH = struct.Struct(">qiibIhiqqqhii")
+_BATCH_WITHOUT_CRC = struct.Struct(">qi4xb4xhiqq14xi")  # nor epoch and producer
 _LENGTH_END = 12
 _CRC_END = 21
 _MAGIC = 2
@@ -110,6 +111,10 @@ class FetchStream:
                 position += taken
                 self.skip(taken, now)
             elif not self._carry and end - position >= self._need:
+                if self._step == self._batch_header and not self._check_crcs:
+                    position = self._whole_batches(data, position, now)
+                    if self._step != self._batch_header or end - position < self._need:
+                        continue
                 at, position = position, position + self._need
                 self._frame_left -= self._need
                 self._step(data, at, now)
@@ -224,6 +229,28 @@ class FetchStream:
         self.skippable = body
         if not body:
             self._passed(now)
+
+    def _whole_batches(self, data: memoryview, position: int, now: float) -> int:
+        """Take the batches that have arrived whole, and return the position after them.
+
+        It leaves whatever is not a plain batch to the other steps. One call for all batches of a
+        read halves the time for small ones.
+        """
+        end, left, began = len(data), self._records_left, position
+        take_batch, unpack = self._sink.take_batch, _BATCH_WITHOUT_CRC.unpack_from
+        while (room := min(left, end - position)) >= BATCH_HEADER_BYTES:
+            base, length, magic, flags, delta, first_ms, max_ms, count = unpack(data, position)
+            size = _LENGTH_END + length
+            if magic != _MAGIC or flags & _CONTROL or not BATCH_HEADER_BYTES <= size <= room:
+                break
+            take_batch((base, base + delta, count, first_ms, max_ms, size), now)
+            position += size
+            left -= size
+        if position > began:
+            self._records_left = left
+            self._frame_left -= position - began
+            self._next_batch(now)
+        return position
 
     def _passed(self, now: float) -> None:
         batch, self._batch = self._batch, None
