@@ -465,7 +465,7 @@ class Delivery:
             connection = producer.connections[self._leaders[producer.partition]]
             is_held = transactions is not None and transactions.is_ending
             is_muted = is_held or not self._is_admitted(producer)
-            if connection.has_room and not connection.pending and not is_muted:
+            if not is_muted and connection.has_room and not connection.pending:
                 records = producer.records_by(ready_s)
                 batch = producer.seal(records, now)
                 connection.open_batch_waits = False
@@ -533,11 +533,12 @@ class Delivery:
 
     def _send(self, connection: Connection, batches: list[Batch], now: float) -> Produce:
         producer = connection.producer
+        state, account = producer.id_state, self._account
         for batch in batches:
-            if producer.id_state is not None:
-                producer.id_state.stamp(batch)
+            if state is not None:
+                state.stamp(batch)
             if batch.trouble is None:
-                self._account.count_sent(producer.index, batch.partition, batch.records, now)
+                account.count_sent(producer.index, batch.partition, batch.records, now)
         connection.in_flight.append((now, batches))
         self._unanswered += 1
         self._reach.count_request(connection.broker, now)

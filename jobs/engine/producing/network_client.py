@@ -165,11 +165,13 @@ class NetworkClient:
         for batch in action.batches:
             timestamp_ms = int((batch.due_s + offset_s) * 1000)
             if batch.stamp is None or state is None:
-                parts = take(batch.section, batch.records, timestamp_ms)
+                header, body = take(batch.section, batch.records, timestamp_ms)
             else:
                 stamp = (state.producer_id, *batch.stamp)
-                parts = take(batch.section, batch.records, timestamp_ms, *stamp, is_transactional)
-            wire.append((batch.partition, *parts))
+                header, body = take(
+                    batch.section, batch.records, timestamp_ms, *stamp, is_transactional
+                )
+            wire.append((batch.partition, header, body))
         channel.correlation_id += 1
         buffers = channel.encoder.encode(channel.correlation_id, wire)
         if self._is_answered:
@@ -196,8 +198,8 @@ class NetworkClient:
                 self.sockets.lose(channel, "CorrelationIdError")
                 return
             if in_flight[0][1]:
-                result = decode_produce_response(frame, channel.encoder.first)
-                delivery.handle_produce_response(connection, result.errors, result.throttle_ms, now)
+                _number, errors, throttle_ms = decode_produce_response(frame, channel.encoder.first)
+                delivery.handle_produce_response(connection, errors, throttle_ms, now)
                 continue
             request = channel.control_requests.popleft()
             if request is None:
