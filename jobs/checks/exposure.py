@@ -43,13 +43,14 @@ def exposure_findings(
     for section in configured_sources(cluster):
         secret = section.unencrypted_secret()
         if secret is not None and _is_remote(section.contacted_hosts(known)):
+            key, remedy = section.tls_hint()
             found.append(
                 warning(
                     CHECK,
                     f"{section.key} has a {secret} and no TLS, so it crosses the network in the "
                     "clear",
-                    f"{section.key}.tls: true for other hosts",
-                    section.tls_remedy,
+                    f"{key} for other hosts",
+                    remedy,
                 )
             )
     crypto = any(settings.get(name, "false").strip().lower() == "true" for name in _ENCRYPTED)

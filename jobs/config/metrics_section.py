@@ -118,6 +118,10 @@ class SourceSection(ConfigModel):
         """The kind of secret, such as `password`, that the source sends without TLS, if any."""
         return None
 
+    def tls_hint(self) -> tuple[str, str]:
+        """What enables TLS in the cluster's file, and on the other side, for messages."""
+        return f"{self.key}.tls: true", self.tls_remedy
+
     def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
         """The hosts to which the source connects.
 

@@ -126,6 +126,12 @@ class ServedSection(HttpSection):
                 f"cluster's brokers are {', '.join(map(str, sorted(hosts)))}; add one for each"
             )
 
+    def tls_hint(self) -> tuple[str, str]:
+        """See `SourceSection.tls_hint`."""
+        if self.server is None:
+            return super().tls_hint()
+        return f"https:// in {self.key}.server", "let the server, or a proxy before it, speak HTTPS"
+
     def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
         """See `SourceSection.contacted_hosts`."""
         if self.server is None:

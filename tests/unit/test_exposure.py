@@ -64,6 +64,17 @@ def test_tls_causes_no_warning() -> None:
     assert warnings([]) == []
 
 
+@pytest.mark.parametrize(("url", "is_clear"), [("http://p", True), ("https://p", False)])
+def test_a_prometheus_server_counts_by_its_url(url: str, is_clear: bool) -> None:
+    keys = f"{{server: '{url}', selector: 'job=\"k\"', token_from: env:T}}"
+    given = [NO_JMX, f"cluster.metrics.prometheus={keys}"]
+    found = warnings(given, "127.0.0.1")
+    assert ["https:// in metrics.prometheus.server for other" in each for each in found] == (
+        [True] if is_clear else []
+    )
+    assert warnings([NO_JMX, given[1].replace("//p", "//localhost")]) == []
+
+
 def test_endpoints_count_by_their_own_hosts() -> None:
     port = "cluster.jmx.port=null"
     tunnelled = [*JMX, port, "cluster.jmx.endpoints={1: '127.0.0.1:9999', 2: '[::1]:9999'}"]
