@@ -29,7 +29,7 @@ setup-dev: $(DEV_READY) ## Add the packages for tests, lint and benchmarks; the 
 
 demo: $(READY) ## Find the throughput limit that is planted in three real Kafka brokers on this machine
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/redline find-limit --cluster calibrated --workload calibrated --goal default --set goal.search.steady_s=0 --out out
+	$(BIN)/redline find-limit --cluster calibrated --workload calibrated --goal default --set goal.search.steady_s=0 --set goal.search.check_for_change=false --out out
 
 test: $(DEV_READY) ## Run all tests but the long ones: first in parallel, then the tests that judge loads one by one
 	@$(BIN)/python -m jobs.setup.preflight

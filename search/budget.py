@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from search.bracket import bracket_of
+from search.checking import Checking
 from search.interval import Interval
 from search.model import (
     Decision,
@@ -99,8 +100,12 @@ class Budgeted:
         used_up = self._budget.exhausted(self._before.plus(history, self._bytes_per_s))
         if used_up is None or isinstance(decision, (Done, GaveUp)):
             return decision
+        if decision.checks and isinstance(self._searcher, Checking):
+            return self._searcher.unchecked(history, f"{used_up} is used up")
         why = f"{used_up} is used up; {self._more(history, decision)}"
-        return GaveUp(bracket_of(self._searched(history)), why, self.interval(history))
+        changed = self._searcher.changes(history) if isinstance(self._searcher, Checking) else ()
+        bracket = bracket_of(self._searched(history))
+        return GaveUp(bracket, why, self.interval(history), changed)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The searcher's interval, where it states one."""

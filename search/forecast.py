@@ -12,9 +12,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from search.budget import Spent
 from search.line import FinishedPoint, Line
 from search.lines import run_line
-from search.model import Observation
+from search.model import Done, Observation, Verdict
 from search.simulate import ClusterSpec
 from search.simulate_line import LineSpec, SimulatedLine
 
@@ -66,6 +67,8 @@ def forecast(
         clusters: number of simulated clusters.
         seed: equal seeds give equal forecasts.
     """
+    checks = line.check_for_change
+    line = replace(line, check_for_change=False)  # the look for a change is added to the results
     if line.limits.interval_max is None:  # then intervals choose no load
         line = replace(line, guide=replace(line.guide, states_interval=False))
     before = line.spent(finished)
@@ -75,16 +78,28 @@ def forecast(
         points = run_line(line, simulated.cluster, finished=finished)
         spent = line.spent(points)
         new = points[len(finished) :]
+        closing = _closing(line, points, trial_s) if checks else Spent()
         runs.append(
             (
-                float(spent.trials - before.trials),
-                spent.seconds - before.seconds,
-                spent.bytes - before.bytes,
+                float(spent.trials - before.trials + closing.trials),
+                spent.seconds - before.seconds + closing.seconds,
+                spent.bytes - before.bytes + closing.bytes,
                 max((line.spent([point]).bytes - line.before.bytes for point in new), default=0.0),
                 max((_peak(line, point) for point in new), default=0.0),
             )
         )
     return Forecast(*(_spread(each) for each in zip(*runs, strict=True)))
+
+
+def _closing(line: Line, points: Sequence[FinishedPoint], trial_s: float) -> Spent:
+    """The cost of the trial that looks for a change, at the size that was measured first."""
+    answered = [point for point in points if isinstance(point.result, Done)]
+    is_checked = any(point.checked for point in points)
+    if is_checked or not answered or line.is_used_up(points):
+        return Spent()
+    load = max(1, answered[0].result.bracket.sustained)
+    rate = line.rate.bytes(answered[0].message_bytes)
+    return Spent().plus([Observation(load, Verdict.SUSTAINED, duration_s=trial_s)], rate)
 
 
 def _peak(line: Line, point: FinishedPoint) -> float:
@@ -96,11 +111,13 @@ def _peak(line: Line, point: FinishedPoint) -> float:
 def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[Observation]) -> int:
     """A quick estimate of the remaining trials: the present point's estimate and typical others."""
     message_bytes = line.next_message_bytes(finished)
+    is_unchecked = line.check_for_change and not any(point.checked for point in finished)
     if message_bytes is None:
-        return 0
+        return int(is_unchecked and not line.checks_at_once)
     others = len(set(line.sizes) - {point.message_bytes for point in finished} - {message_bytes})
     typical = TYPICAL_TRIALS + line.confirmation.windows
     left = line.searcher(message_bytes, finished).trials_left(begun) + others * typical
+    left += is_unchecked and not line.checks_at_once
     if line.budget.trials is None:
         return left
     return max(0, min(left, line.budget.trials - line.spent(finished).trials - len(begun)))

@@ -188,8 +188,11 @@ class Guide:
 
     def evidence(self, history: Sequence[Observation]) -> Odds:
         """The odds of noise and gain by the trials of one point."""
-        curve = self._curve_believed(history, load_verdicts_of(history))
-        return evidence(history, self.signals, curve)
+        return evidence(history, self.signals, self.believed_curve(history))
+
+    def believed_curve(self, history: Sequence[Observation]) -> Curve:
+        """The curve by all readings and verdicts of one point."""
+        return self._curve_believed(history, load_verdicts_of(history))
 
     def bounded_estimate(
         self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket

@@ -10,13 +10,14 @@ finished points, so that a resumed run decides the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from search.bisect import Bisection
 from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
 from search.budget import Budget, Budgeted, Spent
+from search.checking import LIKELY, Checking, suspicion_of
 from search.confirming import Confirmation, Confirming, split_history
 from search.estimate import Curve, Estimate
 from search.guide import Guide
@@ -34,11 +35,25 @@ VAGUE = 0.5
 
 @dataclass(frozen=True)
 class FinishedPoint:
-    """One message size with its answer and its trials."""
+    """One message size with its answer and its trials.
+
+    Attributes:
+        message_bytes: the size [B].
+        result: the answer.
+        history: all trials, oldest first.
+        checked: True once the answer was checked for a change of the limit.
+    """
 
     message_bytes: int
     result: Done | GaveUp
     history: tuple[Observation, ...]
+    checked: bool = False
+
+    @property
+    def counted(self) -> tuple[Observation, ...]:
+        """The trials that count for the present limit: those since its last change."""
+        changed = self.result.changed
+        return self.history[changed[-1].since :] if changed else self.history
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,8 @@ class Line:
         confirmation: length of the hold of each limit before it is an answer.
         before: cost of the run before this line.
         hint: reading of a warm-up load at the size that is measured first; None without one.
+        check_for_change: whether a trial at the end looks for a change of the limits, see
+            `search.checking`.
     """
 
     sizes: tuple[int, ...]
@@ -71,6 +88,12 @@ class Line:
     confirmation: Confirmation = field(default_factory=Confirmation)
     before: Spent = field(default_factory=Spent)
     hint: Observation | None = None
+    check_for_change: bool = True
+
+    @property
+    def checks_at_once(self) -> bool:
+        """True where the only size is checked as soon as it has an answer."""
+        return self.check_for_change and len(set(self.sizes)) == 1
 
     def next_message_bytes(self, finished: Sequence[FinishedPoint]) -> int | None:
         """The size to measure next [B], or None when the line is complete."""
@@ -84,25 +107,78 @@ class Line:
         return max(left, key=lambda message_bytes: (_gap(message_bytes, done), message_bytes))
 
     def searcher(
-        self, message_bytes: int, finished: Sequence[FinishedPoint], allowance: int = ALLOWANCE
+        self,
+        message_bytes: int,
+        finished: Sequence[FinishedPoint],
+        allowance: int = ALLOWANCE,
+        is_first: bool = True,
     ) -> Searcher:
         """The searcher of one size, guided by the finished ones, within the budget.
 
         Args:
             allowance: see `search.guided.Guided`; more where other goals request trials, too.
+            is_first: False for a goal that leaves the look for a change to another one.
         """
         spent, rate = self.spent(finished), self.rate.bytes(message_bytes)
-        searcher = self._searcher(message_bytes, finished, allowance)
+        guide = self.guide_for(message_bytes, finished)
+        searcher = self._searcher(guide, allowance)
+        if not self.checks_at_once:
+            return Budgeted(searcher, self.budget, spent, rate, self.searched)
+        checking = self._checking(searcher, guide, is_first)
+        return Budgeted(checking, self.budget, spent, rate, self._searched_by(checking))
+
+    def checker(
+        self,
+        point: FinishedPoint,
+        finished: Sequence[FinishedPoint],
+        allowance: int = ALLOWANCE,
+        is_first: bool = True,
+    ) -> Searcher:
+        """The searcher that looks for a change of a finished size, and measures on after one.
+
+        Its guide has the sizes that were checked before, as others may have changed.
+
+        Args:
+            point: the point, as it was found.
+            finished: all finished points, `point` included.
+            allowance, is_first: as in `searcher`.
+        """
+        others = [each for each in finished if each.message_bytes != point.message_bytes]
+        guide = self.guide_for(point.message_bytes, [each for each in others if each.checked])
+        answer = (point.history, point.result)
+        checking = self._checking(self._searcher(guide, allowance), guide, is_first, answer)
+        rate = self.rate.bytes(point.message_bytes)
+        spent, searched = self.spent(others), self._searched_by(checking)
+        return Budgeted(checking, self.budget, spent, rate, searched)
+
+    def is_suspicious(self, point: FinishedPoint) -> bool:
+        """True where the trials of a point themselves make a change of its limit probable."""
+        if isinstance(point.result, GaveUp):
+            return False
+        trials = self.searched(point.history)
+        return suspicion_of(trials, self.guide).probability >= LIKELY
+
+    def _checking(
+        self,
+        searcher: Searcher,
+        guide: Guide,
+        is_first: bool,
+        answer: tuple[Sequence[Observation], Done | GaveUp] | None = None,
+    ) -> Checking:
+        return Checking(searcher, guide, self.limits.words, is_first, answer)
+
+    def _searched_by(
+        self, checking: Checking
+    ) -> Callable[[Sequence[Observation]], Sequence[Observation]]:
+        return lambda history: self.searched(checking.searched(history))
+
+    def _searcher(self, guide: Guide, allowance: int) -> Searcher:
+        searcher: Searcher = Bisection(self.limits, guide)
+        if self.method == "guided":
+            searcher = Guided(self.limits, guide, allowance)
         if self.confirmation.windows:
             searcher = Confirming(searcher, self.limits, self.confirmation)
-        return Budgeted(searcher, self.budget, spent, rate, self.searched)
-
-    def _searcher(
-        self, message_bytes: int, finished: Sequence[FinishedPoint], allowance: int
-    ) -> Searcher:
-        if self.method == "guided":
-            return Guided(self.limits, self.guide_for(message_bytes, finished), allowance)
-        return Bisection(self.limits, self.guide_for(message_bytes, finished))
+        return searcher
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
         """The cost of the finished sizes and of everything before this line."""
@@ -149,7 +225,7 @@ class Line:
         if not isinstance(point.result, Done) or bracket.sustained < 1:
             return None
         high = float(bracket.overloaded or bracket.sustained)
-        history = self.searched(point.history)
+        history = self.searched(point.counted)
         verdicts = load_verdicts_of(history)
         guess = self.guide.estimate(history, verdicts, bracket_of_verdicts(verdicts))
         middle = math.sqrt(bracket.sustained * high)
@@ -168,7 +244,7 @@ class Line:
             if estimate is None:
                 continue
             ceilings.append(estimate.at_limit)
-            for seen in self.searched(point.history):
+            for seen in self.searched(point.counted):
                 used = self.guide.signals.utilization(seen)
                 if used is None or not 0.04 <= used <= 1.12 * estimate.at_limit:
                     continue
@@ -189,7 +265,7 @@ class Line:
             return None
         guide = replace(self.guide, curve=self._curve(finished))
         return initial_odds(self.guide.curve).after(
-            guide.evidence(self.searched(each.history)) for each in finished
+            guide.evidence(self.searched(each.counted)) for each in finished
         )
 
     def _refinement(self, finished: Sequence[FinishedPoint]) -> int | None:

@@ -14,7 +14,14 @@ from search.loop import (
     last_overloaded,
     run_goals,
 )
-from search.model import Decision, Measurer, Observation, RecoveringMeasurer, Searcher
+from search.model import (
+    Decision,
+    Done,
+    Measurer,
+    Observation,
+    RecoveringMeasurer,
+    Searcher,
+)
 
 SHARED_ALLOWANCE = 8
 """Highest number of trials above plain bisection at one size where several goals request them."""
@@ -35,9 +42,77 @@ def searchers_of(
     """The searchers of one size, by the goal's name."""
     allowance = ALLOWANCE if len(lines) == 1 else SHARED_ALLOWANCE
     return {
-        name: line.searcher(message_bytes, finished[name], allowance)
-        for name, line in lines.items()
+        name: line.searcher(message_bytes, finished[name], allowance, number == 0)
+        for number, (name, line) in enumerate(lines.items())
     }
+
+
+def next_check(lines: Mapping[str, Line], finished: Finished) -> int | None:
+    """The finished size to check next for a change [B]; None when no further one needs it.
+
+    The size that was measured first comes first, as its trials are the oldest. Where its limit
+    changed, all others may have changed; otherwise only those whose own trials raise suspicion are
+    checked.
+    """
+    name, line = next(iter(lines.items()))
+    if not line.check_for_change or line.checks_at_once:
+        return None
+    sizes = [point.message_bytes for point in finished[name] if not point.checked]
+    left = [size for size in sizes if _answered(finished, size)]
+    if not left:
+        return None
+    checked = [point for points in finished.values() for point in points if point.checked]
+    if not checked or any(point.result.changed for point in checked):
+        return left[0]
+    suspicious = (
+        size
+        for size in left
+        if any(
+            lines[goal].is_suspicious(point)
+            for goal, points in finished.items()
+            for point in points
+            if point.message_bytes == size
+        )
+    )
+    return next(suspicious, None)
+
+
+def checkers_of(
+    lines: Mapping[str, Line], message_bytes: int, finished: Finished
+) -> dict[str, Searcher]:
+    """The searchers that check a finished size for a change, by the goal's name."""
+    allowance = ALLOWANCE if len(lines) == 1 else SHARED_ALLOWANCE
+    first, found = _answered(finished, message_bytes)[0], {}
+    for name, line in lines.items():
+        point = _point(finished[name], message_bytes)
+        found[name] = line.checker(point, finished[name], allowance, name == first)
+    return found
+
+
+def histories_at(finished: Finished, message_bytes: int) -> dict[str, tuple[Observation, ...]]:
+    """The trials of a finished size, by the goal's name."""
+    return {name: _point(points, message_bytes).history for name, points in finished.items()}
+
+
+def with_checked(points: Sequence[FinishedPoint], checked: FinishedPoint) -> list[FinishedPoint]:
+    """The finished points with a new one, or with one in the place of that of its size."""
+    if all(each.message_bytes != checked.message_bytes for each in points):
+        return [*points, checked]
+    return [checked if each.message_bytes == checked.message_bytes else each for each in points]
+
+
+def _answered(finished: Finished, message_bytes: int) -> list[str]:
+    """The goals that have an answer at a size."""
+    return [
+        name
+        for name, points in finished.items()
+        for point in points
+        if point.message_bytes == message_bytes and isinstance(point.result, Done)
+    ]
+
+
+def _point(points: Sequence[FinishedPoint], message_bytes: int) -> FinishedPoint:
+    return next(each for each in points if each.message_bytes == message_bytes)
 
 
 def run_lines(
@@ -57,22 +132,35 @@ def run_lines(
         measurer_for: returns the measurer of a message size [B].
         on_step: as in `search.loop.run_goals`.
         finished: points already measured, in their order, when a run is resumed.
-        begun: trials already made at the next size.
-        on_point: called with every point of every goal once all goals have finished its size.
+        begun: trials already made at the next size; all of its trials where it is checked.
+        on_point: called with every point of every goal once all goals have finished its size, and
+            again once the size was checked for a change.
     """
     points = {name: list((finished or {}).get(name, ())) for name in lines}
-    while (message_bytes := next_size(lines, points)) is not None:
+    while True:
+        message_bytes = next_size(lines, points)
+        is_check = message_bytes is None
+        if message_bytes is None:
+            message_bytes = next_check(lines, points)
+        if message_bytes is None:
+            return points
+        if is_check:
+            searchers = checkers_of(lines, message_bytes, points)
+            if not any((begun or {}).values()):
+                begun = histories_at(points, message_bytes)
+        else:
+            searchers = searchers_of(lines, message_bytes, points)
         measurer = measurer_for(message_bytes)
-        answers = run_goals(searchers_of(lines, message_bytes, points), measurer, on_step, begun)
+        answers = run_goals(searchers, measurer, on_step, begun)
         begun = None
         histories = {name: answer.history for name, answer in answers.items()}
         if last_overloaded(histories) and isinstance(measurer, RecoveringMeasurer):
             measurer.recover()
         for name, answer in answers.items():
-            points[name].append(FinishedPoint(message_bytes, answer.result, answer.history))
+            ended = FinishedPoint(message_bytes, answer.result, answer.history, is_check)
+            points[name] = with_checked(points[name], ended)
             if on_point is not None:
-                on_point(name, points[name][-1])
-    return points
+                on_point(name, ended)
 
 
 def run_line(
@@ -99,7 +187,7 @@ def run_line(
         lambda message_bytes: SingleGoalMeasurer(name, measurer_for(message_bytes)),
         step,
         {name: finished},
-        {name: begun},
+        {name: begun} if begun else None,
         point,
     )
     return points[name]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+from search.checking import Checking, guide_of
 from search.model import (
     Decision,
     Done,
@@ -58,12 +59,12 @@ def next_trial(
     if not wishes:
         return None, decisions
     held = {seen[-1].load for seen in histories.values() if seen and seen[-1].held}
-    load, name, step = min(
+    _, name, step = min(
         wishes,
         key=lambda wish: (not (wish[2].holds and wish[0] in held), wish[2].holds, *wish[:2]),
     )
     reason = step.reason if len(searchers) == 1 else f"for goal {name}: {step.reason}"
-    return Measure(load, reason, step.holds), decisions
+    return replace(step, reason=reason), decisions
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def run_goals(
             else measurer.measure
         )
         for name, observation in offer(step.load).items():
-            trials[name].append(replace(observation, held=step.holds))
+            trials[name].append(replace(observation, held=step.holds, checks=step.checks))
 
 
 def last_overloaded(histories: Histories) -> bool:
@@ -163,13 +164,17 @@ def run_search(
     measurer: Measurer,
     on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
     history: Sequence[Observation] = (),
+    check_for_change: bool = True,
 ) -> Done | GaveUp:
     """Run `run_goals` for a single goal, as simulations need it.
 
     Args:
         history: trials already finished, oldest first, when a search is resumed.
+        check_for_change: whether a trial at the end looks for a change of the limit.
     """
     name = "goal"
+    if check_for_change:
+        searcher = Checking(searcher, guide_of(searcher))
 
     def step(decision: Decision, histories: Histories) -> None:
         if on_step is not None:

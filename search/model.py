@@ -51,6 +51,7 @@ class Observation:
             threshold of 0.20 gives (1-0.41)/(1-0.20)). Empty where a source has none.
         duration_s: duration of the trial, all phases [s].
         held: True for a window of a load that is held, see `search.confirming`.
+        checks: True for a trial that looks for a change of the limit, see `search.checking`.
         cause: what made an INVALID trial so, in words for people; empty for other trials.
         offered_share: share of the load that the generator offered in a trial that is INVALID
             because the generator was the limit; None for other trials [ratio].
@@ -63,6 +64,7 @@ class Observation:
     held: bool = False
     cause: str = ""
     offered_share: float | None = None
+    checks: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,35 @@ class Measure:
     """The decision to measure a load next; `reason` is one sentence for people.
 
     `holds` requests a window of a load that is held: it is not ended early and follows the window
-    before it soon.
+    before it soon. `checks` requests a trial that looks for a change of the limit.
     """
 
     load: int
     reason: str
     holds: bool = False
+    checks: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the limit while it was measured.
+
+    Positions are those of trials in the history of the point, from 0.
+
+    Attributes:
+        last_before: the last trial that was very probably before the change.
+        since: the first trial that was very probably after it; earlier ones do not count for the
+            present limit.
+        probability: probability that the limit changed, by the trials that decided [ratio].
+        before, after: the limit on either side, as known when the change was found; None where
+            the trials do not show it.
+    """
+
+    last_before: int
+    since: int
+    probability: float
+    before: Interval | None = None
+    after: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +140,8 @@ class Done:
         notes: notes for the reader of the answer, one sentence each; above all, every
             outvoted overload at or below the answer.
         confirmed_s: the time for which the answer was held, or None when it was not held [s].
+        changed: the changes of the limit while it was measured, oldest first; the answer is the
+            limit after the last one.
     """
 
     bracket: Bracket
@@ -122,18 +149,21 @@ class Done:
     interval: Interval | None = None
     notes: tuple[str, ...] = ()
     confirmed_s: float | None = None
+    changed: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True)
 class GaveUp:
     """The end of a search without a boundary point, for `reason`; `bracket` is the best so far.
 
-    `interval` is the 90 % interval of the limit, or None where the trials do not show it.
+    `interval` is the 90 % interval of the limit, or None where the trials do not show it;
+    `changed` has the changes of the limit, as in `Done`.
     """
 
     bracket: Bracket
     reason: str
     interval: Interval | None = None
+    changed: tuple[Change, ...] = ()
 
 
 Decision = Measure | Done | GaveUp

@@ -21,10 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from search.estimate import READABLE_MIN, Curve, Prior, readable_max
+from search.estimate import Curve, Prior
 from search.interval import LEVEL, Interval
-from search.model import Bracket, Observation, Verdict
-from search.signals import SATURATED_UTILIZATION, Signals
+from search.model import Bracket, Observation
+from search.signals import Signals
+from search.trial_evidence import FLUKE, STRAY, STRAY_SPREAD, TrialEvidence, evidence_of
 
 NOISES = tuple(0.005 * 1.6**step for step in range(8))
 """The grid of the noise: scatter of the limit from trial to trial, 0.5 to 13.4 % [σ, ratio]."""
@@ -32,20 +33,6 @@ GAINS = tuple(0.2 * 1.2**step for step in range(14))
 """The grid of the curve's gain, 0.2 to 2.2; see `search.estimate.Curve`."""
 NOISE_MEDIAN, NOISE_SPREAD = 0.025, 1.2
 """The noise before any trial: its median [ratio], and the σ of its logarithm."""
-STRAY, STRAY_SPREAD = 0.04, 0.25
-"""Share of readings that do not show limit and noise, and their scatter [σ]."""
-FLUKE = 0.04
-"""Share of verdicts that do not depend on the load."""
-
-# Errors of one reading, without the noise: of the idle fraction (absolute); of the curve, per
-# unit of ln u and of its square; of the curve past the threshold, where requests grow; of the
-# delivered share, per unit of the share that is missing.
-_IDLE_ERROR = 0.005
-_CURVE_ERROR = 0.02
-_CURVATURE = 0.12
-_GROWTH_ERROR = 0.1
-_DELIVERED_ERROR = 0.3
-_SHORT_ERROR = 0.01
 # Error of the utilization at the limit where another resource is the limit. All overloads share
 # it, so that more of them do not reduce it.
 _END_ERROR = 0.05
@@ -137,7 +124,7 @@ def initial_odds(curve: Curve) -> Odds:
 
 def evidence(history: Iterable[Observation], signals: Signals, curve: Curve) -> Odds:
     """The probability of the trials of one point for each noise and gain."""
-    trials = _trials(history, signals, curve)
+    trials = evidence_of(history, signals, curve)
     read, bounds = _split(trials)
     rows = []
     for noise in NOISES:
@@ -170,7 +157,7 @@ def posterior(
     """
     layers, is_read, history = [], False, list(history)
     for curve, share in curves.items():
-        trials = _trials(history, signals, curve)
+        trials = evidence_of(history, signals, curve)
         is_read = is_read or any(one.met is not None for one in trials)
         for noise, row in zip(NOISES, odds.logs, strict=True):
             layers.append(_layer(trials, noise, [one + math.log(share) for one in row], curve))
@@ -192,71 +179,17 @@ def posterior(
 
 # --- The evidence of trials -------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class _Trial:
-    """The evidence of one trial, in logarithms.
-
-    Attributes:
-        load: ln of the load.
-        held: True when the load was sustained.
-        met: ln of the trial's own limit plus `slope` · gain; None where the trial shows only the
-            side of that limit, relative to the load lowered by `slope` · gain.
-        slope: ln of the utilization over that at the limit.
-        error: error of the equation, without the noise.
-        by_curve: True when the equation uses the utilization.
-    """
-
-    load: float
-    held: bool
-    met: float | None = None
-    slope: float = 0.0
-    error: float = 0.0
-    by_curve: bool = False
-
-
 Side = tuple[float, float]
 """A verdict as (slope, offset): its probability is the normal one of slope · ln limit + offset."""
 
 
-def _trials(history: Iterable[Observation], signals: Signals, curve: Curve) -> list[_Trial]:
-    valid = (seen for seen in history if seen.verdict is not Verdict.INVALID)
-    return [_trial(seen, signals, curve) for seen in valid]
-
-
-def _trial(seen: Observation, signals: Signals, curve: Curve) -> _Trial:
-    load, held = math.log(seen.load), seen.verdict is Verdict.SUSTAINED
-    used, share = signals.utilization(seen), signals.delivered(seen)
-    if share is not None and (used is None or curve.at_limit < 1.0):
-        short = math.log(min(1.0, share / signals.achieved_min))
-        return _Trial(load, held, load + short, error=_SHORT_ERROR - _DELIVERED_ERROR * short)
-    if curve.at_limit >= 1.0 and signals.at_most(seen) is not None:
-        return _Trial(
-            load,
-            held,
-            None,
-            math.log(SATURATED_UTILIZATION),
-            _GROWTH_ERROR * (SATURATED_UTILIZATION - 1.0),
-        )
-    if used is None or not READABLE_MIN <= used < readable_max(curve):
-        return _Trial(load, held)
-    slope = math.log(used / curve.at_limit)
-    error = math.hypot(
-        curve.gain * _IDLE_ERROR / used,
-        _CURVE_ERROR * slope,
-        _CURVATURE * slope**2,
-        _GROWTH_ERROR * max(0.0, used - 1.0),
-    )
-    return _Trial(load, held, load, slope, error, by_curve=True)
-
-
-def _split(trials: Sequence[_Trial]) -> tuple[list[_Trial], list[_Trial]]:
+def _split(trials: Sequence[TrialEvidence]) -> tuple[list[TrialEvidence], list[TrialEvidence]]:
     """The trials with a reading, and those with only a verdict."""
     read = [one for one in trials if one.met is not None]
     return read, [one for one in trials if one.met is None]
 
 
-def _side(trial: _Trial, noise: float, gain: float) -> Side:
+def _side(trial: TrialEvidence, noise: float, gain: float) -> Side:
     """The evidence of a verdict.
 
     The trial's own limit scatters around the true limit by `noise` and around its reading by
@@ -300,7 +233,9 @@ class _Sums:
         by_curve: True when they use the curve, and so share the error of its end.
     """
 
-    def __init__(self, read: Sequence[_Trial], variances: Sequence[float], by_curve: bool) -> None:
+    def __init__(
+        self, read: Sequence[TrialEvidence], variances: Sequence[float], by_curve: bool
+    ) -> None:
         self.by_curve = by_curve
         self._weight = self._met = self._slope = 0.0
         self._mets = self._both = self._slopes = self._logs = 0.0
@@ -335,7 +270,7 @@ class _Sums:
 class _Readings:
     """All readings of a point for one noise, with one given reading as a stray, or none."""
 
-    def __init__(self, read: Sequence[_Trial], noise: float, stray: int | None) -> None:
+    def __init__(self, read: Sequence[TrialEvidence], noise: float, stray: int | None) -> None:
         variances = [noise**2 + one.error**2 for one in read]
         if stray is not None:
             variances[stray] += STRAY_SPREAD**2
@@ -368,7 +303,7 @@ class _Readings:
 
 
 def _normals(
-    read: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve
+    read: Sequence[TrialEvidence], noise: float, row: Sequence[float], curve: Curve
 ) -> Iterator[tuple[_Normal, ...]]:
     """For each of `GAINS`, the distributions without a stray and with each reading as one."""
     strays = range(len(read)) if len(read) > 1 else ()
@@ -402,7 +337,9 @@ class _Layer:
         return [(math.exp(one.odds - best) / spread, one.mean, spread) for one, spread in kept]
 
 
-def _layer(trials: Sequence[_Trial], noise: float, row: Sequence[float], curve: Curve) -> _Layer:
+def _layer(
+    trials: Sequence[TrialEvidence], noise: float, row: Sequence[float], curve: Curve
+) -> _Layer:
     read, _ = _split(trials)
     normals: list[_Normal] = []
     likeliest = (-math.inf, GAINS[0])

@@ -58,6 +58,11 @@ class ClusterSpec:
         invalid: probability that a trial is INVALID.
         drift: amplitude of a slow wave in the capacity [ratio].
         drift_period_s: period of that wave [s].
+        steps: changes that last, as (trial, factor): from that trial on, counted from 1 over all
+            sizes of the cluster, the capacity is multiplied by the factor.
+        trend: change of ln capacity in an hour, which goes on [1/h].
+        burst: factor on the capacity until `burst_volume` was delivered.
+        burst_volume: volume that the burst lasts for [producers · s].
         recovery_s: time constant of the recovery from an overload [s].
         scar: share of the capacity that is missing in a trial right after an overload.
         bands: loads, as (from, to) shares of the capacity, that fail although higher
@@ -81,6 +86,10 @@ class ClusterSpec:
     invalid: float = 0.0
     drift: float = 0.0
     drift_period_s: float = 7200.0
+    steps: tuple[tuple[int, float], ...] = ()
+    trend: float = 0.0
+    burst: float = 1.0
+    burst_volume: float = 0.0
     recovery_s: float = 0.0
     scar: float = 0.3
     bands: tuple[tuple[float, float], ...] = ()
@@ -88,11 +97,20 @@ class ClusterSpec:
 
 
 class Clock:
-    """Simulated time, shared by all sizes of a line so that drift continues between them."""
+    """Simulated time, shared by all sizes of a line so that drift continues between them.
+
+    Attributes:
+        now_s: the time [s].
+        overloaded_at_s: the end of the last overload [s].
+        trials: number of finished trials.
+        volume: load times duration of all trials [producers · s].
+    """
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.overloaded_at_s = -math.inf
+        self.trials = 0
+        self.volume = 0.0
 
 
 class SimulatedCluster:
@@ -127,13 +145,21 @@ class SimulatedCluster:
         """Simulated time on the cluster's clock [s]."""
         return self._clock.now_s
 
+    @property
+    def present_limit(self) -> float:
+        """The capacity without noise in the last trial, or in the first one before it."""
+        return self.capacities[-1] if self.capacities else self.spec.capacity
+
+    @property
+    def limit_now(self) -> float:
+        """The capacity without noise after the trials so far, of all sizes [producers]."""
+        return self.spec.capacity * self._change(max(1, self._clock.trials))
+
     def measure(self, load: int) -> Observation:
         """Make one simulated trial, which moves the clock by `trial_s`."""
         spec, chance = self.spec, self._random
         now_s = self._clock.now_s
-        capacity = spec.capacity * (
-            1.0 + spec.drift * math.sin(2 * math.pi * now_s / spec.drift_period_s + self._phase)
-        )
+        capacity = spec.capacity * self._change(self._clock.trials + 1)
         self.capacities.append(capacity)
         # Every trial draws the same number of random numbers, so that a change of one
         # feature does not change the others.
@@ -164,6 +190,8 @@ class SimulatedCluster:
         if invalid < spec.invalid:
             verdict, indicators = Verdict.INVALID, {}
         self._clock.now_s += spec.trial_s
+        self._clock.trials += 1
+        self._clock.volume += load * spec.trial_s
         if ratio >= 1.0:
             self._clock.overloaded_at_s = self._clock.now_s
         seen = Observation(load, verdict, indicators, spec.trial_s)
@@ -175,6 +203,15 @@ class SimulatedCluster:
         if self.spec.recovery_s > 0.0:
             healed_s = self._clock.overloaded_at_s + self.spec.recovery_s * math.log(100.0)
             self._clock.now_s = max(self._clock.now_s, healed_s)
+
+    def _change(self, number: int) -> float:
+        """The capacity in a trial, counted from 1, over that of `spec`, without noise."""
+        spec, clock, now_s = self.spec, self._clock, self._clock.now_s
+        wave = math.sin(2 * math.pi * now_s / spec.drift_period_s + self._phase)
+        change = (1.0 + spec.drift * wave) * math.exp(spec.trend * now_s / 3600.0)
+        for trial, factor in spec.steps:
+            change *= factor if number >= trial else 1.0
+        return change * (spec.burst if clock.volume < spec.burst_volume else 1.0)
 
     def _indicators(self, ratio: float, reading: float) -> dict[str, float]:
         spec = self.spec
@@ -225,12 +262,14 @@ class SimulatedEnd:
         trials: number of trials.
         duration_s: simulated time of the trials, recovery included [s].
         true_limit: the cluster's capacity, averaged over these trials [producers].
+        present_limit: its capacity in the last trial [producers]; 0 where it is not known.
     """
 
     result: Done | GaveUp
     trials: int
     duration_s: float
     true_limit: float
+    present_limit: float = 0.0
 
     @property
     def off_by(self) -> float:
@@ -262,13 +301,15 @@ def run_on(
     searcher: Searcher,
     cluster: SimulatedCluster,
     on_step: Callable[[Decision, Sequence[Observation]], None] | None = None,
+    check_for_change: bool = True,
 ) -> SimulatedEnd:
-    """Run any searcher on a simulated cluster."""
+    """Run any searcher on a simulated cluster; `check_for_change` as in `run_search`."""
     before_trials, before_s = len(cluster.trials), cluster.elapsed_s
-    result = run_search(searcher, cluster, on_step)
+    result = run_search(searcher, cluster, on_step, check_for_change=check_for_change)
     return SimulatedEnd(
         result,
         len(cluster.trials) - before_trials,
         cluster.elapsed_s - before_s,
         cluster.true_limit,
+        cluster.present_limit,
     )

@@ -74,25 +74,34 @@ class SimulatedLine:
 
 def run_line_on(line: Line, simulated: SimulatedLine) -> list[tuple[FinishedPoint, SimulatedEnd]]:
     """Measure a line on a simulated cluster."""
-    begun_s: list[float] = []
+    spent_s: dict[int, float] = {}
+    begun: list[tuple[int, float]] = []
+
+    def end() -> None:
+        if begun:
+            message_bytes, begin_s = begun.pop()
+            own_s = simulated.clock.now_s - begin_s
+            spent_s[message_bytes] = spent_s.get(message_bytes, 0.0) + own_s
 
     def measurer_for(message_bytes: int) -> SimulatedCluster:
-        begun_s.append(simulated.clock.now_s)
+        end()
+        begun.append((message_bytes, simulated.clock.now_s))
         return simulated.cluster(message_bytes)
 
     points = run_line(line, measurer_for)
-    ended_s = [*begun_s[1:], simulated.clock.now_s]
+    end()
     return [
         (
             point,
             SimulatedEnd(
                 point.result,
                 len(point.history),
-                end_s - begin_s,
+                spent_s[point.message_bytes],
                 simulated.cluster(point.message_bytes).true_limit,
+                simulated.cluster(point.message_bytes).limit_now,
             ),
         )
-        for point, begin_s, end_s in zip(points, begun_s, ended_s, strict=True)
+        for point in points
     ]
 
 
@@ -102,6 +111,7 @@ def run_sizes_on(
     """Measure every size on its own, with a new searcher without neighbors."""
     outcomes = []
     for message_bytes in sizes:
-        outcomes.append(run_on(make_searcher(), simulated.cluster(message_bytes)))
+        cluster = simulated.cluster(message_bytes)
+        outcomes.append(run_on(make_searcher(), cluster, check_for_change=False))
         simulated.cluster(message_bytes).recover()
     return outcomes

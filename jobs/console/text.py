@@ -214,6 +214,7 @@ def limit_evidence(boundary: Boundary) -> list[str]:
     sentences = [] if boundary.gave_up is None else [f"no conclusion: {clean(boundary.gave_up)}"]
     if boundary.gave_up is None and boundary.doubtful:
         sentences.append(f"doubtful: {doubt_words(boundary)}")
+    sentences += [clean(change) for change in boundary.changed]
     sentences += limit_precision(boundary)
     if boundary.np_overloaded is None:
         at_least = "no overload was found, so the limit is at least this load"

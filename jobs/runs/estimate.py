@@ -74,6 +74,7 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
         refine_max=search.refine_max,
         guide=Guide(signals=signals),
         confirmation=confirmation_of(workload, goal),
+        check_for_change=search.check_for_change,
         # Longer waits leave the handlers more idle: their readings would guide away.
         method="bisection" if AXES[search.axis].needs_latency else search.method,
     )

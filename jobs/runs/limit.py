@@ -53,7 +53,7 @@ from metrics.trial.warm_up import WarmUp
 from search.bracket import bracket_of
 from search.budget import Spent
 from search.line import FinishedPoint, Line
-from search.lines import next_size, run_lines
+from search.lines import next_size, run_lines, with_checked
 from search.model import GaveUp, IntervalSearcher, Observation
 
 
@@ -121,18 +121,17 @@ class LimitRun(Body):
     def measure(self, run: RunState) -> None:
         """Search, size by size and for all goals from the same trials."""
         context = run.context
-        for goal, points in self._points.items():
-            for point in points:
-                self._keep(context, goal, point)
+        self._keep_known(context)
         progress = SearchProgress()
         drawing.prepare()  # loads slow libraries before any trial, while the run waits anyway
         climbs = self._climbs and not context.history.trials
         gates = open_gates(context, self.config.cluster.warm_up_max_s, climbs=climbs)
 
         def end_point(goal: str, point: FinishedPoint) -> None:
-            self._points[goal].append(point)
+            self._points[goal][:] = with_checked(self._points[goal], point)
             try:
-                self._calibration.measure(context, topics, point.message_bytes)
+                if not point.checked:
+                    self._calibration.measure(context, topics, point.message_bytes)
             finally:
                 self._keep(context, goal, point)
             topics.close()
@@ -162,6 +161,12 @@ class LimitRun(Body):
             context.guards.require_untripped()
             for boundary in find_outage_limits(context, self._lines, self._points, self.boundaries):
                 self._keep_boundary(context, boundary)
+
+    def _keep_known(self, context: RunContext) -> None:
+        """Keep the points of a resumed run."""
+        for goal, points in self._points.items():
+            for point in points:
+                self._keep(context, goal, point)
 
     def _prove_steady(
         self, context: RunContext, topics: PointTopics, gates: Gates, progress: SearchProgress
@@ -273,9 +278,14 @@ class LimitRun(Body):
         return self._calibration.complete(boundary, context, goal)
 
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
+        """Keep a boundary, in the place of an earlier one of the same point."""
+        key = _key(boundary)
+        earlier = [each for each in self.boundaries if _key(each) == key]
+        self.boundaries = [each for each in self.boundaries if _key(each) != key]
         self.boundaries.append(boundary)
         self._append(context, boundary)
-        self._report(context, boundary)
+        if not earlier or _answer(earlier[-1]) != _answer(boundary):
+            self._report(context, boundary)
 
     def _append(self, context: RunContext, boundary: Boundary) -> None:
         names = (self.config.cluster.name, self.config.workload.name)
@@ -327,3 +337,12 @@ class LimitRun(Body):
         if (table := calibration_table(found)) is not None:
             run.order.reporter.report(table)
         files.require_all(regeneration_hint(summary.run_id))
+
+
+def _key(boundary: Boundary) -> tuple[str, int, str]:
+    return boundary.goal, boundary.message_bytes, boundary.state
+
+
+def _answer(boundary: Boundary) -> tuple[object, ...]:
+    """What a reader has to know again when it differs."""
+    return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes

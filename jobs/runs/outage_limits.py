@@ -44,6 +44,7 @@ def find_outage_limits(
     rest_line = replace(
         line_of(config.workload, config.goal, context.brokers - count),
         before=line.spent(found[goal]),
+        check_for_change=False,  # each size has an outage of its own
     )
     points: list[FinishedPoint] = []
     while (message_bytes := rest_line.next_message_bytes(points)) is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from jobs.config import Configuration, Goal
 from jobs.runs.artifacts import ArtifactWriter
+from jobs.runs.change_words import change_words, not_checked, present_trials
 from jobs.runs.estimate import confirmation_of
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome
@@ -67,6 +68,8 @@ def boundary_of(
         for each in trials
         if each.point_message_bytes == point.message_bytes and each.state == state
     ]
+    changed, count = change_words(point, own, config), len(own)
+    own = present_trials(point, own)
     over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
     last = over.judgements[goal] if over else None
     held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
@@ -77,7 +80,7 @@ def boundary_of(
         bracket,
         config.axis,
         config.workload.pattern(point.message_bytes, brokers),
-        trials=len(own),
+        trials=count,
         reasons=last.reasons if last else (),
         limited_by=bound.resource if bound else None,
         gave_up=gave_up,
@@ -90,12 +93,14 @@ def boundary_of(
         *_held(point, own, config, goal),
         *_other_traffic(own),
         *_canaries(own),
+        *not_checked(point, config.goal_named(goal)),
     )
     boundary = replace(
         boundary,
         goal=goal,
         evidence=bound.text if bound else "",
         notes=notes,
+        changed=changed,
         state=state,
         interval_max=config.goal_named(goal).search.widest_interval,
         latency_p50_ms=_known(latency.p50_ms),

@@ -14,7 +14,14 @@ from metrics.tables.environment import SERIES
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
 from search.line import FinishedPoint, Line
-from search.lines import next_size, searchers_of
+from search.lines import (
+    checkers_of,
+    histories_at,
+    next_check,
+    next_size,
+    searchers_of,
+    with_checked,
+)
 from search.model import Measure, Observation
 
 _OF_SERIES = re.compile(rf"{SERIES}\.(?:\d+\.)?(.+)")
@@ -160,9 +167,10 @@ def replay(
         ConfigError: these lines would have measured other trials.
     """
     finished: dict[str, list[FinishedPoint]] = {goal: [] for goal in lines}
+    searched = _before_checks(lines, trials)
     used = 0
     while (message_bytes := next_size(lines, finished)) is not None:
-        own = [trial for trial in trials if trial.point_message_bytes == message_bytes]
+        own = [trial for trial in searched if trial.point_message_bytes == message_bytes]
         used += len(own)
         histories = {goal: tuple(each.observation(goal) for each in own) for goal in lines}
         searchers = searchers_of(lines, message_bytes, finished)
@@ -173,8 +181,35 @@ def replay(
         for goal, decision in decisions.items():
             if not isinstance(decision, Measure):
                 finished[goal].append(FinishedPoint(message_bytes, decision, histories[goal]))
+    begun: dict[str, tuple[Observation, ...]] = dict.fromkeys(lines, ())
+    later = trials[len(searched) :]
+    while (message_bytes := next_check(lines, finished)) is not None:
+        own = [trial for trial in later if trial.point_message_bytes == message_bytes]
+        used += len(own)
+        histories = histories_at(finished, message_bytes)
+        histories = {
+            goal: (*before, *(each.observation(goal) for each in own))
+            for goal, before in histories.items()
+        }
+        searchers = checkers_of(lines, message_bytes, finished)
+        decisions = {goal: one.decide(histories[goal]) for goal, one in searchers.items()}
+        if any(isinstance(decision, Measure) for decision in decisions.values()):
+            begun = histories
+            break
+        for goal, decision in decisions.items():
+            if not isinstance(decision, Measure):
+                checked = FinishedPoint(message_bytes, decision, histories[goal], checked=True)
+                finished[goal] = with_checked(finished[goal], checked)
     _require_all_used(used, trials)
-    return finished, dict.fromkeys(lines, ())
+    return finished, begun
+
+
+def _before_checks(lines: Mapping[str, Line], trials: Sequence[Trial]) -> Sequence[Trial]:
+    """The trials before the first one that looks for a change at a size that was finished."""
+    if any(line.checks_at_once for line in lines.values()):
+        return trials
+    first = next((number for number, each in enumerate(trials) if each.checks), len(trials))
+    return trials[:first]
 
 
 def _require_all_used(used: int, trials: Sequence[Trial]) -> None:

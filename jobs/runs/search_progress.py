@@ -25,6 +25,7 @@ def progress_updater(
     """
 
     def update(decision: Decision, histories: Histories) -> None:
+        progress.checks = isinstance(decision, Measure) and decision.checks
         if isinstance(decision, Measure):
             progress.reason = decision.reason
             progress.trials_left = max(

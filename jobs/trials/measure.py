@@ -58,11 +58,13 @@ _POLL_S = 0.25
 class SearchProgress:
     """The purpose of the next trial, and how many trials the search still expects.
 
-    The search sets it before each trial; it is shown as progress.
+    The search sets it before each trial; it is shown as progress. `checks` marks trials that look
+    for a change of the limit.
     """
 
     reason: str = ""
     trials_left: int = 0
+    checks: bool = False
 
 
 class TrialMeasurer:
@@ -153,6 +155,7 @@ class TrialMeasurer:
             leaders_back_s=self._stop.leaders_back_s if self._stop else None,
             warm_up=context.history.warm_up,
             steady=self.is_steady,
+            checks=self._progress.checks,
         )
         judged_s = time.time()
         try:

@@ -88,6 +88,8 @@ class Boundary:
         steady_s: length of the window that proves it [s].
         steady_bytes: bytes that the brokers took in then, replicas included [B].
         steady_note: what the steady limit rests on, or why there is none.
+        changed: changes of the limit while it was measured, a sentence each, oldest first; the
+            limit is the one after the last change.
         failed_after_s: time under load after which the brokers were overloaded at the sustained
             load, as memory was full; measured on testbeds alone (`--to-failure`) [s].
     """
@@ -135,6 +137,7 @@ class Boundary:
     steady_bytes: float | None = None
     steady_note: str = ""
     failed_after_s: float | None = None
+    changed: tuple[str, ...] = ()
 
     @property
     def latencies_ms(self) -> tuple[float | None, float | None, float | None]:

@@ -33,6 +33,8 @@ class Trial:
         judgements: goal → its judgement, for all goals of the run.
         held: True for a window of a limit that is held (`search.confirm_s`).
         steady: True for a trial that holds a limit to prove it on disk (`search.steady_s`).
+        checks: True for a trial that looks for a change of the limit while it was measured
+            (`search.check_for_change`).
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
         warm_up: the reading of the run's warm-up before its first trial.
         leaders_back_s: time from the kill of a broker in the window until all other brokers knew a
@@ -55,6 +57,7 @@ class Trial:
     state: str = ALL_BROKERS
     warm_up: Annotated[WarmUp, Flat("warm_up_", adds_meaning=True)] = field(default_factory=WarmUp)
     steady: bool = False
+    checks: bool = False
 
     @property
     def judgement(self) -> Judgement:
@@ -123,6 +126,7 @@ class Trial:
             self.held,
             _cause(judged, self.evidence),
             self.evidence.client.achieved_share if by_generator else None,
+            self.checks,
         )
 
 

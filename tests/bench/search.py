@@ -6,6 +6,7 @@ import time
 
 import click
 
+from tests.bench.search_changing import Found, changing_cases, compare_changing
 from tests.bench.search_coverage import Coverage, cases, compare_coverage
 from tests.bench.search_methods import OURS, Row, compare, scenarios
 from tests.bench.search_overloads import STARTS, Result, compare_overloads, conditions
@@ -53,19 +54,28 @@ def replayed_line(bisection: Replayed, ours: Replayed) -> str:
     )
 
 
-PARTS = ("all", "lines", "overloads", "coverage", "recorded")
+def changing_line(row: Found) -> str:
+    """One row of the fifth table."""
+    return (
+        f"  {row.name:44}{row.searches:9}{row.trials:8.2f}{row.changed:9.1%}{row.off_10:10.1%}"
+        f"{row.unnamed:9.1%}{row.silent:9.1%}"
+    )
+
+
+PARTS = ("all", "lines", "overloads", "coverage", "recorded", "changing")
 
 
 @click.command()
 @click.option("--scale", default=1.0, show_default=True, help="Factor on the number of clusters.")
 @click.option("--part", type=click.Choice(PARTS), default="all", show_default=True)
 @click.option("--processes", type=click.IntRange(1, 2), default=2, show_default=True)
-def bench_search(scale: float, part: str, processes: int) -> None:
+@click.option("--only", default="", help="Conditions of CHANGING whose name contains this.")
+def bench_search(scale: float, part: str, processes: int, only: str) -> None:
     """Measure limits on simulated clusters with several methods.
 
     LINES compares boundary lines of eight sizes, also with MLRsearch; OVERLOADS has clusters that
     deliver more than their limit; COVERAGE shows how often the interval contains the true limit;
-    RECORDED replays readings of real brokers.
+    RECORDED replays readings of real brokers; CHANGING has clusters whose limit changes meanwhile.
     """
     started_s = time.monotonic()
     if part in ("all", "lines"):
@@ -76,6 +86,8 @@ def bench_search(scale: float, part: str, processes: int) -> None:
         _show_coverage(scale, processes)
     if part in ("all", "recorded"):
         _show_recorded(scale)
+    if part in ("all", "changing"):
+        _show_changing(scale, processes, only)
     click.echo(f"done in {time.monotonic() - started_s:.0f} s")
 
 
@@ -136,6 +148,19 @@ def _show_recorded(scale: float) -> None:
     for bisection, ours in zip(results, results, strict=True):
         click.echo(replayed_line(bisection, ours))
     click.echo("* had no part in choosing constants")
+
+
+def _show_changing(scale: float, processes: int, only: str) -> None:
+    click.echo("Clusters whose limit changes during a search: share of runs that name a change, of")
+    click.echo("answers more than 10 % off the present limit, of these without `changed`, and")
+    click.echo("without a note as well.")
+    click.echo(
+        f"{'':46}{'searches':>9}{'trials':>8}{'changed':>9}{'off >10 %':>10}{'unnamed':>9}"
+        f"{'silent':>9}"
+    )
+    cases = [one for one in changing_cases(scale) if only in one.name]
+    for row in compare_changing(cases, processes):
+        click.echo(changing_line(row))
 
 
 if __name__ == "__main__":

@@ -154,7 +154,9 @@ def _points(condition: Condition, make: Callable[[Limits], Searcher]) -> list[Si
         start = START if wrong is None else max(1, round(capacity * wrong))
         behavior = behavior_of(chance, condition.delivers)
         cluster = SimulatedCluster(_at(behavior, capacity), seed)
-        ends.append(run_on(make(limits_from(start)), cluster))
+        ends.append(
+            run_on(make(limits_from(start)), cluster, check_for_change=make is not Bisection)
+        )
     return ends
 
 

@@ -37,7 +37,7 @@ from search.boundary_model import ProducerRate
 from search.limits import Limits
 from search.line import FinishedPoint, Line
 from search.lines import run_line, run_lines
-from search.model import Observation, Verdict
+from search.model import Decision, Measure, Observation, Verdict
 from tests.support.evidence import START_S
 from tests.support.rows import traffic, trial
 
@@ -55,28 +55,47 @@ def trial_of(
 
 
 class Cluster:
-    """Handlers whose idle fraction falls with load, with a little noise."""
+    """Handlers whose idle fraction falls with load, with a little noise.
 
-    def __init__(self, message_bytes: int, trials: list[Trial]) -> None:
+    Their limit is multiplied by `factor` after a number of trials.
+    """
+
+    factor, changes_after = 1.0, 0
+
+    def __init__(self, message_bytes: int, trials: list[Trial], heard: list[Decision]) -> None:
         self._message_bytes = message_bytes
         self._trials = trials
+        self._heard = heard
         self._limit = {100: 41, 1_000: 57, 10_000: 66}[message_bytes]
 
     def measure(self, load: int) -> Observation:
         noise = random.Random(f"{self._message_bytes}/{load}/{len(self._trials)}").gauss(1.0, 0.02)
-        used = min(1.25, load / self._limit * noise)
+        present = self._limit * (self.factor if len(self._trials) >= self.changes_after else 1.0)
+        used = min(1.25, load / present * noise)
         verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
         judged = Judgement(verdict, (), {"request_handler_idle": used, "achieved": 0.0})
         made = trial_of(len(self._trials) + 1, self._message_bytes, load, {GOAL: judged})
+        made = replace(made, checks=is_check(self._heard))
         self._trials.append(made)
         return made.observation(GOAL)
+
+
+def is_check(heard: list[Decision]) -> bool:
+    """True when the last decision asked for a trial that looks for a change."""
+    last = heard[-1]
+    return isinstance(last, Measure) and last.checks
 
 
 def _measure(
     finished: list[FinishedPoint], begun: tuple[Observation, ...], trials: list[Trial]
 ) -> list[FinishedPoint]:
+    heard: list[Decision] = []
     return run_line(
-        LINE, lambda message_bytes: Cluster(message_bytes, trials), None, tuple(finished), begun
+        LINE,
+        lambda message_bytes: Cluster(message_bytes, trials, heard),
+        lambda decision, _: heard.append(decision),
+        tuple(finished),
+        begun,
     )
 
 
@@ -95,6 +114,23 @@ def test_a_run_cut_after_any_trial_has_the_same_end_and_repeats_no_trial() -> No
         again = _measure(finished, begun, trials)
         assert again == points
         assert [each.number for each in trials] == list(range(1, len(whole) + 1))
+        assert trials == whole
+
+
+def test_a_changed_limit_stays_changed_after_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cluster, "factor", 0.6)
+    monkeypatch.setattr(Cluster, "changes_after", 9)
+    whole: list[Trial] = []
+    points = _measure([], (), whole)
+    assert [point.message_bytes for point in points if point.result.changed]
+    assert any(each.checks for each in whole)
+    limits = {100: 41 * 0.6, 1_000: 57 * 0.6, 10_000: 66 * 0.6}
+    for point in points:
+        assert point.result.bracket.sustained == pytest.approx(limits[point.message_bytes], rel=0.1)
+    for cut in range(0, len(whole) + 1, 2):
+        trials = whole[:cut]
+        finished, begun = _replay(LINE, trials)
+        assert _measure(finished, begun, trials) == points
         assert trials == whole
 
 
@@ -153,17 +189,23 @@ def _measure_both(
     begun: dict[str, tuple[Observation, ...]] | None,
     trials: list[Trial],
 ) -> dict[str, list[FinishedPoint]]:
+    heard: list[Decision] = []
     return run_lines(
-        lines, lambda message_bytes: TwoGoals(message_bytes, trials), None, finished, begun
+        lines,
+        lambda message_bytes: TwoGoals(message_bytes, trials, heard),
+        lambda decision, _: heard.append(decision),
+        finished,
+        begun,
     )
 
 
 class TwoGoals:
     """The cluster judged by a strict and by a tolerant goal."""
 
-    def __init__(self, message_bytes: int, trials: list[Trial]) -> None:
+    def __init__(self, message_bytes: int, trials: list[Trial], heard: list[Decision]) -> None:
         self._message_bytes = message_bytes
         self._trials = trials
+        self._heard = heard
 
     def measure(self, load: int) -> dict[str, Observation]:
         judgements = {}
@@ -172,6 +214,7 @@ class TwoGoals:
             verdict = Verdict.OVERLOADED if used > 1 else Verdict.SUSTAINED
             judgements[goal] = Judgement(verdict, (), {"request_handler_idle": used})
         made = trial_of(len(self._trials) + 1, self._message_bytes, load, judgements)
+        made = replace(made, checks=is_check(self._heard))
         self._trials.append(made)
         return {goal: made.observation(goal) for goal in judgements}
 

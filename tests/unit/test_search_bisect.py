@@ -8,8 +8,8 @@ import pytest
 
 from search.bisect import Bisection
 from search.limits import Limits
-from search.loop import run_search
 from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, Verdict
+from tests.support.searching import run_search
 
 pytestmark = pytest.mark.computes
 

@@ -24,8 +24,9 @@ from search.guided import Guided
 from search.limits import Limits
 from search.line import Line
 from search.lines import run_line
-from search.loop import run_goals, run_search
+from search.loop import run_goals
 from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
+from tests.support.searching import run_search
 
 LIMITS = Limits(64, 1000, 0.05, 2)
 PLAN = Confirmation(8, 10.0)

@@ -16,9 +16,9 @@ from search.estimate import Curve, Estimate, Prior
 from search.guide import Guide
 from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
-from search.loop import run_search
 from search.model import Bracket, Decision, Done, GaveUp, LoadWords, Measure, Observation, Verdict
 from search.shadow import Shadow
+from tests.support.searching import run_search
 
 pytestmark = pytest.mark.computes
 

@@ -16,8 +16,9 @@ from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
 from search.line import FinishedPoint, Line
 from search.model import Bracket, Done, Measure, Observation, Verdict
-from search.simulate import ClusterSpec, SimulatedCluster, run_on
+from search.simulate import ClusterSpec, SimulatedCluster
 from tests.bench.search_overloads import behavior_of
+from tests.support.searching import run_on
 
 pytestmark = pytest.mark.computes
 

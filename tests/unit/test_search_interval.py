@@ -21,11 +21,11 @@ from search.guided import EXTRA_MAX, Guided
 from search.interval import Interval
 from search.limits import Limits
 from search.line import FinishedPoint, Line
-from search.loop import run_search
 from search.model import Bracket, Done, GaveUp, IntervalSearcher, Measure, Observation, Verdict
 from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, initial_odds
 from search.signals import Signals
-from search.simulate import ClusterSpec, SimulatedCluster, run_on
+from search.simulate import ClusterSpec, SimulatedCluster
+from tests.support.searching import run_on, run_search
 
 pytestmark = pytest.mark.computes
 

@@ -12,12 +12,12 @@ from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
 from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
-from search.loop import run_search
 from search.model import Done, Measure, Observation, Verdict
 from search.signals import Signals
 from search.simulate import ClusterSpec
 from tests.bench.search_overloads import compare_overloads, conditions
 from tests.bench.search_recorded import STARTS, RecordedCluster, ladders, replay
+from tests.support.searching import run_search
 
 pytestmark = pytest.mark.computes
 

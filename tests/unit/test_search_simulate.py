@@ -17,9 +17,10 @@ from search.guided import Guided
 from search.limits import Limits
 from search.model import Done, Observation, Verdict
 from search.signals import Signals
-from search.simulate import ClusterSpec, SimulatedCluster, run_on
+from search.simulate import ClusterSpec, SimulatedCluster
 from search.simulate_line import LineSpec, SimulatedLine
 from tests.bench.search_methods import OURS, compare, scenarios
+from tests.support.searching import run_on
 
 pytestmark = pytest.mark.computes
 

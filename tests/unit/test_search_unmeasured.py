@@ -12,8 +12,8 @@ from search.ceilings import Ceiling, ceiling_of
 from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
-from search.loop import run_search
 from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
+from tests.support.searching import run_search
 
 S, O, I = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID  # noqa: E741
 LIMITS = Limits(64, 4096, 0.05, 3)

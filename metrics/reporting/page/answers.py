@@ -66,6 +66,7 @@ class SizeAnswer:
         is_open: True if the search ended without closing the bracket.
         doubt: the reason why a closed limit is doubtful; empty if it is not.
         notes: further remarks for readers, a sentence each.
+        changed: changes of the limit while it was measured, a sentence each.
     """
 
     size: str
@@ -82,6 +83,7 @@ class SizeAnswer:
     estimate: str = ""
     proven: str = ""
     steady: str = ""
+    changed: tuple[str, ...] = ()
 
 
 def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
@@ -103,6 +105,7 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
         is_open=boundary.gave_up is not None or boundary.loads[1] is None,
         doubt="" if boundary.gave_up else doubt_words(boundary),
         notes=boundary.notes,
+        changed=boundary.changed,
         estimate=_estimate(boundary),
         proven=proven_words(boundary),
         steady=steady_words(boundary),

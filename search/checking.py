@@ -1,0 +1,298 @@
+"""The look for a change of the limit while it was measured, at the end of a search.
+
+A limit is found by trials one after the other, so an answer combines what the cluster was at
+different times. `Checking` repeats one early trial after the search has ended, and compares all
+trials over time (`search.changes`):
+
+* Where the trials show no change, the answer stands. The repeat moves no bound.
+* Where they raise suspicion, up to `MORE_MAX` further trials at this load decide. They count for
+  the answer, too, so that a bound which they contradict is measured again.
+* Where the limit changed, the trials before the change do not count any more: the search goes on
+  with those after it, and its new answer is checked in turn.
+
+The load that is repeated is the bound of the answer that was measured first: it is near the limit,
+where readings and verdicts tell most, and its two trials span most of the search.
+
+The decision follows from the history alone, in which these trials are marked, so that a resumed
+run decides the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from search.bracket import invalid_in_a_row
+from search.changes import Suspicion, suspicion
+from search.guide import Guide
+from search.guided import Guided
+from search.interval import Interval
+from search.model import (
+    PRODUCERS,
+    Bracket,
+    Change,
+    Decision,
+    Done,
+    GaveUp,
+    IntervalSearcher,
+    LoadWords,
+    Measure,
+    Observation,
+    Searcher,
+    Verdict,
+)
+from search.trial_evidence import evidence_of
+
+MORE_MAX = 3
+"""Highest number of trials after the first repeat, where that raises suspicion."""
+SUSPECT, SUSPECT_IF_APART = 0.2, 0.03
+"""Probability of a change from which further trials decide; the second one where the repeats differ
+from the early trial."""
+APART = 0.07
+"""Difference between the limits that the repeats and the early trial at their load show [ln]."""
+SURE = 0.9
+"""Probability of a change from which no further trial is needed."""
+LIKELY = 0.5
+"""Probability of a change, after all further trials, from which it is one."""
+CHANGES_MAX = 3
+"""Number of changes after which an answer is not checked any more."""
+INVALID_MAX = 2
+"""Number of INVALID repeats in a row after which the answer stands unchecked."""
+
+
+@dataclass(frozen=True)
+class CheckedHistory:
+    """A history, split at the changes of the limit.
+
+    Attributes:
+        start: position of the first trial that counts for the present limit.
+        plain: number of trials from the beginning whose marks do not count any more, as all of
+            them are trials of the search.
+        changes: the changes, oldest first.
+        found: the evidence of a change since the last one, by the trials that look for it; None
+            without such trials.
+        is_suspicious: True when `found` needs further trials.
+        is_checked: True when no further trial is needed for these trials.
+    """
+
+    start: int = 0
+    plain: int = 0
+    changes: tuple[Change, ...] = ()
+    found: Suspicion | None = None
+    is_suspicious: bool = False
+    is_checked: bool = False
+
+
+class Checking:
+    """A searcher whose answer is checked for a change of the limit before it counts.
+
+    Args:
+        searcher: finds the limit; its history contains no trials that look for a change.
+        guide: reads the trials.
+        words: the unit of a load in words.
+        is_first: False for a goal that leaves the first repeat to another one.
+        answer: the trials of a search that has ended, and its end; None while it goes on.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        guide: Guide,
+        words: LoadWords = PRODUCERS,
+        is_first: bool = True,
+        answer: tuple[Sequence[Observation], Done | GaveUp] | None = None,
+    ) -> None:
+        self._searcher = searcher
+        self._guide = guide
+        self._words = words
+        self._is_first = is_first
+        self._answer = answer
+        self._known: tuple[tuple[Observation, ...], CheckedHistory] = ((), CheckedHistory())
+
+    def decide(self, history: Sequence[Observation]) -> Decision:
+        """The searcher's next step, or a trial that looks for a change after its end."""
+        split = self._split(history)
+        decision = self._decided(history, split)
+        if isinstance(decision, Measure):
+            return self._resumed(decision, history, split)
+        if isinstance(decision, GaveUp) or not self._trials_wanted(history, split):
+            return self._ended(decision, split)
+        load = self._load(history, split, decision.bracket)
+        return Measure(load, self._reason(load, split), checks=True)
+
+    def unchecked(self, history: Sequence[Observation], why: str) -> Decision:
+        """The decision without a further trial that looks for a change."""
+        split = self._split(history)
+        decision = self._decided(history, split)
+        if isinstance(decision, Done):
+            note = f"not checked for a change of the limit, as {why}"
+            decision = replace(decision, notes=(*decision.notes, note))
+        return decision if isinstance(decision, Measure) else self._ended(decision, split)
+
+    def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
+        """The trials that count for the present limit and do not look for a change."""
+        return self._searched(history, self._split(history))
+
+    def changes(self, history: Sequence[Observation]) -> tuple[Change, ...]:
+        """The changes of the limit so far, oldest first."""
+        return self._split(history).changes
+
+    def interval(self, history: Sequence[Observation]) -> Interval | None:
+        """The searcher's interval, where it states one."""
+        if isinstance(self._searcher, IntervalSearcher):
+            return self._searcher.interval(self.searched(history))
+        return None
+
+    def trials_left(self, history: Sequence[Observation]) -> int:
+        """Trials until the end when no change is found."""
+        split = self._split(history)
+        is_answered = not isinstance(self._decided(history, split), Measure)
+        searched = self._searched(history, split)
+        left = 0 if is_answered else self._searcher.trials_left(searched)
+        return left + self._trials_wanted(history, split)
+
+    def _decided(self, history: Sequence[Observation], split: CheckedHistory) -> Decision:
+        """The searcher's decision, or the known answer until its trials are not all that counts."""
+        searched = self._searched(history, split)
+        if self._answer is not None and searched == tuple(self._answer[0]):
+            return self._answer[1]
+        return self._searcher.decide(searched)
+
+    def _trials_wanted(self, history: Sequence[Observation], split: CheckedHistory) -> bool:
+        """True where the answer needs a (further) trial that looks for a change."""
+        if split.is_checked or len(split.changes) >= CHANGES_MAX:
+            return False
+        checks = [seen for seen in history[split.plain :] if seen.checks]
+        if checks and invalid_in_a_row(checks) >= INVALID_MAX:
+            return False
+        valid = sum(seen.verdict is not Verdict.INVALID for seen in checks)
+        return bool(valid) or self._is_first or bool(checks)
+
+    def _split(self, history: Sequence[Observation]) -> CheckedHistory:
+        known, split = self._known
+        history = tuple(history)
+        if history[: len(known)] != known:
+            known, split = (), CheckedHistory()
+        for count in range(len(known), len(history)):
+            if history[count].checks:
+                split = self._checked(history[: count + 1], split)
+        self._known = (history, split)
+        return split
+
+    def _checked(self, history: tuple[Observation, ...], split: CheckedHistory) -> CheckedHistory:
+        """The split after one more trial that looks for a change."""
+        positions = [
+            position
+            for position in range(split.start, len(history))
+            if history[position].verdict is not Verdict.INVALID and not history[position].held
+        ]
+        trials = [history[position] for position in positions]
+        found = suspicion_of(trials, self._guide)
+        checks = [
+            history[each] for each in positions if each >= split.plain and history[each].checks
+        ]
+        is_last, is_alone = len(checks) > MORE_MAX, len(positions) - found.since < 2
+        if is_alone or found.probability < (LIKELY if is_last else SURE):
+            is_suspicious = self._is_suspicious(trials, found, len(checks))
+            is_checked = is_last or not is_suspicious
+            plain = len(history) if is_checked and len(checks) > 1 else split.plain
+            return replace(
+                split, found=found, plain=plain, is_suspicious=is_suspicious, is_checked=is_checked
+            )
+        change = Change(
+            positions[found.last_before],
+            positions[found.since],
+            round(found.probability, 3),
+            found.before,
+            found.after,
+        )
+        return CheckedHistory(change.since, len(history), (*split.changes, change))
+
+    def _is_suspicious(self, trials: Sequence[Observation], found: Suspicion, checks: int) -> bool:
+        """True where a change is probable, or possible and the repeats differ from early trials."""
+        if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
+            return found.probability >= SUSPECT
+        valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
+        curve, load = self._guide.believed_curve(valid), trials[-1].load
+        evidence = evidence_of(valid, self._guide.signals, curve)
+        early, late = (
+            [
+                one.met - curve.gain * one.slope
+                for seen, one in zip(some, shown, strict=True)
+                if seen.load == load and one.met is not None
+            ]
+            for some, shown in (
+                (valid[:-checks], evidence[:-checks]),
+                (valid[-checks:], evidence[-checks:]),
+            )
+        )
+        if not early or not late:
+            return True
+        return abs(fmean(early) - fmean(late)) > APART
+
+    def _searched(
+        self, history: Sequence[Observation], split: CheckedHistory
+    ) -> tuple[Observation, ...]:
+        counted = [
+            replace(seen, checks=False)
+            for position, seen in enumerate(history)
+            if position >= split.start and (position < split.plain or not seen.checks)
+        ]
+        return tuple(counted)
+
+    def _load(self, history: Sequence[Observation], split: CheckedHistory, bracket: Bracket) -> int:
+        """The load to repeat: that of the checks so far, or the bound that was measured first."""
+        begun = [seen.load for seen in history[split.plain :] if seen.checks]
+        if begun:
+            return begun[-1]
+        loads = [
+            seen.load
+            for seen in self._searched(history, split)
+            if seen.verdict is not Verdict.INVALID and not seen.held
+        ]
+        bounds = [each for each in (bracket.sustained, bracket.overloaded) if each in loads]
+        return min(bounds, key=loads.index) if bounds else max(1, bracket.sustained)
+
+    def _reason(self, load: int, split: CheckedHistory) -> str:
+        amount = self._words.amount(load)
+        if split.found is None or not split.is_suspicious:
+            return f"repeating {amount} to see whether the limit changed since"
+        share = f"{100 * split.found.probability:.0f} %"
+        return f"the limit may have changed ({share}); repeating {amount}"
+
+    def _resumed(
+        self, step: Measure, history: Sequence[Observation], split: CheckedHistory
+    ) -> Measure:
+        if not split.changes or len(history) > split.plain:
+            return step
+        return replace(step, reason=f"{describe(split.changes[-1], self._words)}; {step.reason}")
+
+    def _ended(self, end: Done | GaveUp, split: CheckedHistory) -> Done | GaveUp:
+        if isinstance(end, Done) and split.found and split.is_suspicious:
+            share = f"{100 * split.found.probability:.0f} %"
+            note = (
+                f"the limit may have changed while it was measured, with a probability of {share}"
+            )
+            end = replace(end, notes=(*end.notes, note))
+        return replace(end, changed=split.changes)
+
+
+def describe(change: Change, words: LoadWords = PRODUCERS) -> str:
+    """A change in words, such as "the limit changed from 387 to 198 producers"."""
+    if change.before is None or change.after is None:
+        return "the limit changed"
+    before, after = (round(one.median or one.high) for one in (change.before, change.after))
+    return f"the limit changed from {before:,} to {words.amount(after)}"
+
+
+def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Suspicion:
+    """The evidence of a change in the trials of a point, oldest first."""
+    valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
+    curve = guide.believed_curve(valid)
+    return suspicion(evidence_of(valid, guide.signals, curve), curve)
+
+
+def guide_of(searcher: Searcher) -> Guide:
+    """The guide by which a searcher reads trials; a new one for other searchers."""
+    return searcher.guide if isinstance(searcher, Guided) else Guide()
