@@ -2,7 +2,8 @@
 
 A certain overload harms other clients of the brokers, so it ends as soon as it is certain. The
 window in which a lagging follower would leave the ISR is demanded only of a load that looks
-sustained. Where the load falls far short during the warm-up already, its window begins at once.
+sustained. Where the load falls far short during the warm-up already, or leaves the handlers no idle
+time, its window begins at once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from math import isinf
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
+from metrics.judging.climbing import lowest_idle
 from metrics.judging.slices import Slices
 from metrics.judging.verdict import progress_of, window_least_s
 from metrics.sources.sample import BrokerSample
@@ -23,8 +25,16 @@ from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
-from search.early_stop import FEWEST, Progress, StopRule, is_far_beyond
+from search.early_stop import (
+    FEWEST,
+    SETTLED_S,
+    SHORTFALL_S,
+    Progress,
+    StopRule,
+    is_far_beyond,
+)
 from search.model import Verdict
+from search.signals import SATURATED_IDLE
 
 NOTICE_S = 1.0
 """Time between setting the end and the end itself, so that every task learns of it [s]."""
@@ -78,13 +88,13 @@ class EarlyEnd:
             return self._phases.sample_interval_s / 2
         begun_s = start_s + self._channel.phases_now(self._phases).warmup_s
         if now_s <= begun_s:
-            self._begin_early(now_s - start_s, rule)
+            self._begin_early(now_s, now_s - start_s, rule)
         elif (end_s := self._end_now(begun_s, now_s, rule)) is not None:
             self._channel.end_after(end_s)
             return None
         return self._phases.sample_interval_s / 2
 
-    def _begin_early(self, load_s: float, rule: StopRule) -> None:
+    def _begin_early(self, now_s: float, load_s: float, rule: StopRule) -> None:
         """Begin the window during the warm-up where the load is an overload that lasts too long."""
         phases, begin_s = self._phases, load_s + NOTICE_S
         least_s = phases.warmup_s + rule.first * phases.sample_interval_s + NOTICE_S
@@ -94,8 +104,18 @@ class EarlyEnd:
             or least_s <= self._context.config.goal.search.overload_max_s
         ):
             return
-        self._written.append((load_s - phases.ramp_up_s, self._channel.written))
-        if begin_s < phases.warmup_s and is_far_beyond(self._written, self._offered_per_s):
+        full_s = load_s - phases.ramp_up_s
+        self._written.append((full_s, self._channel.written))
+        if begin_s >= phases.warmup_s or full_s < SETTLED_S + SHORTFALL_S:
+            return
+        idle = lowest_idle(
+            self._sampler.samples_taken(),
+            brokers_of(self._context.source),
+            now_s - SHORTFALL_S,
+            now_s,
+        )
+        is_saturated = idle is not None and idle <= SATURATED_IDLE
+        if is_saturated or is_far_beyond(self._written, self._offered_per_s):
             self._channel.begin_after(begin_s)
 
     def _end_now(self, begun_s: float, now_s: float, rule: StopRule) -> float | None:

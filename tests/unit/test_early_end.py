@@ -98,8 +98,15 @@ def test_a_load_far_above_the_limit_ends_within_ten_seconds() -> None:
     assert [list(each) for each in sent] == [["begin_after_s"], ["end_after_s"]]
 
 
+def test_a_load_that_is_acknowledged_and_leaves_no_idle_time_ends_within_ten_seconds() -> None:
+    """Brokers take fuller batches then."""
+    ends_s, sent = Trial(share=1.0, idle=0.01).run()
+    assert ends_s <= 10.0
+    assert [list(each) for each in sent] == [["begin_after_s"], ["end_after_s"]]
+
+
 def test_an_overload_that_is_only_just_one_has_its_warm_up_and_no_window_for_the_isr() -> None:
-    ends_s, sent = Trial(share=0.9).run()
+    ends_s, sent = Trial(share=0.9, idle=0.1).run()
     assert [list(each) for each in sent] == [["end_after_s"]]
     assert ends_s == PHASES.warmup_s + 8 + NOTICE_S
 
@@ -116,7 +123,7 @@ def test_a_window_keeps_its_warm_up_where_that_is_wanted(trial: Trial) -> None:
 
 
 def test_a_load_that_still_grows_is_not_short() -> None:
-    _, sent = Trial(ramp_up_s=9.0).run()
+    _, sent = Trial(ramp_up_s=9.0, idle=0.1).run()
     assert [list(each) for each in sent] == [["end_after_s"]]
 
 
