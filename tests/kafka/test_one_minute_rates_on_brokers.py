@@ -105,20 +105,21 @@ def test_windows_of_whole_ticks_are_those_of_counts(
 
 def test_a_planted_limit_is_found(exporter: Exporter, testbed: Testbed, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(
-        f"bootstrap_servers: {testbed.bootstrap_servers}\n"
+        f"bootstrap_servers: {list(testbed.bootstrap_servers)}\n"
         f"metrics: {{prometheus: {{endpoints: {{{BROKER}: '{exporter.address}'}}}}}}\n"
+        "warm_up_max_s: 12\n"
     )
     with RunningCommand(
         "find-limit",
         f"--cluster={tmp_path / 'c.yaml'}",
         "--workload=calibrated",
-        "--set=workload.message_bytes=1000",
-        "--set=workload.trial.measure_s=22",
+        "--set=workload.message_bytes=[1000]",
+        "--set=workload.trial.measure_s=18",
         "--set=workload.trial.warmup_s=1",
         "--set=workload.trial.sample_interval_s=1",
         "--set=goal.search.resolution=0.05",
         "--set=goal.search.steady_s=0",
-        "--set=goal.search.warm_up_max_s=15",
+        "--set=goal.search.load_start_max=40",
         "--yes",
         folder=tmp_path,
     ) as command:
