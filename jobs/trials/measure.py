@@ -229,9 +229,10 @@ class TrialMeasurer:
         if (tripped := self._tripped()) is not None:
             return self._refused(tripped), Samples()
         everything = self._gates.record_load_end()
-        grown = sum(after.values()) - sum(before.values())
+        ends = after
         if client.counts.failed_total:  # requests that were still queued reach the logs late
-            grown = sum(context.topics.end_offsets(topics).values()) - sum(before.values())
+            ends = context.topics.end_offsets(topics)
+        grown = written_records(before, ends, client.counts.acked_total)
         others = others_in(
             everything,
             grown,
@@ -396,6 +397,15 @@ class TrialMeasurer:
                 pattern.phases.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s,
             )
         )
+
+
+def written_records(before: Mapping[int, int], after: Mapping[int, int], acked: int) -> int:
+    """The records that a load added to its topics, at least those that were acknowledged.
+
+    Acknowledged records above the high watermark, which waits for followers, are not in the end
+    offsets yet. Without them they would count as those of others.
+    """
+    return max(sum(after.values()) - sum(before.values()), acked)
 
 
 def _observed(trial: Trial) -> dict[str, Observation]:

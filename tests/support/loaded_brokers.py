@@ -147,7 +147,8 @@ class LoadedBrokers:
         traffic = ClientTraffic.between(before, polled, brokers_of(self.source))
         offsets = end_offsets_of(self._admin, topic, replicas)
         grown = sum(offsets.values()) - sum(ended.values())
-        others = others_in(traffic, grown, account, None)
+        ours = max(grown, account.counts.acked_total)  # some may wait for followers
+        others = others_in(traffic, ours, account, None)
         found = Evidence(
             account,
             windows,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.trials import measure
-from jobs.trials.measure import TrialMeasurer
+from jobs.trials.measure import TrialMeasurer, written_records
 
 BEFORE = {0: 100, 1: 50}
 
@@ -43,3 +43,8 @@ def test_the_wait_for_followers_ends(measurer: Any) -> None:
             yield {0: 110, 1: 50}
 
     assert settled(measurer, behind()) == ({0: 110, 1: 50}, 20)
+
+
+def test_records_that_wait_for_followers_are_not_those_of_others() -> None:
+    assert written_records(BEFORE, {0: 110, 1: 50}, 30) == 30
+    assert written_records(BEFORE, {0: 115, 1: 70}, 30) == 35, "failed and repeated ones, too"
