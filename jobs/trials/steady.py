@@ -22,10 +22,9 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import Trial
 from metrics.windows.write_back import WriteBackWindow, write_back_windows
 
-FULL_SHARE = 0.6
-"""Share of the memory for dirty pages at which a hold ends on clusters that are no testbed [ratio].
-From half of the way between its background limit and its limit on, the kernel slows writers down,
-which is 0.75 with its defaults."""
+FULL_SHARE = 0.8
+"""Share of the memory for dirty pages at which a hold ends, before writers wait for disks [ratio].
+Disks that keep up stay near the background limit, which is 0.67 with Linux's defaults."""
 LOOK_S = 2.0
 """Time between two looks at a hold [s]."""
 FAILED_SHARE = 0.9

@@ -59,8 +59,9 @@ class WriteBackWindow:
         unwritten_start_bytes, unwritten_end_bytes: both together in the first sample, and in the
             last one [B].
         unwritten_max_bytes: both together in the sample with the most of them [B].
-        dirty_limit_bytes: size of the dirty pages at which writers wait for disks, by
-            vm.dirty_bytes or vm.dirty_ratio of the available memory [B].
+        dirty_limit_bytes: size of the dirty pages from which writers wait for disks: halfway
+            between the limits by vm.dirty_background_ratio and vm.dirty_ratio of the available
+            memory, or by those in bytes [B].
         dirty_expire_s: age at which the kernel writes a dirty page, by vm.dirty_expire_centisecs;
             Linux's default where the host does not show it [s].
         settled_s: length of the span of settled write-back; 0 if the window is too short [s].
@@ -124,12 +125,18 @@ def unwritten_bytes(sample: HostSample) -> float | None:
 
 
 def dirty_limit_bytes(sample: HostSample) -> float | None:
-    """The size of the dirty pages at which writers wait for disks [B].
+    """The size of the dirty pages from which writers wait for disks [B].
 
-    It is vm.dirty_ratio of the available memory, or vm.dirty_bytes. Linux's default of the ratio
-    counts where a host does not show it, as node_exporter does not.
+    It is halfway between the background limit and the limit (mm/page-writeback.c of Linux,
+    `dirty_freerun_ceiling`): vm.dirty_ratio of the available memory, or vm.dirty_bytes. Linux's
+    defaults count where a host does not show them, as node_exporter does not.
     """
-    return _threshold(sample, readings.DIRTY_LIMIT_BYTES, readings.DIRTY_RATIO, DIRTY_RATIO)
+    limit = _threshold(sample, readings.DIRTY_LIMIT_BYTES, readings.DIRTY_RATIO, DIRTY_RATIO)
+    background = dirty_background_bytes(sample)
+    if limit is None or background is None:
+        return None
+    # The kernel halves the limit for a background limit that is not below it.
+    return (limit + (background if background < limit else limit / 2)) / 2
 
 
 def dirty_background_bytes(sample: HostSample) -> float | None:

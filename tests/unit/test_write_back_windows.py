@@ -72,7 +72,7 @@ def test_a_slow_disk_writes_its_share_and_memory_takes_the_rest() -> None:
     assert found.taken_bytes == pytest.approx(90 * 64e6)
     assert found.written_bytes == pytest.approx(90 * 10e6)
     assert found.absorbed_bytes == pytest.approx(90 * 54e6)
-    assert found.room_bytes == pytest.approx(0.2 * AVAILABLE), "Linux's default"
+    assert found.room_bytes == pytest.approx(0.15 * AVAILABLE), "Linux's defaults"
     assert found.settled_share == pytest.approx(10 / 64)
     assert found.settled_s >= 60.0
     assert (found.disks, found.disks_known) == (("vdb",), False)
@@ -140,16 +140,18 @@ def test_a_day_is_searched_by_few_points() -> None:
 
 def test_the_limits_of_dirty_pages_are_those_of_the_host_in_bytes_or_as_a_ratio() -> None:
     values = {"memory_available_bytes": 1_000.0, "dirty_ratio": 0.4}
-    assert dirty_limit_bytes(HostSample("h", 0.0, values)) == 400.0
+    assert dirty_limit_bytes(HostSample("h", 0.0, values)) == 250.0, "halfway to the limit"
     assert dirty_background_bytes(HostSample("h", 0.0, values)) == 100.0, "Linux's default"
     in_bytes = {**values, "dirty_limit_bytes": 70.0, "dirty_background_bytes": 30.0}
-    assert dirty_limit_bytes(HostSample("h", 0.0, in_bytes)) == 70.0
+    assert dirty_limit_bytes(HostSample("h", 0.0, in_bytes)) == 50.0
     assert dirty_background_bytes(HostSample("h", 0.0, in_bytes)) == 30.0
+    swapped = {**in_bytes, "dirty_background_bytes": 90.0}
+    assert dirty_limit_bytes(HostSample("h", 0.0, swapped)) == 52.5, "as the kernel halves it"
     assert dirty_limit_bytes(HostSample("h", 0.0, {"dirty_bytes": 1.0})) is None
 
 
 def test_the_use_table_has_the_memory_for_written_pages() -> None:
     (row,) = host_use_table((), [window_of(64e6, lambda *_: 10e6, 30)])
     assert (row.host, row.resource, row.device) == ("b", Resource.MEMORY, "pages to write")
-    assert row.utilization == pytest.approx(30 * 54e6 / (0.2 * AVAILABLE))
+    assert row.utilization == pytest.approx(30 * 54e6 / (0.15 * AVAILABLE))
     assert (row.saturation, row.saturation_unit) == (0.0, "bytes being written")
