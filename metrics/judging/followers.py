@@ -70,7 +70,10 @@ def _watermark(evidence: Evidence) -> str:
 
 
 def lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
-    """The growth of the lag at the end of each slice, over the highest of the whole window."""
+    """The growth of the lag at the end of each slice, over the highest of the whole window.
+
+    A trial ends early as SUSTAINED below half of it, which is at least what edges can feign.
+    """
     steps = [slices.of(broker_id) for broker_id in slices.broker_ids]
     followers = slices.cluster.followers
     found: list[float] = []
@@ -79,7 +82,7 @@ def lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
         written = followers * sum(wrote for wrote, _ in rates)
         copied = sum(took for _, took in rates)
         passed_s = Span((steps[0][0][0], steps[0][number][1])).duration_s
-        most_s = growth_max_s(limits, len(steps), slices.window_s)
+        most_s = max(2 * EDGE_S, growth_max_s(limits, len(steps), slices.window_s))
         share = 0.0 if written <= 0 else max(0.0, 1.0 - copied / written)
         found.append(share * passed_s / most_s)
     return found

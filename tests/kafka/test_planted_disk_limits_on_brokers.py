@@ -139,7 +139,8 @@ class Measurer:
             samples, client.start_s, client.end_s, {name: BROKERS}, {name}, {name}
         )
         judgement = judge(replace(found.evidence, hosts=windows), THRESHOLDS)
-        log.warning("%d: %s %s", load, judgement.verdict.value, judgement.reasons[0].text)
+        words = judgement.attribution or judgement.reasons[0].text
+        log.warning("%d: %s %s", load, judgement.verdict.value, words)
         return judgement
 
 

@@ -182,8 +182,8 @@ def test_records_that_are_missing_may_wait_for_followers(snapshot: SnapshotAsser
 # --- a running trial --------------------------------------------------------
 
 
-def running(copied_share: float, seconds: int = 12) -> Slices:
-    """Slices of a window of 24 s whose followers copy this share of the load."""
+def running(copied_share: float, seconds: int = 12, window_s: float = 24.0) -> Slices:
+    """Slices of a window whose followers copy this share of the load."""
     samples = []
     for second in range(-1, seconds + 1):
         for broker_id in (1, 2):
@@ -195,7 +195,7 @@ def running(copied_share: float, seconds: int = 12) -> Slices:
             }
             samples.append(BrokerSample(broker_id, 100.0 + second, values))
     acked = [(float(second), 1_000 * second) for second in range(1, seconds + 1)]
-    return Slices(samples, (1, 2), (100.0, 124.0), 1.0, acked, 1_000.0, FOLLOWED)
+    return Slices(samples, (1, 2), (100.0, 100.0 + window_s), 1.0, acked, 1_000.0, FOLLOWED)
 
 
 def test_a_running_trial_ends_early_where_followers_stall() -> None:
@@ -208,3 +208,9 @@ def test_a_running_trial_ends_early_where_followers_stall() -> None:
     assert (
         "follower_lag" not in progress_of(replace(healthy, cluster=ClusterFacts()), goal()).stocks
     )
+
+
+def test_what_the_edges_of_a_short_window_feign_does_not_keep_it_running() -> None:
+    """A lag of 0.4 s of the load is below the 0.5 s that never count."""
+    levels = progress_of(running(0.95, 8, 10.0), goal()).stocks["follower_lag"]
+    assert levels[-1] == pytest.approx(0.05 * 8 / 1.0) and levels[-1] <= 0.5
