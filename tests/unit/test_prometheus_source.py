@@ -199,7 +199,7 @@ def test_a_port_without_an_exporter_is_a_configuration_error() -> None:
         pass
     with (
         closing(source_of(gone)) as source,
-        pytest.raises(ConfigError, match=r"shows no metrics at http://127.*Refused"),
+        pytest.raises(ConfigError, match=r"shows no metrics at http://127.*connection refused"),
     ):
         source.open()
 

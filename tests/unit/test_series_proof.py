@@ -339,6 +339,7 @@ def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) ->
             hosts=NoHosts(),
             environment={},
             config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=True)),
+            canaries=None,
         )
         return cast(RecordedGates, warm_up.open_gates(cast(RunContext, context), warm_up_max_s))
 
