@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import selectors
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +16,11 @@ import pytest
 
 from jobs.engine.network import sockets
 from jobs.engine.network.sockets import Channel, Sockets
-from jobs.engine.network.transport import PlainTransport
+from jobs.engine.network.transport import PlainTransport, TlsTransport
 from jobs.engine.producing.loop import GATHER_S
+from tests.support.processes import PATIENCE_S
 from tests.support.scripted_broker import Answer
+from tests.support.tls_pair import tls_over
 from tests.support.wire_loops import run_loop
 
 
@@ -27,13 +31,15 @@ class WholeChannel(Channel):
 
 
 class Notes:
-    """An owner that notes the events of its channels."""
+    """An owner that notes the events of its channels, and when the last bytes arrived."""
 
     def __init__(self) -> None:
         self.events: list[object] = []
+        self.arrived_s = 0.0
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
         self.events.append(bytes(data))
+        self.arrived_s = now
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
         self.events.append("flushed")
@@ -95,6 +101,68 @@ def test_a_channel_without_skippable_bytes_is_read_once_in_a_turn() -> None:
     own.wait(0.0)
     assert notes.events == [b"seve", b"n b", "ConnectionClosed"]
     own.close()
+
+
+def _arrival(clock_is_off_by_s: float = 0.0) -> tuple[float, float, float, float]:
+    """Times: a first look, when bytes had arrived, their arrival as noted, and the second look."""
+    notes = Notes()
+    own = Sockets(notes, time.monotonic, 100)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    ours.setblocking(False)
+    transport = PlainTransport(ours)
+    own.add(WholeChannel(), transport)
+    assert own.are_stamped
+    buffer, stamp_s = memoryview(bytearray(1)), 0.0
+    while not stamp_s:  # the kernel begins to stamp shortly after the first socket asks for it
+        theirs.sendall(b"x")
+        assert select.select([ours], [], [], PATIENCE_S)[0]
+        _, stamp_s = transport.receive_stamped(buffer)
+    looked_s = time.monotonic()
+    own.wait(0.0)
+    theirs.sendall(b"answer")
+    assert select.select([ours], [], [], PATIENCE_S)[0]
+    had_arrived_s = time.monotonic()
+    time.sleep(0.01)
+    again_s = time.monotonic()
+    set_clock = mock.Mock(side_effect=lambda: time.time() + clock_is_off_by_s)
+    with mock.patch.object(sockets, "time", set_clock):
+        own.wait(0.0)
+    own.close()
+    theirs.close()
+    ours.close()
+    assert notes.events == [b"answer"]
+    return looked_s, had_arrived_s, notes.arrived_s, again_s
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux notes it")
+def test_bytes_count_from_their_arrival_and_not_from_the_look_at_them() -> None:
+    looked_s, had_arrived_s, arrived_s, again_s = _arrival()
+    assert looked_s <= arrived_s <= had_arrived_s < again_s
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux notes it")
+def test_a_clock_that_is_set_moves_an_arrival_by_no_more_than_a_turn() -> None:
+    looked_s, had_arrived_s, arrived_s, _ = _arrival(3_600.0)
+    assert looked_s <= arrived_s <= had_arrived_s
+    _, _, arrived_s, again_s = _arrival(-3_600.0)
+    assert again_s <= arrived_s < again_s + PATIENCE_S, "the time of the look"
+
+
+def test_tls_notes_no_arrivals() -> None:
+    ours, theirs = tls_over(*socket.socketpair())
+    ours.setblocking(False)
+    own = Sockets(notes := Notes(), time.monotonic, 20_000)
+    own.add(WholeChannel(), TlsTransport(ours))
+    assert not own.are_stamped
+    theirs.sendall(b"answer")
+    while not notes.events:
+        own.wait(PATIENCE_S)
+    own.close()
+    ours.close()
+    theirs.close()
+    assert notes.events == [b"answer"]
 
 
 def test_batches_leave_within_the_time_in_which_they_gather() -> None:

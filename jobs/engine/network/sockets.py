@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import selectors
 from collections.abc import Callable
-from time import sleep
+from time import sleep, time
 from typing import Protocol
 
 from jobs.engine.network.frames import Buffer, drop_bytes
@@ -52,7 +52,10 @@ class Owner(Protocol):
     """The owner of channels, whose methods handle their events."""
 
     def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
-        """Handle arrived bytes: `data` holds those not dropped, and is valid during the call."""
+        """Handle bytes that arrived at `now`.
+
+        `data` holds those not dropped, and is valid during the call.
+        """
         ...
 
     def handle_flushed(self, channel: Channel, now: float) -> None:
@@ -73,6 +76,8 @@ class Sockets:
 
     Attributes:
         waited_s: total time spent waiting [s].
+        are_stamped: whether the kernel notes the time of arrival for all channels that are parsed
+            whole.
     """
 
     def __init__(self, owner: Owner, clock: Callable[[], float], receive_bytes: int) -> None:
@@ -80,13 +85,17 @@ class Sockets:
         self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._buffer = memoryview(bytearray(receive_bytes))
+        self._looked_s = clock()
         self.waited_s = 0.0
+        self.are_stamped = True
 
     def add(self, channel: Channel, transport: Transport) -> None:
         """Listen on a channel over this transport."""
         channel.transport = transport
         channel.unwritten = []
         channel.peeks, channel.awaited = False, 1
+        if channel.is_parsed_whole and not transport.stamp_arrivals():
+            self.are_stamped = False
         self._selector.register(transport, _READ, channel)
 
     def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
@@ -144,6 +153,7 @@ class Sockets:
             self.waited_s += self._clock() - began_s
         else:
             events = self._selector.select(0)
+        before_s, self._looked_s = self._looked_s, self._clock()
         for key, mask in events:
             channel = key.data
             if not isinstance(channel, Channel):
@@ -154,21 +164,29 @@ class Sockets:
             transport = channel.transport
             if mask & _READ and transport is not None:
                 if channel.is_parsed_whole:
-                    self._receive_once(channel, transport)
+                    self._receive_once(channel, transport, before_s)
                     continue
                 self._receive(channel, transport)
                 if channel.transport is not None:
                     self._await_rest(channel, channel.transport)
 
-    def _receive_once(self, channel: Channel, transport: Transport) -> None:
-        """Receive what fits into the buffer, for a channel without `skippable` bytes."""
+    def _receive_once(self, channel: Channel, transport: Transport, before_s: float) -> None:
+        """Receive what fits into the buffer, for a channel without `skippable` bytes.
+
+        Args:
+            before_s: time of the look at the sockets before this one, after which the bytes
+                arrived, whatever is done to the clock of the stamps [s].
+        """
         try:
-            size = transport.receive_into(self._buffer)
+            size, stamp_s = transport.receive_stamped(self._buffer)
         except OSError as error:
             self.lose(channel, type(error).__name__)
             return
         if size:
-            self._owner.handle_received(channel, self._buffer[:size], self._clock())
+            now = self._clock()
+            if stamp_s:
+                now = max(before_s, now - max(0.0, time() - stamp_s))
+            self._owner.handle_received(channel, self._buffer[:size], now)
         elif size is not None:
             self.lose(channel, "ConnectionClosed")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import socket
 import ssl
+import struct
 import sys
 from collections.abc import Sequence
 from typing import Protocol
@@ -23,6 +24,9 @@ _JOIN_BYTES = 8 * TLS_RECORD_BYTES
 _DISCARD_BYTES = 16_777_216
 _WAITING_PARTS = 8
 _IS_LINUX = sys.platform == "linux"
+_SO_TIMESTAMPNS = 35  # of Linux, which Python's socket module does not name
+_TIMESPEC = struct.Struct("@ll")
+_STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 class Transport(Protocol):
@@ -51,6 +55,20 @@ class Transport(Protocol):
         """Receive the bytes that have arrived; the buffer holds `TLS_RECORD_BYTES` at least.
 
         Returns the number of bytes; None when none has arrived, 0 when the broker closed.
+
+        Raises:
+            OSError: the connection is lost.
+        """
+        ...
+
+    def stamp_arrivals(self) -> bool:
+        """Have the kernel note when bytes arrive; False where it cannot."""
+        ...
+
+    def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
+        """Do what `receive_into` does, and return when the last of the bytes arrived, too.
+
+        That is in seconds since the epoch, and 0 where it is not known.
 
         Raises:
             OSError: the connection is lost.
@@ -116,6 +134,24 @@ class PlainTransport:
             return self.sock.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
             return None
+
+    def stamp_arrivals(self) -> bool:
+        """Set SO_TIMESTAMPNS (socket(7)) on Linux."""
+        if _IS_LINUX:
+            self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        return _IS_LINUX
+
+    def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
+        """Receive by one system call, with the kernel's time of the arrival."""
+        try:
+            size, stamps, _flags, _address = self.sock.recvmsg_into((buffer,), _STAMP_SPACE)
+        except (BlockingIOError, InterruptedError):
+            return None, 0.0
+        for _level, kind, data in stamps:
+            if kind == _SO_TIMESTAMPNS:
+                seconds, nanoseconds = _TIMESPEC.unpack(data)
+                return size, seconds + nanoseconds * 1e-9
+        return size, 0.0
 
     @property
     def dropper(self) -> Dropper | None:
@@ -198,6 +234,14 @@ class TlsTransport:
             if size < TLS_RECORD_BYTES:
                 break
         return received
+
+    def stamp_arrivals(self) -> bool:
+        """Return False, as OpenSSL reads the socket and ignores stamps."""
+        return False
+
+    def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
+        """Decrypt what has arrived, at a time that is not known."""
+        return self.receive_into(buffer), 0.0
 
     def close(self) -> None:
         """Close the socket without TLS's close_notify, as the broker does not need it."""

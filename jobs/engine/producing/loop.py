@@ -35,11 +35,14 @@ from jobs.engine.task.window import Window
 
 _ACTIONS_PER_TURN = 256
 _CHECK_INTERVAL_S = 0.25
-GATHER_S = 0.0005
+GATHER_S = 0.001
 """Time in which batches become due and answers arrive that are then handled together [s].
 
 At the small batches of a fixed rate, a wake-up costs as much as a request. A selector rounds its
-timeouts up to a millisecond, so batches leave no later than without it."""
+timeouts up to a millisecond anyway, so batches leave hardly later than without it."""
+
+GATHER_UNSTAMPED_S = 0.0005
+"""The same where the kernel does not note when an answer arrived, so that it counts as late [s]."""
 
 _SWITCH_INTERVAL_S = 0.0005
 """Longest turn of another thread of this process, such as the one that samples the host, while this
@@ -222,8 +225,13 @@ class WireLoop:
                 self._check(now)
                 self._next_check_s = now + _CHECK_INTERVAL_S
             wake_s = min(end_s, self._next_check_s, delivery.next_s)
-            gather_s = GATHER_S if delivery.may_gather(now) else 0.0
-            network.sockets.wait(max(0.0, wake_s - now), gather_s)
+            network.sockets.wait(max(0.0, wake_s - now), self._gather_s(now))
+
+    def _gather_s(self, now: float) -> float:
+        """Time in which events may gather now [s]."""
+        if not self._delivery.may_gather(now):
+            return 0.0
+        return GATHER_S if self._network.sockets.are_stamped else GATHER_UNSTAMPED_S
 
     def _check(self, now: float) -> None:
         account = self.account
