@@ -361,10 +361,11 @@ def test_a_replaced_pod_counts_by_its_new_target() -> None:
 
 
 def test_targets_are_told_apart_without_the_servers_own_series() -> None:
-    targets = [broker_target(1), broker_target(2)]
+    targets = [broker_target(i, "none") for i in HOSTS]
     for each in targets:
         each.has_up, each.interval_s = False, 15.0
     with server_of(*targets) as server, opened(server) as source:
+        assert "pod" not in source.nodes[1].series["handler_idle_ns"]
         samples = [each for _ in range(3) for each in source.sample_all()]
     assert idle_of(samples, 1) == pytest.approx(IDLE[1], abs=1e-6)
 

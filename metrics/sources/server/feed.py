@@ -197,14 +197,15 @@ class ServerFeed:
         self.targets = [FeedTarget(value, tuple(ids), 0.0) for value, ids in brokers.items()]
         for target in self.targets:
             series = self._current(shown[target.value])
-            if len(series) > 1:
-                raise ConfigError(self._several(target, series, added_labels(series)))
             target.interval_s = self._interval(target, [at_s for at_s, _ in series[0].samples])
             target.added = added_labels(series)
 
     def _no_label(self) -> ConfigError:
         label = self.spec.label
-        names = set(self._api.labels(self._selected, self._server_s() - LOOK_BACK_S))
+        since_s = self._server_s() - LOOK_BACK_S
+        of_targets = f'{{__name__="{UP}",{self.spec.selector}}}'
+        names = set(self._api.labels(of_targets, since_s))
+        names = names or set(self._api.labels(self._selected, since_s))
         known = ", ".join(sorted(names - {NAME})) or "none"
         return ConfigError(
             f"the series that {self._selected} selects on {self._api.url} have no label "
