@@ -43,6 +43,8 @@ _ULPS = 4.0
 """Largest error of a meter's own arithmetic [units in the last place]."""
 _WHOLE = 0.25
 """Largest error with which a number of events is recognized as a whole number."""
+_LATE = 2.0
+"""Largest time of a tick over 5 s, as a paused process ticks late."""
 _SLACK_S = 0.3
 """Largest time by which a tick, or the look at it, may be off [s]."""
 _DRIFT = 2e-4
@@ -235,7 +237,7 @@ def _range(
     events = _events(before, after)
     spare = 2 * _edge_error(max(before, after), rounding)
     if ticks == 1:
-        is_possible = -spare - _WHOLE <= events <= most * TICK_S + spare
+        is_possible = -spare - _WHOLE <= events <= _LATE * most * TICK_S + spare
         return (events, 0.0) if is_possible else None
     error = 0.0
     for passed in range(1, ticks):

@@ -82,7 +82,7 @@ def test_windows_of_whole_ticks_are_those_of_counts(
         assert {"handler_idle_ns", "bytes_in", "messages_in", "isr_shrinks"} <= {*node.rates}
         with under_load.topic(ON_IT, {}) as topic, Sampler(source, INTERVAL_S) as sampler:
             outcome = under_load.trial(
-                topic, ON_IT, PRODUCER, round(share * PLANTED), measure_s=45.0, warmup_s=4.0
+                topic, ON_IT, PRODUCER, round(share * PLANTED), measure_s=32.0, warmup_s=3.0
             )
             samples = sampler.stop()
     client, (counted,) = outcome.evidence.client, outcome.evidence.brokers
@@ -95,7 +95,7 @@ def test_windows_of_whole_ticks_are_those_of_counts(
         *(by_rates.ticked_s, by_rates.handler_idle_rate_error, node.poll_s),
     )
     assert by_rates.contradiction is None
-    assert by_rates.ticked_s is not None and by_rates.ticked_s >= 35
+    assert by_rates.ticked_s is not None and by_rates.ticked_s >= 20
     assert not by_rates.handler_idle_rate_error
     assert by_rates.handler_idle == pytest.approx(counted.handler_idle, abs=0.02)
     assert by_rates.bytes_in_per_s == pytest.approx(counted.bytes_in_per_s, rel=0.01)

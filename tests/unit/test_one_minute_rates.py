@@ -186,7 +186,7 @@ def test_a_late_tick_counts_once() -> None:
     broker = started(4)
     first = broker.idle.ticks
     broker.idle.late_s = {first + 3: 1.7, first + 6: 2.5}
-    for found in broker.watch(60, 1.0, 0.6, 5e6):
+    for found in broker.watch(60, 1.0, 0.99, 5e6):
         assert found[HANDLER_IDLE_NS] == sum(broker.idle.counted[first:])
         assert found[f"{TICKED_S}:{HANDLER_IDLE_NS}"] == 5 * (broker.idle.ticks - first)
 
