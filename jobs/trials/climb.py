@@ -19,6 +19,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.watching import watching
 from metrics.judging.climbing import LATE_S, SETTLE_S, Climbing, StepReading, lowest_idle
+from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
@@ -36,9 +37,16 @@ LOOK_S = 0.25
 """Interval between two looks at a climb [s]."""
 
 
-def step_length_s(sample_interval_s: float) -> float:
-    """Length of a step [s]."""
-    return max(STEP_S, STEP_SAMPLES * sample_interval_s)
+def step_length_s(sample_interval_s: float, *, reads_rates: bool = False) -> float:
+    """Length of a step [s].
+
+    Args:
+        sample_interval_s: time between two samples [s].
+        reads_rates: whether the idle time follows from one-minute rates; a step then has a whole
+            tick.
+    """
+    ticks_s = 2 * TICK_S + sample_interval_s if reads_rates else 0.0
+    return max(STEP_S, STEP_SAMPLES * sample_interval_s, ticks_s)
 
 
 def climb_within(

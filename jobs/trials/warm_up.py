@@ -32,6 +32,7 @@ from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
 from jobs.trials.watching import watching
 from jobs.trials.write_back import WriteBack
 from metrics.judging.climbing import LATE_COLD_S, LATE_S, SETTLE_S
+from metrics.sources.rate_windows import reads_rates
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
@@ -438,7 +439,9 @@ def _climb(
         is_cold: whether the load then stays the same until the cost of a request is steady.
     """
     heaviest = warm_up_pattern(context, topics.message_bytes, load_max_s).on_axis
-    step_s = step_length_s(context.workload.trial.sample_interval_s)
+    step_s = step_length_s(
+        context.workload.trial.sample_interval_s, reads_rates=reads_rates(context.source.nodes)
+    )
     load_s = share_and_length(load_max_s)[1] if is_cold else load_max_s
     stay_s = min(STEADY_S if is_cold else READ_S, load_s / 3)
     first_max = None  # no first step harms brokers without others

@@ -9,6 +9,7 @@ import pytest
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import RecordingReporter
+from jobs.trials.climb import step_length_s
 from jobs.trials.gates import Gates
 from jobs.trials.recovery import wait_until_at_rest
 from jobs.trials.whole_ticks import DEADLINE_S, poll_after_ticks
@@ -150,6 +151,11 @@ def test_the_traffic_of_others_is_that_of_whole_ticks() -> None:
     assert level is not None
     assert level.messages.mean == pytest.approx(200.0, rel=0.02)
     assert level.messages.deviation < 10.0
+
+
+def test_a_step_of_a_climb_has_a_whole_tick() -> None:
+    assert step_length_s(1.0, reads_rates=True) == 11.0
+    assert step_length_s(1.0) < 10.0
 
 
 def test_idle_between_polls_is_that_of_the_ticks() -> None:
