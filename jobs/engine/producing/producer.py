@@ -60,9 +60,7 @@ class Connection:
     @property
     def has_room(self) -> bool:
         """True when another request may be sent now."""
-        return (
-            self.is_open and not self.is_congested and len(self.in_flight) < self.max_in_flight
-        )
+        return self.is_open and not self.is_congested and len(self.in_flight) < self.max_in_flight
 
     @property
     def awaits_answers(self) -> bool:
