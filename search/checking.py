@@ -46,15 +46,18 @@ from search.trial_evidence import evidence_of
 
 MORE_MAX = 3
 """Highest number of trials after the first repeat, where that raises suspicion."""
-SUSPECT, SUSPECT_IF_APART = 0.2, 0.03
+SUSPECT, SUSPECT_IF_APART = 0.12, 0.03
 """Probability of a change from which further trials decide; the second one where the repeats differ
 from the early trial."""
-APART = 0.07
+APART = 0.055
 """Difference between the limits that the repeats and the early trial at their load show [ln]."""
 SURE = 0.9
 """Probability of a change from which no further trial is needed."""
-LIKELY = 0.5
-"""Probability of a change, after all further trials, from which it is one."""
+LIKELY = 0.2
+"""Probability of a change, after all further trials, from which it is one: as they repeat one load
+and agree with each other, the model, which allows for noise of any size, understates it."""
+BY_THEMSELVES = 0.5
+"""Probability of a change by the trials of a search alone, from which it needs a repeat."""
 CHANGES_MAX = 3
 """Number of changes after which an answer is not checked any more."""
 INVALID_MAX = 2
@@ -220,7 +223,7 @@ class Checking:
             [
                 one.met - curve.gain * one.slope
                 for seen, one in zip(some, shown, strict=True)
-                if seen.load == load and one.met is not None
+                if seen.load == load and one.by_curve
             ]
             for some, shown in (
                 (valid[:-checks], evidence[:-checks]),
@@ -228,7 +231,7 @@ class Checking:
             )
         )
         if not early or not late:
-            return True
+            return bool(early) or checks == 1
         return abs(fmean(early) - fmean(late)) > APART
 
     def _searched(
@@ -246,11 +249,16 @@ class Checking:
         begun = [seen.load for seen in history[split.plain :] if seen.checks]
         if begun:
             return begun[-1]
-        loads = [
-            seen.load
+        valid = [
+            seen
             for seen in self._searched(history, split)
             if seen.verdict is not Verdict.INVALID and not seen.held
         ]
+        loads = [seen.load for seen in valid]
+        curve = self._guide.believed_curve(valid)
+        shown = zip(loads, evidence_of(valid, self._guide.signals, curve), strict=True)
+        if any(load == bracket.sustained and one.by_curve for load, one in shown):
+            return bracket.sustained
         bounds = [each for each in (bracket.sustained, bracket.overloaded) if each in loads]
         return min(bounds, key=loads.index) if bounds else max(1, bracket.sustained)
 

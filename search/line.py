@@ -17,7 +17,7 @@ from typing import Literal
 from search.bisect import Bisection
 from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
 from search.budget import Budget, Budgeted, Spent
-from search.checking import LIKELY, Checking, suspicion_of
+from search.checking import BY_THEMSELVES, Checking, suspicion_of
 from search.confirming import Confirmation, Confirming, split_history
 from search.estimate import Curve, Estimate
 from search.guide import Guide
@@ -156,7 +156,7 @@ class Line:
         if isinstance(point.result, GaveUp):
             return False
         trials = self.searched(point.history)
-        return suspicion_of(trials, self.guide).probability >= LIKELY
+        return suspicion_of(trials, self.guide).probability >= BY_THEMSELVES
 
     def _checking(
         self,

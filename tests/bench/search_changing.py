@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from search.guide import Guide
 from search.guided import Guided
 from search.line import Line
 from search.model import Done, GaveUp
@@ -77,12 +78,12 @@ class Found:
 def changing_cases(scale: float = 1.0) -> tuple[ChangingCase, ...]:
     """All conditions; `scale` is a factor on the number of searches."""
     steps = [
-        ChangingCase(f"step to {factor:g} times, {noise:.0%} noise", noise, factor)
+        ChangingCase(f"step to {factor:g} times, {100 * noise:.0f} % noise", noise, factor)
         for noise in (0.02, 0.05)
         for factor in (0.5, 0.7, 0.85, 1.15, 1.4, 2.0)
     ]
     cases = (
-        *(ChangingCase(f"steady, {noise:.0%} noise", noise) for noise in (0.0, 0.02, 0.05)),
+        *(ChangingCase(f"steady, {100 * noise:.0f} % noise", noise) for noise in (0.0, 0.02, 0.05)),
         ChangingCase("steady, 5 % of trials stall", stall=0.05),
         ChangingCase("steady, CPU is the limit", at_limit=0.6),
         *steps,
@@ -136,6 +137,8 @@ def found_of(case: ChangingCase) -> Found:
     )
 
 
+_GUIDE = Guide(states_interval=False)  # intervals choose no load here, and take time
+
 Answers = list[tuple[Done | GaveUp, float]]
 """Results, each with the present limit."""
 
@@ -151,10 +154,10 @@ def _search(case: ChangingCase, seed: int) -> tuple[Answers, int]:
     low, high = map(math.log, LIMITS_NP)
     spec = replace(_behavior(case, chance), capacity=math.exp(chance.uniform(low, high)))
     usual = SimulatedCluster(spec, seed)
-    run_on(Guided(limits_from()), usual)
+    run_on(Guided(limits_from(), _GUIDE), usual)
     loads = [seen.load for seen in usual.trials]
     cluster = SimulatedCluster(_changing(case, spec, loads, chance), seed)
-    end = run_on(Guided(limits_from()), cluster)
+    end = run_on(Guided(limits_from(), _GUIDE), cluster)
     return [(end.result, end.present_limit)], end.trials
 
 
@@ -165,7 +168,7 @@ def _line(case: ChangingCase, seed: int) -> tuple[Answers, int]:
     largest = math.exp(chance.uniform(math.log(lightest), math.log(LIMITS_NP[1])))
     per_byte_s = 3.0 / ((RATE.bytes_per_s or 1.0) * largest)
     spec = LineSpec(3, RATE, per_byte_s * bend, per_byte_s, 0.03, _behavior(case, chance))
-    line = Line(LINE_SIZES, RATE, limits_from(), 3)
+    line = Line(LINE_SIZES, RATE, limits_from(), 3, guide=_GUIDE)
     usual = SimulatedLine(spec, seed)
     run_line_on(line, usual)
     behavior = _changing(case, spec.behavior, [1] * usual.clock.trials, chance)
