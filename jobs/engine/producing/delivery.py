@@ -365,9 +365,9 @@ class Delivery:
     def expire(self, now: float) -> None:
         """Fail full batches that have waited too long for their first sending."""
         for connection in self.connections:
-            if not (connection.pending or connection.producer.blocked):
-                continue
             producer = connection.producer
+            if not (producer.buffered_bytes or producer.blocked):
+                continue  # as almost all of many producers
             for batch in connection.pending.take_overdue(now - self._timeout_s):
                 producer.unbuffer(batch)
                 self._fail(producer, batch, EXPIRED, now)

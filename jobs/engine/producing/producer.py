@@ -71,7 +71,7 @@ class Connection:
     @property
     def has_waiting(self) -> bool:
         """True when batches wait for room here."""
-        return bool(self.pending) or self.open_batch_waits or bool(self.waiting)
+        return self.open_batch_waits or bool(self.waiting) or bool(self.pending)
 
 
 class Producer:

@@ -77,9 +77,10 @@ def awaited_brokers(producers: Iterable[Producer], leaders: Sequence[int]) -> se
     found = set()
     for producer in producers:
         for broker, connection in producer.connections.items():
-            if connection.in_flight or connection.has_waiting:
+            if broker not in found and (connection.in_flight or connection.has_waiting):
                 found.add(broker)
-        found.update(leaders[partition] for partition in producer.muted)
+        if producer.muted:
+            found.update(leaders[partition] for partition in producer.muted)
     return found
 
 
