@@ -150,6 +150,12 @@ def test_a_clock_that_is_set_moves_an_arrival_by_no_more_than_a_turn() -> None:
     assert again_s <= arrived_s < again_s + PATIENCE_S, "the time of the look"
 
 
+def test_a_kernel_that_notes_no_arrivals_is_no_error() -> None:
+    refusing = mock.Mock(spec=socket.socket)
+    refusing.setsockopt.side_effect = OSError("Protocol not available")
+    assert not PlainTransport(refusing).stamp_arrivals()
+
+
 def test_tls_notes_no_arrivals() -> None:
     ours, theirs = tls_over(*socket.socketpair())
     ours.setblocking(False)

@@ -136,9 +136,12 @@ class PlainTransport:
             return None
 
     def stamp_arrivals(self) -> bool:
-        """Set SO_TIMESTAMPNS (socket(7)) on Linux."""
-        if _IS_LINUX:
-            self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        """Set SO_TIMESTAMPNS (socket(7)) on Linux; sandboxes of containers may refuse it."""
+        try:
+            if _IS_LINUX:
+                self.sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        except OSError:
+            return False
         return _IS_LINUX
 
     def receive_stamped(self, buffer: memoryview) -> tuple[int | None, float]:
