@@ -19,7 +19,7 @@ run decides the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -58,6 +58,9 @@ LIKELY = 0.2
 and agree with each other, the model, which allows for noise of any size, understates it."""
 BY_THEMSELVES = 0.5
 """Probability of a change by the trials of a search alone, from which it needs a repeat."""
+NEAR_LIMIT = 0.2
+"""Distance of a utilization from that at the limit up to which the curve's form counts little [ln].
+"""
 CHANGES_MAX = 3
 """Number of changes after which an answer is not checked any more."""
 INVALID_MAX = 2
@@ -120,7 +123,7 @@ class Checking:
         if isinstance(decision, Measure):
             return self._resumed(decision, history, split)
         if isinstance(decision, GaveUp) or not self._trials_wanted(history, split):
-            return self._ended(decision, split)
+            return self._ended(decision, split, _is_spoiled(history[split.plain :]))
         load = self._load(history, split, decision.bracket)
         return Measure(load, self._reason(load, split), checks=True)
 
@@ -167,7 +170,7 @@ class Checking:
         if split.is_checked or len(split.changes) >= CHANGES_MAX:
             return False
         checks = [seen for seen in history[split.plain :] if seen.checks]
-        if checks and invalid_in_a_row(checks) >= INVALID_MAX:
+        if _is_spoiled(history[split.plain :]):
             return False
         valid = sum(seen.verdict is not Verdict.INVALID for seen in checks)
         return bool(valid) or self._is_first or bool(checks)
@@ -178,7 +181,7 @@ class Checking:
         if history[: len(known)] != known:
             known, split = (), CheckedHistory()
         for count in range(len(known), len(history)):
-            if history[count].checks:
+            if history[count].checks and history[count].verdict is not Verdict.INVALID:
                 split = self._checked(history[: count + 1], split)
         self._known = (history, split)
         return split
@@ -196,7 +199,7 @@ class Checking:
             history[each] for each in positions if each >= split.plain and history[each].checks
         ]
         is_last, is_alone = len(checks) > MORE_MAX, len(positions) - found.since < 2
-        if is_alone or found.probability < (LIKELY if is_last else SURE):
+        if is_alone or found.probability < self._enough(trials, found, len(checks)):
             is_suspicious = self._is_suspicious(trials, found, len(checks))
             is_checked = is_last or not is_suspicious
             plain = len(history) if is_checked and len(checks) > 1 else split.plain
@@ -216,23 +219,43 @@ class Checking:
         """True where a change is probable, or possible and the repeats differ from early trials."""
         if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
             return found.probability >= SUSPECT
-        valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
-        curve, load = self._guide.believed_curve(valid), trials[-1].load
-        evidence = evidence_of(valid, self._guide.signals, curve)
-        early, late = (
-            [
-                one.met - curve.gain * one.slope
-                for seen, one in zip(some, shown, strict=True)
-                if seen.load == load and one.by_curve
-            ]
-            for some, shown in (
-                (valid[:-checks], evidence[:-checks]),
-                (valid[-checks:], evidence[-checks:]),
-            )
-        )
-        if not early or not late:
-            return bool(early) or checks == 1
-        return abs(fmean(early) - fmean(late)) > APART
+        apart = self._apart(trials, checks)
+        return checks == 1 if apart is None else apart > APART
+
+    def _enough(self, trials: Sequence[Observation], found: Suspicion, checks: int) -> float:
+        """The probability of a change from which it is one."""
+        if checks <= MORE_MAX:
+            return SURE
+        shown = self._limits_shown(trials)
+        near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
+        sides = [self._apart(trials, checks), _difference(near[: found.since], near[found.since :])]
+        known = [side for side in sides if side is not None]
+        if not known:
+            return BY_THEMSELVES
+        return LIKELY if max(known) > APART else SURE
+
+    def _apart(self, trials: Sequence[Observation], checks: int) -> float | None:
+        """The difference between the limits that the repeats and early trials at their load show
+        [ln]; None where readings do not show it.
+        """
+        load = trials[-1].load
+        shown = [
+            None if one is None or seen.load != load else one[0]
+            for seen, one in zip(trials, self._limits_shown(trials), strict=True)
+        ]
+        return _difference(shown[:-checks], shown[-checks:])
+
+    def _limits_shown(self, trials: Sequence[Observation]) -> list[tuple[float, float] | None]:
+        """The limit that each reading shows [ln], and its distance from the load; None without
+        one.
+        """
+        curve = self._guide.believed_curve(trials)
+        return [
+            (one.met - curve.gain * one.slope, one.slope)
+            if one.by_curve and one.met is not None
+            else None
+            for one in evidence_of(trials, self._guide.signals, curve)
+        ]
 
     def _searched(
         self, history: Sequence[Observation], split: CheckedHistory
@@ -276,7 +299,12 @@ class Checking:
             return step
         return replace(step, reason=f"{describe(split.changes[-1], self._words)}; {step.reason}")
 
-    def _ended(self, end: Done | GaveUp, split: CheckedHistory) -> Done | GaveUp:
+    def _ended(
+        self, end: Done | GaveUp, split: CheckedHistory, is_spoiled: bool = False
+    ) -> Done | GaveUp:
+        if isinstance(end, Done) and is_spoiled:
+            note = "not checked for a change of the limit, as the repeats at the end were INVALID"
+            end = replace(end, notes=(*end.notes, note))
         if isinstance(end, Done) and split.found and split.is_suspicious:
             share = f"{100 * split.found.probability:.0f} %"
             note = (
@@ -284,6 +312,18 @@ class Checking:
             )
             end = replace(end, notes=(*end.notes, note))
         return replace(end, changed=split.changes)
+
+
+def _difference(one: Iterable[float | None], other: Iterable[float | None]) -> float | None:
+    """The difference of two means without missing values; None where one has none."""
+    left, right = ([x for x in side if x is not None] for side in (one, other))
+    return abs(fmean(left) - fmean(right)) if left and right else None
+
+
+def _is_spoiled(history: Sequence[Observation]) -> bool:
+    """True where the trials that look for a change came back INVALID too often in a row."""
+    checks = [seen for seen in history if seen.checks]
+    return bool(checks) and invalid_in_a_row(checks) >= INVALID_MAX
 
 
 def describe(change: Change, words: LoadWords = PRODUCERS) -> str:

@@ -1,0 +1,311 @@
+"""A limit that changes while it is measured is noticed, named and measured again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from search.bisect import Bisection
+from search.boundary_model import ProducerRate
+from search.budget import Budget
+from search.changes import LEAST, suspicion
+from search.checking import MORE_MAX, Checking, describe, guide_of
+from search.estimate import Curve
+from search.forecast import forecast, trials_left
+from search.guided import Guided
+from search.limits import Limits
+from search.line import Line
+from search.lines import run_line
+from search.loop import run_search
+from search.model import Decision, Done, GaveUp, Measure, Observation, Searcher, Verdict
+from search.simulate import ClusterSpec, SimulatedCluster, SimulatedEnd, run_on
+from search.simulate_line import LineSpec, SimulatedLine, run_line_on
+from search.trial_evidence import TrialEvidence
+from tests.bench.search_changing import changing_cases, found_of
+from tests.support import searching
+
+LIMITS = Limits(128, 4096, 0.05, 3)
+SPEC = ClusterSpec(300.0, noise=0.02, reading_noise=0.005)
+
+
+def is_right(end: SimulatedEnd) -> bool:
+    """True when the answer is within 10 % of the limit of the last trial."""
+    assert isinstance(end.result, Done)
+    return end.result.bracket.sustained == pytest.approx(end.present_limit, rel=0.10)
+
+
+SEARCHERS = [lambda: Guided(LIMITS), lambda: Bisection(LIMITS)]
+
+
+@pytest.mark.parametrize("make", SEARCHERS)
+def test_a_steady_cluster_costs_one_trial_and_keeps_its_answer(
+    make: Callable[[], Searcher],
+) -> None:
+    spec = replace(SPEC, noise=0.0, reading_noise=0.0)
+    alone = searching.run_on(make(), SimulatedCluster(spec, 1))
+    cluster = SimulatedCluster(spec, 1)
+    checked = run_on(make(), cluster)
+    assert checked.result == alone.result
+    assert checked.trials == alone.trials + 1
+    assert isinstance(checked.result, Done)
+    bracket = checked.result.bracket
+    assert cluster.trials[-1].load in (bracket.sustained, bracket.overloaded)
+    assert cluster.trials[-1].load in [seen.load for seen in cluster.trials[:-1]]
+
+
+@pytest.mark.parametrize("make", SEARCHERS)
+@pytest.mark.parametrize("factor", [0.5, 0.75, 1.4])
+def test_a_step_in_the_middle_is_named_and_the_present_limit_is_the_answer(
+    make: Callable[[], Searcher], factor: float
+) -> None:
+    spec = replace(SPEC, noise=0.0, steps=((5, factor),))
+    end = run_on(make(), SimulatedCluster(spec, 1))
+    (change,) = end.result.changed
+    assert change.last_before < change.since
+    assert change.last_before <= 4 <= change.since + 1
+    assert is_right(end)
+    assert end.present_limit == pytest.approx(300 * factor)
+    assert change.before is not None and change.after is not None
+    assert change.before.low <= 300 <= change.before.high * 1.05
+    before, after = change.before.median or 0.0, change.after.median or 0.0
+    assert (after > before) is (factor > 1.0)
+
+
+def test_a_burst_that_ends_is_named() -> None:
+    spec = replace(SPEC, noise=0.0, burst=1.6, burst_volume=300 * 60.0 * 5)
+    end = run_on(Guided(LIMITS), SimulatedCluster(spec, 3))
+    assert end.present_limit == 300.0
+    assert end.result.changed
+    assert is_right(end)
+
+
+def test_a_trend_goes_on_and_steps_count_trials_of_all_sizes() -> None:
+    cluster = SimulatedCluster(ClusterSpec(100.0, trend=-0.6, trial_s=1800.0), 1)
+    for _ in range(3):
+        cluster.measure(10)
+    assert cluster.capacities == pytest.approx([100.0, 74.08, 54.88], abs=0.01)
+    behavior = ClusterSpec(1.0, steps=((2, 0.5), (4, 3.0)))
+    line = SimulatedLine(LineSpec(1, ProducerRate(bytes_per_s=1e6), 0.0, 1e-9, 0.0, behavior), 1)
+    for size in (100, 1000, 100, 1000):
+        line.cluster(size).measure(10)
+    assert line.cluster(100).capacities == pytest.approx([1000.0, 500.0])
+    assert line.cluster(1000).capacities == pytest.approx([500.0, 1500.0])
+    assert line.cluster(100).limit_now == pytest.approx(1500.0)
+
+
+class Stalling(SimulatedCluster):
+    """A steady cluster whose trial of one number reads a limit of 30 % less."""
+
+    stalls_at = 0
+
+    def measure(self, load: int) -> Observation:
+        if len(self.trials) + 1 != self.stalls_at:
+            return super().measure(load)
+        steady = self.spec
+        self.spec = replace(steady, capacity=0.7 * steady.capacity)
+        try:
+            return super().measure(load)
+        finally:
+            self.spec = steady
+
+
+def test_a_single_repeat_that_differs_is_repeated_and_is_no_change() -> None:
+    spec = replace(SPEC, noise=0.005)
+    alone = searching.run_on(Guided(LIMITS), SimulatedCluster(spec, 2))
+    cluster = Stalling(spec, 2)
+    cluster.stalls_at = alone.trials + 1
+    end = run_on(Guided(LIMITS), cluster)
+    assert end.result.changed == ()
+    assert end.trials - alone.trials >= 2
+    assert not end.is_off(0.05)
+    repeated = [seen.load for seen in cluster.trials[alone.trials : alone.trials + 2]]
+    assert len(set(repeated)) == 1
+
+
+def test_repeats_that_stay_invalid_leave_the_answer_unchecked() -> None:
+    class Spoiled(SimulatedCluster):
+        def measure(self, load: int) -> Observation:
+            seen = super().measure(load)
+            if len(self.trials) <= alone.trials:
+                return seen
+            return replace(seen, verdict=Verdict.INVALID, indicators={})
+
+    alone = searching.run_on(Guided(LIMITS), SimulatedCluster(SPEC, 4))
+    end = run_on(Guided(LIMITS), Spoiled(SPEC, 4))
+    assert isinstance(end.result, Done) and isinstance(alone.result, Done)
+    assert end.result.bracket == alone.result.bracket
+    assert end.trials == alone.trials + 2
+    assert "not checked for a change of the limit" in end.result.notes[-1]
+
+
+def test_it_decides_the_same_from_the_history_alone() -> None:
+    spec = replace(SPEC, steps=((5, 0.7),))
+    heard: list[tuple[Decision, tuple[Observation, ...]]] = []
+
+    def hear(decision: Decision, history: Sequence[Observation]) -> None:
+        heard.append((decision, tuple(history)))
+
+    run_search(Guided(LIMITS), SimulatedCluster(spec, 5), hear)
+    assert any(isinstance(step, Measure) and step.checks for step, _ in heard)
+    assert heard[-1][0].changed
+    for decision, history in heard:
+        searcher = Guided(LIMITS)
+        again = Checking(searcher, guide_of(searcher), LIMITS.words)
+        assert again.decide(history) == decision
+        assert (again.trials_left(history) == 0) is not isinstance(decision, Measure)
+
+
+def test_the_first_step_after_a_change_names_it() -> None:
+    spec = replace(SPEC, noise=0.0, steps=((5, 0.6),))
+    heard: list[Decision] = []
+    run_search(Guided(LIMITS), SimulatedCluster(spec, 1), lambda step, _: heard.append(step))
+    reasons = [step.reason for step in heard if isinstance(step, Measure)]
+    assert any("to see whether the limit changed since" in reason for reason in reasons)
+    named = [reason for reason in reasons if reason.startswith("the limit changed from")]
+    assert len(named) == 1
+    end = heard[-1]
+    assert isinstance(end, Done)
+    assert named[0].startswith(describe(end.changed[0], LIMITS.words))
+
+
+def test_after_three_changes_no_further_one_is_looked_for() -> None:
+    steps = tuple((at, 0.6) for at in range(5, 200, 4))
+    end = run_on(Guided(LIMITS), SimulatedCluster(replace(SPEC, capacity=3000.0, steps=steps), 1))
+    assert len(end.result.changed) <= 3
+    assert end.trials < 60
+
+
+# --- lines --------------------------------------------------------------------------
+
+RATE = ProducerRate(bytes_per_s=1e6)
+LINE = Line((100, 1_000, 10_000), RATE, LIMITS, brokers=3)
+
+
+def line_spec(**changes: object) -> LineSpec:
+    """Brokers with a limit of some hundred producers at each size."""
+    behavior = replace(SPEC, capacity=1.0, **changes)  # type: ignore[arg-type]
+    return LineSpec(3, RATE, 2e-7, 5e-9, 0.03, behavior)
+
+
+def test_a_line_costs_one_trial_more_at_the_size_that_was_measured_first() -> None:
+    plain = run_line_on(replace(LINE, check_for_change=False), SimulatedLine(line_spec(), 1))
+    simulated = SimulatedLine(line_spec(), 1)
+    checked = run_line_on(LINE, simulated)
+    assert [point.result for point, _ in checked] == [point.result for point, _ in plain]
+    more = [
+        len(one.history) - len(other.history)
+        for (one, _), (other, _) in zip(checked, plain, strict=True)
+    ]
+    assert more == [1, 0, 0]
+    assert [point.checked for point, _ in checked] == [True, False, False]
+    assert checked[0][0].history[-1].checks
+    trials = sum(len(point.history) for point, _ in plain)
+    assert forecast(LINE, 60.0, clusters=4).trials.median == (
+        forecast(replace(LINE, check_for_change=False), 60.0, clusters=4).trials.median + 1
+    )
+    assert trials_left(LINE, [point for point, _ in plain], ()) == 1
+    assert trials_left(LINE, [point for point, _ in checked], ()) == 0
+    assert simulated.clock.trials == trials + 1
+
+
+@pytest.mark.parametrize("at", [6, 9, 13])
+def test_all_sizes_that_may_have_changed_are_measured_again(at: int) -> None:
+    simulated = SimulatedLine(line_spec(steps=((at, 0.6),)), 2)
+    points = run_line(LINE, simulated.cluster)
+    assert points[0].result.changed
+    assert all(point.checked for point in points)
+    for point in points:
+        limit = simulated.cluster(point.message_bytes).limit_now
+        assert point.result.bracket.sustained == pytest.approx(limit, rel=0.10)
+        assert point.counted == point.history[len(point.history) - len(point.counted) :]
+
+
+def test_a_budget_that_is_used_up_leaves_the_answers_unchecked() -> None:
+    plain = run_line(replace(LINE, check_for_change=False), SimulatedLine(line_spec(), 1).cluster)
+    trials = sum(len(point.history) for point in plain)
+    capped = replace(LINE, budget=Budget(trials=trials))
+    points = run_line(capped, SimulatedLine(line_spec(), 1).cluster)
+    assert sum(len(point.history) for point in points) == trials
+    assert isinstance(points[0].result, Done)
+    note = f"not checked for a change of the limit, as the budget of {trials} trials is used up"
+    assert points[0].result.notes[-1] == note
+    more = replace(LINE, budget=Budget(trials=trials + 1))
+    checked = run_line(more, SimulatedLine(line_spec(), 1).cluster)
+    assert sum(len(point.history) for point in checked) == trials + 1
+    assert isinstance(checked[0].result, Done)
+    assert note not in checked[0].result.notes
+
+
+def test_a_budget_that_ends_after_a_change_names_the_change() -> None:
+    spec = replace(SPEC, noise=0.0, steps=((5, 0.5),))
+    single = Line((1_000,), RATE, LIMITS)
+    cluster = SimulatedCluster(spec, 1)
+    (whole,) = run_line(single, lambda _: cluster)
+    first = next(i for i, seen in enumerate(whole.history) if seen.checks)
+    capped = replace(single, budget=Budget(trials=first + MORE_MAX))
+    (ended,) = run_line(capped, lambda _: SimulatedCluster(spec, 1))
+    assert isinstance(ended.result, GaveUp)
+    assert ended.result.changed == whole.result.changed
+    assert "is used up" in ended.result.reason
+
+
+# --- the evidence -------------------------------------------------------------------
+
+
+def readings(limits: Sequence[float], seed: int) -> list[TrialEvidence]:
+    """Trials at 300 producers that read limits with 2 % noise."""
+    chance = random.Random(seed)
+    return [
+        TrialEvidence(5.7, True, 5.7 + 0.0 + one + chance.gauss(0.0, 0.02), 0.0, 0.004, True)
+        for one in limits
+    ]
+
+
+def test_the_probability_of_a_change_grows_with_its_size() -> None:
+    steady, small, large = (
+        suspicion(readings([0.0] * 4 + [step] * 3, 1), Curve()) for step in (0.0, -0.12, -0.3)
+    )
+    assert steady.probability < 0.03 < small.probability < large.probability
+    assert large.probability > 0.9
+    assert (large.last_before, large.since) == (3, 4)
+    assert large.after is not None and large.before is not None
+    assert large.after.high < large.before.low
+    assert LEAST < 0.12
+
+
+def test_one_stray_is_no_change() -> None:
+    found = suspicion(readings([0.0, 0.0, 0.0, -0.3, 0.0, 0.0, 0.0], 1), Curve())
+    assert found.probability < 0.2
+
+
+def test_fewer_than_two_trials_show_no_change() -> None:
+    assert suspicion([], Curve()).probability == 0.0
+    assert suspicion(readings([0.0], 1), Curve()).probability == 0.0
+
+
+# --- the goals ----------------------------------------------------------------------
+
+
+@pytest.mark.computes
+@pytest.mark.parametrize(
+    ("name", "searches"),
+    [
+        ("steady, 2 % noise", 100),
+        ("step to 0.85 times, 2 % noise", 100),
+        ("step to 1.15 times, 2 % noise", 100),
+        ("step to 0.5 times, 2 % noise", 60),
+    ],
+)
+def test_changes_are_named_and_steady_clusters_are_not(name: str, searches: int) -> None:
+    """At most 2 % of runs, plus three standard errors."""
+    (case,) = [each for each in changing_cases() if each.name == name]
+    found = found_of(replace(case, searches=searches))
+    allowed = 0.02 + 3 * (0.02 * 0.98 / searches) ** 0.5
+    assert found.silent <= allowed
+    if name.startswith("steady"):
+        assert found.changed <= allowed
+    else:
+        assert found.changed > 0.3
