@@ -186,17 +186,23 @@ def write_back_windows(
     none = _Counter(())
     found = []
     for host, ids in brokers.items():
-        own = sorted(
-            (
-                each
-                for each in hosts
-                if each.host == host and each.values and start_s <= each.at_s <= end_s
-            ),
-            key=lambda each: each.at_s,
+        own = _knowing(
+            each
+            for each in hosts
+            if each.host == host and each.values and start_s <= each.at_s <= end_s
         )
         if len(own) > 1 and unwritten_bytes(own[0]) is not None:
             found.append(_window(host, own, [counters.get(each, none) for each in ids], tuple(ids)))
     return tuple(found)
+
+
+def _knowing(samples: Iterable[HostSample]) -> list[HostSample]:
+    """The samples in their order; where some know the disks of log dirs, only these.
+
+    Tasks of the load sample a machine, too, that they share with brokers, and know no log dirs.
+    """
+    found = sorted(samples, key=lambda each: each.at_s)
+    return [each for each in found if _parts(each, readings.LOG_DISK)] or found
 
 
 def _window(

@@ -106,6 +106,16 @@ def test_only_disks_with_log_dirs_count_where_they_are_known() -> None:
     assert found.disks == ("vdb",), "a device that is made of disks counts their bytes again"
 
 
+def test_samples_of_tasks_on_a_brokers_machine_know_no_log_dirs_and_do_not_count() -> None:
+    more = {"log_disk:loop0": 1.0, "disk_written_bytes:loop0": 5.0}
+    own = written(1e6, lambda *_: 1e6, 9, **more)
+    tasks = [replace(each, at_s=each.at_s + 0.1) for each in written(1e6, lambda *_: 9e9, 9)]
+    (found,) = write_back_windows(taken(1e6, 9), [tasks[0], *own, *tasks], HOSTS, 0, 10)
+    assert (found.disks, found.disks_known, found.duration_s) == (("loop0",), True, 9.0)
+    (alone,) = write_back_windows(taken(1e6, 9), tasks, HOSTS, 0, 10)
+    assert (alone.disks, alone.disks_known) == (("vdb",), False)
+
+
 def test_what_is_missing_is_not_known() -> None:
     hosts = written(1e6, lambda *_: 1e6, 9)
     (alone,) = write_back_windows(taken(1e6, 9, (1,)), hosts, HOSTS, 0, 9)
