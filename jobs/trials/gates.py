@@ -114,7 +114,7 @@ class Gates:
         recovery = wait_until_at_rest(
             self._source, earlier=first, deadline_s=SETTLE_S, clock=self._clock, pause=self._pause
         )
-        last: Sequence[BrokerSample] = self._source.sample_all()
+        last: Sequence[BrokerSample] = poll_after_ticks(self._source, self._clock, self._pause)
         self._polled = last
         self._note_look(first, last)
         if self.is_shared:

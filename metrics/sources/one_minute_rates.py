@@ -107,8 +107,6 @@ class TickedCount:
         is_whole = is_exact(max(rate, self.rate), known.rounding)
         if is_whole and self.edge_error:
             known = replace(known, error=self.error + self.edge_error, edge_error=0.0)
-        if not self.has_moved and rate == 0:
-            return replace(known, at_s=at_s, earliest_s=at_s - TICK_S, latest_s=at_s)
         sure, maybe = self._scheduled(at_s)
         if rate == self.rate:
             is_hidden = rate == 0 or not is_whole

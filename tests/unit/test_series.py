@@ -36,6 +36,24 @@ def test_gauges_are_values_and_counters_are_rates() -> None:
     ]
 
 
+def test_counts_of_one_minute_rates_are_drawn_once_a_tick() -> None:
+    taken = [
+        sample(at_s, {"bytes_in": count, "ticked_s:bytes_in": ticked_s})
+        for at_s, count, ticked_s in (
+            (0.0, 7e6, 40.0),
+            (1.0, 7e6, 40.0),
+            (2.0, 17e6, 45.0),
+            (3.0, 17e6, 45.0),
+            (7.0, 47e6, 50.0),
+            (8.0, 0.0, 0.0),
+        )
+    ]
+    assert series_points(taken, {1}, START_S) == [
+        SeriesPoint(BYTES, 1, 2.0, 2.0),
+        SeriesPoint(BYTES, 1, 7.0, 6.0),
+    ]
+
+
 def test_a_failed_poll_leaves_a_gap_and_parts_of_a_reading_are_added() -> None:
     first = {"handler_idle_ns:a": 1e9, "handler_idle_ns:b": 2e9}
     later = {"handler_idle_ns:a": 2e9, "handler_idle_ns:b": 4e9}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn
 
@@ -48,7 +49,7 @@ class RateSource:
         rates = (HANDLER_IDLE_NS, "messages_in", "bytes_in") if ticks else ()
         self.nodes = {1: NodeInfo(1, "4.1", frozenset({Role.BROKER}), rates=rates)}
         self.now_s, self.idle, self.messages_per_s, self.ticks = 1_000.0, 0.97, 0.0, ticks
-        self.pool = SimulatedMeter(998.3, 1.0)
+        self.pool = SimulatedMeter(995.9, 1.0)
         self.messages, self.bytes = SimulatedMeter(997.1), SimulatedMeter(996.2)
         self.counts = RateCounts()
         self.polls = 0
@@ -97,9 +98,11 @@ def loaded(source: RateSource, seconds: float, idle: float = 0.1) -> list[Broker
     return before
 
 
+@pytest.mark.parametrize("passed_s", [0.0, 2.3])
 @pytest.mark.parametrize("seconds", [1.0, 2.0, 4.0, 17.0])
-def test_a_poll_after_a_load_counts_all_of_it(seconds: float) -> None:
+def test_a_poll_after_a_load_counts_all_of_it(seconds: float, passed_s: float) -> None:
     source = RateSource()
+    source.pause(passed_s)
     (before,) = loaded(source, seconds)
     (after,) = poll_after_ticks(source, source.clock, source.pause)
     for name, sent in (("messages_in", 1_000), ("bytes_in", 1_071_000)):
@@ -171,30 +174,57 @@ def test_idle_between_polls_is_that_of_the_ticks() -> None:
     assert proof.is_shown
 
 
+class TwoSources:
+    """Two brokers whose meters tick at different moments."""
+
+    name = "rates"
+
+    def __init__(self) -> None:
+        self.first, self.second = RateSource(), RateSource()
+        for meter in (self.second.pool, self.second.messages, self.second.bytes):
+            meter.late_s = dict.fromkeys(range(1, 100), 2.0)
+        self.nodes = {i: replace(self.first.nodes[1], node_id=i) for i in (1, 2)}
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return self.first.clock
+
+    def pause(self, seconds: float) -> None:
+        self.first.pause(seconds)
+        self.second.pause(seconds)
+
+    def sample_all(self) -> list[BrokerSample]:
+        (own,), (other,) = self.first.sample_all(), self.second.sample_all()
+        return [own, replace(other, broker_id=2)]
+
+    def open(self) -> None:
+        """Be open always."""
+
+    def close(self) -> None:
+        """Keep nothing."""
+
+
 def test_brokers_that_tick_at_different_moments_come_to_rest_together() -> None:
-    class Two:
-        name = "rates"
-
-        def __init__(self) -> None:
-            self.first, self.second = RateSource(), RateSource()
-            for meter in (self.second.pool, self.second.messages, self.second.bytes):
-                meter.late_s = dict.fromkeys(range(1, 100), 2.0)
-            self.nodes = {i: NodeInfo(i, "4.1", frozenset({Role.BROKER})) for i in (1, 2)}
-
-        def pause(self, seconds: float) -> None:
-            self.first.pause(seconds)
-            self.second.pause(seconds)
-
-        def sample_all(self) -> list[BrokerSample]:
-            (own,), (other,) = self.first.sample_all(), self.second.sample_all()
-            return [own, replace(other, broker_id=2)]
-
-        open = close = RateSource.close
-
-    both = Two()
-    recovery = wait_until_at_rest(both, clock=both.first.clock, pause=both.pause)  # type: ignore[arg-type]
+    both = TwoSources()
+    recovery = wait_until_at_rest(both, clock=both.clock, pause=both.pause)
     assert not recovery.not_idle
     assert recovery.duration_s <= 12.0
+
+
+def test_the_level_of_others_is_measured_where_brokers_tick_at_different_moments() -> None:
+    both = TwoSources()
+    gates = Gates(both, _never, RecordingReporter(), None, both.clock, both.pause)
+    both.first.messages_per_s = both.second.messages_per_s = 200.0
+    both.pause(10.0)
+    gates.take_baseline()
+    before = gates.level
+    both.first.messages_per_s = both.second.messages_per_s = 600.0
+    both.pause(10.0)
+    gates.renew_level()
+    after = gates.level
+    assert before is not None and after is not None
+    assert before.messages.mean == pytest.approx(400.0, rel=0.02)
+    assert after.messages.mean > 600.0
 
 
 def test_ticks_around_polls_that_are_close_do_not_add_idle_time() -> None:
