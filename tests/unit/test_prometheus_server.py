@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.checks.cluster import metrics_findings
 from jobs.checks.history import history_findings
 from jobs.config.exporter_rules import load_rules
+from jobs.trials.recovery import Baseline, wait_until_at_rest
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
@@ -482,3 +483,40 @@ def test_doctor_names_the_busiest_broker_of_the_past(snapshot: SnapshotAssertion
         server.instead = (503, "busy")
         ((unknown),) = history_findings(source, server.time)
         assert "HTTP 503" in unknown.sentence
+
+
+@pytest.mark.parametrize("interval_s", [2.0, 15.0])
+def test_a_poll_after_a_load_has_all_of_it_and_brokers_come_to_rest(interval_s: float) -> None:
+    load_s, ends_s = 60.0, START_S + 60.5
+    rested = BrokerState(at_s=START_S - 1_000.0)
+
+    def shown(at_s: float) -> str:
+        loaded_s = min(max(0.0, at_s - (ends_s - load_s)), load_s)
+        state = rested.later(at_s - rested.at_s - loaded_s, 0.99, 0)
+        loaded = state.later(loaded_s, 0.3, round(1_000 * loaded_s))
+        return page("none", loaded)
+
+    target = broker_target(1, "none")
+    target.page, target.interval_s = shown, interval_s
+    with server_of(target) as server:
+        api = ServerApi(server.url, HttpAccess(KEY), PATIENCE_S, server.time)
+        spec = FeedSpec('job="kafka"', POD, {1: HOSTS[1]})
+        clock = server.time
+        with closing(PrometheusServerSource(api, spec, None, "4.1", clock, clock.pause)) as source:
+            source.open()
+            (before,) = source.sample_all()[-1:]
+            clock.pause(ends_s - clock())
+            after = source.sample_all()
+            recovery = wait_until_at_rest(
+                source,
+                {1: Baseline(replica_lag_records=3.0)},
+                after,
+                clock=clock,
+                pause=clock.pause,
+            )
+    grown = after[-1].values["messages_in"] - before.values["messages_in"]
+    loaded_before = round(1_000 * max(0.0, before.at_s - (ends_s - load_s)))
+    assert grown == 1_000 * load_s - loaded_before
+    assert recovery.not_idle == ()
+    assert recovery.since_s is not None and recovery.since_s >= ends_s - interval_s
+    assert recovery.duration_s <= 3 * interval_s + 1.0
