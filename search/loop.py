@@ -50,7 +50,7 @@ def next_trial(
     """The next trial, or None when every goal has its answer; and all decisions.
 
     A hold that is under way continues. Otherwise the lightest load that a goal requests comes
-    first, and a load to be held comes after all other loads.
+    first, a load to be held comes after all other loads, and a look for a change comes last.
     """
     decisions = {name: one.decide(histories[name]) for name, one in searchers.items()}
     wishes = [
@@ -61,7 +61,12 @@ def next_trial(
     held = {seen[-1].load for seen in histories.values() if seen and seen[-1].held}
     _, name, step = min(
         wishes,
-        key=lambda wish: (not (wish[2].holds and wish[0] in held), wish[2].holds, *wish[:2]),
+        key=lambda wish: (
+            not (wish[2].holds and wish[0] in held),
+            wish[2].checks,
+            wish[2].holds,
+            *wish[:2],
+        ),
     )
     reason = step.reason if len(searchers) == 1 else f"for goal {name}: {step.reason}"
     return replace(step, reason=reason), decisions

@@ -18,7 +18,7 @@ from search.forecast import forecast, trials_left
 from search.guided import Guided
 from search.limits import Limits
 from search.line import Line
-from search.lines import run_line
+from search.lines import run_line, run_lines
 from search.loop import run_search
 from search.model import Decision, Done, GaveUp, Measure, Observation, Searcher, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster, SimulatedEnd, run_on
@@ -150,7 +150,8 @@ def test_it_decides_the_same_from_the_history_alone() -> None:
 
     run_search(Guided(LIMITS), SimulatedCluster(spec, 5), hear)
     assert any(isinstance(step, Measure) and step.checks for step, _ in heard)
-    assert heard[-1][0].changed
+    end = heard[-1][0]
+    assert isinstance(end, Done) and end.changed
     for decision, history in heard:
         searcher = Guided(LIMITS)
         again = Checking(searcher, guide_of(searcher), LIMITS.words)
@@ -176,6 +177,37 @@ def test_after_three_changes_no_further_one_is_looked_for() -> None:
     end = run_on(Guided(LIMITS), SimulatedCluster(replace(SPEC, capacity=3000.0, steps=steps), 1))
     assert len(end.result.changed) <= 3
     assert end.trials < 60
+
+
+def test_one_goal_of_several_asks_for_the_closing_trial_after_all_others() -> None:
+    limits = {"strict": 200.0, "loose": 300.0}
+
+    class Goals:
+        def __init__(self) -> None:
+            self.loads: list[int] = []
+
+        def measure(self, load: int) -> dict[str, Observation]:
+            self.loads.append(load)
+            found = {}
+            for name, limit in limits.items():
+                verdict = Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED
+                used = min(1.25, load / limit)
+                found[name] = Observation(load, verdict, {"request_handler_idle": used})
+            return found
+
+    steps: list[Decision] = []
+    cluster = Goals()
+    line = Line((1_000,), ProducerRate(bytes_per_s=1e6), LIMITS)
+    found = run_lines(
+        dict.fromkeys(limits, line), lambda _: cluster, lambda one, _: steps.append(one)
+    )
+    asked = [step for step in steps if isinstance(step, Measure)]
+    assert [step.checks for step in asked] == [False] * (len(asked) - 1) + [True]
+    assert asked[-1].reason.startswith("for goal strict: repeating")
+    for name, (point,) in found.items():
+        assert point.result.bracket.sustained <= limits[name]
+        assert point.result.changed == ()
+        assert len(point.history) == len(cluster.loads)
 
 
 # --- lines --------------------------------------------------------------------------

@@ -311,7 +311,8 @@ def test_a_hold_of_another_goal_does_not_fail_one_below_it() -> None:
 
 
 def test_a_budget_that_ends_in_a_hold_keeps_the_bracket_of_the_search() -> None:
-    free = Line((1000,), ProducerRate(bytes_per_s=1000.0), LIMITS, confirmation=PLAN)
+    rate = ProducerRate(bytes_per_s=1000.0)
+    free = Line((1000,), rate, LIMITS, confirmation=PLAN, check_for_change=False)
     (whole,) = run_line(free, lambda _: Tiring(steady))
     searched = len(whole.history) - 8
     cut = replace(free, budget=Budget(trials=searched + 3))
