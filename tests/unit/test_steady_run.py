@@ -1,0 +1,223 @@
+"""The hold at the end of a search: what a run asks for, keeps and appends, and how a hold ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.config import load
+from jobs.console.events import PhaseStarted, RecordingReporter
+from jobs.runs.estimate import line_of
+from jobs.runs.limit import LimitRun
+from jobs.trials import steady
+from jobs.trials.early_end import NOTICE_S
+from jobs.trials.history import TrialHistory
+from jobs.trials.measure import SearchProgress, TrialMeasurer
+from jobs.trials.steady import SteadyMeasurer
+from metrics.tables.boundary import BoundaryRow
+from metrics.trial.trial import Trial
+from search.line import FinishedPoint
+from search.model import Bracket, Done
+from tests.support.contexts import run_context
+from tests.support.processes import becomes
+from tests.support.scripted_source import ScriptedSource
+from tests.support.steady_trials import at
+
+
+class Tables:
+    """Keeps the boundaries that a run appends."""
+
+    def __init__(self) -> None:
+        self.rows: list[BoundaryRow] = []
+
+    def append_boundary(self, row: BoundaryRow) -> None:
+        self.rows.append(row)
+
+
+class Run:
+    """A search that found 64 producers at 1 kB and 20 at 100 B, on a disk of this speed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, disk: float, *changes: str) -> None:
+        options = (
+            "workload.message_bytes=[100, 1000]",
+            "workload.producer.rate_bytes_per_s=1e6",
+            "workload.trial.early_end_error_rate=0.01",
+        )
+        self.config = load("testbed", "1kB", "default", [*options, *changes])
+        self.tables, self.reporter = Tables(), RecordingReporter()
+        self.history = TrialHistory()
+        self.refusal: str | None = None
+        self.held: list[tuple[int, float]] = []
+        self.body = LimitRun(self.config)
+        self.context = run_context(
+            run_id="r",
+            config=self.config,
+            reporter=self.reporter,
+            tables=self.tables,
+            history=self.history,
+            addresses={1: ("a", 1), 2: ("b", 2)},
+            environment={},
+            guards=SimpleNamespace(require_untripped=lambda: None, refusal=lambda _: self.refusal),
+        )
+        line = line_of(self.config.workload, self.config.goal, 2)
+        self.body._lines = {"default": line}
+        points: list[FinishedPoint] = []
+        for size, producers in ((1_000, 64), (100, 20)):
+            trial = at(producers, disk, 10.0, size, number=len(points) + 1)
+            self.history.add(trial, ())
+            found = Done(Bracket(producers, producers + 1))
+            points.append(FinishedPoint(size, found, (trial.observation("default"),)))
+        self.body._points = {"default": points}
+        for point in points:
+            self.body._keep(self.context, "default", point)
+
+        def hold_once(measurer: SteadyMeasurer, producers: int) -> Trial:
+            phases = measurer.pattern(producers).phases
+            assert phases.early_end_error_rate == 0.0, "no verdict ends a hold early"
+            self.held.append((producers, phases.measure_s))
+            trial = at(producers, disk, 90.0, number=10 + len(self.held), steady=True)
+            self.history.add(trial, ())
+            return trial
+
+        monkeypatch.setattr(SteadyMeasurer, "hold_once", hold_once)
+
+    def prove(self) -> None:
+        none: Any = None
+        self.body._prove_steady(self.context, none, none, SearchProgress())
+
+    def phases(self) -> list[str]:
+        return [each.text for each in self.reporter.events if isinstance(each, PhaseStarted)]
+
+
+def test_the_search_goes_on_at_what_disks_wrote_and_all_limits_are_completed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Run(monkeypatch, 10e6)
+    run.prove()
+    assert run.held == [(64, 105.0), (9, 105.0)]
+    large, small = run.body.boundaries
+    assert (large.message_bytes, large.steady_load, large.loads[0]) == (1_000, 9.0, 64)
+    assert large.trials == 3, "its holds count"
+    assert small.message_bytes == 100 and small.steady_load is not None
+    assert 7 <= small.steady_load <= 9
+    appended = [each.boundary.steady_load for each in run.tables.rows]
+    assert appended == [None, None, large.steady_load, small.steady_load]
+    (phase,) = run.phases()
+    assert phase.startswith("holding 64.0 MB/s at 1 kB for at most 1 min 45 s, until disks are ")
+    assert phase.endswith("proven to write it or memory is 80% full")
+
+
+def test_a_resumed_run_repeats_no_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch, 10e6)
+    run.history.add(at(64, 10e6, 90.0, number=9, steady=True), ())
+    run.prove()
+    assert [load for load, _ in run.held] == [9]
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal", "why"),
+    [
+        (("goal.search.steady_s=0",), None, "no hold was made, as search.steady_s is 0"),
+        (("goal.search.budget.duration_s=100",), None, "the budget of 100 s does not allow"),
+        ((), "the next load can add 9 GB", "the next load can add 9 GB"),
+    ],
+)
+def test_a_hold_that_is_not_allowed_is_said_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, changes: tuple[str, ...], refusal: str | None, why: str
+) -> None:
+    run = Run(monkeypatch, 10e6, *changes)
+    run.refusal = refusal
+    run.prove()
+    assert run.held == []
+    assert all(each.steady_note.startswith(why) for each in run.body.boundaries)
+    assert [each.loads[0] for each in run.body.boundaries] == [64, 20]
+
+
+def test_the_budget_counts_the_holds_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch, 10e6, "goal.search.budget.trials=3")
+    run.prove()
+    assert [load for load, _ in run.held] == [64], "one more trial was allowed"
+    assert run.body.boundaries[0].steady_note.startswith(
+        "a hold of 64.0 MB/s for 1 min 30 s was not"
+    )
+
+
+# --- the end of a hold ------------------------------------------------------------------
+
+
+class Channel:
+    """The channel of a load that began a while ago."""
+
+    def __init__(self, ago_s: float, acked: list[tuple[float, int]] | None = None) -> None:
+        self.start_s: float | None = time.time() - ago_s
+        self.ended_s: float | None = None
+        self._acked = acked or []
+
+    def acked(self) -> list[tuple[float, int]]:
+        return self._acked
+
+    def end_after(self, end_s: float) -> None:
+        self.ended_s = end_s
+
+
+class Sampler:
+    def samples_taken(self) -> Any:
+        return SimpleNamespace(nodes=(), hosts=())
+
+
+def watched(
+    monkeypatch: pytest.MonkeyPatch, channel: Channel, disk: float, *, to_failure: bool = False
+) -> None:
+    """Watch a hold of 64 producers until it is ended, or was looked at ten times."""
+    looks = 0
+
+    def windows(*_args: object) -> Any:
+        nonlocal looks
+        looks += 1
+        return at(64, disk, 90.0).evidence.write_back
+
+    @contextmanager
+    def unwatched(*_args: object) -> Iterator[None]:
+        yield
+
+    monkeypatch.setattr(steady, "LOOK_S", 0.01)
+    monkeypatch.setattr(steady, "write_back_windows", windows)
+    monkeypatch.setattr(TrialMeasurer, "_watched", unwatched)
+    config = load("testbed", "1kB", "default", [])
+    context = run_context(
+        config=config,
+        source=ScriptedSource((1, 2)),
+        hosts=SimpleNamespace(brokers={"b": (1, 2)}),
+        addresses={1: ("a", 1), 2: ("b", 2)},
+    )
+    none: Any = None
+    gates: Any = SimpleNamespace(under_replicated_at_rest={})
+    parts: Any = (context, none, gates, 1_000, SearchProgress(), 105.0)
+    measurer = SteadyMeasurer(*parts, to_failure=to_failure)
+    pattern = replace(at(64).pattern, phases=measurer.pattern(64).phases)
+    sampler: Any = Sampler()
+    control: Any = channel
+    with measurer._watched(sampler, pattern, none, control):
+        assert becomes(lambda: channel.ended_s is not None or looks > 9, 20.0)
+
+
+def test_a_proven_hold_ends_at_once_and_another_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    proven, slow = Channel(92.0), Channel(92.0)
+    watched(monkeypatch, proven, 100e6)
+    assert proven.ended_s == pytest.approx(92.0 - 1.0 + NOTICE_S, abs=5.0)
+    watched(monkeypatch, slow, 10e6)
+    assert slow.ended_s is None
+
+
+def test_a_load_to_failure_ends_only_once_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = [(float(second), 64_000 * second) for second in range(60)]
+    failed = [*whole, *((60.0 + n, 64_000 * 59 + 9_000 * n) for n in range(7))]
+    down = Channel(68.0, failed)
+    watched(monkeypatch, down, 10e6, to_failure=True)
+    assert down.ended_s is not None
