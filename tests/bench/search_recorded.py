@@ -265,4 +265,4 @@ def _end(
         hint = WarmUp(load, max(0.0, idle)).hint(IDLE_MIN)
         assert hint is not None
         searcher = Guided(limits_from(first), Guide().with_hint(hint))
-    return run_on(searcher, cluster)
+    return run_on(searcher, cluster, check_for_change=not isinstance(searcher, Bisection))

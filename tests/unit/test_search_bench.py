@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bench.search import bench_search
+from tests.bench.search_changing import changing_cases
 from tests.bench.search_coverage import cases, compare_coverage, coverage_of
 from tests.bench.search_methods import Contestant, compare, scenarios
 from tests.bench.search_overloads import conditions
@@ -36,6 +37,7 @@ def test_the_command_prints_the_table() -> None:
     assert done.output.count("  redline  ") == len(scenarios())
     assert done.output.count("held out") == len(conditions()) // 2
     assert "off >5 %" in done.output
+    assert all(f"  {one.name} " in done.output for one in changing_cases())
     held_out = sum(one.is_held_out for one in cases())
     held_out += len(STARTS) * sum(one.is_held_out for one in ladders())
     assert done.output.count("*") == held_out + 2, "and the meaning of the star"
