@@ -13,11 +13,14 @@ from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.hosts.source import HostSource, NoHosts
 from metrics.units import format_volume
-from metrics.windows.write_back import dirty_background_bytes, unwritten_bytes
+from metrics.windows.write_back import dirty_background_bytes, log_disks_of, unwritten_bytes
 
 GAIN, SPARE_BYTES = 2.0, 16e6
 """A host is at rest while it writes at most `GAIN` times as many pages at a time as before the run,
 plus `SPARE_BYTES` [B]."""
+
+QUIET_BYTES_PER_S = 1e6
+"""Rate below which the disks of log dirs write nothing of a load [B/s]."""
 
 
 class WriteBack:
@@ -30,6 +33,7 @@ class WriteBack:
     def __init__(self, hosts: HostSource | None = None) -> None:
         self._hosts: HostSource = NoHosts() if hosts is None else hosts
         self._before: Mapping[str, HostSample] = {}
+        self._last: dict[str, HostSample] = {}
 
     def take_baseline(self) -> None:
         """Read the hosts without the run's load."""
@@ -37,12 +41,32 @@ class WriteBack:
 
     def reasons(self) -> tuple[NotIdle, ...]:
         """The hosts that still write pages of the last load, a reason for each."""
-        found = (why_not_written(each, self._before.get(each.host)) for each in self._sampled())
-        return tuple(each for each in found if each is not None)
+        found = []
+        for each in self._sampled():
+            last = self._last.get(each.host)
+            self._last[each.host] = each
+            why = why_not_written(each, self._before.get(each.host))
+            if why is not None and not (last is not None and are_log_disks_quiet(last, each)):
+                found.append(why)
+        return tuple(found)
 
     def _sampled(self) -> Sequence[HostSample]:
         own = self._hosts.brokers
         return [each for each in self._hosts.sample_all() if each.host in own] if own else ()
+
+
+def are_log_disks_quiet(earlier: HostSample, later: HostSample) -> bool:
+    """Whether the disks of log dirs are known, and wrote next to nothing between two samples.
+
+    The pages of a host that wait are then those of other disks.
+    """
+    disks, is_known = log_disks_of(later)
+    names = [f"{readings.DISK_WRITTEN_BYTES}:{each}" for each in disks]
+    passed_s = later.at_s - earlier.at_s
+    if not is_known or passed_s <= 0 or any(name not in earlier.values for name in names):
+        return False
+    written = sum(later.values.get(name, 0.0) - earlier.values[name] for name in names)
+    return written / passed_s < QUIET_BYTES_PER_S
 
 
 def why_not_written(now: HostSample, before: HostSample | None) -> NotIdle | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -106,3 +107,30 @@ def test_a_disk_that_needs_longer_than_a_minute_delays_a_trial_and_does_not_forb
     assert cluster.now_s - before_s == pytest.approx(DEADLINE_S, abs=2.0)
     (_, begun) = [each.text for each in reporter.events if isinstance(each, PhaseStarted)]
     assert "although host b: 839 MB are being written to its disks" in begun
+
+
+@pytest.mark.parametrize(
+    ("written", "log_disk", "is_at_rest"),
+    [(900_000.0, True, True), (1_100_000.0, True, False), (0.0, False, False)],
+)
+def test_pages_of_other_disks_than_those_of_log_dirs_delay_nothing(
+    written: float, log_disk: bool, is_at_rest: bool
+) -> None:
+    more = {"log_disk:sdb": 1.0} if log_disk else {}
+    looks = [
+        replace(host(0.0, 900e6, **{"disk_written_bytes:sdb": 5.0 + bytes_, **more}), at_s=at_s)
+        for at_s, bytes_ in ((0.0, 0.0), (1.0, written))
+    ]
+
+    class Hosts:
+        brokers: Mapping[str, tuple[int, ...]] = {"b": (1, 2)}
+        machines = frozenset({"b"})
+
+        def sample_all(self) -> Sequence[HostSample]:
+            return [looks.pop(0)]
+
+        def close(self) -> None: ...
+
+    waiting = WriteBack(Hosts())
+    assert waiting.reasons() != (), "one look shows no rate"
+    assert (waiting.reasons() == ()) is is_at_rest
