@@ -10,8 +10,9 @@ trials over time (`search.changes`):
 * Where the limit changed, the trials before the change do not count any more: the search goes on
   with those after it, and its new answer is checked in turn.
 
-The load that is repeated is the bound of the answer that was measured first: it is near the limit,
-where readings and verdicts tell most, and its two trials span most of the search.
+The load that is repeated is the sustained bound of the answer: it is near the limit, and its
+reading tells most, as past the threshold readings are compressed. A bound that the readings
+contradict comes before it; without a reading, the bound that was measured first is repeated.
 
 The decision follows from the history alone, in which these trials are marked, so that a resumed
 run decides the same.
@@ -28,6 +29,7 @@ from search.changes import Suspicion, suspicion
 from search.guide import Guide
 from search.guided import Guided
 from search.interval import Interval
+from search.load_verdicts import load_verdicts_of
 from search.model import (
     PRODUCERS,
     Bracket,
@@ -268,7 +270,7 @@ class Checking:
         return tuple(counted)
 
     def _load(self, history: Sequence[Observation], split: CheckedHistory, bracket: Bracket) -> int:
-        """The load to repeat: that of the checks so far, or the bound that was measured first."""
+        """The load to repeat: that of the checks so far, or the bound that tells most."""
         begun = [seen.load for seen in history[split.plain :] if seen.checks]
         if begun:
             return begun[-1]
@@ -277,6 +279,9 @@ class Checking:
             for seen in self._searched(history, split)
             if seen.verdict is not Verdict.INVALID and not seen.held
         ]
+        doubt = self._guide.find_doubt(valid, load_verdicts_of(valid), bracket)
+        if doubt is not None and doubt[0] in (bracket.sustained, bracket.overloaded):
+            return doubt[0]
         loads = [seen.load for seen in valid]
         curve = self._guide.believed_curve(valid)
         shown = zip(loads, evidence_of(valid, self._guide.signals, curve), strict=True)
