@@ -32,7 +32,7 @@ from metrics.tables.frames import frame_of
 from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.sql_views import VIEWS
 from metrics.tables.trials import trial_from
-from metrics.tables.views import newest_cases, newest_runs
+from metrics.tables.views import newest_cases, newest_of_each_state, newest_runs
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 
@@ -403,8 +403,8 @@ class TableStore:
         return found
 
     def boundaries(self, run_id: str) -> DataFrame:
-        """The boundary points of a run by message size."""
-        return self.read("boundaries", run_id).orderBy("bpm")
+        """The boundary points of a run by message size, each in its newest row."""
+        return newest_of_each_state(self.read("boundaries", run_id)).orderBy("bpm")
 
     def compact(self) -> None:
         """Merge the small files of tables with many files; called at the end of a run.

@@ -105,6 +105,17 @@ def newest_points(boundaries: DataFrame) -> DataFrame:
     )
 
 
+def newest_of_each_state(boundaries: DataFrame) -> DataFrame:
+    """The newest row of `boundaries` per run, goal, size and state of the cluster.
+
+    A point has several rows where its search continued, or its steady limit was proven later.
+    """
+    from pyspark.sql import functions as sql
+
+    point = [each for each in ("run_id", "goal", "bpm", "state") if each in boundaries.columns]
+    return _first(boundaries, point, sql.col("at").desc(), sql.col("trials").desc())
+
+
 def latest_boundaries(boundaries: DataFrame) -> DataFrame:
     """The newest point of `boundaries` per cluster, workload, goal, axis, size and pattern.
 

@@ -134,10 +134,28 @@ def test_a_point_that_was_searched_on_adds_a_newer_row(
         each.append_boundary(point(run_id, trials=trials))
         each.append_boundary(point(run_id, trials=trials, state="catching up"))
         each.settle()
-    rows = store.boundaries(run_id).collect()
+    rows = store.read("boundaries", run_id).collect()
     assert sorted((row.state, row.trials) for row in rows) == [
         (state, trials) for state in ("all brokers", "catching up") for trials in (0, 4, 6)
     ]
+    newest = store.boundaries(run_id).collect()
+    assert sorted((row.state, row.trials) for row in newest) == [
+        ("all brokers", 6),
+        ("catching up", 6),
+    ]
+
+
+def test_the_steady_limit_of_a_point_adds_one_row(
+    store: TableStore, again: TableStore, run_id: str
+) -> None:
+    why = "no hold was made, as search.steady_s is 0"
+    for each in (store, again):
+        each.append_boundary(point(run_id))
+        each.append_boundary(replace(point(run_id, steady_note=why), at_s=6.0))
+        each.settle()
+    assert store.read("boundaries", run_id).count() == 2
+    (row,) = store.boundaries(run_id).collect()
+    assert row.steady_note == why
 
 
 def test_the_tables_are_not_queried_for_a_new_run(
