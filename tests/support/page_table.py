@@ -18,6 +18,7 @@ ROWS: Mapping[str, str] = {
     "confluent": "Confluent's kafka_broker.yml, cp-ansible's kafka.yml",
     "none, stand-alone": "none, stand-alone exporter",
     "confluent, stand-alone": "Confluent's, stand-alone exporter",
+    "Strimzi's Metrics Reporter": "Strimzi's Metrics Reporter 0.2.0, without the exporter",
     "one-minute rates": "one-minute rates only",
 }
 """Rules of the tests → their row, without backquotes."""

@@ -59,8 +59,29 @@ def test_the_count_of_the_handlers_is_chosen(rules: str, release: int) -> None:
     assert both["broker_handler_idle_ns"] != both[IDLE]
 
 
+def page_of(name: str) -> str:
+    """A page that was recorded of a broker."""
+    return gzip.decompress((DATA / f"exporter/{name}.txt.gz").read_bytes()).decode()
+
+
+def recorded(name: str) -> Choices:
+    """The choices on a page that was recorded of a broker."""
+    return chosen(page_of(name), page_of(name))
+
+
+def test_the_metrics_reporter_shows_counts_where_other_rules_show_rates() -> None:
+    found = recorded("strimzi-metrics-reporter-0.2.0-4.1.2")
+    assert found.texts[IDLE] == f"{POOL}_total"
+    assert found.texts["bytes_in"] == f"{BYTES}persec_total"
+    assert found.texts["produce_local_ms_sum"] == (
+        'kafka_network_requestmetrics_localtimems_sum{request="Produce"}'
+    )
+    assert not found.refused
+    assert not found.preferred
+
+
 def test_on_a_recorded_page_the_same_series_are_found_as_by_its_rule_set() -> None:
-    text = gzip.decompress((DATA / "exporter/kafka-kraft-4.1.2.txt.gz").read_bytes()).decode()
+    text = page_of("kafka-kraft-4.1.2")
     found, known = chosen(text, text).rules, load_rules("kafka-kraft")
     of_page, of_rules = (
         {
@@ -89,7 +110,9 @@ def test_the_readings_that_rules_show_are_those_of_the_page(
 @pytest.mark.parametrize("release", [0, 1])
 def test_the_table_of_the_docs_is_what_is_read(release: int) -> None:
     stated, rates = stated_rows(), ROWS["one-minute rates"]
-    seen = {rates}  # they are read by further polls: test_rate_choice.py
+    reporter = ROWS["Strimzi's Metrics Reporter"]
+    assert cells_of(recorded("strimzi-metrics-reporter-0.2.0-4.1.2").selectors) == stated[reporter]
+    seen = {rates, reporter}  # rates are read by further polls: test_rate_choice.py
     for rules in RULES:
         for agent in (True, False):
             row = ROWS.get(rules if agent else f"{rules}, stand-alone", rates)
