@@ -32,7 +32,7 @@ NOISE_MEDIAN, NOISE_SPREAD = 0.022, 0.8
 NEAR = 0.5
 """Size up to which half of all changes are expected to be [ln]."""
 _NOISES = (0.01, 0.018, 0.032, 0.057)
-_GAIN_STEPS = (-1.2, 0.0, 1.2)
+_GAIN_STEPS = (-1.5, -0.75, 0.0, 0.75, 1.5)
 _TAIL = 0.05
 _STEP = 0.02
 _REACH = 0.5

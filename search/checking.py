@@ -55,6 +55,8 @@ APART = 0.055
 """Difference between the limits that the repeats and the early trial at their load show [ln]."""
 SURE = 0.9
 """Probability of a change from which no further trial is needed."""
+CERTAIN = 0.99
+"""Probability of a change from which it is one even if readings near the limit do not differ."""
 LIKELY = 0.2
 """Probability of a change, after all further trials, from which it is one: as they repeat one load
 and agree with each other, the model, which allows for noise of any size, understates it."""
@@ -222,19 +224,27 @@ class Checking:
         if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
             return found.probability >= SUSPECT
         apart = self._apart(trials, checks)
-        return checks == 1 if apart is None else apart > APART
+        if apart is not None:
+            return apart > APART
+        early = zip(trials[:-checks], self._limits_shown(trials)[:-checks], strict=True)
+        was_read = any(one is not None and seen.load == trials[-1].load for seen, one in early)
+        return was_read and checks == 1
 
     def _enough(self, trials: Sequence[Observation], found: Suspicion, checks: int) -> float:
-        """The probability of a change from which it is one."""
-        if checks <= MORE_MAX:
-            return SURE
+        """The probability of a change from which it is one.
+
+        Where readings near the limit, or at the load that is repeated, do not differ, only trials
+        far from the limit speak for a change, and so may the form of the curve.
+        """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
         sides = [self._apart(trials, checks), _difference(near[: found.since], near[found.since :])]
         known = [side for side in sides if side is not None]
-        if not known:
-            return BY_THEMSELVES
-        return LIKELY if max(known) > APART else SURE
+        if known and max(known) <= APART:
+            return CERTAIN
+        if checks <= MORE_MAX:
+            return SURE
+        return LIKELY if known else BY_THEMSELVES
 
     def _apart(self, trials: Sequence[Observation], checks: int) -> float | None:
         """The difference between the limits that the repeats and early trials at their load show
