@@ -1,0 +1,207 @@
+"""Real Prometheus exporters: several agents in one broker, and stand-alone ones beside it."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.setup.ivy import Coordinate, retrieve
+from jobs.setup.jar_cache import JarCache
+from jobs.setup.jars import EXPORTER_VERSION, exporter_jar
+from jobs.setup.java_jar import java_jar
+from jobs.setup.places import cache_dir
+from jobs.setup.preflight import java_command
+
+HOST = "127.0.0.1"
+OLDER_VERSION = "0.20.0"
+"""The newest exporter of release 0."""
+VERSIONS = {0: OLDER_VERSION, 1: EXPORTER_VERSION}
+"""Major release of the exporter → its version in the tests."""
+REPORTER = Coordinate("io.strimzi", "metrics-reporter", "0.2.0")
+"""Strimzi's Metrics Reporter, the newest one as a single artifact."""
+
+_NAME = "RedlineExporters"
+_SOURCE = r"""
+import java.io.File;
+import java.lang.instrument.Instrumentation;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.file.Files;
+import java.nio.file.Paths;
+import java.util.Iterator;
+import java.util.List;
+import java.util.jar.JarFile;
+
+/** Starts exporters, each in a class loader of its own, so that their static fields are apart. */
+public class RedlineExporters implements Runnable {
+    private final String[] exporter;
+    private final Instrumentation tools;
+
+    RedlineExporters(String[] exporter, Instrumentation tools) {
+        this.exporter = exporter;
+        this.tools = tools;
+    }
+
+    public static void premain(String list, Instrumentation tools) throws Exception {
+        List lines = Files.readAllLines(Paths.get(list));
+        for (Iterator i = lines.iterator(); i.hasNext();) {
+            new RedlineExporters(((String) i.next()).split("\t"), tools).run();
+        }
+    }
+
+    public static void main(String[] given) throws Exception {
+        List lines = Files.readAllLines(Paths.get(given[0]));
+        for (Iterator i = lines.iterator(); i.hasNext();) {
+            Thread one = new Thread(
+                new RedlineExporters(((String) i.next()).split("\t"), null));
+            one.setDaemon(true);
+            one.start();
+        }
+        while (System.in.read() >= 0) { }
+    }
+
+    public void run() {
+        String jar = exporter[0], address = exporter[1], rules = exporter[2];
+        Thread thread = Thread.currentThread();
+        ClassLoader before = thread.getContextClassLoader();
+        try {
+            URL[] urls = new URL[] { new File(jar).toURI().toURL() };
+            ClassLoader own = new URLClassLoader(urls, ClassLoader.getPlatformClassLoader());
+            thread.setContextClassLoader(own);
+            if (tools == null) {
+                String name = new JarFile(jar).getManifest().getMainAttributes()
+                    .getValue("Main-Class");
+                Class[] types = new Class[] { String[].class };
+                Object[] values = new Object[] { new String[] { address, rules } };
+                own.loadClass(name).getMethod("main", types).invoke(null, values);
+            } else {
+                Class[] types = new Class[] { String.class, Instrumentation.class };
+                Object[] values = new Object[] { address + ":" + rules, tools };
+                own.loadClass("io.prometheus.jmx.JavaAgent").getMethod("premain", types)
+                    .invoke(null, values);
+            }
+        } catch (Exception error) {
+            throw new RuntimeException(address, error);
+        } finally {
+            thread.setContextClassLoader(before);
+        }
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class RealExporter:
+    """An exporter with a rule set.
+
+    Attributes:
+        text: its rules.
+        port: its port on `HOST`.
+        release: its major release.
+    """
+
+    text: str
+    port: int
+    release: int
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{HOST}:{self.port}"
+
+
+def agents_option(exporters: Mapping[str, RealExporter], folder: Path) -> str:
+    """The JVM option that starts these exporters as agents of one broker.
+
+    Args:
+        folder: folder for their rules and the list of them.
+    """
+    jar = folder / f"{_NAME}-agent.jar"
+    with (
+        zipfile.ZipFile(java_jar(_NAME, _SOURCE, ())) as classes,
+        zipfile.ZipFile(jar, "w") as agent,
+    ):
+        for name in classes.namelist():
+            agent.writestr(name, classes.read(name))
+        agent.writestr("META-INF/MANIFEST.MF", f"Premain-Class: {_NAME}\n")
+    jars = {release: exporter_jar(version) for release, version in VERSIONS.items()}
+    listed = _listed(exporters, jars, folder / "agents", "")
+    return f"-javaagent:{jar}={listed}"
+
+
+@contextmanager
+def standalone(
+    exporters: Mapping[str, RealExporter], jmx_endpoint: str, folder: Path
+) -> Iterator[None]:
+    """Run these exporters in a process beside the broker, which read it over JMX.
+
+    Args:
+        jmx_endpoint: `host:port` of the broker's JMX.
+        folder: folder for their rules and their log.
+    """
+    jars = {release: standalone_jar(version) for release, version in VERSIONS.items()}
+    url = f"service:jmx:rmi:///jndi/rmi://{jmx_endpoint}/jmxrmi"
+    listed = _listed(exporters, jars, folder / "standalone", f"jmxUrl: {url}\n")
+    command = [java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp"]
+    command += [str(java_jar(_NAME, _SOURCE, ())), _NAME, str(listed)]
+    with (
+        (folder / "standalone.log").open("w") as log,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log) as process,
+    ):
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def standalone_jar(version: str) -> Path:
+    """The exporter as a program of its own."""
+    name = "jmx_prometheus_httpserver"
+    return _downloaded(Coordinate("io.prometheus.jmx", name, version))[0]
+
+
+def reporter_jars() -> list[Path]:
+    """Strimzi's Metrics Reporter with what it needs."""
+    return _downloaded(REPORTER)
+
+
+def reporter_properties(port: int) -> dict[str, object]:
+    """The broker properties that start Strimzi's Metrics Reporter."""
+    package = "io.strimzi.kafka.metrics"
+    return {
+        "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter,"
+        f"{package}.KafkaPrometheusMetricsReporter",
+        "kafka.metrics.reporters": f"{package}.YammerPrometheusMetricsReporter",
+        "prometheus.metrics.reporter.listener": f"http://{HOST}:{port}",
+    }
+
+
+def _downloaded(wanted: Coordinate) -> list[Path]:
+    def download(target: Path, work: Path) -> None:
+        retrieve([wanted], target, work)
+
+    name = f"{wanted.name}-{wanted.version}"
+    return JarCache(cache_dir() / "jars").jars(name, str(wanted), download)
+
+
+def _listed(
+    exporters: Mapping[str, RealExporter], jars: Mapping[int, Path], folder: Path, begin: str
+) -> Path:
+    """The file that lists exporters, one a line, with the files of their rules beside it."""
+    folder.mkdir()
+    lines: Sequence[str] = [
+        f"{jars[each.release]}\t{each.address}\t{_rules(each, folder / f'{number}.yaml', begin)}"
+        for number, each in enumerate(exporters.values())
+    ]
+    path = folder / "exporters.tsv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _rules(exporter: RealExporter, path: Path, begin: str) -> Path:
+    path.write_text(begin + (exporter.text or "startDelaySeconds: 0\n"))
+    return path
