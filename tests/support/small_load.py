@@ -33,13 +33,6 @@ def offer_small_load(
     spark: SparkSession, testbed: Testbed, workload: Workload = WORKLOAD, producers: int = 3
 ) -> ClientWindow:
     """Offer a load on a new topic, by default of three producers for five seconds."""
-    return offer_with_leaders(spark, testbed, workload, producers)[0]
-
-
-def offer_with_leaders(
-    spark: SparkSession, testbed: Testbed, workload: Workload, producers: int
-) -> tuple[ClientWindow, tuple[int, ...]]:
-    """Offer a load on a new topic; the account, and the broker that leads each partition."""
     with connect(testbed.bootstrap_servers) as admin:
         topics = Topics(admin, uuid.uuid4().hex[:6])
         pattern = workload.pattern(1_000, producers=producers)
@@ -48,6 +41,6 @@ def offer_with_leaders(
             target = Target(topic.names, topic.leaders, admin.describe_cluster().addresses)
             with control_of(spark) as control:
                 generator = Generator(spark, 2, {}, control)
-                return merge(generator.offer("t", target, pattern)), topic.leaders
+                return merge(generator.offer("t", target, pattern))
         finally:
             topics.delete(topic.names)
