@@ -20,8 +20,9 @@ from metrics.sources.one_minute_rates import TICK_S, is_exact, is_whole_tick, ro
 from metrics.sources.rules import IDLE_METERS, METERS, Selector, as_rate
 from metrics.sources.series_choice import IDLE_GROWTH_MAX, Choices, constant_labels
 
-TICKS_SEEN_S = 2 * TICK_S + 2.0
-"""Time after which a meter has ticked twice between polls [s]."""
+TICKS_SEEN_S = 3 * TICK_S + 2.0
+"""Time after which a meter has ticked twice between polls, and once before that in a broker that
+has just started [s]."""
 POLLS_MAX = 20
 _POLLS_APART_S = TICK_S - 0.5
 """Longest time between two polls with at most one tick between them [s]."""
@@ -92,7 +93,8 @@ class _Shown:
         if self.candidate.meaning is not Meaning.UNCERTAIN:
             return _Evidence.OTHER
         if max(numbers) == 0:
-            return _Evidence.ZERO
+            # Only in the first seconds of a broker its handlers have not been idle.
+            return _Evidence.UNKNOWN if self.meter in IDLE_METERS else _Evidence.ZERO
         if all(number.is_integer() for number in numbers):  # a count
             return _Evidence.OTHER
         whole = list(self._whole_ticks())
@@ -101,7 +103,8 @@ class _Shown:
         return _Evidence.RATE if len(whole) > (self.meter in IDLE_METERS) else _Evidence.UNKNOWN
 
     def _whole_ticks(self) -> Iterator[bool]:
-        """For each change of the number, whether it is that of a one-minute rate.
+        """For each change of the number, whether it is that of a one-minute rate. The first rate
+        after 0 may be that of the meter's first tick, which sets it.
 
         A number without all digits of a double, which has been rounded, shows nothing.
         """
@@ -109,7 +112,7 @@ class _Shown:
         if not is_exact(self._largest * unit, self._rounding * unit):
             return
         for (before_s, before, _), (at_s, number, _) in pairwise(self.polls):
-            if number != before and at_s - before_s <= _POLLS_APART_S:
+            if number != before != 0 and at_s - before_s <= _POLLS_APART_S:
                 yield is_whole_tick(before * unit, number * unit, self._rounding * unit)
 
     @property

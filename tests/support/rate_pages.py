@@ -34,6 +34,7 @@ class RateExporter(Exporter):
         printed: the text of a number.
         more: further lines.
         seed: seed of the load's variation.
+        up_s: time since the start of the broker, or since up to 5 s earlier [s].
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class RateExporter(Exporter):
         printed: Callable[[float], str] = repr,
         more: str = "",
         seed: int = 1,
+        up_s: float = 60.0,
     ) -> None:
         super().__init__()
         self.random = Random(seed)
@@ -57,7 +59,10 @@ class RateExporter(Exporter):
             )
             for name in ("idle", *NAMES)
         }
-        self.run(60.0)
+        if not up_s:  # no meter has ticked yet
+            for meter in self.meters.values():
+                meter.begun_s = self.now_s
+        self.run(up_s)
 
     def run(self, seconds: float) -> None:
         """Serve the load for so long."""

@@ -83,6 +83,12 @@ def test_the_idle_time_of_a_controller_too_is_that_of_ticks() -> None:
     assert window.ticked_s == pytest.approx(32, abs=3)
 
 
+def test_rates_of_a_broker_that_has_just_started_are_recognized() -> None:
+    node, window, true = loaded(RateExporter(up_s=0.0))
+    assert "handler_idle_ns" in node.rates
+    assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
+
+
 def test_named_rules_say_which_series_are_one_minute_rates() -> None:
     _, window, true = loaded(RateExporter(), NAMED)
     assert window.handler_idle == pytest.approx(true["idle"] / 1e9, rel=1e-9)
