@@ -238,10 +238,11 @@ class Checking:
         """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
-        sides = [self._apart(trials, checks), _difference(near[: found.since], near[found.since :])]
-        known = [side for side in sides if side is not None]
+        same = self._apart(trials, checks)
+        around = _difference(near[: found.since], near[found.since :])
+        known = [side for side in (same, around) if side is not None]
         if known and max(known) <= APART:
-            return CERTAIN
+            return SURE if around is None else CERTAIN
         if checks <= MORE_MAX:
             return SURE
         return LIKELY if known else BY_THEMSELVES
