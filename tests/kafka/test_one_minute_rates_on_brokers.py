@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 BROKER = 1
 HANDLER_MS, HANDLERS, IDLE_MIN = 60.0, 4, 0.2
@@ -123,7 +123,8 @@ def test_a_planted_limit_is_found(exporter: Exporter, testbed: Testbed, tmp_path
         "--yes",
         folder=tmp_path,
     ) as command:
-        assert command.wait(deadline_s=260.0) == 0, command.text[-4_000:]
+        command.await_line("run-finished ", deadline_s=800.0)
+        assert command.wait(deadline_s=60.0) == 0, command.text[-4_000:]
         log.warning(command.text[-3_000:])
     (found,) = tmp_path.glob("out/*/summary.json")
     (point,) = json.loads(found.read_text(encoding="utf-8"))["boundaries"]
