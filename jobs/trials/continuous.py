@@ -116,9 +116,9 @@ class ContinuousMeasurer(TrialMeasurer):
         context.guards.require_untripped()
         if running.judged < windows:  # a task and its account were lost; the last trial states it
             return
-        after = self._settled_offsets(topics, before, summed)
+        after, lacking = self._settled_offsets(topics, before, summed)
         grown = {partition: (begin, after[partition]) for partition, begin in before.items()}
-        self._require_account(Evidence(summed, end_offsets=grown))
+        self._require_account(Evidence(summed, end_offsets=grown, unreplicated_records=lacking))
 
     def _require_account(self, whole: Evidence) -> None:
         """Check that the topics hold the acknowledged records of all windows, and no others.

@@ -6,8 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from statistics import median
 
 SLICE_S = 1.0
 """Length of a slice over time [s]."""
@@ -59,7 +58,7 @@ class CanaryWindow:
 
 def p99_ms(times_ms: Sequence[float]) -> float:
     """The time that 99 % do not exceed; NaN without times."""
-    return float(np.quantile(times_ms, 0.99, method="higher")) if times_ms else math.nan
+    return sorted(times_ms)[math.ceil(0.99 * (len(times_ms) - 1))] if times_ms else math.nan
 
 
 def canary_windows(
@@ -98,7 +97,7 @@ def _window(
     return CanaryWindow(
         broker_id,
         len(own),
-        float(np.quantile(acked_ms, 0.5)) if acked_ms else math.nan,
+        median(acked_ms) if acked_ms else math.nan,
         p99_ms(acked_ms),
         max(acked_ms, default=math.nan),
         p99_ms(read_ms),
