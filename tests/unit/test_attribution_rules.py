@@ -306,6 +306,7 @@ def near(row: ResourceUse) -> float:
     return min(1.0, used)
 
 
+@pytest.mark.computes
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(st.lists(windows, min_size=1, max_size=3))
 def test_the_named_resource_never_contradicts_the_table_beside_it(

@@ -1039,6 +1039,7 @@ def test_an_idempotent_producer_loses_and_repeats_no_record_and_keeps_the_order(
     assert repeats > 100 < retried, "brokers got batches that they had, and other failures occurred"
 
 
+@pytest.mark.computes
 @pytest.mark.parametrize("options", [{}, IDEMPOTENT])
 @pytest.mark.parametrize("retries", [1, 3, 1_000])
 def test_every_record_is_accounted_for_under_any_failures(

@@ -38,6 +38,7 @@ def write(folder: Path, text: str) -> str:
 # --- files --------------------------------------------------------------------
 
 
+@pytest.mark.computes
 @pytest.mark.parametrize("name", names_in("experiments"))
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_experiments_of_the_project_are_valid(name: str, quick: bool) -> None:

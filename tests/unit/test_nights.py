@@ -178,6 +178,7 @@ def test_the_newest_nights_count() -> None:
 NIGHTS_JUDGED = 300
 
 
+@pytest.mark.computes
 @pytest.mark.parametrize("nights", [1, 2, 5, 20])
 def test_false_alarms_are_rare_with_short_and_long_histories(nights: int) -> None:
     """Two cases with the stated noise: at most 5 % of nights report a change."""

@@ -396,6 +396,7 @@ def test_names_cannot_break_out_of_the_report() -> None:
     assert "<b>" not in page.partition("<script>")[0]
 
 
+@pytest.mark.computes
 def test_a_large_run_on_many_brokers_stays_below_two_megabytes() -> None:
     sizes = [100 * (index + 1) for index in range(30)]
     trials = [

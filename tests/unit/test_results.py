@@ -400,6 +400,7 @@ def test_the_plan_states_the_window_that_followers_need(replicas: int, notes: in
         assert "replica.lag.time.max.ms is at most 10000 (Kafka's default is 30000)" in note
 
 
+@pytest.mark.computes
 def test_a_run_writes_its_report_first(tmp_path: Path) -> None:
     settings = json.loads(config_text(load("testbed", "demo", "default")))
     trials = trials_of_sizes([1000])

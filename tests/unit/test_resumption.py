@@ -171,6 +171,7 @@ def test_trials_of_the_table_are_replayed_as_those_that_were_made() -> None:
     assert _replay(LINE, [_through_the_table(each) for each in begun]) == _replay(LINE, begun)
 
 
+@pytest.mark.computes
 def test_two_goals_cut_after_any_trial_have_the_same_end() -> None:
     lines = {"strict": LINE, "tolerant": LINE}
     whole: list[Trial] = []

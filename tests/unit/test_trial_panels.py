@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
 from metrics.reporting.page.series import BROKERS_MAX, HEIGHT, LATENCY, WIDTH, panels_of
@@ -64,6 +66,7 @@ def test_latency_comes_before_the_brokers_readings_over_the_same_time() -> None:
     assert alone.title == LATENCY, "also where no broker showed metrics"
 
 
+@pytest.mark.computes
 def test_the_page_draws_them_with_the_evidence_and_without_a_script() -> None:
     trials = trials_of_sizes([1000])
     series = panels_of({1: [point(1.0, 0.5), point(2.0, 0.25)]}, seen())
