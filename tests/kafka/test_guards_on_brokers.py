@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -51,6 +51,13 @@ MUCH = producer_pattern(10_000, 500.0, linger_ms=50.0, batch_size=262_144)
 REPLICAS = {0: [1, 2], 1: [2, 1]}
 
 
+class HealthWithoutReassignments(ClusterHealth):
+    """Health that takes a replica that is being added for one that fell behind."""
+
+    def _adding(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], frozenset[int]]:
+        return {}
+
+
 def test_a_guard_ends_a_load_when_a_topic_of_others_is_under_replicated(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
@@ -63,7 +70,8 @@ def test_a_guard_ends_a_load_when_a_topic_of_others_is_under_replicated(
     ):
         run_id = uuid.uuid4().hex[:6]
         topics = Topics(admin, run_id)
-        guards = Guards(Limits(), ClusterHealth(admin), lambda name: run_id in name, pytest.fail)
+        health = HealthWithoutReassignments(admin)
+        guards = Guards(Limits(), health, lambda name: run_id in name, pytest.fail)
         guards.open()
         topic = topics.create(WORKLOAD.pattern(1_000))
         trial = plan(
@@ -80,6 +88,7 @@ def test_a_guard_ends_a_load_when_a_topic_of_others_is_under_replicated(
         ):
             row = run_task(trial, OneTask())
         assert time.monotonic() - began_s[0] < 60.0
+        assert not ClusterHealth(admin).under_replicated(), "a reassignment adds the replica"
         assert row.error is not None and "OrphanedError" in row.error
         with pytest.raises(GuardStopError, match=f"partition 0 of the topic {other}"):
             guards.require_untripped()
