@@ -58,6 +58,8 @@ _CONFLICT = re.compile(
     "|NON_EMPTY_LOCATION|DELTA_TABLE_NOT_FOUND"  # during the first commit of another run
 )
 """Names in Delta's errors about concurrent changes of a schema."""
+_NO_TABLE = re.compile("PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND|DELTA_(MISSING|TABLE_NOT)|not exist")
+"""Names in the errors about a table that older versions did not make."""
 _log = logging.getLogger(__name__)
 _CATALOG_NAME = re.compile(r"\w+(\.\w+)?")
 
@@ -397,7 +399,13 @@ class TableStore:
     def host_samples_of(self, run_id: str) -> dict[int, list[HostSample]]:
         """Number of the trial → samples of the run's hosts; empty in tables without hosts."""
         found: dict[int, list[HostSample]] = {}
-        for row in self.read("hosts", run_id).collect():
+        try:
+            rows = self.read("hosts", run_id).collect()
+        except _spark_errors() as error:
+            if _NO_TABLE.search(str(error)) is None:
+                raise
+            return found
+        for row in rows:
             kept = restored(HostRow, row.asDict(recursive=True))
             found.setdefault(kept.trial, []).append(kept.sample)
         return found

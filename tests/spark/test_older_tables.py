@@ -309,6 +309,9 @@ def test_the_summary_of_a_search_has_both_of_its_points(older: TableStore) -> No
         assert as_document(point) == kept | {
             "state": ALL_BROKERS,
             "pattern": {},
+            "proof_note": "",
+            "steady_note": "",
+            "changed": [],
         }
 
 
