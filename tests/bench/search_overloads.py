@@ -142,7 +142,8 @@ def guided_ends(condition: Condition, guide: Guide) -> list[SimulatedEnd]:
         return _points(condition, lambda limits: Guided(limits, guide))
     ends = []
     for simulated in _lines(condition):
-        line = Line(LINE_SIZES, RATE, limits_from(), simulated.spec.brokers, guide=guide)
+        brokers = simulated.spec.brokers
+        line = Line(LINE_SIZES, RATE, limits_from(), brokers, guide=guide, check_for_change=False)
         ends += [end for _, end in run_line_on(line, simulated)]
     return ends
 
