@@ -19,6 +19,7 @@ from jobs.console.events import PhaseStarted, Reporter
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import DELETE_DELAY_S
+from metrics.trial.others import ClientTraffic
 
 QUOTA_WINDOW = {"quota.window.num": 11.0, "quota.window.size.seconds": 1.0}
 """The properties of brokers whose product is the time over which quotas apply, with Kafka's
@@ -38,13 +39,16 @@ def _never_ends() -> None:
 
 @dataclass
 class LastLoad:
-    """The time at which this process last loaded the brokers, in any run.
+    """What this process knows of the brokers from all of its runs.
 
     Attributes:
-        ended_s: end of that load [s since the epoch]; None before the first load.
+        ended_s: end of its last load [s since the epoch]; None before the first load.
+        looks: the traffic of other clients without its loads, each with the time of its end [s
+            since the epoch].
     """
 
     ended_s: float | None = None
+    looks: list[tuple[float, ClientTraffic]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

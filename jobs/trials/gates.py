@@ -103,7 +103,6 @@ class Gates:
         self.is_shared = False
         self.polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
         self._baselines: Mapping[int, Baseline] = {}
-        self._looks: list[tuple[float, ClientTraffic]] = []
         self._polled: Sequence[BrokerSample] = ()
         self._rested_s: float | None = None
         self._last_load = LastLoad() if last_load is None else last_load
@@ -118,11 +117,11 @@ class Gates:
         self._polled = last
         self._note_look(first, last)
         if self.is_shared:
-            last = self._watch_others(FIRST_LOOK_S)
+            last = self._watch_others_until(FIRST_LOOK_S)
             level = self.level
             if level is not None and level.is_notable:
                 self._report(PhaseStarted("measuring the load of other clients, for a minute"))
-                last = self._watch_others(LOOK_MAX_S - FIRST_LOOK_S)
+                last = self._watch_others_until(LOOK_MAX_S)
         self.write_back.take_baseline()
         self.polls_at_rest = (first, last)
         self._rested_s = None if recovery.not_idle else self._clock()
@@ -134,6 +133,15 @@ class Gates:
         self._report(PhaseStarted("the load of other clients changed: measuring it again"))
         self._polled = self._source.sample_all()
         self._watch_others(RENEWAL_S)
+
+    def _watch_others_until(self, seconds: float) -> Sequence[BrokerSample]:
+        """Look at the brokers until looks of so many seconds are known; returns the last poll."""
+        known_s = sum(seen.duration_s for seen in self._recent_looks())
+        return self._watch_others(seconds - known_s)
+
+    def _recent_looks(self) -> list[ClientTraffic]:
+        since_s = self._clock() - LEVEL_S
+        return [seen for at_s, seen in self._last_load.looks if at_s >= since_s]
 
     def _watch_others(self, seconds: float) -> Sequence[BrokerSample]:
         """Look at the brokers each second without our load; returns the last poll."""
@@ -149,15 +157,13 @@ class Gates:
         """Keep the traffic between two polls without our load; False where they do not show it."""
         seen = ClientTraffic.between(earlier, later, brokers_of(self._source))
         if seen is not None:
-            self._looks.append((self._clock(), seen))
+            self._last_load.looks.append((self._clock(), seen))
         return seen is not None
 
     @property
     def level(self) -> Level | None:
         """The load of others without ours, in the last minutes; None where brokers hide it."""
-        since_s = self._clock() - LEVEL_S
-        recent = [seen for at_s, seen in self._looks if at_s >= since_s]
-        return Level.of(recent or [seen for _, seen in self._looks[-1:]])
+        return Level.of(self._recent_looks() or [seen for _, seen in self._last_load.looks[-1:]])
 
     @property
     def under_replicated_at_rest(self) -> dict[int, float]:

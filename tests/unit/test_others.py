@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from jobs.cluster.opening import LastLoad
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials.gates import FIRST_LOOK_S, LOOK_MAX_S, RENEWAL_S, Gates
 from metrics.sources.sample import BrokerSample
@@ -221,6 +222,7 @@ class Bed:
         self.cluster = Shared()
         self.cluster.rate = rate
         self.reporter = RecordingReporter()
+        self.last_load = LastLoad()
         self.gates = Gates(
             self.cluster,
             self.cluster.check,
@@ -228,6 +230,7 @@ class Bed:
             None,
             self.cluster.clock,
             self.cluster.pause,
+            self.last_load,
         )
         self.gates.is_shared = is_shared
         self.began_s = self.cluster.now_s
@@ -255,6 +258,19 @@ def test_others_are_watched_for_a_minute_where_they_load_the_brokers(
     assert bed.took_s == pytest.approx(seconds, abs=3.0)
     assert bed.messages.mean == pytest.approx(rate * len(BROKERS))
     assert bed.messages.deviation == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_later_run_in_the_same_process_knows_the_level() -> None:
+    bed = Bed(500.0)
+    again = Gates(
+        bed.cluster, bed.cluster.check, bed.reporter, None, bed.cluster.clock, bed.cluster.pause,
+        bed.last_load,
+    )  # fmt: skip
+    again.is_shared = True
+    began_s = bed.cluster.now_s
+    again.take_baseline()
+    assert bed.cluster.now_s - began_s < 5.0
+    assert again.level is not None and again.level.messages.mean == pytest.approx(1_000.0)
 
 
 def test_the_level_is_renewed_before_each_trial() -> None:
