@@ -128,5 +128,5 @@ def test_a_planted_limit_is_found(exporter: Exporter, testbed: Testbed, tmp_path
         log.warning(command.text[-3_000:])
     (found,) = tmp_path.glob("out/*/summary.json")
     (point,) = json.loads(found.read_text(encoding="utf-8"))["boundaries"]
-    log.warning("found %s, planted %.1f producers", point["np_sustained"], PLANTED)
-    assert point["np_sustained"] == pytest.approx(PLANTED, rel=0.05)
+    log.warning("found %s, planted %.1f producers", point["np_estimate"], PLANTED)
+    assert point["np_estimate"] == pytest.approx(PLANTED, rel=0.05)

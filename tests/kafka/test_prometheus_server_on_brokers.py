@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 log = logging.getLogger(__name__)
 
-INTERVAL_S = 1.0
+INTERVAL_S = 2.0
 DEADLINE_S = 20.0
 IDLE_APART = 0.02
 """Largest difference between the idle time by the server and by JMX [ratio]."""
@@ -64,7 +64,7 @@ SEARCH = (
     "--workload=calibrated",
     "--set=workload.message_bytes=[1000]",
     "--set=workload.trial.warmup_s=1",
-    "--set=workload.trial.measure_s=6",
+    "--set=workload.trial.measure_s=10",
     "--set=cluster.warm_up_max_s=5",
     "--set=goal.search.resolution=0.03",
     "--set=goal.search.load_start_max=64",
