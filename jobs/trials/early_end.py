@@ -125,7 +125,7 @@ class EarlyEnd:
         verdicts = [rule.verdict(progress) for progress in self._progress(begun_s)]
         if None in verdicts:
             return None
-        least_s = window_least_s(self._facts) if Verdict.SUSTAINED in verdicts else 0.0
+        least_s = window_least_s(self._facts, is_sustained=Verdict.SUSTAINED in verdicts)
         end_s = max(now_s - begun_s + NOTICE_S, least_s)
         return end_s if end_s < self._phases.measure_s else None
 

@@ -8,7 +8,7 @@ from metrics.judging.attribution import attribute
 from metrics.judging.indicators import INDICATORS
 from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.validity import SUSTAINED_RULES, invalid_reasons
+from metrics.judging.validity import RULES, SUSTAINED_RULES, invalid_reasons
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import ENDED_EARLY, Judgement, Reason
 from metrics.trial.task import WINDOW_TOLERANCE_S
@@ -92,6 +92,7 @@ def progress_of(slices: Slices, thresholds: Thresholds) -> Progress:
     )
 
 
-def window_least_s(cluster: ClusterFacts) -> float:
-    """The shortest window in which a load can show that it is sustained [s]."""
-    return max(rule.window_least_s(cluster) for rule in SUSTAINED_RULES)
+def window_least_s(cluster: ClusterFacts, is_sustained: bool) -> float:
+    """The shortest window in which a load can show that it is sustained, or overloaded [s]."""
+    rules = (*RULES, *SUSTAINED_RULES) if is_sustained else RULES
+    return max(rule.window_least_s(cluster) for rule in rules)

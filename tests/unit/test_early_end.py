@@ -57,6 +57,7 @@ class Trial:
     overload_max_s: float = 10.0
     ramp_up_s: float = 0.0
     may_begin_early: bool = True
+    rate_window_s: float | None = None
 
     def run(self) -> tuple[float, list[dict[str, float]]]:
         """The seconds from the start of the load to its end, and the messages to the tasks."""
@@ -72,7 +73,7 @@ class Trial:
         )
         early_end = EarlyEnd(
             cast(RunContext, context),
-            ClusterFacts(isr_window_s=LAG_WINDOW_S),
+            ClusterFacts(isr_window_s=LAG_WINDOW_S, rate_window_s=self.rate_window_s),
             replace(LOAD, phases=replace(PHASES, ramp_up_s=self.ramp_up_s)),
             cast(TaskChannel, channel),
             cast("Sampler[BrokerSample]", SimpleNamespace(samples_taken=lambda: samples)),
@@ -109,6 +110,12 @@ def test_an_overload_that_is_only_just_one_has_its_warm_up_and_no_window_for_the
     ends_s, sent = Trial(share=0.9, idle=0.1).run()
     assert [list(each) for each in sent] == [["end_after_s"]]
     assert ends_s == PHASES.warmup_s + 8 + NOTICE_S
+
+
+def test_an_overload_lasts_until_its_window_has_a_whole_tick_of_each_rate() -> None:
+    ends_s, sent = Trial(rate_window_s=11.0).run()
+    (begin,) = [each["begin_after_s"] for each in sent if "begin_after_s" in each]
+    assert ends_s == begin + 11.0
 
 
 def test_a_sustained_load_lasts_until_followers_would_have_left_the_isr() -> None:
