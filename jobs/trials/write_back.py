@@ -27,7 +27,7 @@ class WriteBack:
     """What the brokers' hosts have to write, compared with the time before the run.
 
     Args:
-        hosts: the brokers' hosts; nobody else uses the source during a wait.
+        hosts: the brokers' hosts; no other part of the run uses the source during a wait.
     """
 
     def __init__(self, hosts: HostSource | None = None) -> None:
