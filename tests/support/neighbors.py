@@ -100,6 +100,18 @@ class Neighbor:
 
 
 @contextmanager
+def _beside(work: Callable[[], None], over: threading.Event) -> Iterator[None]:
+    """Run `work` on a thread within this context; its end sets `over`, and waits for the thread."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
 def backfill(testbed: Testbed, topic: str, from_s: float, bytes_per_s: float) -> Iterator[None]:
     """A consumer that begins to read a topic again and again, at a moment from now on."""
     over = threading.Event()
@@ -124,13 +136,8 @@ def backfill(testbed: Testbed, topic: str, from_s: float, bytes_per_s: float) ->
         finally:
             consumer.close()
 
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
+    with _beside(read, over):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @contextmanager
@@ -148,13 +155,8 @@ def new_topics(testbed: Testbed, every_s: float) -> Iterator[None]:
                     admin.delete_topic(last)
                 last = name
 
-    thread = threading.Thread(target=create)
-    thread.start()
-    try:
+    with _beside(create, over):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @contextmanager
@@ -166,13 +168,8 @@ def later(after_s: float, action: Callable[[], object]) -> Iterator[None]:
         if not over.wait(after_s):
             action()
 
-    thread = threading.Thread(target=act)
-    thread.start()
-    try:
+    with _beside(act, over):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def restart(testbed: Testbed, broker_id: int, down_s: float) -> None:
