@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
 
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, TopicSize
 from jobs.cluster.placement import REFUSED_ASSIGNMENTS
@@ -127,6 +126,13 @@ class Canaries:
             if number in self._records:
                 self._records[number].acked_s = self._clock()
 
+    def give_up(self) -> None:
+        """Note that all records without an acknowledgement have failed now, with the connection."""
+        now_s = self._clock()
+        with self._lock:
+            for each in self._records.values():
+                each.acked_s = now_s if each.acked_s is None else each.acked_s
+
     def read(self, number: int) -> None:
         """Note that a record is read back now."""
         with self._lock:
@@ -139,8 +145,12 @@ class Canaries:
         while not self._over.is_set():
             try:
                 self._send_and_read()
-            except (KafkaError, OSError) as error:  # brokers that are away for a while
-                _log.warning("the canaries open their connections again: %s", error)
+            except Exception as error:  # noqa: BLE001 - no load may continue without its guards
+                _log.warning(
+                    "the canaries open their connections again: %s: %s",
+                    type(error).__name__,
+                    error,
+                )
                 self._over.wait(2.0)
 
     def _send_and_read(self) -> None:
@@ -168,6 +178,7 @@ class Canaries:
         finally:
             consumer.close(timeout_ms=2_000)
             producer.close(timeout=2)
+            self.give_up()
 
     def _send(self, producer: KafkaProducer) -> None:
         for partition in range(len(self._leaders)):

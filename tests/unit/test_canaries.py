@@ -92,6 +92,16 @@ def test_a_record_without_an_acknowledgement_has_waited_until_now() -> None:
     assert [(each.broker_id, round(each.acked_ms)) for each in kept.times()] == [(1, 10), (2, 3000)]
 
 
+def test_records_of_a_lost_connection_wait_no_longer() -> None:
+    kept = Kept()
+    kept.send(0, None)
+    kept.clock.pause(3.0)
+    kept.give_up()
+    kept.clock.pause(60.0)
+    (seen,) = kept.times()
+    assert seen.acked_ms == pytest.approx(3_000.0)
+
+
 def test_a_record_that_is_read_back_has_both_times() -> None:
     kept = Kept()
     number = kept.sent(0)
