@@ -176,9 +176,9 @@ class Canaries:
                     for each in records:
                         self.read(int(each.value))
         finally:
+            self.give_up()
             consumer.close(timeout_ms=2_000)
             producer.close(timeout=2)
-            self.give_up()
 
     def _send(self, producer: KafkaProducer) -> None:
         for partition in range(len(self._leaders)):
