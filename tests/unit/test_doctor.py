@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks import machine
@@ -151,6 +152,8 @@ def test_an_unsupported_spark_is_one_problem(
     def looked_for() -> None:
         raise AssertionError("jars were looked for")
 
+    # Another test of this process may have left its session open.
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr("pyspark.__version__", "3.4.4")
     monkeypatch.setattr("jobs.checks.machine.delta_jars", looked_for)
     (found,) = problems_of(machine_findings(tmp_path, None))
