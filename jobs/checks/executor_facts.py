@@ -153,7 +153,12 @@ def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[s
     Raises:
         OSError: the driver cannot be reached or does not answer.
     """
-    with socket.create_connection((line["host"], line["port"]), timeout_s) as sock:
+    try:
+        connected = socket.create_connection((line["host"], line["port"]), timeout_s)
+    except OSError as error:
+        why = _refusal(error, timeout_s)
+        raise ConnectionError(f"{line['host']}:{line['port']}: {why}") from error
+    with connected as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.sendall(json.dumps({"token": line["token"], "task": task}).encode() + b"\n")
         with sock.makefile("rb") as answers:
@@ -174,12 +179,17 @@ def _try(place: Any, timeout_s: float) -> tuple[str, float | None]:
     try:
         with socket.create_connection((place[0], place[1]), timeout_s) as sock:
             return "", _round_trip_ms(sock)
-    except socket.gaierror:
-        return "the host name does not resolve", None
-    except TimeoutError:
-        return f"no answer within {timeout_s:g} s", None
     except OSError as error:
-        return (error.strerror or str(error)).lower(), None
+        return _refusal(error, timeout_s), None
+
+
+def _refusal(error: OSError, timeout_s: float) -> str:
+    """Why an address takes no connection, in words."""
+    if isinstance(error, socket.gaierror):
+        return "the host name does not resolve"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    return (error.strerror or str(error)).lower()
 
 
 def _round_trip_ms(sock: socket.socket) -> float | None:

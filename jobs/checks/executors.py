@@ -146,8 +146,10 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
                 check,
                 f"{_some(hosts)} cannot reach the driver ({why})",
                 "a connection from every executor to the driver, for its orders and its clock",
-                "set spark.driver.host to an address that executors can reach, and "
-                "spark.redline.control.port to a port that the firewall permits",
+                "set spark.driver.host to an address that executors can reach (behind NAT the "
+                "outer one, in a pod the name of its headless service) with "
+                "spark.driver.bindAddress=0.0.0.0, and spark.redline.control.port to a port that "
+                "the firewall, the NAT or the service passes on",
             )
         )
     worst = _worst(executors)

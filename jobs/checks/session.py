@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 from jobs.checks.executors import clocks_within, executor_findings
 from jobs.checks.exposure import exposure_findings
 from jobs.checks.finding import Finding, problems_of
-from jobs.checks.settings import promised_slots, setting_findings, slot_findings
-from jobs.checks.slots import await_slots, registered_slots
+from jobs.checks.settings import (
+    driver_address,
+    promised_slots,
+    setting_findings,
+    slot_findings,
+)
 from jobs.checks.survey import Needs, driver_facts, probe_order, survey
 from jobs.config import Cluster, Workload
+from jobs.spark.slots import await_slots, registered_slots
 from jobs.trials.control_server import ControlServer
+from metrics.planning.slots import slots_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,13 +69,14 @@ def check_session(
     found = setting_findings(settings)
     if problems_of(found):
         return SessionReport(0, tuple(found), {})
-    least = 2 if workload.consumers.groups else 1
+    least = slots_needed(workload.pattern(workload.message_bytes[0]))
     wanted = slots or promised_slots(settings, master)
     if master.startswith("local"):  # all slots exist from the start
         ready = await_slots(partial(registered_slots, context), wanted, deadline_s=0.0)
     else:
         ready = await_slots(partial(registered_slots, context), wanted)
-    found += slot_findings(ready.count, wanted or least, ready.waited_s)
+    address = driver_address(settings)
+    found += slot_findings(ready.count, wanted or least, ready.waited_s, address)
     if problems_of(found):
         return SessionReport(ready.count, tuple(found), {})
     usable = min(ready.count, slots or ready.count)

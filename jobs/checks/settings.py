@@ -60,10 +60,16 @@ def promised_slots(settings: Mapping[str, str], master: str) -> int | None:
     return None
 
 
-def slot_findings(slots: int, wanted: int, waited_s: float) -> list[Finding]:
+def driver_address(settings: Mapping[str, str]) -> str:
+    """The address of Spark's driver to which executors connect, as far as the settings name it."""
+    return f"{settings.get('spark.driver.host', '?')}:{settings.get('spark.driver.port', '?')}"
+
+
+def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") -> list[Finding]:
     """Findings about the slots for the tasks of a load.
 
     Args:
+        driver: the address to which executors connect, host:port; named where none registers.
         slots: tasks that can run at once on the executors that have registered.
         wanted: required number of slots.
         waited_s: time spent waiting for executors [s].
@@ -73,6 +79,20 @@ def slot_findings(slots: int, wanted: int, waited_s: float) -> list[Finding]:
         return [ok(check, f"{slots} tasks can run at once")]
     missing = wanted - slots
     some = f"{missing} slot is" if missing == 1 else f"{missing} slots are"
+    if not slots and driver:
+        return [
+            problem(
+                check,
+                f"no executor has registered within {waited_s:.0f} s, and {wanted} slots are "
+                "needed",
+                f"executors that start and connect to the driver at {driver}",
+                "look for executors that ended early in the cluster manager's page; where they "
+                "cannot reach this address, set spark.driver.host to one that they can reach "
+                "(behind NAT the outer one, in a pod the name of its headless service), with "
+                "spark.driver.bindAddress=0.0.0.0, a fixed spark.driver.port and "
+                "spark.blockManager.port",
+            )
+        ]
     return [
         problem(
             check,

@@ -31,7 +31,6 @@ from jobs.engine.task.start_signal import StartSignal, TaskReady, start_signals
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.queues import Queues
-from metrics.trial.clock import ClockOffset
 from metrics.trial.task import TASK_DDL, TaskReport, reports_to_batch
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _run_task(
             report = _run_watched(
                 plan, task, client, start_wall_s, offset_s, driver, acknowledged, watch
             )
-        return replace(report, clock=_compare_clocks_again(driver))
+        return _with_clock(report, driver)
     finally:
         if driver is not None:
             driver.finish()
@@ -129,13 +128,13 @@ def _run_task(
             client.close()
 
 
-def _compare_clocks_again(driver: DriverChannel | None) -> ClockOffset | None:
-    """Compare the clocks once more, as either may have been set under load."""
+def _with_clock(report: TaskReport, driver: DriverChannel | None) -> TaskReport:
+    """Compare the clocks once more, as either may have been set under load or run too fast."""
     if driver is None:
-        return None
+        return report
     with suppress(OrphanedError):  # the report says what the driver's end has ended
         driver.compare_clocks()
-    return driver.clock_offset
+    return replace(report, clock=driver.clock_offset, clock_change=driver.clock_change)
 
 
 def _await_start(

@@ -223,6 +223,7 @@ class ContextFactory:
                 session.control,
                 opened.network_namespace,
                 opened.interface_speeds,
+                self._phase,
             ),
             topics=topics,
             guards=guards,

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from jobs.engine.stage import stage_frame
 from jobs.engine.task.plan import TrialPlan
 from jobs.spark.session import cancel_group, cause_of, run_interruptibly
+from jobs.spark.slots import await_slots, registered_slots
 from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 LOST_LOOK_S = 0.2
 """Interval between two checks for lost tasks [s]."""
+
+SLOTS_WAIT_S = 180.0
+"""Longest wait for the slots of a load, which an executor that replaces a lost one brings [s]; the
+settings in conf/spark/submit.properties have Spark wait as long."""
 
 LOST_HEARD_S = 2.0
 """Longest time from the end of an executor until the driver sees its tasks' channels close [s]."""
@@ -92,6 +97,7 @@ class Generator:
         control: the server to which tasks report; a task that loses it ends its load.
         network_namespace: file of the network namespace in which tasks connect to the brokers;
             empty for that of the executors.
+        report: receives a sentence when a load has to wait for slots.
         interface_speeds: interface → its speed [B/s], where the tasks' system does not show it.
     """
 
@@ -103,6 +109,7 @@ class Generator:
         control: ControlServer,
         network_namespace: str = "",
         interface_speeds: Mapping[str, float] | None = None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._spark = spark
         self._slots = slots
@@ -110,6 +117,7 @@ class Generator:
         self._control = control
         self._network_namespace = network_namespace
         self._interface_speeds = interface_speeds or {}
+        self._report = report
 
     def offer(
         self,
@@ -130,7 +138,8 @@ class Generator:
         Raises:
             ConfigError: the consumer groups have no slot, or a task lacks a part that the
                 workload needs, such as the library of a codec.
-            StageFailedError: the stage failed; Spark has stopped its tasks.
+            StageFailedError: the stage failed, and Spark has stopped its tasks; or it has too few
+                slots.
             GeneratorError: a task could not run, so the load is not valid.
         """
         hosts = 0
@@ -138,6 +147,7 @@ class Generator:
             require_room(pattern, self._slots)
             hosts = pattern.consumers.tasks(self._slots)
         tasks = min(pattern.producers, self._slots - hosts)
+        self._await_slots(tasks + hosts)
         with (
             self._control.channel(tasks, hosts) as channel,
             watch(channel),
@@ -160,6 +170,25 @@ class Generator:
                 climb=climb,
             )
             return self._run(plan, channel)
+
+    def _await_slots(self, wanted: int) -> None:
+        """Wait until Spark can run all tasks at once, as it may have lost an executor.
+
+        Raises:
+            StageFailedError: slots are still missing after `SLOTS_WAIT_S`.
+        """
+        count = partial(registered_slots, self._spark.sparkContext)
+        if (now := count()) >= wanted:
+            return
+        self._report(f"waiting for {wanted - now} of {wanted} slots, as Spark lost an executor")
+        ready = await_slots(count, wanted, SLOTS_WAIT_S)
+        if ready.count < wanted:
+            raise StageFailedError(
+                f"{wanted - ready.count} of {wanted} slots are missing after "
+                f"{ready.waited_s:.0f} s: Spark lost an executor and has not replaced it; look at "
+                "the executors in Spark's web page, free cores of its cluster, or run with fewer "
+                "slots (--slots)"
+            )
 
     def _cancel_if_lost(self, trial_id: str, channel: TaskChannel) -> float | None:
         """End the stage at once, as Spark notices the loss of a machine late."""

@@ -26,7 +26,7 @@ from metrics.judging.lateness import lateness_reasons
 from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
 from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.throttling import throttle_reasons
-from metrics.trial.clock import OFFSET_MAX_S
+from metrics.trial.clock import CHANGE_MAX, OFFSET_MAX_S
 from metrics.trial.consumption import GroupWindow, ReadRange
 from metrics.trial.counts import BrokerAccount, Counts
 from metrics.trial.evidence import ClusterFacts, Evidence
@@ -132,6 +132,32 @@ class ClocksApart(ValidityRule):
             )
             for each in evidence.client.clocks
             if each.clock.least_s > OFFSET_MAX_S
+        ]
+
+
+class ClocksChanged(ValidityRule):
+    """Hosts whose clock was set under load, or ran faster or slower than the driver's.
+
+    A load is paced by the clock of its host, so that it may be larger or smaller by as much.
+    """
+
+    def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+        """One reason for each host whose clock is within its largest offset."""
+        client = evidence.client
+        most_s = CHANGE_MAX * client.duration_s
+        apart = {each.host for each in client.clocks if each.clock.least_s > OFFSET_MAX_S}
+        return [
+            Reason(
+                "clock_changed",
+                f"the clock of executor {each.host} {each.text} within the load, more than "
+                f"{CHANGE_MAX:.0%} of the window of {client.duration_s:.1f} s: it was set or runs "
+                "at another speed, and the load's rate with it; wait until the clocks of all "
+                "hosts are synchronized",
+                each.least_s,
+                most_s,
+            )
+            for each in client.clock_changes
+            if each.host not in apart and each.least_s > most_s
         ]
 
 
@@ -663,6 +689,7 @@ RULES: Sequence[ValidityRule] = (
     Refused(),
     TasksFailed(),
     ClocksApart(),
+    ClocksChanged(),
     GeneratorLimited(),
     GeneratorHost(),
     GeneratorLate(),

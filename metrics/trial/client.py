@@ -9,7 +9,7 @@ from typing import Annotated
 
 from metrics.columns import NO_COLUMN, Column, Flat, Moment
 from metrics.sources.hosts.sample import HostSample
-from metrics.trial.clock import HostClock
+from metrics.trial.clock import ClockChange, HostClock
 from metrics.trial.consumption import GroupWindow
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Quantiles
@@ -46,6 +46,7 @@ class ClientWindow:
         lateness_p95_ms: like `lateness_p99_ms`, the time that 95 % do not exceed.
         lateness_p999_ms: like `lateness_p99_ms`, the time that 99.9 % do not exceed.
         quota: the CPU quota of the generator's own control groups.
+        clock_changes: changes of these clocks from before the load to after it.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -73,6 +74,7 @@ class ClientWindow:
     quota: Annotated[QuotaWindow, Flat("quota_", adds_meaning=True)] = field(
         default_factory=QuotaWindow
     )
+    clock_changes: tuple[ClockChange, ...] = ()
 
     def lateness_ms(self, quantile: str) -> float:
         """The generator's own delay at a quantile such as `p99` [ms]; NaN without any."""

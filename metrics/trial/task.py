@@ -13,7 +13,7 @@ from metrics.columns import restored, row_of
 from metrics.sources.hosts.sample import HostSample
 from metrics.trial.adding import LARGEST, total
 from metrics.trial.client import ClientWindow
-from metrics.trial.clock import ClockOffset, host_clocks
+from metrics.trial.clock import ClockOffset, clock_changes, host_clocks
 from metrics.trial.consumption import GroupShare, group_windows
 from metrics.trial.counts import Counts
 from metrics.trial.histogram import Histogram, Quantiles
@@ -79,6 +79,7 @@ class TaskReport:
         error: the reason why the task could not take part or did not finish, or None.
         is_refused: True for an error of the configuration, which a retry cannot remove.
         host_samples: samples of its host during the load, in the report of one task of each host.
+        clock_change: the change of that offset from before the load to after it.
     """
 
     task_id: int
@@ -92,6 +93,7 @@ class TaskReport:
     error: str | None = None
     is_refused: bool = False
     host_samples: tuple[HostSample, ...] = ()
+    clock_change: ClockOffset | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> TaskReport:
@@ -154,4 +156,5 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
         late.p95_ms,
         late.p999_ms,
         quota_window(host_samples, first.start_s, first.end_s),
+        clock_changes((each.host, each.clock_change) for each in tasks),
     )

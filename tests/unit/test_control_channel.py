@@ -89,12 +89,17 @@ def test_a_task_sees_how_far_its_clock_is_off_before_and_after(
         before = task.clock_offset
         assert before is not None
         assert before.offset_s == pytest.approx(1.3, abs=before.error_s + 0.01)
+        assert task.clock_change is None
         ahead_s[0] = -2.0  # it was set meanwhile
         channel.end_after(3.5)
         task.compare_clocks()
         after = task.clock_offset
         assert after is not None
         assert after.offset_s == pytest.approx(-2.0, abs=after.error_s + 0.01)
+        change = task.clock_change
+        assert change is not None
+        assert change.offset_s == pytest.approx(-3.3, abs=change.error_s + 0.01)
+        assert change.error_s >= after.error_s
         ahead_s[0] = 0.0
         task.compare_clocks()
         assert task.clock_offset == after, "the furthest counts"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from jobs.checks import executors, slots, survey
+from jobs.checks import executors, survey
 from jobs.doctor import doctor
+from jobs.spark import slots
 from metrics.trial.clock import OFFSET_MAX_S
 
 ROOT = Path(__file__).parents[2]

@@ -42,7 +42,7 @@ def test_facts_name_missing_packages_without_an_error() -> None:
     assert facts["packages"]["kafka-python"]["version"].startswith("3.")
     assert "No module named 'nonesuch'" in facts["packages"]["nonesuch"]["error"]
     assert facts["unreadable"] == ["/no/such/file"]
-    assert "ConnectionRefusedError" in facts["clock"]["error"]
+    assert facts["clock"]["error"].endswith("127.0.0.1:1: connection refused")
     assert facts["engine"] == {"value": "imports"}
 
 
@@ -102,6 +102,17 @@ def answer_late_clocks(listening: socket.socket) -> int:
             channel.flush()
             rounds += 1
     return rounds
+
+
+def test_a_driver_that_an_executor_cannot_reach_is_named_by_its_address() -> None:
+    with socket.socket() as held:  # bound and not listening: connections are refused
+        held.bind(("127.0.0.1", 0))
+        place = {"host": "127.0.0.1", "port": held.getsockname()[1], "token": "t"}
+        with pytest.raises(ConnectionError, match=r"^127\.0\.0\.1:\d+: connection refused$"):
+            executor_facts.clock_offset(place, 0, PATIENCE_S)
+    place = {"host": "driver.invalid", "port": 7080, "token": "t"}
+    with pytest.raises(ConnectionError, match=r"driver\.invalid:7080: the host name does not"):
+        executor_facts.clock_offset(place, 0, PATIENCE_S)
 
 
 def test_a_connection_with_a_wrong_token_is_closed(control: ControlServer) -> None:

@@ -21,10 +21,15 @@ from jobs.checks.finding import (
     require_ready,
     warning,
 )
-from jobs.checks.settings import promised_slots, setting_findings, slot_findings
-from jobs.checks.slots import SETTLED_S, Slots, await_slots
+from jobs.checks.settings import (
+    driver_address,
+    promised_slots,
+    setting_findings,
+    slot_findings,
+)
 from jobs.checks.survey import ExecutorFacts
 from jobs.spark.session import cause_in
+from jobs.spark.slots import SETTLED_S, Slots, await_slots
 from metrics.common.errors import ConfigError, GuardStopError
 from metrics.trial.clock import OFFSET_MAX_S
 from metrics.trial.sockets import KernelBuffers
@@ -104,6 +109,17 @@ def test_missing_slots_are_counted() -> None:
     )
     assert only_problem(slot_findings(1, 2, 0.0)).startswith("1 slot is missing")
     assert not problems_of(slot_findings(8, 8, 0.0))
+
+
+def test_the_drivers_address_is_named_where_no_executor_registers() -> None:
+    settings = {"spark.driver.host": "driver.example.com", "spark.driver.port": "7078"}
+    sentence = only_problem(slot_findings(0, 8, 60.2, driver_address(settings)))
+    assert sentence.startswith("no executor has registered within 60 s")
+    assert "connect to the driver at driver.example.com:7078" in sentence
+    assert "spark.driver.bindAddress=0.0.0.0" in sentence
+    assert "driver.example.com" not in only_problem(
+        slot_findings(1, 8, 60.2, driver_address(settings))
+    )
 
 
 class Registering:

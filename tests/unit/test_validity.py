@@ -7,7 +7,7 @@ import pytest
 
 from metrics.judging.indicators import INDICATORS, Indicator
 from metrics.trial.client import ClientWindow
-from metrics.trial.clock import ClockOffset, HostClock
+from metrics.trial.clock import ClockChange, ClockOffset, HostClock
 from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.trial.counts import BrokerAccount
 from metrics.trial.evidence import ClusterFacts
@@ -27,6 +27,7 @@ INVALID: dict[str, tuple[ClientWindow, tuple[BrokerWindow, ...]]] = {
     "controller_changed": (client(), with_one(controller_elections=1.0)),
     "stood_still": (client(), with_one(standstill_s=0.51)),
     "clocks_apart": (client(clocks=(HostClock("far", ClockOffset(-0.27, 0.01)),)), BROKERS),
+    "clock_changed": (client(clock_changes=(ClockChange("far", 0.11, 0.005),)), BROKERS),
     "throttled": (client(throttle_ms=12), BROKERS),
     "generator_limited": (client(acked_records=9_000, unsent_own_records=500), BROKERS),
 }
@@ -79,6 +80,38 @@ def test_a_clock_counts_when_its_offset_exceeds_the_error(
     if verdict is Verdict.INVALID:
         (reason,) = judgement.reasons
         assert "executor far was 0.270 s ahead of the driver's (± 0.010 s)" in reason.text
+
+
+@pytest.mark.parametrize(
+    ("gained_s", "error_s", "verdict"),
+    [
+        (0.11, 0.005, Verdict.INVALID),
+        (-0.11, 0.005, Verdict.INVALID),
+        (0.11, 0.02, Verdict.SUSTAINED),  # it may be within
+        (0.09, 0.0, Verdict.SUSTAINED),
+    ],
+)
+def test_a_clock_that_gained_or_lost_more_than_a_hundredth_of_the_window_counts(
+    gained_s: float, error_s: float, verdict: Verdict
+) -> None:
+    changes = (ClockChange("near", 0.001, 0.001), ClockChange("far", gained_s, error_s))
+    judgement = judged(client(clock_changes=changes))
+    assert client().duration_s == 10.0
+    assert judgement.verdict is verdict
+    if verdict is Verdict.INVALID:
+        (reason,) = judgement.reasons
+        verb = "gained" if gained_s > 0 else "lost"
+        assert f"executor far {verb} 0.110 s on the driver's (± 0.005 s)" in reason.text
+        assert reason.value == pytest.approx(0.105)
+        assert reason.threshold == pytest.approx(0.1)
+
+
+def test_a_clock_that_is_far_off_has_one_reason() -> None:
+    set_ahead = client(
+        clocks=(HostClock("far", ClockOffset(1.3, 0.01)),),
+        clock_changes=(ClockChange("far", 1.3, 0.01),),
+    )
+    assert rules(judged(set_ahead)) == {"clocks_apart"}
 
 
 @pytest.mark.parametrize(("limit_s", "verdict"), [(1.1, "SUSTAINED"), (1.0, "INVALID")])

@@ -79,6 +79,7 @@ class DriverChannel:
         end_after_s: length of the window that the driver set; None until it sets one [s].
         clock_offset: largest offset of this host's clock from the driver's that `compare_clocks`
             has found; None before the first comparison.
+        clock_change: change of that offset since the first comparison; None before the second.
         take_host_samples: returns the samples of this task's host since its last call.
     """
 
@@ -94,6 +95,8 @@ class DriverChannel:
         self._wall_clock = wall_clock
         self._driver_s: float | None = None
         self.clock_offset: ClockOffset | None = None
+        self.clock_change: ClockOffset | None = None
+        self._first_offset: ClockOffset | None = None
         self.take_host_samples: Callable[[], tuple[HostSample, ...]] = tuple
         self._last_received_s = clock()
         self._unread = b""
@@ -222,9 +225,15 @@ class DriverChannel:
             OrphanedError: the driver is gone.
         """
         found = compare_clocks(self._ask_clock, _CLOCK_ROUNDS, self._clock, self._wall_clock)
-        seen = [ClockOffset(*found)] if found is not None else []
+        if found is None:
+            return
+        seen = ClockOffset(*found)
+        if self._first_offset is None:
+            self._first_offset = seen
+        else:
+            self.clock_change = seen.since(self._first_offset)
         before = [self.clock_offset] if self.clock_offset is not None else []
-        self.clock_offset = furthest([*before, *seen])
+        self.clock_offset = furthest([*before, seen])
 
     def _ask_clock(self) -> float | None:
         """The driver's time [s since the epoch]; None when it does not answer in time."""
