@@ -7,7 +7,7 @@ numbers are those of `metrics.windows.use`, their limits those of `metrics.judgi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,10 +16,12 @@ from metrics.judging.connection import connection_limit
 from metrics.judging.nearness import (
     CPU_SATURATED,
     DISK_BUSY_HIGH,
+    DISK_BUSY_UNDER_PRESSURE,
     DISK_QUEUE_HIGH,
     DROPPED_SHARE_HIGH,
     GC_SHARE_HIGH,
     LINK_SHARE_HIGH,
+    PRESSURE_IO_HIGH,
     RETRANSMITTED_SHARE_HIGH,
     SWAPPED_PAGES_HIGH,
     is_at_limit,
@@ -141,13 +143,18 @@ class _Broker:
     @property
     def full_disk(self) -> DiskWindow | None:
         """The disk of its host with the longest queue, of those that are full; None without one."""
-        full = [
-            disk
+        return _longest_queue((disk, DISK_BUSY_HIGH) for host in self.hosts for disk in host.disks)
+
+    @property
+    def awaited_disk(self) -> DiskWindow | None:
+        """The same, of the disks that writers may wait for: also of those that rest at times while
+        tasks of their host wait for I/O.
+        """
+        return _longest_queue(
+            (disk, DISK_BUSY_UNDER_PRESSURE if _is_under_pressure(host) else DISK_BUSY_HIGH)
             for host in self.hosts
             for disk in host.disks
-            if (disk.busy_share or 0.0) >= DISK_BUSY_HIGH and (disk.queue or 0.0) >= DISK_QUEUE_HIGH
-        ]
-        return max(full, key=lambda disk: disk.queue or 0.0, default=None)
+        )
 
     def is_at_limit(self, resource: Resource) -> bool:
         return is_at_limit(self.rows[resource], self.thresholds)
@@ -168,6 +175,24 @@ class _Broker:
         """Highest possible share of the CPU in use that brokers use [ratio]."""
         used, whole = self.cluster.cpu_used_share, cpu_share(self.window)
         return None if used is None or not whole else min(1.0, used / whole)
+
+
+def _longest_queue(disks: Iterable[tuple[DiskWindow, float]]) -> DiskWindow | None:
+    """The disk with the longest queue, of those that were busy for at least a share of the time.
+
+    Args:
+        disks: each disk with this share [ratio].
+    """
+    full = [
+        disk
+        for disk, busy_least in disks
+        if (disk.busy_share or 0.0) >= busy_least and (disk.queue or 0.0) >= DISK_QUEUE_HIGH
+    ]
+    return max(full, key=lambda disk: disk.queue or 0.0, default=None)
+
+
+def _is_under_pressure(host: HostWindow) -> bool:
+    return (host.pressure_io or 0.0) >= PRESSURE_IO_HIGH
 
 
 def utilization(window: BrokerWindow) -> dict[Resource, float]:
@@ -263,7 +288,7 @@ def _waits_at_full_disk(broker: _Broker) -> bool:
     """True where handlers wait without CPU while a disk of their host has a queue."""
     waiting = waiting_share(broker.window)
     waits = waiting is not None and waiting >= HANDLERS_SHARE_HIGH
-    return waits and broker.full_disk is not None
+    return waits and broker.awaited_disk is not None
 
 
 def _handlers_that_flush(broker: _Broker) -> str | None:
@@ -273,7 +298,7 @@ def _handlers_that_flush(broker: _Broker) -> str | None:
     if not _is_flushing(broker):
         return (
             f"{_idle(window)}, waiting without CPU for at least {waiting_share(window):.0%} of "
-            f"their time while {_queue_of(broker)}; {_times(window)}"
+            f"their time while {_queue_of(broker)}{_pressure(broker)}; {_times(window)}"
         )
     each = "" if window.flush_ms is None else f" ({window.flush_ms:.1f} ms each)"
     return (
@@ -447,7 +472,7 @@ def _disk(broker: _Broker) -> str | None:
 
 
 def _queue_of(broker: _Broker) -> str:
-    disk = broker.full_disk
+    disk = broker.full_disk or broker.awaited_disk
     assert disk is not None, "called for a broker whose host has a full disk"
     moved = [each or 0.0 for each in (disk.read_bytes_per_s, disk.written_bytes_per_s)]
     return (
@@ -455,6 +480,14 @@ def _queue_of(broker: _Broker) -> str:
         f"{disk.queue:.1f} operations at once; it read {moved[0] / 1e6:.1f} MB/s and wrote "
         f"{moved[1] / 1e6:.1f} MB/s"
     )
+
+
+def _pressure(broker: _Broker) -> str:
+    """How long tasks waited for I/O, where a disk counts as full for it."""
+    if broker.full_disk is not None:
+        return ""
+    pressure = max(host.pressure_io or 0.0 for host in broker.hosts)
+    return f", and tasks of the host waited for I/O for {pressure:.0%} of it"
 
 
 def _followers_behind(broker: _Broker) -> str | None:

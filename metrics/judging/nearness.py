@@ -34,6 +34,15 @@ of TCP, IP and Ethernet take 4 to 6 % of it."""
 DISK_QUEUE_HIGH = 1.0
 """Mean number of operations in a busy disk's queue above which some of them wait [operations]."""
 
+DISK_BUSY_UNDER_PRESSURE = 0.70
+"""Share of time in which a disk with a queue has work above which it is full although it rests at
+times, where tasks wait for I/O. The kernel lets writers wait for up to 0.2 s once its share of
+memory for a disk is full, and the disk may rest meanwhile [ratio]."""
+
+PRESSURE_IO_HIGH = 0.5
+"""Share of the time in which a task of the host waited for I/O from which writers wait for a disk.
+Write-back alone stays below 0.25 on disks that are busy for 0.70 of the time [ratio]."""
+
 DROPPED_SHARE_HIGH = 0.001
 """Share of a host's packets that it drops above which TCP slows down [ratio]."""
 

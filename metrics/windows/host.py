@@ -13,6 +13,7 @@ from metrics.columns import column
 from metrics.sources.hosts import readings
 from metrics.sources.hosts.sample import HostSample
 from metrics.windows.spans import Span, mean, over
+from metrics.windows.write_back import knowing_log_disks
 
 _AT_REST = ("idle", "iowait")
 
@@ -226,7 +227,7 @@ def host_window(
         retransmitted_share=over(again, _sum([sent, again])),
         retransmits_per_s=over(again, span.duration_s),
         listen_overflows=span.delta(readings.TCP_LISTEN_OVERFLOWS),
-        disks=tuple(_disks(span)),
+        disks=tuple(_disks(_of_disks(inside) or span)),
         interfaces=tuple(_interfaces(span)),
         resident_bytes={
             int(name.partition(":")[2]): max(span.gauges(name))
@@ -269,6 +270,16 @@ def host_windows(
         )
         for host in [*brokers, *sorted(tasks_on - set(brokers))]
     )
+
+
+def _of_disks(inside: Sequence[HostSample]) -> Span | None:
+    """The span of the samples that know the disks of log dirs; None for fewer than two.
+
+    A counter needs both edges of a span, and samples of tasks on the same machine lack disks of
+    other kinds, such as loop devices.
+    """
+    knowing = knowing_log_disks(inside)
+    return None if knowing[-1].at_s <= knowing[0].at_s else Span(knowing)
 
 
 def _disks(span: Span) -> Iterable[DiskWindow]:

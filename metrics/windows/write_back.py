@@ -186,7 +186,7 @@ def write_back_windows(
     none = _Counter(())
     found = []
     for host, ids in brokers.items():
-        own = _knowing(
+        own = knowing_log_disks(
             each
             for each in hosts
             if each.host == host and each.values and start_s <= each.at_s <= end_s
@@ -196,7 +196,7 @@ def write_back_windows(
     return tuple(found)
 
 
-def _knowing(samples: Iterable[HostSample]) -> list[HostSample]:
+def knowing_log_disks(samples: Iterable[HostSample]) -> list[HostSample]:
     """The samples in their order; where some know the disks of log dirs, only these.
 
     Tasks of the load sample a machine, too, that they share with brokers, and know no log dirs.

@@ -39,6 +39,9 @@ HOST = HostWindow(
     interfaces=(InterfaceWindow("eth0", 50e6, 10e6, 60_000.0, 0.0, 0.0, 125e6),),
 )
 FULL_DISK = (DiskWindow("sda", 90e6, 1e6, 800.0, 0.99, 7.5),)
+# Readings of brokers on a planted disk of 10 MB/s that took more than it writes: the kernel lets
+# writers wait for up to 0.2 s, and the disk rests meanwhile.
+RESTING_DISK = (DiskWindow("loop1", 0.0, 8.31e6, 68.0, 0.82, 9.28),)
 WAITING: dict[str, Any] = {
     "handler_idle": 0.05,
     "produce": RequestWindow(per_s=100.0, total_ms=20.0, local_ms=18.0, request_queue_ms=1.5),
@@ -84,6 +87,39 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
         WAITING,
         Resource.DISK,
         "disk sda of its host was busy 99% of the time, with 7.5 operations at once",
+    ),
+    "a slow disk that rests while writers wait for it": (
+        {"disks": RESTING_DISK, "pressure_io": 0.77},
+        WAITING,
+        Resource.DISK,
+        (
+            "disk loop1 of its host was busy 82% of the time, with 9.3 operations at once; it read "
+            "0.0 MB/s and wrote 8.3 MB/s, and tasks of the host waited for I/O for 77% of it"
+        ),
+    ),
+    "a disk that rests while no task waits for it": (
+        {"disks": RESTING_DISK, "pressure_io": 0.25},
+        WAITING,
+        Resource.REQUEST_HANDLERS,
+        "a lock, an authorizer, a read from the disk or a full page cache",
+    ),
+    "a disk that rests on a host that does not show waits for I/O": (
+        {"disks": RESTING_DISK},
+        WAITING,
+        Resource.REQUEST_HANDLERS,
+        "a full page cache",
+    ),
+    "a disk with work for half of the time while tasks wait for it": (
+        {"disks": (replace(RESTING_DISK[0], busy_share=0.5),), "pressure_io": 0.77},
+        WAITING,
+        Resource.REQUEST_HANDLERS,
+        "a full page cache",
+    ),
+    "a disk that rests while writers that are no handlers wait for it": (
+        {"disks": RESTING_DISK, "pressure_io": 0.77},
+        {},
+        Resource.UNKNOWN,
+        "",
     ),
     "a slow disk that handlers do not wait for": (
         {"disks": FULL_DISK},

@@ -529,6 +529,21 @@ def test_the_memory_of_brokers_is_known_after_a_later_sample_of_a_task_on_their_
     assert window([first, last, of_a_task]).resident_bytes == {1: 600.0}
 
 
+def test_disks_of_log_dirs_are_known_beside_samples_of_tasks_that_lack_them() -> None:
+    first, last, *_ = two_samples()
+    grown = {"disk_busy_s:loop1": 9.0, "disk_queued_s:loop1": 150.0}
+    with_logs = [
+        replace(first, values={**first.values, "log_disk:loop1": 1.0, **dict.fromkeys(grown, 0.0)}),
+        replace(last, values={**last.values, "log_disk:loop1": 1.0, **grown}),
+    ]
+    of_tasks = [replace(first, at_s=99.5), replace(last, at_s=110.5)]
+    found = {each.device: each for each in window([*with_logs, *of_tasks]).disks}
+    assert set(found) == {"vda", "loop1"}
+    assert (found["loop1"].busy_share, found["loop1"].queue) == (0.9, 15.0)
+    one = window([with_logs[0], *of_tasks])
+    assert [each.device for each in one.disks] == ["vda"], "one sample has no growth"
+
+
 def test_each_host_has_its_brokers_and_its_roles() -> None:
     looks = [*two_samples(), HostSample("gen", 100.0, FIRST), HostSample("gen", 110.0, FIRST)]
     brokers = {"b1": (1, 2), "b1/link": (1, 2)}
