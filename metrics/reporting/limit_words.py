@@ -43,17 +43,22 @@ def bound_words(boundary: Boundary) -> str:
     """
     resource = boundary.limited_by or Resource.UNKNOWN.value
     named = "an unknown resource" if resource == Resource.UNKNOWN.value else resource
+    reading = reading_words(boundary)
+    return _shortened(f"bound by {named}: {reading}" if reading else f"bound by {named}")
+
+
+def reading_words(boundary: Boundary) -> str:
+    """The broker and the reading that shows what limits it; empty where nothing shows it."""
     if not boundary.evidence:
-        reading = next(iter(reason_texts(boundary.overload_reasons)), "")
-        return _shortened(f"bound by {named}: {reading}" if reading else f"bound by {named}")
+        return next(iter(reason_texts(boundary.overload_reasons)), "")
+    resource = boundary.limited_by or Resource.UNKNOWN.value
     text = " ".join(boundary.evidence.removeprefix(f"{resource}: ").split())
     broker = _BROKER.match(text)
     where = broker.group() if broker else ""
     clauses = _CLAUSE_END.split(text[len(where) :])
     shown = (each for each in clauses if any(w in each for w in _READINGS.get(resource, ("",))))
     reading = next(shown, clauses[0]).removeprefix("followers fell behind: ")
-    reading = reading.replace("of their time", "of the handlers' time")
-    return _shortened(f"bound by {named}: {where}{reading}")
+    return where + reading.replace("of their time", "of the handlers' time")
 
 
 def _shortened(text: str) -> str:

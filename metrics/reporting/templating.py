@@ -12,7 +12,7 @@ import jinja2
 
 from metrics.reporting import drawing
 from metrics.reporting.chart_style import chart_config
-from metrics.reporting.limit_words import estimate_words, span_words
+from metrics.reporting.limit_words import estimate_words, reading_words, span_words
 from metrics.traffic.axes import axis_named
 from metrics.units import (
     UNKNOWN,
@@ -59,6 +59,7 @@ def environment() -> jinja2.Environment:
         size=format_size,
         volume=format_volume,
         ms=format_ms,
+        reading=reading_words,
         span=span_words,
         estimate=estimate_words,
         two=format_two,
