@@ -131,6 +131,7 @@ PACKAGES = [
     "jobs.live",
     "jobs.runs",
     "jobs.runs.compare",
+    "jobs.measurements",
     "jobs.runs.nightly",
     "jobs.runs.sweep",
     "jobs.setup",

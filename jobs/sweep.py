@@ -42,7 +42,7 @@ def sweep(
     answer.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.config.experiment import load_sweep
+    from jobs.runs.sweep.cases import load_sweep
     from jobs.runs.sweep.command import execute_sweep
 
     loaded = load_sweep(experiment, overrides, cluster, quick=quick, repeats=repeats)

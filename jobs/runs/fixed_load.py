@@ -72,6 +72,8 @@ class FixedLoadRun(Body):
         self.load = load
         self.trials: list[Trial] = []
 
+    measurement = "load"
+
     @property
     def configurations(self) -> Mapping[str, Configuration]:
         """The run's single configuration."""
@@ -149,7 +151,9 @@ class FixedLoadRun(Body):
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """Write summary.json and the report, and show the trials."""
-        summary = summary_of_run(run, self.config, outcome, trials=self.trials)
+        summary = summary_of_run(
+            run, self.config, outcome, trials=self.trials, measurement=self.measurement
+        )
         path, reporter = run.order.folder / "summary.json", run.order.reporter
         files = ArtifactWriter()
         files.write_answer_file(

@@ -126,7 +126,13 @@ class RunState:
 
 
 class Body(ABC):
-    """The part of a run that one job defines."""
+    """The part of a run that one job defines.
+
+    Attributes:
+        measurement: the name of the question that the run answers; None where it answers several.
+    """
+
+    measurement: str | None = None
 
     @property
     @abstractmethod
@@ -362,6 +368,7 @@ def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | No
                 environment=context.environment,
                 caveat=caveat_of(config, context.all_caveats),
                 sweep_case=context.sweep_case,
+                measurement=body.measurement,
             ),
             is_new=outcome is None and not run.order.resumes,
         )

@@ -68,6 +68,8 @@ class LimitRun(Body):
         boundaries: the boundaries of all goals until now; an error or an interrupt keeps them.
     """
 
+    measurement = "limit"
+
     def __init__(self, config: Configuration, *, holds: bool = True, climbs: bool = True) -> None:
         require_endless(config)
         require_open_loop(config)
@@ -322,7 +324,7 @@ class LimitRun(Body):
         found = sorted(
             self.boundaries, key=lambda b: (goals.index(b.goal), place_of(b.state), b.message_bytes)
         )
-        summary = summary_of_run(run, self.config, outcome, found)
+        summary = summary_of_run(run, self.config, outcome, found, measurement=self.measurement)
         trials, series = None, None
         if run.contexts:
             trials = run.context.history.trials

@@ -249,6 +249,8 @@ def summary_of_run(
     outcome: RunOutcome,
     boundaries: Sequence[Boundary] = (),
     trials: Sequence[Trial] = (),
+    *,
+    measurement: str | None,
 ) -> RunSummary:
     """The summary of a run: the boundary points of a search, or the trials of a fixed load."""
     started_at, finished_at = run.times
@@ -269,6 +271,7 @@ def summary_of_run(
         replication_factor=config.workload.topic.replication_factor,
         consumer_groups=config.workload.consumers.groups,
         trials=tuple(map(trial_document, trials)),
+        measurement=measurement or "",
     )
 
 

@@ -45,6 +45,7 @@ class Result:
         log_bytes_per_byte: bytes of record batches per byte of payload, at a fixed load [ratio].
         broker_resident_bytes, page_cache_bytes: highest memory of a broker's process, and of a
             host's page cache, at the figure; None if the hosts do not report it [B].
+        readings: further readings of a measurement, by their names.
     """
 
     settings: Mapping[str, str]
@@ -66,6 +67,12 @@ class Result:
     page_cache_bytes: float | None = None
     broker_cpu_s_per_mb: float | None = None
     commit_ms: float | None = None
+    readings: Mapping[str, float] = field(default_factory=dict)
+
+    def reading(self, name: str) -> float | None:
+        """A reading by the name of its attribute, or of `readings`; None if it is not known."""
+        found: float | None = getattr(self, name, None)
+        return self.readings.get(name) if found is None else found
 
     @property
     def has_interval(self) -> bool:

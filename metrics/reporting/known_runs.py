@@ -11,6 +11,7 @@ from typing import Any
 
 from metrics.columns import restored
 from metrics.reporting.files import write_file
+from metrics.reporting.older_runs import LIMIT, inferred_measurement
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
 from metrics.tables.cases import Outcome
@@ -141,7 +142,10 @@ def _read(run_id: str, file: Path, job: str, page: str, tags: tuple[str, ...]) -
 
 
 def _job_of(document: Mapping[str, Any]) -> str:
-    return "traffic" if document.get("trials") else "find-limit"
+    measurement = document.get("measurement") or inferred_measurement(
+        bool(document["boundaries"]), document.get("trials", ())
+    )
+    return "find-limit" if measurement == LIMIT else "traffic"
 
 
 def _limits_answer(document: Mapping[str, Any]) -> str:
@@ -168,7 +172,8 @@ def _limit_words(limit: Boundary) -> str:
 def _load_answer(document: Mapping[str, Any]) -> str:
     verdicts = [str(each["verdict"]) for each in document["trials"]]
     counted = (f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
-    return f"{format_size(document['trials'][0]['bpm'])}: {', '.join(counted)}"
+    size = f"{format_size(document['trials'][0]['bpm'])}: " if verdicts else ""
+    return f"{size}{', '.join(counted)}"
 
 
 def _sweep_answer(document: Mapping[str, Any]) -> str:

@@ -51,6 +51,8 @@ class RunSummary:
             when unknown.
         trials: the trials of a run that held fixed loads, as `trial_document` returns them;
             empty after a search.
+        measurement: the question that the run answers, as in the table `runs`; empty in files of
+            older versions.
     """
 
     run_id: str
@@ -69,6 +71,7 @@ class RunSummary:
     replication_factor: int = 0
     consumer_groups: int = 0
     trials: tuple[Mapping[str, Any], ...] = ()
+    measurement: str = ""
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:

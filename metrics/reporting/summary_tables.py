@@ -72,6 +72,7 @@ def summary_of(
         environment=dict(last["environment"] or {}),
         replication_factor=int(workload.get("topic.replication_factor", 0)),
         consumer_groups=int(workload.get("consumers.groups", 0)),
+        measurement=last.get("measurement") or "",
     )
 
 

@@ -41,6 +41,9 @@ class RunRow:
         caveat: a restriction of the cluster, for example that it is not real hardware.
         sweep_case: the case of a sweep that the run measures.
     """
+        measurement: the question that the run answers: `limit`, `load`, `fill`, `drain`, `failover`
+            or the name of an installed one; null for a night, a side of a comparison, and runs of
+            older versions.
 
     run_id: str
     event: str
@@ -57,6 +60,7 @@ class RunRow:
     caveat: str | None = None
     sweep_case: Annotated[SweepCase, Flat()] = field(default_factory=SweepCase)
 
+    measurement: str | None = None
 
 @dataclass(frozen=True)
 class SampleRow:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.config.experiment import load_sweep
 from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.sweep.answer import answer_of
+from jobs.runs.sweep.cases import load_sweep
+from jobs.runs.sweep.from_tables import read_sweep
 from jobs.testbed.handle import Testbed
 from jobs.trials.unclean_stop import AFTER_SHARE
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
-from metrics.reporting.sweep.from_tables import read_sweep
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
 from tests.support.sweeps import sweep_of, sweeping

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobs.config.experiment import Sweep, load_sweep
 from jobs.console.events import Reporter
+from jobs.runs.sweep.cases import Sweep, load_sweep
 from jobs.runs.sweep.execution import SweepExecution, SweepOrder
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed

@@ -9,8 +9,9 @@ import click.testing
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config.experiment import CASES_MAX, load_sweep
+from jobs.config.experiment import CASES_MAX
 from jobs.config.files import names_in
+from jobs.runs.sweep.cases import load_sweep
 from jobs.runs.sweep.turns import turns
 from jobs.sweep import sweep
 from metrics.common.errors import ConfigError
@@ -117,6 +118,8 @@ def test_options_take_precedence_over_the_file_but_not_over_its_axes(tmp_path: P
 
 
 VOLUME = "set: [workload.trial.volume_bytes=1000000]\n"
+BOTH_ACKS = f"axes:\n  {ACKS}: ['1', all]\n"
+READ_VOLUME = f"{VOLUME.rstrip()[:-1]}, workload.consumers.groups=1]\n"
 ALONE = "set: [workload.topic.replication_factor=1]\n"
 WRONG = {
     "nothing varies": ("workload: 1kB\n", "neither axes nor cases"),
@@ -189,7 +192,7 @@ WRONG = {
     ),
     "a volume of a limit": (
         f"{VOLUME}axes:\n  {ACKS}: ['1', all]\n",
-        "expected a volume for fill and drain",
+        "expected none; change one of them",
     ),
     "no reader": (
         f"asks: drain\nload: 4\n{VOLUME}axes:\n  {ACKS}: ['1', all]\n",
@@ -201,6 +204,10 @@ WRONG = {
     ),
     "cold without a drain": (
         f"cold: true\naxes:\n  {ACKS}: ['1', all]\n",
+        "cold is given, and asks is limit",
+    ),
+    "cold on running brokers": (
+        f"asks: drain\nload: 4\ncold: true\ncluster: example\n{READ_VOLUME}{BOTH_ACKS}",
         "asks: drain on a testbed",
     ),
     "no survivor": (

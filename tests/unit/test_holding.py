@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from jobs.runs.volume import time_of_volume
+from jobs.measurements.fill import time_of_volume
 from jobs.trials import holding
 from jobs.trials.holding import Holder
 from metrics.common.errors import NoConclusionError

@@ -14,6 +14,7 @@ from jobs.runs.compare.answer import ComparisonAnswer, SideFacts, answer_of, wri
 from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
 from jobs.runs.run_lock import is_locked, run_lock
 from metrics.common.errors import ConfigError
+from metrics.comparing.figures import ACKNOWLEDGED
 from metrics.comparing.pairs import Side
 from metrics.comparing.sweeps import Result as Figure
 from metrics.reporting.known_runs import KnownRun, known_runs, write_index, write_tags
@@ -31,7 +32,7 @@ def swept() -> SweepAnswer:
     results = tuple(Figure({"acks": acks}, 1, 1000, 5.0) for acks in ("1", "all"))
     return SweepAnswer(
         "swept", "2026-11-23T00:00:00Z", "2026-11-23T01:00:00Z", "no conclusion", 3, None, "",
-        "acks", "", "", "load", "MB/s", {"acks": ("1", "all")}, 1, results,
+        "acks", "", "", "load", "MB/s", ACKNOWLEDGED, {"acks": ("1", "all")}, 1, results,
     )  # fmt: skip
 
 
@@ -78,6 +79,18 @@ def test_every_run_is_found_the_newest_first_also_beside_a_broken_file(out: Path
         assert goes_on.status == "running"
     assert {found[name].status for name in ("broken", "odd")} == {"unreadable"}
     assert known_runs(out / "nothing", is_locked) == []
+
+
+def test_the_job_of_a_run_follows_from_its_measurement_and_else_from_its_results(
+    tmp_path: Path,
+) -> None:
+    nothing = replace(summary_of_sizes([1000]), boundaries=(), status="failed", error="no broker")
+    for measurement in ("load", "limit", ""):
+        one = replace(nothing, run_id=f"of {measurement}", measurement=measurement)
+        write_summary(one, tmp_path / one.run_id / "summary.json")
+    jobs = {each.run_id: each.job for each in known_runs(tmp_path, is_locked)}
+    assert jobs == {"of load": "traffic", "of limit": "find-limit", "of ": "find-limit"}
+    assert {each.answer for each in known_runs(tmp_path, is_locked)} == {"no broker"}
 
 
 def test_a_killed_run_is_listed_by_the_start_in_its_id(out: Path) -> None:

@@ -56,6 +56,7 @@ class Job(Body):
 
     def __init__(self, measures: Callable[[], None], answer: RunOutcome) -> None:
         self._measures, self._answer = measures, answer
+        self.measurement = "load"
         self.files: list[RunOutcome] = []
         self.conclusion: Callable[[], None] = lambda: None
 

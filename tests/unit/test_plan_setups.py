@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.plan import plan
 from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.comparing.figures import ACKNOWLEDGED, LIMIT
 from metrics.comparing.sweeps import Result
 from metrics.planning.setups import setups_of
 from metrics.reporting.sweep.answer import SweepAnswer, load_answer
@@ -36,7 +37,7 @@ RESULTS = (
     Result({BROKERS: "3", HEAP: "256"}, 1, 1000, None, why="nothing was sustained"),
 )
 ANSWER = SweepAnswer(
-    "s1", "a", "b", "done", 0, None, "a small cluster", "machines", "", "", "limit", "MB/s",
+    "s1", "a", "b", "done", 0, None, "a small cluster", "machines", "", "", "limit", "MB/s", LIMIT,
     {BROKERS: ("1", "2", "3"), HEAP: ("256", "512")}, 2, RESULTS,
 )  # fmt: skip
 
@@ -100,7 +101,7 @@ def test_a_load_above_every_set_up_has_no_conclusion(tmp_path: Path) -> None:
             ANSWER,
             "expected a measured size: 1 kB",
         ),
-        (("--mb-per-s", "1"), replace(ANSWER, asks="load"), "asks: limit"),
+        (("--mb-per-s", "1"), replace(ANSWER, asks="load", kind=ACKNOWLEDGED), "asks: limit"),
     ],
 )
 def test_options_that_no_sweep_can_answer_are_refused(

@@ -13,17 +13,19 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config.experiment import load_sweep
 from jobs.runs.sweep.answer import axes_of, in_order
+from jobs.runs.sweep.cases import load_sweep
+from jobs.runs.sweep.from_tables import answer_from
+from jobs.runs.sweep.measurements import measurement_named, own_names
+from jobs.runs.sweep.results import results_of
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
+from metrics.comparing.figures import LIMIT, TIME
 from metrics.comparing.recommending import recommendations
 from metrics.comparing.sweeps import CASE, Result, effects_of
 from metrics.reporting.summary import RunSummary, trial_document
 from metrics.reporting.sweep.answer import SweepAnswer, load_answer, sentence
 from metrics.reporting.sweep.charts import sweep_specs, write_sweep_chart
-from metrics.reporting.sweep.from_tables import answer_from
 from metrics.reporting.sweep.page import sweep_page
-from metrics.reporting.sweep.results import results_of
 from metrics.trial.trial import Trial
 from tests.support.frozen import lost_keys
 from tests.support.report_rows import summary_of_sizes
@@ -142,7 +144,7 @@ def answer(results: list[Result], axes: Mapping[str, tuple[str, ...]]) -> SweepA
     times = ("2026-11-22T10:00:00Z", "2026-11-22T11:00:00Z")
     return SweepAnswer(
         "s1", *times, "done", 0, None, "one machine", "mine", "what <acks> costs", "A study 2019: "
-        "less", "limit", "MB/s", axes, 4, tuple(results),
+        "less", "limit", "MB/s", LIMIT, axes, 4, tuple(results),
     )  # fmt: skip
 
 
@@ -251,16 +253,20 @@ def test_cases_with_names_are_called_by_them(tmp_path: Path, snapshot: SnapshotA
     (tmp_path / "sweep.json").write_text(found.document(), encoding="utf-8")
     assert load_answer(tmp_path / "sweep.json") == found
     document = json.loads(found.document())
-    del document["named"]  # as an older version left it
-    (tmp_path / "sweep.json").write_text(json.dumps(document), encoding="utf-8")
-    assert load_answer(tmp_path / "sweep.json").named == {}
+    del document["named"], document["kind"]  # as an older version left it
+    for asks in ("limit", "load", "fill", "drain", "failover"):
+        text = json.dumps(document | {"asks": asks})
+        (tmp_path / "sweep.json").write_text(text, encoding="utf-8")
+        older = load_answer(tmp_path / "sweep.json")
+        assert older.named == {}
+        assert older.kind == measurement_named(asks).figure
 
 
 def test_times_without_an_interval_state_the_number_of_measurements(
     snapshot: SnapshotAssertion,
 ) -> None:
     results = [Result({ACKS: each}, 1, 1000, value) for each, value in (("1", 8.0), ("all", 10.0))]
-    found = replace(answer(results, {ACKS: ("1", "all")}), asks="fill", unit="s")
+    found = replace(answer(results, {ACKS: ("1", "all")}), asks="fill", unit="s", kind=TIME)
     (text,) = found.sentences
     assert text.startswith("acks all against 1, 1 kB: +25.0%, from 1 measurement of each")
     assert text == snapshot
@@ -269,7 +275,7 @@ def test_times_without_an_interval_state_the_number_of_measurements(
 
 def test_a_longer_time_is_the_worse_one() -> None:
     times = figures(1.5, 4, 0.01)
-    acks, threads = replace(answer(times, AXES), asks="drain", unit="s").effects
+    acks, threads = replace(answer(times, AXES), asks="drain", unit="s", kind=TIME).effects
     assert acks.conclusion is Conclusion.REGRESSION
     assert threads.conclusion is Conclusion.NONE_SEEN
     assert answer(times, AXES).effects[0].conclusion is Conclusion.IMPROVEMENT
@@ -282,7 +288,7 @@ def held(*trials: Trial) -> RunSummary:
 
 @pytest.mark.parametrize(("back_s", "why"), [(2.5, ""), (None, "some partitions had no leader")])
 def test_a_failover_has_a_time_or_no_answer(back_s: float | None, why: str) -> None:
-    (found,) = results_of({}, 1, held(trial(leaders_back_s=back_s)), "failover")
+    (found,) = results_of(measurement_named("failover"), {}, 1, held(trial(leaders_back_s=back_s)))
     assert (found.value, found.message_bytes) == (back_s, 100)
     assert found.why.startswith(why) and bool(found.why) == bool(why)
     assert found.p99_ms is not None
@@ -296,7 +302,9 @@ def test_an_invalid_trial_gives_no_figure_for_any_question(asks: str, key: str) 
     made = held(trial(pattern=replace(PATTERN, phases=phases)))
     valid = replace(made, trials=({**made.trials[0], key: 2.0},))
     invalid = replace(made, trials=({**valid.trials[0], "verdict": "INVALID"},))
-    (given,), (refused,) = (results_of({}, 1, each, asks) for each in (valid, invalid))
+    (given,), (refused,) = (
+        results_of(measurement_named(asks), {}, 1, each) for each in (valid, invalid)
+    )
     assert given.value is not None
     assert refused.value is None
     assert refused.why == made.trials[0]["reasons"][0]
@@ -306,9 +314,9 @@ def test_the_time_of_writing_is_no_time_of_reading() -> None:
     phases = replace(PATTERN.phases, volume_bytes=100)
     written = held(trial(pattern=replace(PATTERN, phases=phases)))
     moved = replace(written, trials=({**written.trials[0], "moved_s": 2.0},))
-    (wrote,) = results_of({}, 1, moved, "fill")
+    (wrote,) = results_of(measurement_named("fill"), {}, 1, moved)
     assert wrote.value == 2.0
-    (read,) = results_of({}, 1, moved, "drain")
+    (read,) = results_of(measurement_named("drain"), {}, 1, moved)
     assert read.value is None and "a part of the volume was left" in read.why
 
 
@@ -332,7 +340,8 @@ def test_a_chart_of_latency_exists_where_some_case_has_a_latency() -> None:
 
 def test_a_time_is_longer_or_shorter_and_not_more_or_less() -> None:
     def sentences(ratio: float, asks: str) -> tuple[str, str]:
-        acks, threads = replace(answer(figures(ratio, 4, 0.01), AXES), asks=asks).sentences
+        kind = measurement_named(asks).figure
+        acks, threads = replace(answer(figures(ratio, 4, 0.01), AXES), kind=kind).sentences
         return acks, threads
 
     assert "% less, 95% interval" in sentences(0.8, "limit")[0]
@@ -414,7 +423,7 @@ def test_cases_that_change_several_keys_are_drawn_by_their_names(tmp_path: Path)
 def test_the_costs_of_a_fixed_load_have_columns_and_commits_where_there_are_some() -> None:
     plain = Result({ACKS: "1"}, 1, 100, 10.0, cpu_s_per_mb=0.002, broker_cpu_s_per_mb=0.004,
                    log_bytes_per_byte=1.11)  # fmt: skip
-    held = replace(answer([plain], {ACKS: ("1", "all")}), asks="load")
+    held = replace(answer([plain], {ACKS: ("1", "all")}), kind=measurement_named("load").figure)
     heads = ("CPU-s/MB", "broker CPU-s/MB", "log B/B")
     assert [dict(zip(held.columns, held.rows[0], strict=True))[head] for head in heads] == [
         "0.002",
@@ -445,6 +454,18 @@ def test_a_sweep_is_read_back_from_its_rows() -> None:
         ("s1-c02-r1", 15.0, 9.0),
     ]
     assert found.sentences[0].startswith("acks all against 1, 1 kB: 25.0% less")
+
+
+@pytest.mark.parametrize("asks", own_names())
+def test_the_measurement_of_a_sweep_is_read_from_its_runs(asks: str) -> None:
+    """The trials alone would say that a load was held."""
+    runs = [{**row, "measurement": asks} for row in rows_of_sweep({"1": "done"})]
+    held = as_rows([replace(trial(), run_id=runs[0]["run_id"])])
+    found = answer_from(runs, [], held)
+    assert (found.asks, found.kind) == (asks, measurement_named(asks).figure)
+    assert found.unit == ("s" if found.kind.less_is_better else "MB/s")
+    older = answer_from(rows_of_sweep({"1": "done"}), [], held)
+    assert older.asks == "load"
 
 
 def test_the_finished_cases_of_a_killed_sweep_are_read() -> None:

@@ -19,7 +19,7 @@ from metrics.comparing.sweeps import AxisEffect, Result, effects_of
 from metrics.reporting.files import write_file
 from metrics.reporting.summary import RunSummary, load_summary
 from metrics.reporting.sweep.answer import figure, sentence
-from metrics.reporting.sweep.results import results_of
+from metrics.reporting.sweep.results import limit_result
 from metrics.tables.boundary import Boundary
 from metrics.tables.environment import Difference, difference
 from metrics.traffic.axes import MESSAGE_BYTES, axis_named
@@ -104,11 +104,10 @@ def _results_in_common(first: RunSummary, second: RunSummary) -> dict[Kind, list
     for run in (first, second):
         for (kind, message_bytes), limit in _limits(run).items():
             if (kind, message_bytes) in common:
-                one = replace(run, boundaries=(limit,))
-                made = results_of({AXIS: run.run_id}, 1, one)
-                found.setdefault(kind, []).extend(
-                    replace(each, message_bytes=message_bytes) for each in made
-                )
+                made = limit_result(limit)
+                own = replace(made, settings={AXIS: run.run_id}, message_bytes=message_bytes,
+                              brokers=run.brokers, run_id=run.run_id)  # fmt: skip
+                found.setdefault(kind, []).append(own)
     return found
 
 

@@ -6,23 +6,13 @@ import time
 from collections.abc import Sequence
 
 from jobs.cluster.leftovers import begun_s
-from jobs.config.experiment import Sweep
 from jobs.runs.estimate import caveat_of
 from jobs.runs.outcome import RunOutcome
+from jobs.runs.sweep.cases import Sweep
 from jobs.runs.sweep.execution import SweepExecution
 from metrics.comparing.sweeps import CASE, Result
-from metrics.reporting.sweep.answer import TIMED, SweepAnswer
-from metrics.traffic.axes import axis_named
+from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.units import iso_utc
-
-
-def unit_of(sweep: Sweep) -> str:
-    """The unit of the figure: MB/s, s, or the unit of the goal's axis."""
-    if sweep.experiment.asks in TIMED:
-        return "s"
-    if sweep.experiment.asks == "load":
-        return "MB/s"
-    return axis_named(sweep.cases[0].config.goal.search.axis).unit
 
 
 def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
@@ -49,8 +39,9 @@ def answer_of(sweeping: SweepExecution, outcome: RunOutcome) -> SweepAnswer:
         experiment.name,
         experiment.description,
         experiment.published,
-        experiment.asks,
-        unit_of(sweep),
+        sweep.measurement.name,
+        sweep.measurement.unit_on(sweep.cases[0].config.goal.search.axis),
+        sweep.measurement.figure,
         axes_of(sweep),
         experiment.repeats,
         tuple(in_order(sweep, sweeping.results)),

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from jobs.cluster.lock import holder_text
-from jobs.config.experiment import Sweep
 from jobs.console.events import Plan, RunStarted, Table, note, warn
 from jobs.live.followers import reporter_of
 from jobs.runs.artifacts import ArtifactWriter
@@ -19,6 +18,7 @@ from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome, finish
 from jobs.runs.run_lock import run_lock
 from jobs.runs.sweep.answer import answer_of
+from jobs.runs.sweep.cases import Sweep
 from jobs.runs.sweep.execution import SweepExecution, SweepOrder, body_of
 from jobs.runs.sweep.turns import Turn, turns
 from metrics.common.errors import ConfigError, RedlineError
@@ -94,7 +94,7 @@ class SweepPlan:
     def of(self, turn: Turn) -> Plan:
         """The plan of one turn."""
         if turn.case.name not in self._plans:
-            self._plans[turn.case.name] = body_of(turn).plan(self._out)
+            self._plans[turn.case.name] = body_of(self._sweep, turn).plan(self._out)
         return self._plans[turn.case.name]
 
     def duration_s_of(self, turn: Turn) -> float:

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from jobs.cluster.opening import OpenCluster, open_cluster
-from jobs.config import Configuration
-from jobs.config.experiment import Sweep
 from jobs.console.events import PhaseStarted, Reporter, warn
 from jobs.runs.context_factory import open_session
-from jobs.runs.failover import FailoverRun
-from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import Body, RunOrder, execute
-from jobs.runs.limit import LimitRun
 from jobs.runs.outcome import RunOutcome, outcome_of
-from jobs.runs.sweep.results import finished
+from jobs.runs.sweep.cases import Sweep, case_of
+from jobs.runs.sweep.results import finished, results_of
 from jobs.runs.sweep.turns import Turn, turns
-from jobs.runs.volume import VolumeRun
 from jobs.trials.context import Session
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.sweeps import Result
 from metrics.reporting.files import write_atomic
 from metrics.reporting.summary import RunSummary
-from metrics.reporting.sweep.answer import TIMED
-from metrics.reporting.sweep.results import results_of
 from metrics.tables.sweep_case import SweepCase
 
 PLAN = "experiment.json"
@@ -141,8 +133,8 @@ class SweepExecution:
         return False
 
     def _add_results(self, turn: Turn, summary: RunSummary) -> None:
-        asks = turn.experiment.asks
-        self.results.extend(results_of(turn.case.shown, turn.repeat, summary, asks))
+        measurement = self.order.sweep.measurement
+        self.results.extend(results_of(measurement, turn.case.shown, turn.repeat, summary))
 
     def _measure(self, turn: Turn, opened: OpenCluster) -> None:
         order, case = self.order, turn.case
@@ -170,7 +162,7 @@ class SweepExecution:
             until_s=order.until_s,
         )
         try:
-            execute(body_of(turn, self.nearby), run, opened, self._session)
+            execute(body_of(order.sweep, turn, self.nearby), run, opened, self._session)
         except NoConclusionError as error:  # other cases may still have an answer
             warn(order.reporter, f"case {case.name}, repeat {turn.repeat}: {error}")
         summary = finished(run.folder)
@@ -194,33 +186,10 @@ class SweepExecution:
         return RunOutcome()
 
 
-def body_of(turn: Turn, nearby: int | None = None) -> Body:
+def body_of(sweep: Sweep, turn: Turn, nearby: int | None = None) -> Body:
     """The body of a case's run.
 
     Args:
-        nearby: a limit near which a search begins. The start does not change the answer, and saves
-            trials where cases have similar limits.
+        nearby: a limit near which a search may begin.
     """
-    experiment, config = turn.experiment, turn.case.config
-    if experiment.load is None:
-        begun = config if nearby is None else _begun_near(config, nearby)
-        return LimitRun(begun, holds=False, climbs=nearby is None)
-    held = FixedLoad(config.workload.message_bytes[0], experiment.load, experiment.trials)
-    if experiment.asks == "failover":
-        return FailoverRun(config, held)
-    if experiment.asks in TIMED:
-        return VolumeRun(config, held, experiment.asks == "drain", experiment.cold)
-    return FixedLoadRun(config.in_full, held)
-
-
-def _begun_near(config: Configuration, limit: int) -> Configuration:
-    """The configuration whose search begins near `limit`.
-
-    The first load of a search is about three quarters of `load_start_max`.
-    """
-    search = config.goal.search
-    start = min(search.load_cap, max(2, math.ceil(limit / 0.75)))
-    goal = config.goal.model_copy(
-        update={"search": search.model_copy(update={"load_start_max": start})}
-    )
-    return replace(config, goals=(goal,))
+    return sweep.measurement.body(case_of(turn.experiment, turn.case.config, nearby))

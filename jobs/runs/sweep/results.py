@@ -1,11 +1,17 @@
-"""The results in the folders of a sweep's runs."""
+"""The results of a sweep: the figures of its finished runs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from jobs.runs.measurement import Measurement
+from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary, load_summary
-from metrics.reporting.sweep.results import CONCLUDED
+
+CONCLUDED = ("done", "no conclusion")
+"""Statuses of runs that ended with an answer, or with the reason why there is none."""
 
 
 def finished(folder: Path) -> RunSummary | None:
@@ -15,3 +21,17 @@ def finished(folder: Path) -> RunSummary | None:
         return None
     summary = load_summary(path)
     return summary if summary.status in CONCLUDED else None
+
+
+def results_of(
+    measurement: Measurement, settings: Mapping[str, str], repeat: int, summary: RunSummary
+) -> Iterator[Result]:
+    """A case's figure at each message size.
+
+    Args:
+        settings: full path of each key that varies → its value.
+        repeat: number of the measurement of this case, from 1.
+    """
+    for each in measurement.results(summary):
+        yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
+                      run_id=summary.run_id)  # fmt: skip

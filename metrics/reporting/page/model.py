@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from metrics.reporting.older_runs import LIMIT, inferred_measurement
 from metrics.reporting.page.answers import SizeAnswer, answer_of, headline
 from metrics.reporting.page.binding import Binding, Ceilings, binding_of, ceilings_of
 from metrics.reporting.page.facts import (
@@ -132,8 +133,11 @@ def build_report(
 
 
 def is_held(summary: RunSummary) -> bool:
-    """True for a run that held fixed loads; a search has boundaries or ends without an answer."""
-    return not summary.boundaries and (bool(summary.trials) or summary.status == "done")
+    """True for a run that held fixed loads, and False for a search."""
+    measurement = summary.measurement or inferred_measurement(
+        bool(summary.boundaries), summary.trials, summary.status
+    )
+    return measurement != LIMIT
 
 
 def _held(summary: RunSummary, trials: Sequence[ListedTrial]) -> str:

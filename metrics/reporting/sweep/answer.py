@@ -12,6 +12,7 @@ from typing import Any
 from metrics.columns import as_document, restored
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import BETWEEN_STARTS_SD, CONFIDENCE, PAIRS_MIN, Conclusion
+from metrics.comparing.figures import FigureKind
 from metrics.comparing.recommending import (
     BOTH,
     LATENCY,
@@ -21,12 +22,11 @@ from metrics.comparing.recommending import (
 )
 from metrics.comparing.sweeps import CASE, AxisEffect, Result, effects_of
 from metrics.planning.setups import PROPERTIES_PREFIX
+from metrics.reporting.older_runs import figure_kind_of
 from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
 
 SCHEMA_VERSION = 1
 AIMS = {THROUGHPUT: "throughput", LATENCY: "latency", BOTH: "throughput and latency"}
-TIMED = ("fill", "drain", "failover")
-"""Questions whose figure is a time, so that less is better."""
 MANIFOLD = 2.0
 """Ratio from which a change is written as `2 times as much` and not as a percentage."""
 _WORDS = {"workload.np": "producers", "workload.message_bytes": "bytes per message"}
@@ -42,8 +42,9 @@ class SweepAnswer:
         status, exit_code, error, caveat: as in a run's summary.
         experiment: name of the experiment.
         description, published: its question, and the result of a published study.
-        asks: the figure that is measured for each case.
+        asks: the name of the measurement of each case.
         unit: unit of the figures.
+        kind: how the figures are named and compared.
         axes: full path of each key that varies → its values; the first value is the reference.
         repeats: planned number of measurements per case.
         results: figures in the order of the experiment's cases.
@@ -62,6 +63,7 @@ class SweepAnswer:
     published: str
     asks: str
     unit: str
+    kind: FigureKind
     axes: Mapping[str, tuple[str, ...]]
     repeats: int
     results: tuple[Result, ...]
@@ -70,18 +72,17 @@ class SweepAnswer:
     @cached_property
     def effects(self) -> tuple[AxisEffect, ...]:
         """The effect of each value of each axis on the figure."""
-        return effects_of(self.results, self.axes, less_is_better=self.asks in TIMED)
+        return effects_of(self.results, self.axes, less_is_better=self.kind.less_is_better)
 
     @cached_property
     def recommended(self) -> tuple[Recommendation, ...]:
         """The best case for throughput, for latency and for both, at each size."""
-        return recommendations(self.results, less_is_better=self.asks in TIMED)
+        return recommendations(self.results, less_is_better=self.kind.less_is_better)
 
     @property
     def figure(self) -> str:
         """The name of the figure, with its unit."""
-        word = {"limit": "limit", "load": "acknowledged"}.get(self.asks, "time")
-        return f"{word} [{self.unit}]"
+        return f"{self.kind.word} [{self.unit}]"
 
     def document(self) -> str:
         """The text of sweep.json; docs/experiments.md describes it."""
@@ -105,12 +106,11 @@ class SweepAnswer:
     @property
     def columns(self) -> tuple[str, ...]:
         """The headings of `rows`."""
-        figure = ("sustained", "limit at 90 %") if self.asks == "limit" else ("", "at 90 %")
-        cost = ("CPU-s/MB", "broker CPU-s/MB", "log B/B") if self.asks == "load" else ()
         commits = ("commit ms",) if self._has_commits else ()
         memory = ("broker MB", "page cache MB") if self._has_memory else ()
-        return (*map(short, self.axes), "size", "repeat", f"{figure[0]} {self.unit}".strip(),
-                figure[1], "p50 ms", "p99 ms", *commits, *cost, *memory, "bound by")  # fmt: skip
+        heading = f"{self.kind.heading} {self.unit}".strip()
+        return (*map(short, self.axes), "size", "repeat", heading, self.kind.interval_heading,
+                "p50 ms", "p99 ms", *commits, *self.kind.columns, *memory, "bound by")  # fmt: skip
 
     @cached_property
     def _has_memory(self) -> bool:
@@ -129,7 +129,6 @@ class SweepAnswer:
 
     def _row(self, each: Result) -> tuple[str, ...]:
         interval = f"{figure(each.low)} to {figure(each.high)}" if each.has_interval else UNKNOWN
-        costs = (each.cpu_s_per_mb, each.broker_cpu_s_per_mb, each.log_bytes_per_byte)
         memory = (each.broker_resident_bytes, each.page_cache_bytes)
         return (
             *(each.settings[path] for path in self.axes),
@@ -140,7 +139,7 @@ class SweepAnswer:
             format_ms(each.p50_ms),
             format_ms(each.p99_ms),
             *((format_ms(each.commit_ms),) if self._has_commits else ()),
-            *(map(figure, costs) if self.asks == "load" else ()),
+            *(figure(each.reading(name)) for name in self.kind.columns.values()),
             *(map(format_megabytes, memory) if self._has_memory else ()),
             each.limited_by or UNKNOWN,
         )
@@ -152,7 +151,7 @@ class SweepAnswer:
 
     def sentence(self, each: AxisEffect) -> str:
         """The effect of a value, compared with the first value of its axis; see `sentence`."""
-        return sentence(each, is_time=self.asks in TIMED)
+        return sentence(each, is_time=self.kind.less_is_better)
 
     @property
     def advices(self) -> tuple[str, ...]:
@@ -167,7 +166,8 @@ class SweepAnswer:
             f", {figure(best.low)} to {figure(best.high)} at 90 %" if best.low and best.high else ""
         )
         latency = f", p99 {format_ms(best.p99_ms)} ms" if best.p99_ms else ""
-        aim = "the shortest time" if self.asks in TIMED else f"best for {AIMS[each.aim]}"
+        less = f"the shortest {self.kind.word}"
+        aim = less if self.kind.less_is_better else f"best for {AIMS[each.aim]}"
         alike = [case_words(settings) for settings in each.alike]
         text = (
             f"{aim}{at}: {case_words(best.settings)} "
@@ -204,11 +204,13 @@ def load_answer(path: Path) -> SweepAnswer:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        document.setdefault("named", {})  # older versions did not write it
+        document.setdefault("named", {})  # older versions did not write it, nor the kind
+        document.setdefault("kind", as_document(figure_kind_of(document["asks"])))
         own = {name: document[name] for name in (item.name for item in fields(SweepAnswer))}
         results = tuple(restored(Result, each) for each in document["results"])
         own["axes"] = {path: tuple(values) for path, values in document["axes"].items()}
-        return SweepAnswer(**own | {"results": results})
+        kind = restored(FigureKind, document["kind"])
+        return SweepAnswer(**own | {"results": results, "kind": kind})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(
             f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jobs.runs.sweep.measurements import measurement_named
+from jobs.runs.sweep.results import CONCLUDED, results_of
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
+from metrics.reporting.older_runs import inferred_measurement
 from metrics.reporting.summary import RunSummary, trial_document
 from metrics.reporting.summary_tables import summary_of
-from metrics.reporting.sweep.answer import TIMED, SweepAnswer
-from metrics.reporting.sweep.results import CONCLUDED, results_of
+from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.store import TableStore
 from metrics.tables.trials import trial_from
-from metrics.traffic.axes import axis_named
+from metrics.traffic.axes import NP
 
 Row = Mapping[str, Any]
 
@@ -71,14 +73,16 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
         runs: rows of the table `runs` of all runs of one sweep.
         points, trials: rows of `boundaries`; and, for runs without these, rows of `trials`.
     """
-    asks = "limit" if points else _question_of(trials)
+    recorded = [row["measurement"] for row in runs if row.get("measurement")]
+    asks = recorded[0] if recorded else inferred_measurement(bool(points), trials, "done")
+    measurement = measurement_named(asks)
     found: list[Result] = []
     seen: set[tuple[str, int]] = set()
     for row, summary in _summaries(runs, points, trials):
         turn = (row["case"], row["repeat"])
         if summary.status in CONCLUDED and turn not in seen:
             seen.add(turn)
-            found.extend(results_of(row["settings"], row["repeat"], summary, asks))
+            found.extend(results_of(measurement, row["settings"], row["repeat"], summary))
     first, last = min(runs, key=lambda r: r["at"]), max(runs, key=lambda r: r["at"])
     summary = summary_of([last], [])
     return SweepAnswer(
@@ -93,21 +97,12 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
         "",
         "",
         asks,
-        "s" if asks in TIMED else _unit(points),
+        measurement.unit_on(_axis(points)),
+        measurement.figure,
         _axes(runs),
         max(row["repeat"] for row in runs),
         tuple(found),
     )
-
-
-def _question_of(trials: Sequence[Row]) -> str:
-    """The question of a sweep without boundary points, as in `SweepAnswer.asks`."""
-    if any(row.get("leaders_back_s") is not None for row in trials):
-        return "failover"
-    volumes = {row.get("volume_bytes") for row in trials} - {None}
-    if not volumes:
-        return "load"
-    return "drain" if 0 in volumes else "fill"
 
 
 def _summaries(
@@ -127,6 +122,6 @@ def _axes(runs: Sequence[Row]) -> dict[str, tuple[str, ...]]:
     return {path: tuple(dict.fromkeys(row["settings"][path] for row in ordered)) for path in paths}
 
 
-def _unit(points: Sequence[Row]) -> str:
+def _axis(points: Sequence[Row]) -> str:
     axes = {row["axis"] for row in points}
-    return axis_named(axes.pop()).unit if len(axes) == 1 else "MB/s"
+    return axes.pop() if len(axes) == 1 else NP.name

@@ -1,0 +1,68 @@
+"""The drain: the time in which consumer groups read a fixed volume from its start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jobs.measurements.fill import Fill, move_volume, volume_result, with_parts
+from jobs.runs.measurement import Case, Loads
+from metrics.common.errors import ConfigError
+from metrics.comparing.sweeps import Result
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.units import format_volume
+
+
+class Drain(Fill):
+    """The time from the start of reading until every group has read the volume.
+
+    The volume is written first. With `cold` the machine of a testbed drops it from its page cache,
+    so that the disk serves it.
+    """
+
+    name = "drain"
+    takes = frozenset({"load", "cold"})
+
+    def require(self, case: Case) -> None:
+        """Require consumer groups, and a testbed for `cold`."""
+        if case.cold and not case.config.cluster.starts_brokers:
+            raise ConfigError(
+                f"cold is true on cluster {case.config.cluster.name}; expected asks: drain on a "
+                "testbed, as only its page cache can be dropped; remove it"
+            )
+        if not case.config.workload.consumers.groups:
+            raise ConfigError(
+                "asks is drain and workload.consumers.groups 0; expected 1 or more, which read the "
+                "volume; set it"
+            )
+
+    def trials(self, case: Case) -> int:
+        """One to write the volume, and one to read it."""
+        return 2
+
+    def hold(self, loads: Loads) -> None:
+        """Write the volume, and read it."""
+        config, workload = loads.config, loads.config.workload
+        silent = replace(workload.trial, volume_bytes=0)
+        readers = replace(workload.consumers, start="earliest", backlog_records=0)
+        writing = with_parts(config, consumers=ConsumerOptions())
+        move_volume(loads, "writing a volume", left=2, config=writing)
+        if loads.case.cold:
+            _drop_page_cache(loads)
+        reading = with_parts(config, trial=silent, consumers=readers)
+        move_volume(loads, "reading it", config=reading)
+
+    def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
+        """The time of the trial that reads."""
+        return volume_result(trials[-1], is_writing=False)
+
+
+def _drop_page_cache(loads: Loads) -> None:
+    control = loads.run.context.cluster.broker_control
+    assert control is not None, "see require"
+    dropped = format_volume(control.forget_page_cache())
+    loads.note(f"{dropped} of log segments are dropped from the page cache")
+
+
+MEASUREMENT = Drain

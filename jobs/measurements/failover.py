@@ -1,0 +1,74 @@
+"""The failover: the time from a broker's death until every leader serves again, and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobs.runs.measurement import API, Case, HeldMeasurement, Loads, result_at
+from jobs.trials.unclean_stop import UncleanStop
+from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.comparing import figures
+from metrics.comparing.sweeps import Result
+
+
+class Failover(HeldMeasurement):
+    """The time from the kill of a broker under load until all partitions have a live leader."""
+
+    api = API
+    name = "failover"
+    figure = figures.TIME
+    unit = "s"
+
+    def require(self, case: Case) -> None:
+        """Refuse to kill a broker that others use, or that holds the only replica of its data."""
+        cluster, replicas = case.config.cluster, case.config.workload.topic.replication_factor
+        brokers = cluster.brokers_known
+        if not cluster.starts_brokers or brokers is None or brokers < 2 or replicas < 2:
+            where = f"a testbed of {brokers}" if brokers else "running brokers"
+            raise ConfigError(
+                f"asks is failover on {where} with replication_factor {replicas}; expected a "
+                "testbed of 2 brokers or more, and 2 replicas or more, as one broker is killed; "
+                "change them"
+            )
+
+    def hold(self, loads: Loads) -> None:
+        """Hold the load, kill a broker in its window, and start the broker again."""
+        cluster = loads.run.context.cluster
+        assert cluster.broker_control is not None, "see require"
+        stop = UncleanStop(cluster, cluster.broker_control)
+        try:
+            trial = loads.hold("a broker is killed", stop=stop)
+        finally:
+            stop.undo()
+        counts = trial.evidence.client.counts
+        if not stop.has_killed:
+            why = "; ".join(each.text for each in trial.reasons)
+            raise NoConclusionError(
+                f"no broker was killed, as the load ended before its window: {why}"
+            )
+        if not trial.is_valid:
+            raise NoConclusionError(
+                f"the trial in which broker {stop.victim} was killed was INVALID: "
+                f"{trial.reasons[0].text}"
+            )
+        if stop.leaders_back_s is None:
+            raise NoConclusionError(
+                "some partitions had no live leader until the end of the load; expected a leader "
+                "for all, as the time is unknown otherwise; raise workload.trial.measure_s"
+            )
+        loads.note(
+            f"every leader served again {stop.leaders_back_s:.1f} s after broker {stop.victim} was "
+            f"killed; {counts.failed_total:,} records failed, "
+            f"{sum(counts.by_producer.retried.values()):,} were sent again, latency p99.9 "
+            f"{trial.evidence.client.latency.p999_ms:,.0f} ms"
+        )
+
+    def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
+        """The time until all partitions had a live leader."""
+        last = trials[-1]
+        why = "some partitions had no leader until the load ended"
+        return result_at(last, last.get("leaders_back_s"), why)
+
+
+MEASUREMENT = Failover

@@ -1,0 +1,58 @@
+"""The limit: the highest load that a case sustains, found by a search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from jobs.config import Configuration
+from jobs.runs.lifecycle import Body
+from jobs.runs.limit import LimitRun
+from jobs.runs.measurement import API, Case, Measurement
+from metrics.comparing import figures
+from metrics.comparing.sweeps import Result
+from metrics.reporting.summary import RunSummary
+from metrics.reporting.sweep.results import limit_result
+from metrics.traffic.axes import axis_named
+
+
+class Limit(Measurement):
+    """The highest sustained load at each message size, as payload or on the goal's axis."""
+
+    api = API
+    name = "limit"
+    figure = figures.LIMIT
+    takes = frozenset()
+
+    def unit_on(self, axis: str) -> str:
+        """MB/s, or the unit of the axis."""
+        return axis_named(axis).unit
+
+    def body(self, case: Case) -> Body:
+        """A search that begins near the limit of the case before.
+
+        The start does not change the answer, and saves trials where cases have similar limits.
+        """
+        config = case.config if case.nearby is None else _begun_near(case.config, case.nearby)
+        return LimitRun(config, holds=False, climbs=case.nearby is None)
+
+    def results(self, summary: RunSummary) -> Iterator[Result]:
+        """The limit at each message size."""
+        return map(limit_result, summary.boundaries)
+
+
+def _begun_near(config: Configuration, limit: int) -> Configuration:
+    """The configuration whose search begins near `limit`.
+
+    The first load of a search is about three quarters of `load_start_max`.
+    """
+    search = config.goal.search
+    start = min(search.load_cap, max(2, math.ceil(limit / 0.75)))
+    goal = config.goal.model_copy(
+        update={"search": search.model_copy(update={"load_start_max": start})}
+    )
+    return replace(config, goals=(goal,))
+
+
+MEASUREMENT = Limit

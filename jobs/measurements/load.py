@@ -1,0 +1,70 @@
+"""The load: the readings of a case at a fixed load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from jobs.runs.fixed_load import FixedLoadRun
+from jobs.runs.lifecycle import Body
+from jobs.runs.measurement import API, Case, Measurement, why_invalid
+from metrics.comparing import figures
+from metrics.comparing.sweeps import Result
+from metrics.reporting.summary import RunSummary
+
+
+class Load(Measurement):
+    """The acknowledged rate of a fixed load, with its latency and its costs."""
+
+    api = API
+    name = "load"
+    figure = figures.ACKNOWLEDGED
+    unit = "MB/s"
+    takes = frozenset({"load", "trials"})
+
+    def body(self, case: Case) -> Body:
+        """The trials at the fixed load; none is ended early."""
+        return FixedLoadRun(case.config.in_full, case.held)
+
+    def results(self, summary: RunSummary) -> Iterator[Result]:
+        """The medians of the valid trials."""
+        if summary.trials:
+            yield _rate_result(summary.trials)
+
+
+def _rate_result(trials: Sequence[Mapping[str, Any]]) -> Result:
+    valid = [each for each in trials if not why_invalid(each)]
+    message_bytes = int(trials[0]["bpm"])
+    if not valid:
+        return Result({}, 1, message_bytes, None, why=why_invalid(trials[-1]))
+
+    def middle(key: str) -> float | None:
+        known = [float(each[key]) for each in valid if _is_known(each.get(key))]
+        return median(known) if known else None
+
+    bound = [each["limited_by"] for each in valid if each["limited_by"]]
+    return Result(
+        {},
+        1,
+        message_bytes,
+        middle("achieved_mb_per_s"),
+        p50_ms=middle("latency_p50_ms"),
+        p99_ms=middle("latency_p99_ms"),
+        p999_ms=middle("latency_p999_ms"),
+        limited_by=bound[-1] if bound else None,
+        cpu_s_per_mb=middle("producer_cpu_s_per_mb"),
+        broker_cpu_s_per_mb=middle("broker_cpu_s_per_mb"),
+        commit_ms=middle("commit_mean_ms"),
+        log_bytes_per_byte=middle("log_bytes_per_byte"),
+        broker_resident_bytes=middle("broker_resident_bytes"),
+        page_cache_bytes=middle("page_cache_bytes"),
+    )
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+MEASUREMENT = Load

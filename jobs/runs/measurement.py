@@ -1,0 +1,270 @@
+"""The protocol of a measurement: a question that is asked of a case, its needs, body and figure.
+
+`API` is the version of this protocol; docs/extending.md states what stays the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jobs.config import Configuration
+from jobs.console.events import Plan, note
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.runs.lifecycle import Body, RunState
+from jobs.trials.holding import Holder
+from jobs.trials.unclean_stop import UncleanStop
+from metrics.common.errors import ConfigError, RedlineError
+from metrics.common.extensions import explain_failure
+from metrics.comparing.figures import FigureKind
+from metrics.comparing.sweeps import Result
+from metrics.reporting.summary import RunSummary
+from metrics.trial.trial import Trial
+from search.model import Verdict
+
+API = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case, with the keys of its experiment that a measurement may take.
+
+    Attributes:
+        config: the complete configuration.
+        load: the fixed load on the goal's axis; None where none is given.
+        trials: number of trials at the fixed load.
+        cold: whether the page cache of a testbed is dropped before a volume is read.
+        nearby: a limit near which a search may begin; None if none is known.
+    """
+
+    config: Configuration
+    load: int | None = None
+    trials: int = 1
+    cold: bool = False
+    nearby: int | None = None
+
+    @property
+    def held(self) -> FixedLoad:
+        """The fixed load at the workload's message size."""
+        assert self.load is not None, "see require_measurable"
+        return FixedLoad(self.config.workload.message_bytes[0], self.load, self.trials)
+
+
+class Measurement(ABC):
+    """A question that is asked of a case.
+
+    Attributes:
+        api: the version of the protocol for which it was written.
+        name: the name in experiments (`asks`) and in the table `runs`.
+        figure: how its figure is named and compared.
+        unit: the unit of its figure.
+        takes: the keys of an experiment that it takes, of `load`, `trials` and `cold`; a load that
+            it takes is required.
+        moves_volume: whether it requires `workload.trial.volume_bytes`; others refuse it.
+    """
+
+    api: ClassVar[int] = 0
+    name: ClassVar[str]
+    figure: ClassVar[FigureKind]
+    unit: ClassVar[str]
+    takes: ClassVar[frozenset[str]] = frozenset({"load"})
+    moves_volume: ClassVar[bool] = False
+
+    def unit_on(self, axis: str) -> str:
+        """The unit of its figure where the goal has this axis."""
+        return self.unit
+
+    def require(self, case: Case) -> None:
+        """Refuse a case that cannot be measured, beyond what the attributes say.
+
+        Raises:
+            ConfigError: the message states what was given, what was expected and the remedy.
+        """
+        return
+
+    @abstractmethod
+    def body(self, case: Case) -> Body:
+        """The body of a case's run."""
+
+    @abstractmethod
+    def results(self, summary: RunSummary) -> Iterator[Result]:
+        """The figure of a finished run at each message size, without the case's settings."""
+
+
+class Loads:
+    """The loads that a measurement may hold, one trial after another, on one topic.
+
+    Attributes:
+        case: the case, as the experiment states it.
+        config: the configuration of the trials, see `HeldMeasurement.configured`.
+        run: the run; not a part of the protocol.
+    """
+
+    def __init__(self, run: RunState, body: HeldRun, holder: Holder, case: Case) -> None:
+        self.run = run
+        self.case = case
+        self.config = body.config
+        self.failure: Exception | None = None
+        self._body = body
+        self._holder = holder
+
+    def hold(
+        self,
+        why: str,
+        *,
+        load: int | None = None,
+        left: int = 1,
+        config: Configuration | None = None,
+        stop: UncleanStop | None = None,
+    ) -> Trial:
+        """Make one trial; the tables and the summary keep it.
+
+        Args:
+            why: the purpose of the trial, shown as progress.
+            load: the load on the goal's axis; that of the case by default.
+            left: number of trials that remain, this one included.
+            config: the configuration of this trial; `config` of the run by default.
+            stop: kills a broker in the window; not a part of the protocol.
+
+        Raises:
+            RedlineError: a guard stopped the run, or the cluster failed.
+        """
+        held = self._body.load
+        load = held.load if load is None else load
+        try:
+            trial = self._holder.hold(held.message_bytes, load, why, left, config, stop)
+        except Exception as error:
+            self.failure = error
+            raise
+        self._body.trials.append(trial)
+        return trial
+
+    def note(self, text: str) -> None:
+        """Show a sentence."""
+        note(self.run.order.reporter, text)
+
+
+class HeldMeasurement(Measurement):
+    """A measurement that holds loads, and takes its figure from their trials."""
+
+    def configured(self, case: Case) -> Configuration:
+        """The configuration of the run's trials."""
+        return case.config
+
+    def trials(self, case: Case) -> int:
+        """The number of trials, for the plan."""
+        return 1
+
+    @abstractmethod
+    def hold(self, loads: Loads) -> None:
+        """Hold the loads.
+
+        Raises:
+            NoConclusionError: the trials do not give the figure.
+        """
+
+    @abstractmethod
+    def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
+        """The figure of trials, at least one, as summary.json has them; see `result_at`."""
+
+    def body(self, case: Case) -> Body:
+        """A run that holds the loads."""
+        return HeldRun(self, case)
+
+    def results(self, summary: RunSummary) -> Iterator[Result]:
+        """The figure, if a trial was made."""
+        if summary.trials:
+            yield self.result(summary.trials)
+
+
+class HeldRun(FixedLoadRun):
+    """The run of a measurement that holds loads."""
+
+    def __init__(self, of: HeldMeasurement, case: Case) -> None:
+        super().__init__(of.configured(case), replace(case.held, trials=1))
+        self.measurement = of.name
+        self._of = of
+        self._case = case
+
+    def plan(self, out: Path) -> Plan:
+        """The plan of the trials; only one of them writes the payload."""
+        whole, count = super().plan(out), self._of.trials(self._case)
+        return replace(whole, trials_estimated=count, duration_s=whole.duration_s * count)
+
+    def measure(self, run: RunState) -> None:
+        """Hold the loads of the measurement.
+
+        Raises:
+            ConfigError: the measurement itself failed.
+        """
+        with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
+            loads = Loads(run, self, holder, self._case)
+            try:
+                self._of.hold(loads)
+            except RedlineError:
+                raise
+            except Exception as error:
+                if error is loads.failure:
+                    raise
+                raise explain_failure(f"the measurement {self._of.name}", error) from error
+
+
+def require_measurable(of: Measurement, case: Case) -> None:
+    """Refuse a case that a measurement cannot measure.
+
+    Raises:
+        ConfigError: the case has several sizes at a fixed load, a volume that is not asked for, or
+            what the measurement itself refuses.
+    """
+    sizes = case.config.workload.message_bytes
+    if "load" in of.takes and len(sizes) > 1:
+        raise ConfigError(
+            f"workload {case.config.workload.name} has {len(sizes)} sizes; expected one for a "
+            "fixed load; add set: [workload.message_bytes=[1000]]"
+        )
+    volume = case.config.workload.trial.volume_bytes
+    if bool(volume) != of.moves_volume:
+        expected = "a volume" if of.moves_volume else "none"
+        raise ConfigError(
+            f"asks is {of.name} and workload.trial.volume_bytes {volume}; expected {expected}; "
+            "change one of them"
+        )
+    of.require(case)
+
+
+def why_invalid(trial: Mapping[str, Any]) -> str:
+    """The reason why a trial of summary.json is INVALID; empty if it is valid."""
+    if trial["verdict"] != Verdict.INVALID.value:
+        return ""
+    return next(iter(trial["reasons"]), "the trial was INVALID")
+
+
+def result_at(
+    trial: Mapping[str, Any], value: float | None, why: str = "", **readings: float | None
+) -> Result:
+    """The result of one trial of summary.json, with its latencies.
+
+    An INVALID trial gives no figure.
+
+    Args:
+        value: the figure; None if it is not known.
+        why: why it is not known.
+        readings: further readings by the names that `FigureKind.columns` has.
+    """
+    invalid = why_invalid(trial)
+    found = None if invalid else value
+    return Result(
+        {},
+        1,
+        int(trial["bpm"]),
+        found,
+        p50_ms=trial["latency_p50_ms"],
+        p99_ms=trial["latency_p99_ms"],
+        p999_ms=trial["latency_p999_ms"],
+        limited_by=trial["limited_by"],
+        why=invalid or ("" if found is not None else why),
+        readings={name: each for name, each in readings.items() if each is not None},
+    )

@@ -1,0 +1,55 @@
+"""The measurements by their names: each file of `jobs/measurements`, and those of packages."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+import jobs.measurements
+from jobs.runs.measurement import API, Measurement
+from metrics.common.errors import ConfigError
+from metrics.common.extensions import MEASUREMENTS, installed_names, load_extension
+
+
+def own_names() -> tuple[str, ...]:
+    """The names of the project's own measurements, sorted."""
+    modules = pkgutil.iter_modules(jobs.measurements.__path__)
+    return tuple(sorted(each.name.replace("_", "-") for each in modules))
+
+
+def measurement_named(name: str) -> Measurement:
+    """The measurement with this name.
+
+    Raises:
+        ConfigError: it is unknown, or the package that adds it is broken.
+    """
+    if name in own_names():
+        return _own(name)
+    if name not in installed_names(MEASUREMENTS):
+        others = ", ".join(installed_names(MEASUREMENTS)) or "none is installed"
+        raise ConfigError(
+            f"asks is {name}; expected {', '.join(own_names())}, or a measurement of an installed "
+            f"package ({others}); correct it, or install the package beside kafka-redline"
+        )
+    added = load_extension(MEASUREMENTS, name, API)
+    if not (isinstance(added.found, type) and issubclass(added.found, Measurement)):
+        raise ConfigError(
+            f"{added.package} adds {name} to {MEASUREMENTS}, which leads to no class of "
+            "jobs.runs.measurement.Measurement; expected one; report it to the authors of the "
+            "package, or uninstall it"
+        )
+    if getattr(added.found, "name", None) != name:
+        raise ConfigError(
+            f"{added.package} adds {name} to {MEASUREMENTS}, and its class has the name "
+            f"{getattr(added.found, 'name', None)!r}; expected the same name; report it to the "
+            "authors of the package, or uninstall it"
+        )
+    return added.found()
+
+
+@cache
+def _own(name: str) -> Measurement:
+    module = importlib.import_module(f"{jobs.measurements.__name__}.{name.replace('-', '_')}")
+    found: type[Measurement] = module.MEASUREMENT
+    return found()
