@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-from tests.support.sharing import ROOT, BySharing, shared_by
+from tests.support.sharing import ROOT, BySharing, computes, shared_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,6 +22,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 pytest_plugins = ["tests.support.kafka_fixtures"]
+
+# Collected tests live until the end of the run, and each pass over them takes longer.
+gc.disable()
 
 HERE = Path(__file__).parent
 FOLDERS = ("unit", "spark", "kafka", "e2e")
@@ -46,24 +50,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     the cheap ones fill the rest of the time.
     """
     for item in items:
-        item.add_marker(_folder(item))
-        if _folder(item) in SAFE_IN_PARALLEL:
+        folder = _folder(item.path)
+        item.add_marker(folder)
+        if folder in SAFE_IN_PARALLEL:
             item.add_marker(pytest.mark.together)
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures:
             item.add_marker(PYSPARK_LEAK)
-        if "kafka_for_all" in fixtures and _shared(item) is None:
+        if item.get_closest_marker("computes") and not _computes(item.path):
+            raise pytest.UsageError(f"{item.path}: tests.support.sharing does not see its marker")
+        if "kafka_for_all" in fixtures and _shared(item.path) is None:
             raise pytest.UsageError(f"{item.path}: tests.support.sharing does not see its brokers")
     is_parallel = "PYTEST_XDIST_WORKER" in os.environ
-    items.sort(key=lambda item: FOLDERS.index(_folder(item)), reverse=is_parallel)
+    items.sort(key=lambda item: FOLDERS.index(_folder(item.path)), reverse=is_parallel)
     if is_parallel:
-        items.sort(key=lambda item: _shared(item) is None)
+        items.sort(key=lambda item: _shared(item.path) is None)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
     """Lower the priority of processes without the brokers, as the one with them ends last."""
-    if "PYTEST_XDIST_WORKER" in os.environ and not os.nice(0) and _shared(item) is None:
+    if "PYTEST_XDIST_WORKER" in os.environ and not os.nice(0) and _shared(item.path) is None:
         os.nice(NICENESS)
 
 
@@ -75,16 +82,24 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
-def _shared(item: pytest.Item) -> str | None:
-    return shared_by(item.path.relative_to(ROOT).as_posix())
+@cache
+def _shared(path: Path) -> str | None:
+    return shared_by(path.relative_to(ROOT).as_posix())
 
 
-def _folder(item: pytest.Item) -> str:
-    name = item.path.relative_to(HERE).parts[0]
+@cache
+def _computes(path: Path) -> bool:
+    return computes(path.relative_to(ROOT).as_posix())
+
+
+@cache
+def _folder(path: Path) -> str:
+    name = path.relative_to(HERE).parts[0]
     if name not in FOLDERS:
-        raise pytest.UsageError(f"{item.path}: tests live in tests/{{{','.join(FOLDERS)}}}")
+        raise pytest.UsageError(f"{path}: tests live in tests/{{{','.join(FOLDERS)}}}")
     return name
 
 

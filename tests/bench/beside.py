@@ -18,10 +18,11 @@ import click
 import psutil
 
 from tests.support.commands import ROOT
+from tests.support.sharing import computing_files
 
 ALONE = ("-m", "not together and not long", "tests/kafka", "tests/e2e")
 _TWO = ("-n2", "--no-loadscope-reorder")  # tests of Spark, and simulations
-BESIDE = ("-m", "(spark or computes) and not long", *_TWO, "tests/spark", "tests/unit")
+BESIDE = ("-m", "(spark or computes) and not long", *_TWO, "tests/spark", *computing_files())
 """Arguments of pytest. The tests of BESIDE offer no load, wait for no clock and flush no disk."""
 _OUTPUT = ROOT / ".cache" / "tests-beside.log"
 _LEAST_NICE = 19

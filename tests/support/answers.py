@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from kafka.protocol.consumer import FetchResponse
@@ -17,10 +18,15 @@ from jobs.engine.task.partitions import Partitions
 
 def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:
     """A record batch in the broker's format, from offset `base` on, one record per millisecond."""
+    return base.to_bytes(8, "big") + _batch_after_its_offset(records, first_ms)
+
+
+@cache
+def _batch_after_its_offset(records: int, first_ms: int) -> bytes:
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1_000_000)
     for index in range(records):
         builder.append(index, first_ms + index, None, bytes([index % 256]) * 100, [])
-    return base.to_bytes(8, "big") + bytes(builder.build())[8:]
+    return bytes(builder.build())[8:]
 
 
 def size_of(records: int) -> int:

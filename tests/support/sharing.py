@@ -9,6 +9,7 @@ from pathlib import Path
 from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[2]
+COMPUTES = "mark.computes"
 _BROKERS = re.compile(r"\b(kafka_testbed|kafka_for_all|brokers: LoadedBrokers)\b")
 
 
@@ -23,6 +24,22 @@ def shared_by(path: str) -> str | None:
         return "spark"
     text = (ROOT / path).read_text(encoding="utf-8")
     return "brokers" if _BROKERS.search(text) else None
+
+
+@cache
+def computes(path: str) -> bool:
+    """Whether a file has tests that need only CPU."""
+    return COMPUTES in (ROOT / path).read_text(encoding="utf-8")
+
+
+def computing_files() -> list[str]:
+    """The files of unit tests with tests that need only CPU.
+
+    The collection of all unit tests takes ten seconds of CPU time in each process.
+    """
+    files = sorted((ROOT / "tests" / "unit").glob("test_*.py"))
+    paths = [path.relative_to(ROOT).as_posix() for path in files]
+    return [path for path in paths if computes(path)]
 
 
 class BySharing(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
