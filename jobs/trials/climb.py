@@ -83,6 +83,8 @@ class ClimbWatch:
         same_since_s: since when the load is the same [s since the epoch]; None while it grows.
         is_short: whether the brokers took less than they were offered.
         was_too_large: whether the last step ended the load.
+        idle: lowest idle fraction of any broker's handlers at the end of the load [ratio]; None
+            where it is not known.
     """
 
     context: RunContext
@@ -94,8 +96,15 @@ class ClimbWatch:
     same_since_s: float | None = None
     is_short: bool = False
     was_too_large: bool = False
+    idle: float | None = None
     _offered: float = 0.0
     _seen_s: float = 0.0
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the last step fell short although the handlers had room."""
+        idle_min = self.context.config.goal.indicators.request_handler_idle_min
+        return self.is_short and StepReading(self.idle, 0.0).has_room(idle_min)
 
     def watch(
         self, channel: TaskChannel, sampler: Sampler[BrokerSample]

@@ -14,6 +14,7 @@ from jobs.console.events import TrialFinished
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.measure import TrialMeasurer
+from jobs.trials.others_fall import OthersFall
 from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
 from jobs.trials.watching import watching
@@ -153,11 +154,12 @@ class ContinuousMeasurer(TrialMeasurer):
             return LOOK_S
 
         guarded = self._context.guards.watch(whole, channel)
+        fall = OthersFall(self._context, whole, channel, sampler.nodes, self._gates.level)
         ends: AbstractContextManager[None] = nullcontext()
         self._broker_ends = self._broker_sockets()
         if self._broker_ends is not None:
             ends = self._broker_ends.watch(channel, running.pattern.phases, running.windows)
-        with guarded, ticker.watch(), ends, watching("windows", look, LOOK_S):
+        with guarded, fall.watch(), ticker.watch(), ends, watching("windows", look, LOOK_S):
             yield
         look()  # the last window but one may have ended since the last check
 

@@ -503,6 +503,9 @@ class Guards:
         reading = self.canaries.worst() if self.canaries and most_ms else None
         if reading is None or most_ms is None:
             return
+        if self.absence is not None and self.absence.why is not None:
+            self._slow_since_s = None  # clients wait for the broker that left, without any load
+            return
         if not reading.is_beyond(most_ms, self._limits.canary_rise_max):
             self._slow_since_s = None
             return

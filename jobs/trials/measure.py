@@ -99,6 +99,7 @@ class TrialMeasurer:
         self._held = held
         self._stop = stop
         self._broker_ends: BrokerSockets | None = None
+        self._load_start_s: float | None = None
 
     def measure(self, load: int) -> dict[str, Observation]:
         """Make a trial at `load`, and return its observation for each goal; see `trial`."""
@@ -246,7 +247,7 @@ class TrialMeasurer:
             unreplicated_records=unreplicated,
             moved_leaders=self._moved_leaders(topics),
             others=others,
-            canaries=self._canaries(client),
+            load_s=None if self._load_start_s is None else client.end_s - self._load_start_s,
             broker_sockets=self._broker_ends.window_counts() if self._broker_ends else {},
         )
         return evidence, samples
@@ -305,6 +306,7 @@ class TrialMeasurer:
             write_back=write_back_windows(
                 samples.nodes, samples.hosts, context.hosts.brokers, client.start_s, client.end_s
             ),
+            canaries=self._canaries(client),
         )
 
     def _windows(
@@ -324,7 +326,7 @@ class TrialMeasurer:
         context = self._context
         target = Target(topics.names, topics.leaders, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
-        self._broker_ends = self._broker_sockets()
+        self._broker_ends, self._load_start_s = self._broker_sockets(), None
         with self._sampler(pattern) as sampler:
             watch = partial(self._watched, sampler, pattern, topics)
             client = merge(context.generator.offer(trial_id, target, pattern, watch))
@@ -366,6 +368,7 @@ class TrialMeasurer:
             ends,
         ):
             yield
+            self._load_start_s = channel.start_s
 
     def _settled_offsets(
         self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow

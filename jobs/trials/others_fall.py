@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -20,6 +21,8 @@ from metrics.windows.spans import good_samples
 LOOK_S = 1.0
 OVER_S = 5.0
 """Time over which the throughput of others is measured [s]."""
+KEPT = 60
+"""Number of looks whose own traffic is kept."""
 DEVIATIONS = 3.0
 """Others have fallen where they are further below their level than so many standard deviations."""
 
@@ -44,7 +47,7 @@ class OthersFall:
         self._sampler = sampler
         self._level = level
         self._most = context.config.goal.guards.others_fall_max
-        self._written: list[tuple[float, int]] = []
+        self._written: deque[tuple[float, int]] = deque(maxlen=KEPT)
         self._since_s: float | None = None
 
     def watch(self) -> AbstractContextManager[None]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from itertools import count, pairwise
 from statistics import fmean, linear_regression
 
@@ -65,6 +66,8 @@ LOOKS_MAX = 3
 """When the load left no idle time, up to `LOOKS_MAX` readings follow at a half, a quarter and an
 eighth of it. Each takes `LOOK_S`, after at most `LOOK_BEGUN_S` of the same load [s], and saves a
 trial."""
+
+_ROOM = "the brokers' request handlers have room"
 
 FAILED_MAX = 2
 """Number of loads that may fail, for example as an executor is lost, before the run ends."""
@@ -426,19 +429,48 @@ def _climb(
     written_by_others: float,
     is_cold: bool = False,
 ) -> tuple[float, bool]:
+    """Offer a load that grows, and record its reading; see `_climb_once`.
+
+    A step that falls short although the handlers have room may have met a moment in which brokers
+    or tasks stood still, as cold ones do. So the load grows once more, up to that step.
+    """
+    offer = partial(_climb_once, context, topics, is_cold=is_cold)
+    loaded_s, watch = offer(load_max_s, name, proof, written_by_others)
+    left_s = load_max_s - loaded_s
+    if not watch.is_stalled or left_s < SHORT_S:
+        return loaded_s, not watch.was_too_large
+    context.reporter.report(
+        PhaseStarted(f"{watch.load} producers fell short of their rate although {_ROOM}: once more")
+    )
+    again_s, watch = offer(left_s, f"{name}-again", None, written_by_others, watch.load)
+    return loaded_s + again_s, not watch.was_too_large
+
+
+def _climb_once(
+    context: RunContext,
+    topics: TopicSet,
+    load_max_s: float,
+    name: str,
+    proof: SeriesProof | None,
+    written_by_others: float,
+    load_most: int | None = None,
+    is_cold: bool = False,
+) -> tuple[float, ClimbWatch]:
     """Offer a load that grows, and record its reading.
 
     Returns:
-        The length of the load [s], and whether it stayed at a load that is not too large.
+        The length of the load [s], and what its watch found.
 
     Args:
         load_max_s: longest time under load [s].
         name: name of the load, unique within the run.
         written_by_others: what others write without our load; the first step is a small share of
             it [B/s].
+        load_most: the last step, at most; None for that of a warm-up.
         is_cold: whether the load then stays the same until the cost of a request is steady.
     """
     heaviest = warm_up_pattern(context, topics.message_bytes, load_max_s).on_axis
+    heaviest = min(heaviest, load_most or heaviest)
     step_s = step_length_s(
         context.workload.trial.sample_interval_s, reads_rates=reads_rates(context.source.nodes)
     )
@@ -467,10 +499,11 @@ def _climb(
     before = proof.poll() if proof else ()
     load = offer_unscored(context, topics, pattern, name, watch.watch, since_s, climb)
     idle = _lowest_idle(load.windows)
+    watch.idle = idle
     context.history.record_warm_up(WarmUp(watch.load, idle, watch.is_short))
     if proof:
         proof.examine(before, load.client, topics, pattern)
-    return load.client.end_s - load.client.start_s, not watch.was_too_large
+    return load.client.end_s - load.client.start_s, watch
 
 
 def _warming_pattern(

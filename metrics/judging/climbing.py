@@ -45,6 +45,18 @@ class StepReading:
     waiting_s: float
     late_s: float = LATE_S
 
+    def has_room(self, idle_min: float) -> bool:
+        """Whether the handlers are used so little that the limit is far, as far as they show.
+
+        Args:
+            idle_min: the idle threshold of the goal [ratio].
+        """
+        return self.idle is not None and self._used(idle_min) < ENOUGH
+
+    def _used(self, idle_min: float) -> float:
+        """Utilization of the handlers, 1 at the threshold [ratio]; 0 where it is not known."""
+        return 0.0 if self.idle is None else (1.0 - self.idle) / (1.0 - idle_min)
+
     @property
     def is_short(self) -> bool:
         """Whether brokers take less than they are offered."""
@@ -56,7 +68,7 @@ class StepReading:
         Args:
             idle_min: the idle threshold of the goal [ratio].
         """
-        used = 0.0 if self.idle is None else (1.0 - self.idle) / (1.0 - idle_min)
+        used = self._used(idle_min)
         if self.is_short or used >= OVERLOAD:
             return Climbing.END
         return Climbing.STAY if used >= ENOUGH else Climbing.GO_ON

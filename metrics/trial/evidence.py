@@ -81,6 +81,8 @@ class Evidence:
         unreplicated_records: acknowledged records above the high watermark when it was first read
             after the load; None when it was not read.
         canaries: what a small client beside the load saw of each broker; empty without canaries.
+        load_s: time from the start of the load to the end of its window [s]; None where no load
+            began.
     """
 
     client: Annotated[ClientWindow, Flat()]
@@ -100,6 +102,7 @@ class Evidence:
     write_back: tuple[WriteBackWindow, ...] = ()
     unreplicated_records: int | None = None
     canaries: tuple[CanaryWindow, ...] = ()
+    load_s: float | None = None
 
     @property
     @column

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
+from jobs.trials.canaries import INTERVAL_S
 from tests.support.commands import RunningCommand
 from tests.support.neighbors import (
     Neighbor,
@@ -26,6 +28,7 @@ from tests.support.neighbors import (
     step,
     waves,
 )
+from tests.support.search_impact import control_requests, impact_of, requests_of
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +40,14 @@ REQUESTS_PER_S = 0.8 * BROKERS * HANDLERS / (STATED_S + OWN_S)
 PRODUCER_PER_S = 31_250 / 16_000
 """Requests of one producer, each of a batch of nearly 16 kB [1/s]."""
 THEIRS_PER_S = 24.0
+CANARIES_PER_S = BROKERS / INTERVAL_S
 
 Neighborhood = Callable[[Testbed], AbstractContextManager[object]]
 
 
 def _limit(theirs_per_s: float) -> float:
     """Our producers at the limit beside so many requests of others."""
-    return (REQUESTS_PER_S - theirs_per_s) / PRODUCER_PER_S
+    return (REQUESTS_PER_S - CANARIES_PER_S - theirs_per_s) / PRODUCER_PER_S
 
 
 @contextmanager
@@ -103,12 +107,17 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
             "find-limit", "--cluster", str(cluster_file(testbed.folder)),
             "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
             "--json", str(tmp_path / "answer.json"),
-            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=12",
+            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=30",
             "--set=goal.search.resolution=0.1", folder=tmp_path,
         )  # fmt: skip
+        before, began_s = requests_of(testbed), time.monotonic()
         with command:
             code = command.wait(800.0)
+        lasted_s = time.monotonic() - began_s
+        asked = control_requests(before, requests_of(testbed))
     log.warning("%s:\n%s", case, command.text)
+    log.warning("%s: %.0f s, control requests %s", case, lasted_s, dict(asked))
+    log.warning("%s: impact %s", case, impact_of(tmp_path / "out" / "tables"))
     assert code == 0, command.text[-2_000:]
     (point,) = json.loads((tmp_path / "answer.json").read_text())["boundaries"]
     found = point["np_estimate"]

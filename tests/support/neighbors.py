@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import signal
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,12 +54,15 @@ class Neighbor:
 
     Attributes:
         replicas: replication factor of its topic.
+        in_flight: requests to a broker that it sends before the first is answered; with one, it
+            sends less where brokers answer late.
         sent: records sent so far.
     """
 
     testbed: Testbed
     rate: Rate
     replicas: int = 1
+    in_flight: int = 5
     sent: int = 0
     _over: threading.Event = field(default_factory=threading.Event)
 
@@ -76,11 +81,15 @@ class Neighbor:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
+        with warnings.catch_warnings():  # kafka-python leaves refused connections to the collector
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
     def _write(self) -> None:
         producer = KafkaProducer(
             bootstrap_servers=list(self.testbed.bootstrap_servers), acks=1, batch_size=1,
             max_block_ms=1_000, delivery_timeout_ms=120_000,
+            max_in_flight_requests_per_connection=self.in_flight,
         )  # fmt: skip
         due_s = 0.0
         try:

@@ -13,6 +13,7 @@ from jobs.cluster.admin import AdminError, TopicSize
 from jobs.cluster.leftovers import leftovers
 from jobs.config.goal import GuardLimits
 from jobs.runs.results import _canaries
+from jobs.trials.broker_absence import BrokerAbsence
 from jobs.trials.canaries import KEPT_S, Canaries, _made, canary_topic
 from jobs.trials.guards import HARM_S, Guards
 from metrics.common.errors import GuardStopError
@@ -128,8 +129,8 @@ class Watched:
 
     def __init__(self) -> None:
         self.kept = Kept()
-        limits, cluster = GuardLimits(), Cluster()
-        self.guards = Guards(limits, cluster, str.isdigit, print, self.kept.clock)
+        limits, self.cluster = GuardLimits(), Cluster()
+        self.guards = Guards(limits, self.cluster, str.isdigit, print, self.kept.clock)
         self.guards.open()
         self.guards.canaries = self.kept
         self.load(5.0, 10.0)
@@ -166,6 +167,21 @@ def test_clients_that_wait_a_little_longer_do_not() -> None:
     watched = Watched()
     watched.load(60, 700.0)
     assert watched.guards.tripped is None
+
+
+def test_waits_for_a_broker_that_left_stop_no_run() -> None:
+    watched = Watched()
+    cluster = watched.cluster
+    watched.guards.absence = BrokerAbsence(cluster.serving, 1_800.0)
+    cluster.brokers = frozenset({1, 3})
+    watched.load(60, 30_000.0)
+    assert watched.guards.absence.why == "broker 2 left the cluster"
+    cluster.brokers = frozenset({1, 2, 3})
+    watched.load(6, 1_500.0)
+    watched.load(10, 20.0)
+    assert watched.guards.tripped is None
+    watched.load(HARM_S + 3, 1_500.0)
+    assert watched.guards.tripped is not None
 
 
 class Placing(ScriptedAdmin):

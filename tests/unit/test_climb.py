@@ -7,13 +7,16 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
-from jobs.console.events import RecordingReporter
+from jobs.cluster.topic_set import TopicSet
+from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.engine.batches.pool import pool_of
 from jobs.engine.producing.growth import GrowthEnd
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.control_channel import DriverChannel
+from jobs.trials import warm_up
 from jobs.trials.climb import READ_S, ClimbWatch, climb_within, read_and_end
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
@@ -213,6 +216,72 @@ def test_a_climb_fits_into_its_time(
 ) -> None:
     climb, found = climb_within(most, load_max_s, 4.0, 2.0, first_max)
     assert (climb.first, found) == (first, last)
+
+
+class Climbs:
+    """A replacement of climbs, with the (producers, idle fraction, is short) of each in turn."""
+
+    def __init__(self, *found: tuple[int, float | None, bool]) -> None:
+        self._found = iter(found)
+        self.offered: list[tuple[str, float, int | None]] = []
+        self.reporter = RecordingReporter()
+        indicators = SimpleNamespace(request_handler_idle_min=IDLE_MIN)
+        config = SimpleNamespace(goal=SimpleNamespace(indicators=indicators))
+        self._context = cast(RunContext, SimpleNamespace(config=config, reporter=self.reporter))
+
+    def once(
+        self,
+        context: RunContext,
+        _topics: object,
+        load_max_s: float,
+        name: str,
+        _proof: object,
+        _others: float,
+        load_most: int | None = None,
+        *,
+        is_cold: bool,
+    ) -> tuple[float, ClimbWatch]:
+        self.offered.append((name, load_max_s, load_most))
+        watch = ClimbWatch(context, LOAD, CLIMB, read_and_end)
+        watch.load, watch.idle, watch.is_short = next(self._found)
+        watch.was_too_large = watch.is_short
+        return 12.0, watch
+
+    def run(self, monkeypatch: pytest.MonkeyPatch, load_max_s: float = 60.0) -> tuple[float, bool]:
+        monkeypatch.setattr(warm_up, "_climb_once", self.once)
+        topics = cast(TopicSet, None)
+        return warm_up._climb(self._context, topics, load_max_s, "climb", None, 0.0)
+
+
+def test_a_step_that_falls_short_of_idle_brokers_is_tried_once_more(
+    monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    climbs = Climbs((2, 0.8, True), (2, 0.9, False))
+    assert climbs.run(monkeypatch) == (24.0, True)
+    assert climbs.offered == [("climb", 60.0, None), ("climb-again", 48.0, 2)]
+    (phase,) = climbs.reporter.events
+    assert isinstance(phase, PhaseStarted)
+    assert phase.text == snapshot
+    climbs = Climbs((2, 0.8, True), (2, 0.8, True))
+    assert climbs.run(monkeypatch) == (24.0, False)
+
+
+@pytest.mark.parametrize(
+    ("found", "load_max_s"),
+    [
+        ((8, 0.5, True), 60.0),
+        ((8, None, True), 60.0),
+        ((8, 0.9, False), 60.0),
+        ((8, 0.9, True), 20.0),
+    ],
+    ids=["busy", "unknown", "not short", "no time"],
+)
+def test_other_steps_are_not(
+    found: tuple[int, float | None, bool], load_max_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    climbs = Climbs(found)
+    assert climbs.run(monkeypatch, load_max_s) == (12.0, not found[2])
+    assert len(climbs.offered) == 1
 
 
 def test_a_reading_that_is_short_is_a_saturated_hint() -> None:

@@ -1,0 +1,126 @@
+"""Loads that harm other clients of real brokers end in time, and guards stop the run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs.cluster.admin import AdminError, KafkaAdmin
+from jobs.cluster.connect import connect
+from jobs.testbed.client_access import cluster_file
+from jobs.testbed.launcher import start
+from tests.support.commands import RunningCommand
+from tests.support.neighbors import Neighbor, steady
+from tests.support.search_impact import impact_of
+
+log = logging.getLogger(__name__)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+LIMIT = 80
+"""Producers that the brokers take at the limit, without followers and others."""
+LATE_S = 1.0
+"""An early end is announced so long before, and looks are half a second apart [s]."""
+
+
+def test_an_overload_on_slow_isr_settings_ends_in_time(tmp_path: Path) -> None:
+    """With `replica.lag.time.max.ms` at Kafka's default, only a sustained load needs its window."""
+    overrides = {"replica.lag.time.max.ms": 30_000}
+    bed = start("calibrated", brokers=3, root=tmp_path / "bed", name="foreign", overrides=overrides)
+    with bed as testbed:
+        command = RunningCommand(
+            "find-limit", "--cluster", str(cluster_file(testbed.folder)),
+            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
+            "--set=workload.message_bytes=[1000]", "--set=workload.topic.replication_factor=2",
+            "--set=cluster.warm_up_max_s=0", "--set=goal.search.method=bisection",
+            f"--set=goal.search.load_start_max={5 * LIMIT // 4}",
+            "--set=goal.search.budget.trials=1", "--set=goal.search.check_for_change=false",
+            folder=tmp_path,
+        )  # fmt: skip
+        with command:
+            code = command.wait(300.0)
+    log.warning("%s", command.text)
+    assert code == 3, command.text[-2_000:]
+    log.warning("impact %s", impact_of(tmp_path / "out" / "tables"))
+    (trial,) = DeltaTable(tmp_path / "out" / "tables" / "trials").to_pyarrow_table().to_pylist()
+    assert trial["np"] == 5 * LIMIT // 4
+    assert trial["verdict"] == "OVERLOADED", trial["reasons"]
+    assert trial["load_s"] <= 10.0 + LATE_S
+
+
+@pytest.mark.parametrize(
+    ("off", "words", "length"),
+    [
+        ("canary_p99_ms_max", "other clients write", ("--duration", "60")),
+        ("others_fall_max", "(p99 of the canaries)", ("--set=workload.trial.measure_s=60",)),
+    ],
+    ids=["throughput", "waits"],
+)
+def test_a_load_that_holds_others_up_is_stopped(
+    off: str, words: str, length: tuple[str, ...], tmp_path: Path
+) -> None:
+    bed = start("calibrated", brokers=3, root=tmp_path / "bed", name="foreign")
+    with bed as testbed, Neighbor(testbed, steady(24.0), in_flight=1):
+        command = RunningCommand(
+            "traffic", "--cluster", str(cluster_file(testbed.folder)), "--np", str(2 * LIMIT),
+            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
+            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=0",
+            f"--set=goal.guards.{off}=null", *length, folder=tmp_path,
+        )  # fmt: skip
+        with command:
+            code = command.wait(300.0)
+    log.warning("%s", command.text)
+    assert code == 5, command.text[-2_000:]
+    assert words in command.text
+    (summary,) = (tmp_path / "out").glob("*/summary.json")
+    assert json.loads(summary.read_text())["status"] == "stopped by a guard"
+
+
+BRAKE = "redline-stop"
+BRAKED_S = 2.0
+LOOK_S = 0.1
+
+
+def _written(admin: KafkaAdmin) -> int:
+    """Records in the topics of the run, without those of canaries; 0 without topics."""
+    names = [
+        each
+        for each in admin.topic_names()
+        if each.startswith("redline-") and each != BRAKE and not each.endswith("-canary")
+    ]
+    try:
+        return sum(admin.end_offsets((name, n) for name in names for n in range(30)).values())
+    except AdminError:  # the run deletes its topics
+        return 0
+
+
+def test_an_operator_stops_a_load_by_a_topic(tmp_path: Path) -> None:
+    bed = start("calibrated", brokers=3, root=tmp_path / "bed", name="foreign")
+    with bed as testbed, connect(testbed.bootstrap_servers) as admin:
+        command = RunningCommand(
+            "traffic", "--cluster", str(cluster_file(testbed.folder)), "--np", str(LIMIT // 2),
+            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
+            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=0",
+            "--set=workload.trial.measure_s=120", folder=tmp_path,
+        )  # fmt: skip
+        with command:
+            until_s = time.monotonic() + 180.0
+            while (seen := _written(admin)) < 1_000:
+                assert time.monotonic() < until_s, command.text
+                time.sleep(LOOK_S)
+            admin.create_topic(BRAKE, {0: [1]}, {})
+            created_s = grown_s = time.monotonic()
+            while (now := _written(admin)) and time.monotonic() < created_s + 30.0:
+                if now > seen:
+                    seen, grown_s = now, time.monotonic()
+                time.sleep(LOOK_S)
+            code = command.wait(60.0)
+    log.warning("the load ended %.1f s after the order:\n%s", grown_s - created_s, command.text)
+    assert code == 5, command.text[-2_000:]
+    assert f"the topic {BRAKE} exists" in command.text
+    assert grown_s - created_s <= BRAKED_S + 2 * LOOK_S

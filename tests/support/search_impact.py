@@ -1,0 +1,73 @@
+"""What a search did to its cluster: its loads, its overloads, its requests and others' waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jmxquery
+from deltalake import DeltaTable
+
+from jobs.testbed.handle import Testbed
+
+REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*/Count"
+LOADS = ("Produce", "FetchFollower", "FetchConsumer", "Fetch")
+"""Requests that carry records: those of loads, of canaries, of followers and of others."""
+
+
+def requests_of(testbed: Testbed) -> dict[int, Counter[str]]:
+    """Broker id → kind of request → number of requests since its start."""
+    found = {}
+    for broker_id, endpoint in testbed.jmx_endpoints.items():
+        connection = jmxquery.JMXConnection(f"service:jmx:rmi:///jndi/rmi://{endpoint}/jmxrmi")
+        counts: Counter[str] = Counter()
+        for each in connection.query([jmxquery.JMXQuery(REQUESTS)]):
+            keys = dict(pair.split("=", 1) for pair in each.mBeanName.split(":")[1].split(","))
+            counts[keys["request"]] += int(each.value)
+        found[broker_id] = counts
+    return found
+
+
+def control_requests(
+    before: Mapping[int, Counter[str]], after: Mapping[int, Counter[str]]
+) -> Counter[str]:
+    """Kind of request → number of requests between two moments, of all brokers, without those that
+    carry records; a broker that restarted counts from its start.
+    """
+    grown: Counter[str] = Counter()
+    for broker_id, counts in after.items():
+        earlier = before[broker_id]
+        has_restarted = counts["Produce"] < earlier["Produce"]
+        grown += counts if has_restarted else counts - earlier
+    return Counter({kind: count for kind, count in grown.items() if kind not in LOADS})
+
+
+def impact_of(tables: Path) -> dict[str, Any]:
+    """The figures of the only run in these tables."""
+    rows = DeltaTable(tables / "trials").to_pyarrow_table().to_pylist()
+    if not rows:
+        return {}
+    rows.sort(key=lambda row: row["trial"])
+    loads = [row for row in rows if row["load_s"] is not None]
+
+    def p99_ms(verdict: str) -> float | None:
+        windows = [each for row in loads if row["verdict"] == verdict for each in row["canaries"]]
+        return max((each["p99_ms"] for each in windows if each["records"]), default=None)
+
+    overloads = [row["load_s"] for row in loads if row["verdict"] == "OVERLOADED"]
+    rests = [each["at_rest_p99_ms"] for row in loads for each in row["canaries"]]
+    return {
+        "trials": len(rows),
+        "verdicts": [(row["load"], row["verdict"], row["load_s"]) for row in rows],
+        "climb": (rows[0]["warm_up_load"], rows[0]["warm_up_handler_idle"]),
+        "peak_mb_per_s": max(row["np"] * row["rate_records_per_s"] * row["bpm"] for row in rows)
+        / 1e6,
+        "longest_overload_s": max(overloads, default=None),
+        "under_load_s": sum(row["load_s"] for row in loads),
+        "written_mb": sum(row["acked_total"] * row["bpm"] for row in rows) / 1e6,
+        "canary_at_rest_p99_ms": max(rests, default=None),
+        "canary_sustained_p99_ms": p99_ms("SUSTAINED"),
+        "canary_overloaded_p99_ms": p99_ms("OVERLOADED"),
+    }
