@@ -24,6 +24,7 @@ from metrics.judging.nearness import (
     PRESSURE_IO_HIGH,
     RETRANSMITTED_SHARE_HIGH,
     SWAPPED_PAGES_HIGH,
+    THROTTLED_SHARE_HIGH,
     is_at_limit,
     nearness,
 )
@@ -157,7 +158,19 @@ class _Broker:
         )
 
     def is_at_limit(self, resource: Resource) -> bool:
-        return is_at_limit(self.rows[resource], self.thresholds)
+        is_stopped = resource is Resource.CPU and self.is_stopped_by_quota
+        return is_stopped or is_at_limit(self.rows[resource], self.thresholds)
+
+    @property
+    def throttled_share(self) -> float:
+        """Share of the periods of its CPU quota that stopped it; 0 without a quota [ratio]."""
+        number = self.window.broker_id
+        return max((host.throttled_shares.get(number, 0.0) for host in self.hosts), default=0.0)
+
+    @property
+    def is_stopped_by_quota(self) -> bool:
+        """True where a CPU quota of the broker's own control group is used up."""
+        return self.throttled_share >= THROTTLED_SHARE_HIGH
 
     @property
     def is_out_of_cpu(self) -> bool:
@@ -166,6 +179,8 @@ class _Broker:
         Brokers may share a machine, and their metrics do not say which do, so all brokers without
         spare CPU are added up. Where the users of the CPU are unknown, brokers are assumed.
         """
+        if self.is_stopped_by_quota:
+            return True
         if not self.is_at_limit(Resource.CPU):
             return False
         return self.own_cpu_share is None or self.own_cpu_share >= OWN_CPU_SHARE_LEAST
@@ -317,9 +332,20 @@ def _handlers_without_cpu(broker: _Broker) -> str | None:
     if _busy_with(broker) is not Resource.CPU:
         return None
     window = broker.window
+    if broker.is_stopped_by_quota:
+        return f"{_idle(window)}, and {_stopped(broker)}; {_times(window)}"
     return (
         f"{_idle(window)} on a machine {_busy(broker)}, of which the broker "
         f"used {window.cpu_cores or 0:.2f} cores; {_times(window)}"
+    )
+
+
+def _stopped(broker: _Broker) -> str:
+    """`the CPU quota of its control group stopped it in 93% of the periods; it used 0.30 cores`."""
+    return (
+        "the CPU quota of its control group stopped it in "
+        f"{broker.throttled_share:.0%} of the periods; it used {broker.window.cpu_cores or 0:.2f} "
+        "cores"
     )
 
 
@@ -447,6 +473,8 @@ def _collecting(broker: _Broker) -> str | None:
 
 
 def _cpu(broker: _Broker) -> str | None:
+    if broker.is_stopped_by_quota:
+        return _stopped(broker)
     return f"the machine was {_busy(broker)}" if broker.is_out_of_cpu else None
 
 

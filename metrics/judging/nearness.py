@@ -18,6 +18,10 @@ NETWORK_IDLE_LOW = 0.20
 CPU_SATURATED = 0.90
 """Busy share of the machine above which threads wait for a core [ratio]."""
 
+THROTTLED_SHARE_HIGH = 0.5
+"""Share of the periods of a broker's CPU quota in which it is used up above which the broker lacks
+CPU time, although the machine may have idle cores [ratio]."""
+
 GC_SHARE_HIGH = 0.25
 """Share of time in garbage collection above which the heap is the limiting resource [ratio]."""
 

@@ -111,6 +111,8 @@ class HostWindow:
         disks: the disks with operations.
         interfaces: the interfaces with packets.
         resident_bytes: broker id → largest memory of its process [B].
+        throttled_shares: broker id → share of the periods of its CPU quota in which the quota was
+            used up and stopped it; without brokers that have no quota [ratio].
     """
 
     host: str
@@ -140,6 +142,7 @@ class HostWindow:
     disks: tuple[DiskWindow, ...] = ()
     interfaces: tuple[InterfaceWindow, ...] = ()
     resident_bytes: Mapping[int, float] = field(default_factory=dict)
+    throttled_shares: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def busiest_disk(self) -> DiskWindow | None:
@@ -234,6 +237,7 @@ def host_window(
             for name in {name for each in inside for name in each.values}
             if name.startswith(f"{readings.RESIDENT_BYTES}:")
         },
+        throttled_shares=_throttled_shares(inside),
     )
 
 
@@ -270,6 +274,24 @@ def host_windows(
         )
         for host in [*brokers, *sorted(tasks_on - set(brokers))]
     )
+
+
+def _throttled_shares(inside: Sequence[HostSample]) -> dict[int, float]:
+    """Broker id → share of its quota's periods that stopped it, by the samples that know it."""
+    found = {}
+    for broker in {int(each) for sample in inside for each in _of_quotas(sample)}:
+        reading = f"{readings.BROKER_QUOTA_PERIODS}:{broker}"
+        span = Span([each for each in inside if reading in each.values])
+        periods = span.delta(reading)
+        stopped = span.delta(f"{readings.BROKER_THROTTLED_PERIODS}:{broker}")
+        if periods and periods > 0 and stopped is not None:
+            found[broker] = max(0.0, min(1.0, stopped / periods))
+    return found
+
+
+def _of_quotas(sample: HostSample) -> list[str]:
+    named = (name.partition(":") for name in sample.values)
+    return [part for name, _, part in named if name == readings.BROKER_QUOTA_PERIODS]
 
 
 def _of_disks(inside: Sequence[HostSample]) -> Span | None:

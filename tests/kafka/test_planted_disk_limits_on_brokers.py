@@ -30,8 +30,6 @@ from metrics.judging.attribution_votes import (
 from metrics.judging.verdict import judge
 from metrics.planning.planted_rates import PlantedRates
 from metrics.sources.hosts.proc import LocalHost
-from metrics.sources.hosts.sample import HostSample
-from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.judgement import Judgement
 from metrics.units import format_size
@@ -43,6 +41,7 @@ from search.limits import Limits
 from search.loop import run_search
 from search.model import Bracket, Done, Observation, Verdict
 from tests.bench.sampling import bare_jvm
+from tests.support.host_sampling import HostSampling
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 
 log = logging.getLogger(__name__)
@@ -62,23 +61,6 @@ pytestmark = [
 ]
 
 
-class HostSampling:
-    """A source of metrics that reads this machine, too, at each poll of the brokers."""
-
-    def __init__(self, source: Any, host: LocalHost) -> None:
-        self._source, self._host = source, host
-        self.samples: list[HostSample] = []
-
-    def sample_all(self) -> Sequence[BrokerSample]:
-        """The samples of the brokers; that of the machine is kept."""
-        self.samples.append(self._host.sample())
-        found: Sequence[BrokerSample] = self._source.sample_all()
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-
 @pytest.fixture(scope="module")
 def testbed() -> Iterator[Testbed]:
     with start("planted-disk", brokers=len(BROKERS), name="planted") as running:
@@ -89,7 +71,8 @@ def testbed() -> Iterator[Testbed]:
 def brokers(testbed: Testbed) -> Iterator[LoadedBrokers]:
     with bare_jvm() as (jvm, _), loaded(testbed, jvm) as under_load:
         folders = [node_files(each).data for each in testbed.brokers.values()]
-        under_load.source = HostSampling(under_load.source, LocalHost().with_log_dirs(folders))  # type: ignore[assignment]
+        host = LocalHost().with_log_dirs(folders)
+        under_load.source = HostSampling(under_load.source, host.sample)  # type: ignore[assignment]
         yield under_load
 
 

@@ -133,6 +133,27 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], Resource, str]] = {
         Resource.CPU,
         "the machine was 97% busy, with 5.0 threads waiting for a core",
     ),
+    "handlers that a CPU quota stops": (
+        {"throttled_shares": {1: 0.93, 2: 0.1}},
+        {"handler_idle": 0.03, "produce": WAITING["produce"], "cpu_cores": 0.3},
+        Resource.CPU,
+        (
+            "CPU: broker 1: request handlers idle 0.03, and the CPU quota of its control group "
+            "stopped it in 93% of the periods; it used 0.30 cores"
+        ),
+    ),
+    "a broker that a CPU quota stops": (
+        {"throttled_shares": {1: 0.5}},
+        {"cpu_cores": 0.3},
+        Resource.CPU,
+        "the CPU quota of its control group stopped it in 50% of the periods",
+    ),
+    "a CPU quota that stops a broker at times": (
+        {"throttled_shares": {1: 0.49}},
+        {"handler_idle": 0.03, "produce": WAITING["produce"], "cpu_cores": 0.3},
+        Resource.REQUEST_HANDLERS,
+        "waiting without CPU",
+    ),
     "memory that swaps": (
         {"swapped_pages_per_s": 900.0, "memory_total_bytes": 10.0, "memory_available_bytes": 1.0},
         WAITING,

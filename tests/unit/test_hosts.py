@@ -203,6 +203,18 @@ def test_the_quota_of_the_generators_own_group_and_of_its_parents_is_read(proc: 
     assert "quota_periods" not in local(proc).sample().values, "a broker's host"
 
 
+def test_the_quota_of_each_brokers_own_group_is_read_and_of_no_other(proc: Path) -> None:
+    write(proc / "71/cgroup", "0::/broker-1\n")
+    write(proc / "72/cgroup", "0::/broker-2\n")
+    write(proc / "sys/fs/cgroup/broker-1/cpu.stat", QUOTA_V2.format(100, 93, 250_000))
+    write(proc / "sys/fs/cgroup/broker-2/cpu.stat", "usage_usec 99\n")
+    host = local(proc)
+    quotas = {n: v for n, v in host.sample({1: 71, 2: 72, 3: 73}).values.items() if "quota" in n}
+    assert quotas == {"broker_quota_periods:1": 100.0}
+    write(proc / "sys/fs/cgroup/broker-1/cpu.stat", QUOTA_V2.format(200, 186, 250_000))
+    assert host.sample({1: 71}).values["broker_throttled_periods:1"] == 186.0
+
+
 @pytest.mark.parametrize("folder", ["cpu,cpuacct/task", "cpu/task", "cpu"])
 def test_groups_of_version_1_are_read_in_a_container_and_outside_of_one(
     proc: Path, folder: str
@@ -527,6 +539,29 @@ def test_the_memory_of_brokers_is_known_after_a_later_sample_of_a_task_on_their_
     values = {name: value for name, value in last.values.items() if "resident" not in name}
     of_a_task = replace(last, at_s=111.0, values=values)
     assert window([first, last, of_a_task]).resident_bytes == {1: 600.0}
+
+
+def test_a_broker_has_the_share_of_its_quotas_periods_that_stopped_it() -> None:
+    first, last, *_ = two_samples()
+    quotas = {"broker_quota_periods:1": 50.0, "broker_throttled_periods:1": 10.0}
+    own = [
+        replace(first, values={**first.values, **quotas, "broker_quota_periods:2": 7.0}),
+        replace(
+            last,
+            values={
+                **last.values,
+                "broker_quota_periods:1": 150.0,
+                "broker_throttled_periods:1": 90.0,
+                "broker_quota_periods:2": 7.0,
+                "broker_throttled_periods:2": 0.0,
+            },
+        ),
+    ]
+    of_a_task = [replace(first, at_s=99.5), replace(last, at_s=110.5)]
+    assert window([*own, *of_a_task]).throttled_shares == {1: 0.8}, "broker 2 has no quota"
+    assert window([own[0], *of_a_task]).throttled_shares == {}
+    restarted = [own[1], replace(own[0], at_s=110.8)]
+    assert window(restarted).throttled_shares == {}, "counters of another group"
 
 
 def test_disks_of_log_dirs_are_known_beside_samples_of_tasks_that_lack_them() -> None:

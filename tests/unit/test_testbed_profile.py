@@ -17,6 +17,7 @@ def test_all_profiles_load_and_bound_the_disk() -> None:
         "calibrated",
         "default",
         "disk-bound",
+        "planted-cpu",
         "planted-disk",
         "planted-link",
         "secured",

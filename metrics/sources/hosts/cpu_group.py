@@ -1,4 +1,4 @@
-"""The throttling of this process by the CPU quota of its control group, of either version.
+"""The throttling of a process by the CPU quota of its control group, of either version.
 
 A quota (`cpu.max`, `cpu.cfs_quota_us`) is an amount of CPU time per period, usually 100 ms. A group
 that has used it up stops until the next period, although the machine may have idle cores. The
@@ -37,23 +37,24 @@ def throttling(stat_files: Sequence[Path]) -> dict[str, float]:
     }
 
 
-def own_stat_files(proc: Path, sys: Path) -> tuple[Path, ...]:
-    """The `cpu.stat` of each group of this process and of their parents.
+def own_stat_files(proc: Path, sys: Path, process: str = "self") -> tuple[Path, ...]:
+    """The `cpu.stat` of each group of a process and of their parents.
 
     Args:
         proc, sys: directories of the kernel's files.
+        process: id of the process; this one by default.
     """
-    found = {path.resolve() for path in _possible_files(proc, sys)}
+    found = {path.resolve() for path in _possible_files(proc, sys, process)}
     return tuple(sorted(path for path in found if path.is_file()))
 
 
-def _possible_files(proc: Path, sys: Path) -> Iterator[Path]:
+def _possible_files(proc: Path, sys: Path, process: str) -> Iterator[Path]:
     try:
-        lines = (proc / "self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+        text = (proc / process / "cgroup").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
     mounts = sys / "fs/cgroup"
-    for line in lines:
+    for line in text.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, place = rest.partition(":")
         if "cpu" in controllers.split(","):

@@ -65,6 +65,12 @@ _OF_INTERFACES = {
 }
 
 
+_OF_QUOTAS = {
+    readings.QUOTA_PERIODS: readings.BROKER_QUOTA_PERIODS,
+    readings.THROTTLED_PERIODS: readings.BROKER_THROTTLED_PERIODS,
+}
+
+
 class LocalHost:
     """This machine; readings that the system does not show are left out, all of them on macOS.
 
@@ -99,6 +105,7 @@ class LocalHost:
         self._proc = proc
         self._sys = sys
         self._stat_files = own_stat_files(proc, sys) if generates else ()
+        self._groups: dict[int, tuple[Path, ...]] = {}
         self._log_disks: frozenset[str] = frozenset()
         self._write_back = self._settings()
 
@@ -125,6 +132,7 @@ class LocalHost:
             **_tcp(_read(net / "snmp"), _read(net / "netstat")),
             **self._pressure(),
             **self._resident(processes or {}),
+            **self._throttling(processes or {}),
             **throttling(self._stat_files),
             **self._write_back,
         }
@@ -208,6 +216,18 @@ class LocalHost:
             lines = self._lines(f"{pid}/status")
             resident = _named(lines, {"VmRSS:": readings.RESIDENT_BYTES}, 1024.0)
             found.update({f"{name}:{broker}": value for name, value in resident.items()})
+        return found
+
+    def _throttling(self, processes: Mapping[int, int]) -> dict[str, float]:
+        """How often a CPU quota stopped each broker; the groups of a process are looked up once."""
+        found = {}
+        for broker, pid in processes.items():
+            if pid not in self._groups:
+                self._groups[pid] = own_stat_files(self._proc, self._sys, str(pid))
+            own = throttling(self._groups[pid])
+            for name, reading in _OF_QUOTAS.items():
+                if name in own:
+                    found[f"{reading}:{broker}"] = own[name]
         return found
 
 

@@ -92,6 +92,11 @@ THROTTLED_PERIODS = "throttled_periods"
 THROTTLED_S = "throttled_s"
 """Time for which the group stopped, summed over its cores [s]."""
 
+BROKER_QUOTA_PERIODS = "broker_quota_periods"
+"""Periods in which the control group of a broker, by its node id, ran under a CPU quota."""
+BROKER_THROTTLED_PERIODS = "broker_throttled_periods"
+"""Periods in which that quota was used up, so that the broker stopped."""
+
 CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """The states of `cpu_s`, in the order of /proc/stat."""
 
