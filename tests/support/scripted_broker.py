@@ -133,7 +133,7 @@ class ScriptedBroker:
         client, own = socket.socketpair()
         client.setblocking(False)
         own.setblocking(False)
-        self._connections.append(_Connection(own, self._handle))
+        self._connections.append(_Connection(own, self.handle))
         return client
 
     @property
@@ -144,7 +144,8 @@ class ScriptedBroker:
     def _act(self, now_s: float) -> float:
         return min(connection.act(now_s) for connection in tuple(self._connections))
 
-    def _handle(self, frame: bytes) -> tuple[bytes, float] | None:
+    def handle(self, frame: bytes) -> tuple[bytes, float] | None:
+        """Serve a request: the answer and its delay [s], or None to close the connection."""
         if int.from_bytes(frame[:2], "big") == MetadataRequest.API_KEY:
             return self._answer_metadata(frame), 0.0
         answer = self.script(self.requests)
