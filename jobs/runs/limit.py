@@ -32,9 +32,9 @@ from jobs.runs.steady import (
     hold_steadily,
     is_at,
     largest,
-    planned_hold,
     require_failure_allowed,
     steady_plan,
+    with_planned_hold,
 )
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
@@ -91,8 +91,7 @@ class LimitRun(Body):
     def plan(self, out: Path) -> Plan:
         """The plan of the search, forecast on simulated clusters."""
         plan = plan_of(self.config, out)
-        hold = planned_hold(self.config) if self._holds else ""
-        return replace(plan, notes=(*plan.notes, hold)) if hold else plan
+        return with_planned_hold(plan, self.config) if self._holds else plan
 
     def resume(self, run: RunState) -> None:
         """Load the trials of a resumed run, and replay its search."""

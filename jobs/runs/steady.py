@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.config import Configuration
-from jobs.console.events import PhaseStarted
+from jobs.console.events import PhaseStarted, Plan
 from jobs.runs.proof import with_steady
 from jobs.trials.context import RunContext
 from jobs.trials.steady import FULL_SHARE, failed_after_s
@@ -61,19 +61,28 @@ def require_failure_allowed(config: Configuration) -> None:
         )
 
 
-def planned_hold(config: Configuration) -> str:
-    """The hold that may follow a search, in words; empty if there is none."""
+def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
+    """The plan of a search with the hold that may follow it.
+
+    The duration has a hold that the goal asks for. The usual one depends on the load that is found,
+    so a note states it beside the duration.
+    """
     search = config.goal.search
     if search.steady_s == 0.0:
-        return ""
-    hold_s = EXPIRIES * DIRTY_EXPIRE_S if search.steady_s is None else search.steady_s
-    at_most = format_duration(hold_s)
+        return plan
     if search.steady_s is not None:
-        return f"the largest limit is held once for at most {at_most}, within the budget"
-    return (
-        f"the largest limit is held once for at most {at_most} where memory could carry it and the "
-        "budget allows it (search.steady_s)"
+        added_s = search.steady_s + config.workload.trial.warmup_s
+        held = format_duration(search.steady_s)
+        note = f"the largest limit is held once for at most {held}, within the budget"
+        return replace(plan, duration_s=plan.duration_s + added_s, notes=(*plan.notes, note))
+    hold_s = EXPIRIES * DIRTY_EXPIRE_S
+    added_s = hold_s + config.workload.trial.warmup_s
+    note = (
+        f"the largest limit is held once for at most {format_duration(hold_s)} where memory could "
+        f"carry it and the budget allows it (search.steady_s); the forecast leaves these "
+        f"{format_duration(added_s)} out"
     )
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def steady_plan(

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jobs.config import load
-from jobs.console.events import PhaseStarted, RecordingReporter
+from jobs.console.events import PhaseStarted, Plan, RecordingReporter
 from jobs.runs.estimate import line_of
 from jobs.runs.limit import LimitRun
 from jobs.trials import steady
@@ -146,6 +147,24 @@ def test_the_budget_counts_the_holds_so_far(monkeypatch: pytest.MonkeyPatch) -> 
     assert run.body.boundaries[0].steady_note.startswith(
         "a hold of 64.0 MB/s for 1 min 30 s was not"
     )
+
+
+def planned(tmp_path: Path, *changes: str) -> Plan:
+    return LimitRun(load("testbed", "1kB", "default", list(changes))).plan(tmp_path)
+
+
+def test_a_plan_has_the_time_of_a_hold_that_the_goal_asks_for(tmp_path: Path) -> None:
+    without = planned(tmp_path, "goal.search.steady_s=0")
+    assert not any("held" in note for note in without.notes)
+    asked = planned(tmp_path, "goal.search.steady_s=120", "workload.trial.warmup_s=3")
+    bare = planned(tmp_path, "goal.search.steady_s=0", "workload.trial.warmup_s=3")
+    assert asked.duration_s == bare.duration_s + 123.0
+    assert asked.notes[-1] == (
+        "the largest limit is held once for at most 2 min, within the budget"
+    )
+    usual = planned(tmp_path, "workload.trial.warmup_s=3")
+    assert usual.duration_s == bare.duration_s, "whether it is made follows from the limit"
+    assert usual.notes[-1].endswith("(search.steady_s); the forecast leaves these 1 min 48 s out")
 
 
 # --- the end of a hold ------------------------------------------------------------------
