@@ -19,6 +19,22 @@ SATURATED_UTILIZATION = 1.1875
 """The same as a utilization of the default threshold, an idle fraction of 0.20: 0.95 / 0.80."""
 
 
+AT_REST = "at_rest"
+"""The indicator of a warm-up with the utilization of the handlers without its load, by others."""
+
+
+def own_utilization(used: float, at_rest: float) -> float:
+    """The share of the utilization up to the threshold that a load takes of what others leave.
+
+    Beside others the utilization begins at theirs, so only what is above it grows with the load.
+
+    Args:
+        used: the utilization, 1 at the threshold [ratio].
+        at_rest: the utilization without the load [ratio].
+    """
+    return used if at_rest >= 1.0 or used >= 1.0 else max(0.0, used - at_rest) / (1.0 - at_rest)
+
+
 @dataclass(frozen=True)
 class Signals:
     """The indicators that can be read as a distance.

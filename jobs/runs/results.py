@@ -93,6 +93,7 @@ def boundary_of(
         *_held(point, own, config, goal),
         *_other_traffic(own),
         *_canaries(own),
+        *_heaviest(own),
         *not_checked(point, config.goal_named(goal)),
     )
     boundary = replace(
@@ -241,6 +242,21 @@ def _canaries(trials: Sequence[Trial]) -> tuple[str, ...]:
     before = [f"up to {max(rest):,.0f} ms before the run"] if rest else []
     waits = ", ".join([*before, *parts])
     return (f"other clients waited (p99 of the canaries) {waits}",) if parts else ()
+
+
+def _heaviest(trials: Sequence[Trial]) -> tuple[str, ...]:
+    """A note on the heaviest load and the longest overload beside other clients."""
+    beside = [each for each in trials if each.evidence.canaries and not each.evidence.closed_loop]
+    if not beside:
+        return ()
+    peak = max(each.pattern.peak_mb_per_s for each in beside)
+    overloads_s = [
+        each.evidence.load_s
+        for each in beside
+        if each.judgement.verdict is Verdict.OVERLOADED and each.evidence.load_s is not None
+    ]
+    longest = f", the longest overload lasted {max(overloads_s):.0f} s" if overloads_s else ""
+    return (f"the heaviest load was {format_mb_per_s(peak)} MB/s{longest}",)
 
 
 def summary_of_run(

@@ -68,6 +68,22 @@ def climb_within(
     return Climb(first, step_s), min(most, first << steps - 1)
 
 
+@dataclass(frozen=True)
+class AtRest:
+    """What others do with the brokers without the run's load.
+
+    Attributes:
+        written_per_s: bytes that they write [B/s].
+        handler_idle: lowest idle fraction of any broker's handlers [ratio].
+    """
+
+    written_per_s: float = 0.0
+    handler_idle: float = 1.0
+
+
+NO_OTHERS = AtRest()
+
+
 @dataclass
 class ClimbWatch:
     """Watches a growing load, ends its growth, and ends the load.
@@ -77,6 +93,7 @@ class ClimbWatch:
             time and the moment since which the load is the same [s since the epoch], and returns
             whether it has set the end.
         late_s: how long records may wait beside the producers' linger [s].
+        idle_at_rest: lowest idle fraction of any broker's handlers before the run [ratio].
 
     Attributes:
         load: producers that have begun.
@@ -92,6 +109,7 @@ class ClimbWatch:
     climb: Climb
     has_ended: Callable[[TaskChannel, Sequence[BrokerSample], float, float], bool]
     late_s: float = LATE_S
+    idle_at_rest: float = 1.0
     load: int = 0
     same_since_s: float | None = None
     is_short: bool = False
@@ -104,7 +122,8 @@ class ClimbWatch:
     def is_stalled(self) -> bool:
         """Whether the last step fell short although the handlers had room."""
         idle_min = self.context.config.goal.indicators.request_handler_idle_min
-        return self.is_short and StepReading(self.idle, 0.0).has_room(idle_min)
+        last = StepReading(self.idle, 0.0, idle_at_rest=self.idle_at_rest)
+        return self.is_short and last.has_room(idle_min)
 
     def watch(
         self, channel: TaskChannel, sampler: Sampler[BrokerSample]
@@ -158,7 +177,7 @@ class ClimbWatch:
         waiting = max(0.0, self._offered - channel.written)
         idle = lowest_idle(samples, brokers_of(self.context.source), begun_s + SETTLE_S, now_s)
         late_s = self.pattern.producer.options.linger_ms / 1000.0 + self.late_s
-        return StepReading(idle, waiting / (self.load * each_per_s), late_s)
+        return StepReading(idle, waiting / (self.load * each_per_s), late_s, self.idle_at_rest)
 
 
 def read_and_end(

@@ -166,6 +166,16 @@ class Gates:
         return Level.of(self._recent_looks() or [seen for _, seen in self._last_load.looks[-1:]])
 
     @property
+    def idle_at_rest(self) -> float:
+        """Lowest idle fraction of any broker's request handlers before the run [ratio].
+
+        It is 1 where it is not known, and without other users, as a look of a second is too short.
+        """
+        if not self.is_shared:
+            return 1.0
+        return min((each.handler_idle for each in self._baselines.values()), default=1.0)
+
+    @property
     def under_replicated_at_rest(self) -> dict[int, float]:
         """Broker id → under-replicated partitions before the run, or fewer if some came back."""
         return {broker: each.under_replicated for broker, each in self._baselines.items()}

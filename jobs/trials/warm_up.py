@@ -17,7 +17,9 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
 from jobs.trials.climb import (
     FIRST_SHARE,
+    NO_OTHERS,
     READ_S,
+    AtRest,
     ClimbWatch,
     climb_within,
     read_and_end,
@@ -40,7 +42,6 @@ from metrics.sources.source import brokers_of
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
-from metrics.trial.others import Level
 from metrics.trial.warm_up import WarmUp
 from metrics.windows.broker import BrokerWindow, broker_window
 from metrics.windows.spans import good_samples
@@ -82,7 +83,7 @@ class FirstLoads:
         climbs: whether a search begins near what a climb shows on warm brokers, too.
 
     Attributes:
-        level: returns the load of others, which bounds the first step of a climb.
+        at_rest: returns what others do without the run's load, which bounds the first step.
     """
 
     def __init__(
@@ -92,12 +93,12 @@ class FirstLoads:
         self._proof = proof
         self._load_max_s = load_max_s
         self._climbs = climbs and load_max_s > 0
-        self.level: Callable[[], Level | None] = lambda: None
+        self.at_rest: Callable[[], AtRest] = AtRest
 
     def warm(self, topics: TopicSet) -> None:
         """Warm up cold brokers; see `warm_up`."""
         self._climbs = False
-        warm_up(self._context, self._load_max_s, topics, self._proof, self._written_by_others)
+        warm_up(self._context, self._load_max_s, topics, self._proof, self.at_rest())
 
     def light(self, topics: TopicSet) -> bool:
         """A light load on warm brokers, where one is due; returns whether there was one.
@@ -117,16 +118,10 @@ class FirstLoads:
             return prove_series(context, self._proof, topics)
         context.reporter.report(PhaseStarted("a load that grows shows where the search begins"))
         try:
-            theirs = self._written_by_others
-            _climb(context, topics, self._load_max_s, "climb", self._proof, theirs)
+            _climb(context, topics, self._load_max_s, "climb", self._proof, self.at_rest())
         except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
             context.reporter.report(PhaseStarted(f"the growing load ended early: {error}"))
         return True
-
-    @property
-    def _written_by_others(self) -> float:
-        level = self.level()
-        return 0.0 if level is None else level.written.mean
 
 
 def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = False) -> Gates:
@@ -148,7 +143,7 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
         last_load=context.cluster.last_load,
         prove=first.light,
     )
-    first.level = lambda: gates.level
+    first.at_rest = lambda: _at_rest(gates)
     gates.write_back = WriteBack(context.hosts)
     gates.is_shared = not context.config.cluster.is_exclusive
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
@@ -170,12 +165,17 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     return gates
 
 
+def _at_rest(gates: Gates) -> AtRest:
+    level = gates.level
+    return AtRest(0.0 if level is None else level.written.mean, gates.idle_at_rest)
+
+
 def warm_up(
     context: RunContext,
     load_max_s: float,
     topics: TopicSet,
     proof: SeriesProof | None = None,
-    written_by_others: float = 0.0,
+    at_rest: AtRest = NO_OTHERS,
 ) -> None:
     """Load cold brokers until their cost per request is steady.
 
@@ -189,7 +189,7 @@ def warm_up(
     Args:
         load_max_s: longest time under load [s].
         proof: proves the exporters' series by the first load; None for no proof.
-        written_by_others: see `_climb`.
+        at_rest: see `_climb_once`.
 
     Raises:
         ConfigError: a series of an exporter disagrees with the load.
@@ -204,7 +204,7 @@ def warm_up(
             if climbs:
                 name = f"warm-up-{next(numbers)}"
                 loaded_s, has_stayed = _climb(
-                    context, topics, load_max_s, name, proof, written_by_others, is_cold=True
+                    context, topics, load_max_s, name, proof, at_rest, is_cold=True
                 )
                 if has_stayed or load_max_s - loaded_s < SHORT_S:
                     break
@@ -426,7 +426,7 @@ def _climb(
     load_max_s: float,
     name: str,
     proof: SeriesProof | None,
-    written_by_others: float,
+    at_rest: AtRest,
     is_cold: bool = False,
 ) -> tuple[float, bool]:
     """Offer a load that grows, and record its reading; see `_climb_once`.
@@ -435,14 +435,14 @@ def _climb(
     or tasks stood still, as cold ones do. So the load grows once more, up to that step.
     """
     offer = partial(_climb_once, context, topics, is_cold=is_cold)
-    loaded_s, watch = offer(load_max_s, name, proof, written_by_others)
+    loaded_s, watch = offer(load_max_s, name, proof, at_rest)
     left_s = load_max_s - loaded_s
     if not watch.is_stalled or left_s < SHORT_S:
         return loaded_s, not watch.was_too_large
     context.reporter.report(
         PhaseStarted(f"{watch.load} producers fell short of their rate although {_ROOM}: once more")
     )
-    again_s, watch = offer(left_s, f"{name}-again", None, written_by_others, watch.load)
+    again_s, watch = offer(left_s, f"{name}-again", None, at_rest, watch.load)
     return loaded_s + again_s, not watch.was_too_large
 
 
@@ -452,7 +452,7 @@ def _climb_once(
     load_max_s: float,
     name: str,
     proof: SeriesProof | None,
-    written_by_others: float,
+    at_rest: AtRest,
     load_most: int | None = None,
     is_cold: bool = False,
 ) -> tuple[float, ClimbWatch]:
@@ -464,8 +464,7 @@ def _climb_once(
     Args:
         load_max_s: longest time under load [s].
         name: name of the load, unique within the run.
-        written_by_others: what others write without our load; the first step is a small share of
-            it [B/s].
+        at_rest: what others do without our load; the first step is a small share of it.
         load_most: the last step, at most; None for that of a warm-up.
         is_cold: whether the load then stays the same until the cost of a request is steady.
     """
@@ -479,7 +478,7 @@ def _climb_once(
     first_max = None  # no first step harms brokers without others
     if not context.config.cluster.is_exclusive:
         one_per_s = context.pattern(topics.message_bytes, 1).mb_per_s * 1e6
-        first_max = int(FIRST_SHARE * written_by_others / one_per_s)
+        first_max = int(FIRST_SHARE * at_rest.written_per_s / one_per_s)
     climb, most = climb_within(heaviest, load_s, stay_s, step_s, first_max)
     longest_s = load_s if is_cold else climb.steps(most) * step_s + stay_s
     pattern = _unscored(context, context.pattern(topics.message_bytes, most), longest_s)
@@ -490,6 +489,7 @@ def _climb_once(
         climb,
         steady.has_ended if is_cold else read_and_end,
         LATE_COLD_S if is_cold else LATE_S,
+        at_rest.handler_idle,
     )
 
     def since_s(window: ClientWindow) -> float:
@@ -500,7 +500,8 @@ def _climb_once(
     load = offer_unscored(context, topics, pattern, name, watch.watch, since_s, climb)
     idle = _lowest_idle(load.windows)
     watch.idle = idle
-    context.history.record_warm_up(WarmUp(watch.load, idle, watch.is_short))
+    found = WarmUp(watch.load, idle, watch.is_short, at_rest.handler_idle)
+    context.history.record_warm_up(found)
     if proof:
         proof.examine(before, load.client, topics, pattern)
     return load.client.end_s - load.client.start_s, watch

@@ -9,10 +9,11 @@ from enum import Enum
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import broker_window
 from metrics.windows.spans import good_samples
+from search.signals import own_utilization
 
 ENOUGH = 0.35
-"""Utilization at which a reading shows where the limit lies [ratio]; one more step may begin before
-the reading is known, and still lies below the limit."""
+"""Utilization of what others leave, at which a reading shows where the limit lies [ratio]; one more
+step may begin before the reading is known, and still lies below the limit."""
 OVERLOAD = 1.0
 """Utilization of the handlers at the threshold of the goal [ratio]."""
 SETTLE_S, LOOK_LEAST_S = 0.4, 0.9
@@ -39,11 +40,13 @@ class StepReading:
             not known, or not yet.
         waiting_s: records that are due and not acknowledged, as seconds of the load of the step.
         late_s: how long records may wait [s].
+        idle_at_rest: lowest idle fraction before the run, with the load of others alone [ratio].
     """
 
     idle: float | None
     waiting_s: float
     late_s: float = LATE_S
+    idle_at_rest: float = 1.0
 
     def has_room(self, idle_min: float) -> bool:
         """Whether the handlers are used so little that the limit is far, as far as they show.
@@ -54,8 +57,13 @@ class StepReading:
         return self.idle is not None and self._used(idle_min) < ENOUGH
 
     def _used(self, idle_min: float) -> float:
-        """Utilization of the handlers, 1 at the threshold [ratio]; 0 where it is not known."""
-        return 0.0 if self.idle is None else (1.0 - self.idle) / (1.0 - idle_min)
+        """Share that the load takes of what others leave of the handlers, 1 at the threshold
+        [ratio]; 0 where it is not known.
+        """
+        if self.idle is None:
+            return 0.0
+        used, at_rest = ((1.0 - each) / (1.0 - idle_min) for each in (self.idle, self.idle_at_rest))
+        return own_utilization(used, at_rest)
 
     @property
     def is_short(self) -> bool:

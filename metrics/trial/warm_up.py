@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from search.model import Observation, Verdict
+from search.signals import AT_REST
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,14 @@ class WarmUp:
         handler_idle: lowest idle fraction of the request handlers of any broker [ratio].
         is_short: whether the brokers took less than they were offered, so that the limit is lower
             whatever their handlers show; None in rows of older versions.
+        idle_at_rest: lowest idle fraction of the request handlers of any broker before the run,
+            which others may load [ratio]; None in rows of older versions.
     """
 
     load: int | None = None
     handler_idle: float | None = None
     is_short: bool | None = None
+    idle_at_rest: float | None = None
 
     def hint(self, idle_min: float) -> Observation | None:
         """The reading as an observation for the search; None without a reading.
@@ -33,4 +37,7 @@ class WarmUp:
         used = 1.0 if self.is_short else 1.0 - (self.handler_idle or 0.0)
         used /= 1.0 - idle_min
         verdict = Verdict.OVERLOADED if used > 1.0 else Verdict.SUSTAINED
-        return Observation(self.load, verdict, {"request_handler_idle": used})
+        readings = {"request_handler_idle": used}
+        if self.idle_at_rest is not None:
+            readings[AT_REST] = (1.0 - self.idle_at_rest) / (1.0 - idle_min)
+        return Observation(self.load, verdict, readings)

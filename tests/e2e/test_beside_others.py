@@ -60,10 +60,9 @@ def _backfilled(testbed: Testbed) -> Iterator[None]:
 
 @contextmanager
 def _restarted(testbed: Testbed) -> Iterator[None]:
-    with (
-        Neighbor(testbed, steady(THEIRS_PER_S), replicas=2),
-        later(130.0, lambda: restart(testbed, 2, 20.0)),
-    ):
+    with ExitStack() as stack:
+        writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S), replicas=2))
+        stack.enter_context(later(130.0, lambda: restart(testbed, 2, 20.0, writing.topic)))
         yield
 
 

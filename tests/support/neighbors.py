@@ -20,6 +20,8 @@ from jobs.testbed.handle import Testbed
 
 RECORD_BYTES = 16_000
 """One record is one batch and one request, as each is sent alone."""
+IN_SYNC_S = 60.0
+"""Longest wait for a restarted broker to lead its partitions again [s]."""
 LATE_MAX_S = 1.0
 """A neighbor that is later than this leaves records out, as its queue is full [s]."""
 PARTITIONS = 6
@@ -181,11 +183,25 @@ def later(after_s: float, action: Callable[[], object]) -> Iterator[None]:
         yield
 
 
-def restart(testbed: Testbed, broker_id: int, down_s: float) -> None:
-    """Stop a broker as an operator does, and start it again a while later."""
+def restart(testbed: Testbed, broker_id: int, down_s: float, topic: str) -> None:
+    """Stop a broker as an operator does, and start it again a while later.
+
+    Args:
+        topic: topic whose preferred leaders are elected then, as these brokers elect none.
+    """
     testbed.kill_broker(broker_id, signal.SIGTERM)
     time.sleep(down_s)
     testbed.restart_broker(broker_id)
+    places = [(topic, partition) for partition in range(PARTITIONS)]
+    with connect(testbed.bootstrap_servers) as admin:
+        until_s = time.monotonic() + IN_SYNC_S
+        while time.monotonic() < until_s:
+            time.sleep(1.0)
+            seen = admin.partitions_seen_by(broker_id, (topic,)).get(topic) or {}
+            if seen and all(each.leader == each.preferred for each in seen.values()):
+                return
+            if seen and all(each.preferred in each.isr for each in seen.values()):
+                admin.elect_preferred_leaders(places)
 
 
 def reassign(testbed: Testbed, topic: str) -> None:

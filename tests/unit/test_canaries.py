@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import AdminError, TopicSize
 from jobs.cluster.leftovers import leftovers
 from jobs.config.goal import GuardLimits
-from jobs.runs.results import _canaries
+from jobs.runs.results import _canaries, _heaviest
 from jobs.trials.broker_absence import BrokerAbsence
 from jobs.trials.canaries import KEPT_S, Canaries, _made, canary_topic
 from jobs.trials.guards import HARM_S, Guards
@@ -231,3 +232,20 @@ def test_the_answer_states_how_long_others_waited() -> None:
         ),
     )
     assert _canaries([]) == ()
+
+
+def test_the_answer_states_the_heaviest_load_beside_others(snapshot: SnapshotAssertion) -> None:
+    def trial(mb_per_s: float, verdict: Verdict, load_s: float, shared: bool = True) -> Trial:
+        windows = (CanaryWindow(1, records=20),) if shared else ()
+        found = SimpleNamespace(
+            evidence=SimpleNamespace(canaries=windows, closed_loop=False, load_s=load_s),
+            pattern=SimpleNamespace(peak_mb_per_s=mb_per_s),
+            judgement=SimpleNamespace(verdict=verdict),
+        )
+        return cast(Trial, found)
+
+    sustained = trial(12.0, Verdict.SUSTAINED, 30.0)
+    over = [trial(16.0, Verdict.OVERLOADED, 9.4), trial(14.0, Verdict.OVERLOADED, 7.0)]
+    assert _heaviest([sustained, *over]) == snapshot(name="overloads")
+    assert _heaviest([sustained]) == snapshot(name="none")
+    assert _heaviest([trial(12.0, Verdict.OVERLOADED, 9.0, shared=False)]) == ()

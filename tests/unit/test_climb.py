@@ -17,7 +17,7 @@ from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.trials import warm_up
-from jobs.trials.climb import READ_S, ClimbWatch, climb_within, read_and_end
+from jobs.trials.climb import READ_S, AtRest, ClimbWatch, climb_within, read_and_end
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
@@ -123,10 +123,18 @@ class Brokers:
     Args:
         limit: producers at which the busier broker's handlers have no idle time left.
         capacity: producers whose records are acknowledged at most.
+        theirs: busy fraction of its handlers by others.
     """
 
-    def __init__(self, limit: float, capacity: float = 1e9, most: int = 64, first: int = 1) -> None:
-        self._limit, self._capacity = limit, capacity
+    def __init__(
+        self,
+        limit: float,
+        capacity: float = 1e9,
+        most: int = 64,
+        first: int = 1,
+        theirs: float = 0.0,
+    ) -> None:
+        self._limit, self._capacity, self._theirs = limit, capacity, theirs
         self.channel, self.samples = Growing(), list[BrokerSample]()
         self._idle_s, self._written = 0.0, 0.0
         self.climb = Climb(first, 2.0)
@@ -138,7 +146,11 @@ class Brokers:
             ),
         )
         self.watch = ClimbWatch(
-            cast(RunContext, context), replace(LOAD, producers=most), self.climb, read_and_end
+            cast(RunContext, context),
+            replace(LOAD, producers=most),
+            self.climb,
+            read_and_end,
+            idle_at_rest=1.0 - theirs,
         )
         self.highest = 0
 
@@ -153,7 +165,7 @@ class Brokers:
                 load = self.climb.producers_in(step, self.watch.pattern.producers)
                 self.highest = max(self.highest, load)
             self._written += min(self.highest, self._capacity) * 100.0 * step_s
-            self._idle_s += max(0.0, 1.0 - self.highest / self._limit) * step_s
+            self._idle_s += max(0.0, 1.0 - self._theirs - self.highest / self._limit) * step_s
             self.channel.receive(0, {"written": int(self._written)})
             if look % 2 == 0:
                 for broker, idle_s in ((1, self._idle_s), (2, load_s)):
@@ -164,11 +176,12 @@ class Brokers:
         return next(each["end_after_s"] for each in self.channel.sent if "end_after_s" in each)
 
 
-@pytest.mark.parametrize("limit", [5.0, 12.0, 30.0, 100.0])
-def test_a_climb_stays_where_its_reading_shows_the_limit(limit: float) -> None:
-    brokers = Brokers(limit)
+@pytest.mark.parametrize("theirs", [0.0, 0.3, 0.5])
+@pytest.mark.parametrize("limit", [12.0, 30.0, 100.0])
+def test_a_climb_stays_where_its_reading_shows_the_limit(limit: float, theirs: float) -> None:
+    brokers = Brokers(limit, theirs=theirs)
     length_s = brokers.run()
-    at_limit = (1 - IDLE_MIN) * limit
+    at_limit = (1 - IDLE_MIN - theirs) * limit
     assert ENOUGH / 2 * at_limit <= brokers.watch.load == brokers.highest <= at_limit
     assert not brokers.watch.was_too_large
     assert brokers.watch.same_since_s is not None
@@ -236,7 +249,7 @@ class Climbs:
         load_max_s: float,
         name: str,
         _proof: object,
-        _others: float,
+        _at_rest: AtRest,
         load_most: int | None = None,
         *,
         is_cold: bool,
@@ -250,7 +263,7 @@ class Climbs:
     def run(self, monkeypatch: pytest.MonkeyPatch, load_max_s: float = 60.0) -> tuple[float, bool]:
         monkeypatch.setattr(warm_up, "_climb_once", self.once)
         topics = cast(TopicSet, None)
-        return warm_up._climb(self._context, topics, load_max_s, "climb", None, 0.0)
+        return warm_up._climb(self._context, topics, load_max_s, "climb", None, AtRest())
 
 
 def test_a_step_that_falls_short_of_idle_brokers_is_tried_once_more(

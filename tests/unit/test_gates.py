@@ -8,6 +8,7 @@ from jobs.cluster.topic_plan import TopicState
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
 from jobs.trials.gates import FRESH_S, Gates, cold_brokers
+from jobs.trials.recovery import Baseline
 from metrics.sources.beans import UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from tests.support.gated_cluster import TOPIC, Cluster
@@ -96,6 +97,16 @@ def test_a_cluster_at_rest_costs_a_trial_hardly_any_time() -> None:
     assert bed.gates.pass_all(TOPIC) == ()
     assert bed.cluster.now_s - before_s < 0.1
     assert bed.started_phases() == [] and bed.warmed == []
+
+
+def test_the_idle_time_at_rest_counts_beside_others_only() -> None:
+    bed = Bed(Cluster())
+    assert bed.gates.idle_at_rest == 1.0
+    bed.gates.is_shared = True
+    bed.gates._baselines = {1: Baseline(0.7), 2: Baseline(0.6)}
+    assert bed.gates.idle_at_rest == 0.6
+    bed.gates._baselines = {}
+    assert bed.gates.idle_at_rest == 1.0
 
 
 def test_brokers_that_were_just_at_rest_are_not_checked_again() -> None:

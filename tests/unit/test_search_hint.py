@@ -16,6 +16,7 @@ from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
 from search.line import FinishedPoint, Line
 from search.model import Bracket, Done, Measure, Observation, Verdict
+from search.signals import own_utilization
 from search.simulate import ClusterSpec, SimulatedCluster
 from tests.bench.search_overloads import behavior_of
 from tests.support.searching import run_on
@@ -61,6 +62,31 @@ def test_a_warm_up_that_left_brokers_at_rest_shows_only_a_higher_limit(idle: flo
     decision = first_load(hint(64, idle))
     assert decision.load == 256
     assert "higher" in decision.reason
+
+
+@pytest.mark.parametrize("theirs", [0.0, 0.2, 0.4, 0.6])
+@pytest.mark.parametrize("load", [30, 50])
+def test_beside_others_a_hint_counts_what_they_leave(load: int, theirs: float) -> None:
+    """The handlers' busy time is that of others and, up to the limit of 100, that of the load."""
+    busy = theirs + (0.8 - theirs) * load / 100
+    seen = WarmUp(load, 1.0 - busy, idle_at_rest=1.0 - theirs).hint(0.2)
+    assert seen is not None
+    prior = Guide().with_hint(seen).prior
+    assert prior is not None
+    alone = WarmUp(load, 1.0 - 0.8 * load / 100).hint(0.2)
+    assert alone is not None
+    expected = Guide().with_hint(alone).prior
+    assert expected is not None
+    assert prior.load == pytest.approx(expected.load)
+    decision = Guided(LIMITS, Guide().with_hint(seen)).decide(())
+    assert isinstance(decision, Measure)
+    assert decision.load == first_load(alone).load
+
+
+def test_others_that_leave_nothing_take_nothing_from_a_reading() -> None:
+    assert own_utilization(1.2, 0.5) == 1.2
+    assert own_utilization(0.7, 1.1) == 0.7
+    assert own_utilization(0.3, 0.4) == 0.0
 
 
 def test_a_hint_is_no_bound() -> None:
