@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 from jobs.checks import executor_facts
 from jobs.config import Cluster, Workload
 from jobs.engine.batches.compression import CODECS
-from jobs.engine.clients.registry import CLIENTS
+from jobs.engine.clients.registry import client_named
 from jobs.engine.task import clock_comparison
 from jobs.engine.task.control_channel import ControlAddress
 from jobs.spark.session import cause_of, run_interruptibly
@@ -61,11 +61,12 @@ class Needs:
     def of(cls, workload: Workload, cluster: Cluster) -> Needs:
         """The needs of a trial of this workload on an executor."""
         packages = dict(_NEEDED)
-        codec = CODECS[workload.producer.compression].package
-        if codec:
-            packages[codec] = _CODEC_MODULES[codec]
-        for name in (workload.producer.client, workload.consumers.client):
-            packages |= CLIENTS[name].packages
+        for part in workload.parts:
+            codec = CODECS[part.producer.compression].package
+            if codec:
+                packages[codec] = _CODEC_MODULES[codec]
+            for name in (part.producer.client, part.consumers.client):
+                packages |= client_named(name).packages
         security = cluster.security
         if security.sasl_mechanism == "GSSAPI":
             packages["gssapi"] = "gssapi"

@@ -14,6 +14,7 @@ from pydantic import Field, create_model, model_validator
 
 from jobs.config.base import ConfigModel
 from jobs.config.metrics_client_only import ClientOnly
+from jobs.config.metrics_extension import ExtensionSection
 from jobs.config.metrics_hosts import LocalProc, NodeExporter
 from jobs.config.metrics_jmx import Jmx, JmxOfStartedBrokers
 from jobs.config.metrics_prometheus import Prometheus
@@ -21,7 +22,13 @@ from jobs.config.metrics_section import BrokerSection, HostSection, SourceSectio
 
 Section = TypeVar("Section", bound=SourceSection)
 
-BROKER_SOURCES: tuple[type[BrokerSection], ...] = (Jmx, Prometheus, ClientOnly, JmxOfStartedBrokers)
+BROKER_SOURCES: tuple[type[BrokerSection], ...] = (
+    Jmx,
+    Prometheus,
+    ClientOnly,
+    ExtensionSection,
+    JmxOfStartedBrokers,
+)
 """Sources of the brokers' metrics; the last needs no configuration and is the default."""
 HOST_SOURCES: tuple[type[HostSection], ...] = (NodeExporter, LocalProc)
 """Sources of the hosts' metrics; the last needs no configuration and is the default."""

@@ -37,17 +37,27 @@ AUTHORITIES_BYTES_MAX = 10_000_000
 _AWS_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
-def _as_reference(value: Any) -> Any:
-    if isinstance(value, str):
-        kind, _, place = value.partition(":")
-        if kind in ("env", "file", PROPERTIES) and place.strip():
-            if kind == "env":
-                withhold(place)
-            return value
-    raise UnexpectedError(REFERENCE)
+def is_reference(value: Any) -> bool:
+    """Whether a value is the place of a secret, such as `env:NAME`."""
+    kind, _, place = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return kind in ("env", "file", PROPERTIES) and bool(place.strip())
 
 
-SecretReference = Annotated[str, BeforeValidator(_as_reference)]
+def as_reference(value: Any) -> Any:
+    """The reference, whose environment variable is withheld from processes that a run starts.
+
+    Raises:
+        UnexpectedError: the value is no reference.
+    """
+    if not is_reference(value):
+        raise UnexpectedError(REFERENCE)
+    kind, _, place = value.partition(":")
+    if kind == "env":
+        withhold(place)
+    return value
+
+
+SecretReference = Annotated[str, BeforeValidator(as_reference)]
 """`env:NAME` or `file:PATH`: the place of a secret."""
 
 

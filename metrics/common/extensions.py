@@ -57,10 +57,10 @@ def load_extension(group: str, name: str, api: int) -> Extension:
     points = sorted(entry_points(group=group, name=name), key=lambda each: each.value)
     packages = [_package_of(each) for each in points]
     if not points:
+        others = ", ".join(installed_names(group)) or "no package adds any"
         raise ConfigError(
-            f"no installed package adds {name} to {group}; expected one of "
-            f"{', '.join(installed_names(group)) or 'none, as no package adds any'}; correct the "
-            "name, or install its package beside kafka-redline"
+            f"no installed package adds {name} to {group}; expected a name that one adds "
+            f"({others}); correct the name, or install its package beside kafka-redline"
         )
     if len({each.value for each in points}) > 1:
         raise ConfigError(

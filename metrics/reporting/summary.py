@@ -129,6 +129,7 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "broker_resident_bytes": evidence.broker_resident_bytes,
         "page_cache_bytes": evidence.page_cache_bytes,
         "leaders_back_s": trial.leaders_back_s,
+        "recovery_s": trial.recovery_s,
         "retried_records": sum(client.counts.by_producer.retried.values()),
         "failed_records": client.counts.failed_total,
         "volume_bytes": pattern.phases.volume_bytes,

@@ -20,7 +20,7 @@ from metrics.sources.beans import (
     readings_of,
 )
 from metrics.sources.shared_handlers import controller_share
-from metrics.sources.source import JmxEndpoint, NodeInfo
+from metrics.sources.source import Endpoint, JmxEndpoint, NodeInfo
 
 _HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
 
@@ -49,7 +49,7 @@ def brief(error: str) -> str:
     return last.removeprefix("java.net.").removeprefix("java.io.")
 
 
-def node_info(endpoint: JmxEndpoint, values: Mapping[str, str]) -> NodeInfo:
+def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
     """The node behind an endpoint, from the answers to `metrics.sources.beans.PROBE`.
 
     Raises:

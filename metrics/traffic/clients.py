@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated
 
-ClientName = Literal["wire", "kafka-python", "librdkafka"]
-"""A client that sends or reads: the engine's own, or a library."""
+from metrics.common.extensions import CLIENTS, ExtensibleName
+
+NAMES = ("wire", "kafka-python", "librdkafka")
+"""The engine's own client, and those of libraries."""
+ClientName = Annotated[str, ExtensibleName(NAMES, CLIENTS)]
+"""A client that sends or reads."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from metrics.sources.bean_poller import BeanValue, match_values
 from metrics.sources.beans import PROBE
-from metrics.sources.jmxquery_source import match_values
 from metrics.sources.probe import node_info, readings_for
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shared_handlers import with_own_idle
@@ -47,9 +46,9 @@ def recorded_samples(name: str) -> list[BrokerSample]:
     return [BrokerSample(1, START_S, first), BrokerSample(1, START_S + apart_s, last)]
 
 
-def _rows(answer: dict[str, Any]) -> list[SimpleNamespace]:
+def _rows(answer: dict[str, Any]) -> list[BeanValue]:
     return [
-        SimpleNamespace(mBeanName=bean, attribute=attribute, attributeKey=None, value=value)
+        BeanValue(bean, attribute, value)
         for bean, attributes in answer.items()
         for attribute, value in attributes.items()
     ]

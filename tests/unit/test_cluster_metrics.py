@@ -123,7 +123,7 @@ def test_the_message_about_a_missing_source_names_every_kind() -> None:
     [
         ((), r"jmx is missing.*metrics\.client_only: true"),
         (("cluster.jmx={port: 1}", PROMETHEUS), "jmx and metrics are both given"),
-        (("cluster.metrics={}",), "expected prometheus, client_only: true or host"),
+        (("cluster.metrics={}",), "expected prometheus, client_only: true, extension or host"),
         (("cluster.jmx={port: 1}", "cluster.metrics={host: {}}"), "expected one of prometheus"),
         (
             ("cluster.metrics={prometheus: {port: 1, rules: msk}, client_only: true}",),

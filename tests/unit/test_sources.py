@@ -9,11 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from metrics.common.errors import ConfigError
+from metrics.sources.bean_poller import BeanValue, match_values, parse_object_name
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
 from metrics.sources.driver_jvm import numbers, parse_answers, plan_text
 from metrics.sources.java_class import compiled
 from metrics.sources.jmx import open_jmx
-from metrics.sources.jmxquery_source import JmxQuerySource, match_values, parse_object_name
+from metrics.sources.jmxquery_source import JmxQuerySource
 from metrics.sources.probe import brief, node_info
 from metrics.sources.source import JmxEndpoint
 from tests.support.processes import PATIENCE_S
@@ -97,8 +98,8 @@ def test_the_wrong_process_is_refused(values: dict[str, str], message: str) -> N
         node_info(ENDPOINT, values)
 
 
-def result(bean: str, attribute: str, value: object, key: str | None = None) -> SimpleNamespace:
-    return SimpleNamespace(mBeanName=bean, attribute=attribute, attributeKey=key, value=value)
+def result(bean: str, attribute: str, value: object, key: str | None = None) -> BeanValue:
+    return BeanValue(bean, attribute, value, key)
 
 
 def test_jmxquery_results_find_their_names() -> None:

@@ -14,6 +14,9 @@ from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.producing.producer_client import ProducerClient
 from jobs.engine.producing.wire_producers import WireProducers
 from jobs.engine.task.plan import TrialPlan
+from metrics.common import extensions
+from metrics.common.errors import ConfigError
+from metrics.common.extensions import load_extension
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,36 @@ CLIENTS: Mapping[str, Client] = {
         {librdkafka.PACKAGE: "confluent_kafka"},
     ),
 }
-"""Name of a client, as in `metrics.traffic.clients.ClientName` → client."""
+"""Name of a client, as in `metrics.traffic.clients.NAMES` → client."""
+API = 1
+"""Version of the protocol for clients of installed packages; docs/extending.md describes it."""
+
+
+def client_named(name: str) -> Client:
+    """The client with this name: one of `CLIENTS`, or one that an installed package adds.
+
+    Raises:
+        ConfigError: no package here adds it, or the package is broken.
+    """
+    if name in CLIENTS:
+        return CLIENTS[name]
+    added = load_extension(extensions.CLIENTS, name, API)
+    roles = ("producer", "consumer")
+    lacking = [role for role in roles if not callable(getattr(added.found, role, None))]
+    if lacking:
+        raise ConfigError(
+            f"the client {name} of {added.package} has no {' and no '.join(lacking)}; expected a "
+            "callable for both; report it to the authors of the package, or uninstall it"
+        )
+    return Client(
+        partial(LibraryProducers, make=added.found.producer),
+        partial(LibraryConsumers, make=added.found.consumer),
+        {added.distribution: added.module} if added.distribution else {},
+    )
 
 
 def client_of(plan: TrialPlan, task: int) -> ProducerClient | ConsumerClient:
     """The client of a task of the stage: producers in the first tasks, consumers in the others."""
     if task < plan.tasks:
-        return CLIENTS[plan.pattern.producer.options.client].producers(plan, task)
-    return CLIENTS[plan.pattern.consumers.client].consumers(plan, task - plan.tasks)
+        return client_named(plan.pattern.producer.options.client).producers(plan, task)
+    return client_named(plan.pattern.consumers.client).consumers(plan, task - plan.tasks)

@@ -1,0 +1,119 @@
+"""The port for metrics sources of installed packages; docs/extending.md describes it.
+
+A package adds a name to the group `redline.sources` that leads to a callable with `api = 1`. It is
+called with a `SourceRequest`, and returns a `MetricsSource` that is not open.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from metrics.common.errors import ConfigError, RedlineError
+from metrics.common.extensions import SOURCES, Extension, explain_failure, load_extension
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import MetricsSource, NodeInfo
+
+API = 1
+_PROTOCOL = ("nodes", "open", "sample_all", "close")
+
+
+@dataclass(frozen=True)
+class SourceRequest:
+    """A cluster, as a source of a package gets it.
+
+    Attributes:
+        hosts: broker id → advertised host.
+        version: Kafka's release as far as the protocol shows it, such as `4.1`.
+        options: the keys below `metrics.extension.options` of the cluster's file, as texts.
+        secret: reads the secret to which an option refers, such as `env:NAME`; its argument is the
+            name of the option.
+    """
+
+    hosts: Mapping[int, str]
+    version: str
+    options: Mapping[str, str]
+    secret: Callable[[str], str]
+
+
+class ExtensionSource:
+    """A source of a package, which never raises an unexpected error.
+
+    An error while it is opened ends the run with a sentence; one of a poll makes the samples of
+    all nodes fail, as a broker that does not answer.
+    """
+
+    def __init__(self, name: str, extension: Extension, source: MetricsSource) -> None:
+        self._what = f"the source {name} of {extension.package}"
+        self._source = source
+        self.name = name
+
+    @property
+    def nodes(self) -> Mapping[int, NodeInfo]:
+        """See `MetricsSource.nodes`."""
+        return self._source.nodes
+
+    def open(self) -> None:
+        """See `MetricsSource.open`; a source that fails is closed."""
+        try:
+            self._source.open()
+            found = dict(self._source.nodes)
+        except RedlineError:
+            self.close()
+            raise
+        except Exception as error:
+            self.close()
+            raise explain_failure(self._what, error) from error
+        if not found or not all(isinstance(node, NodeInfo) for node in found.values()):
+            self.close()
+            raise ConfigError(
+                f"{self._what} found {found or 'no nodes'}; expected a NodeInfo for each broker; "
+                "report it to the authors of the package, or uninstall it"
+            )
+
+    def sample_all(self) -> list[BrokerSample]:
+        """See `MetricsSource.sample_all`."""
+        try:
+            samples = [_checked(each) for each in self._source.sample_all()]
+        except Exception as error:  # noqa: BLE001 - code of others may raise anything
+            text = f"{self._what} failed with {type(error).__name__}: {error}"
+            return [BrokerSample(node, time.time(), error=text) for node in self.nodes]
+        return samples
+
+    def close(self) -> None:
+        """See `MetricsSource.close`; an error is logged."""
+        try:
+            self._source.close()
+        except Exception as error:  # noqa: BLE001 - code of others may raise anything
+            explain_failure(f"the end of {self._what}", error)
+
+
+def extension_source(name: str, request: SourceRequest) -> ExtensionSource:
+    """The source of an installed package, not open.
+
+    Raises:
+        ConfigError: no package has it, the package is broken or of another version, or it refuses
+            the options.
+    """
+    extension = load_extension(SOURCES, name, API)
+    try:
+        source = extension.found(request)
+    except RedlineError:
+        raise
+    except Exception as error:
+        raise explain_failure(f"the source {name} of {extension.package}", error) from error
+    missing = [each for each in _PROTOCOL if not hasattr(source, each)]
+    if missing:
+        raise ConfigError(
+            f"the source {name} of {extension.package} lacks {', '.join(missing)}; expected a "
+            "metrics.sources.source.MetricsSource; report it to the authors of the package, or "
+            "uninstall it"
+        )
+    return ExtensionSource(name, extension, source)
+
+
+def _checked(sample: object) -> BrokerSample:
+    if not isinstance(sample, BrokerSample):
+        raise TypeError(f"a sample is {sample!r}; expected a BrokerSample")
+    return sample

@@ -1,0 +1,86 @@
+"""A stand-in for Jolokia's agent on loopback, with the beans of a recorded broker."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from metrics.sources.bean_poller import parse_object_name
+from tests.support.bean_answers import answers
+
+BROKER = "4.1.2-combined-1"
+_OF_JAVA: dict[str, dict[str, Any]] = {
+    "java.lang:type=Memory": {"HeapMemoryUsage": {"used": 7, "max": 9, "init": 1}},
+    "java.lang:type=Runtime": {"Uptime": 50_000, "InputArguments": ["-Xmx512m", "-Dkey=secret"]},
+}
+
+
+class Jolokia:
+    """The state of the stand-in, which the test controls.
+
+    Attributes:
+        beans: object name → its attributes.
+        login: the expected Authorization header; None for any.
+        asked: number of requests.
+    """
+
+    def __init__(self, recording: str = BROKER) -> None:
+        self.beans: dict[str, dict[str, Any]] = {**answers(recording)[0], **_OF_JAVA}
+        self.login: str | None = None
+        self.asked = 0
+        self.port = 0
+
+    def body(self, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The answers to a bulk request, as Jolokia gives them."""
+        self.asked += 1
+        return [self._answer(each["mbean"], each["attribute"]) for each in questions]
+
+    def _answer(self, bean: str, attributes: list[str]) -> dict[str, Any]:
+        found = {
+            name: {each: own.get(each, f"ERROR: no attribute {each}") for each in attributes}
+            for name, own in self.beans.items()
+            if _fits(bean, name)
+        }
+        if not found:
+            return {"status": 404, "error": f"javax.management.InstanceNotFoundException : {bean}"}
+        return {"status": 200, "value": found if "*" in bean else next(iter(found.values()))}
+
+
+def _fits(pattern: str, bean: str) -> bool:
+    (domain, asked), (own, given) = parse_object_name(pattern), parse_object_name(bean)
+    if domain != own or asked.keys() != given.keys():
+        return False
+    return all(value in ("*", given[key]) for key, value in asked.items())
+
+
+@contextmanager
+def served_jolokia(recording: str = BROKER) -> Iterator[Jolokia]:
+    """A stand-in that answers until the end."""
+    jolokia = Jolokia(recording)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent = self.rfile.read(int(self.headers["Content-Length"]))
+            is_known = jolokia.login in (None, self.headers.get("Authorization"))
+            text = json.dumps(jolokia.body(json.loads(sent))).encode() if is_known else b""
+            self.send_response(200 if is_known else 401)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: Any) -> None:
+            """Write nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        jolokia.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield jolokia
+        finally:
+            server.shutdown()
+            thread.join()

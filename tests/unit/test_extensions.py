@@ -1,0 +1,403 @@
+"""What installed packages of others add: found by name, used, and refused in a sentence."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.checks.survey import Needs
+from jobs.config import load
+from jobs.config.loading import load_cluster
+from jobs.config.metrics_registry import broker_source
+from jobs.config.metrics_section import SourceTarget
+from jobs.engine.clients.library_consumers import LibraryConsumers
+from jobs.engine.clients.library_producers import LibraryProducers
+from jobs.engine.clients.registry import client_named, client_of
+from jobs.runs.measurement import Case, HeldMeasurement, HeldRun
+from jobs.runs.sweep.cases import case_of, load_sweep
+from jobs.runs.sweep.measurements import measurement_named
+from jobs.runs.sweep.results import results_of
+from metrics.common.errors import ConfigError
+from metrics.common.extensions import (
+    CLIENTS,
+    MEASUREMENTS,
+    SOURCES,
+    installed_names,
+    load_extension,
+)
+from metrics.reporting.summary import trial_document
+from metrics.sources.beans import HANDLER_IDLE_NS
+from metrics.sources.source import MetricsSource
+from metrics.traffic.consumers import ConsumerOptions
+from tests.support.added_packages import add_package, add_project
+from tests.support.commands import ROOT
+from tests.support.patterns import plan
+from tests.support.report_rows import summary_of_sizes
+from tests.support.rows import trial
+from tests.support.served_jolokia import served_jolokia
+
+ACKS = "workload.producer.acks"
+
+
+@pytest.fixture
+def no_modules_stay() -> Any:
+    """Forgets modules that a test imported from its own folder."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+pytestmark = pytest.mark.usefixtures("no_modules_stay")
+
+OF_OTHERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "is not there": ({}, {}),
+    "cannot be imported": ({"it": "broken:It"}, {"broken": "import of_a_package_that_is_missing"}),
+    "ends the process": ({"it": "broken:It"}, {"broken": "raise SystemExit('no')"}),
+    "has no such object": ({"it": "empty:It"}, {"empty": ""}),
+    "states no version": ({"it": "old:It"}, {"old": "class It: pass"}),
+    "is of a newer version": ({"it": "new:It"}, {"new": "class It:\n    api = 2"}),
+}
+
+
+@pytest.mark.parametrize("name", OF_OTHERS)
+def test_a_package_that_cannot_be_used_is_refused_in_a_sentence(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    add_package(monkeypatch, tmp_path, "redline.tests", *OF_OTHERS[name])
+    with pytest.raises(ConfigError) as error:
+        load_extension("redline.tests", "it", 1)
+    assert "; expected " in str(error.value)
+    assert str(error.value) == snapshot
+
+
+def test_a_name_that_two_packages_add_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    for each in ("one", "two"):
+        add_package(
+            monkeypatch, tmp_path / each, "redline.tests", {"it": f"{each}:It"},
+            {each: "class It:\n    api = 1"}, each,
+        )  # fmt: skip
+    assert installed_names("redline.tests") == ("it",)
+    with pytest.raises(ConfigError) as error:
+        load_extension("redline.tests", "it", 1)
+    assert str(error.value) == snapshot
+
+
+def test_a_package_is_not_imported_before_its_name_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = {"it": "broken:It", "fine": "fine:It"}
+    modules = {"broken": "raise RuntimeError", "fine": "class It:\n    api = 1"}
+    add_package(monkeypatch, tmp_path, "redline.tests", points, modules)
+    assert installed_names("redline.tests") == ("fine", "it")
+    found = load_extension("redline.tests", "fine", 1)
+    assert (found.package, found.distribution, found.module) == (
+        "of-others 1.0", "of-others", "fine",
+    )  # fmt: skip
+
+
+# --- measurements -------------------------------------------------------------
+
+REST = f"asks: time-to-rest\nload: 400\nworkload: 1kB\naxes:\n  {ACKS}: ['1', all]\n"
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "mine.yaml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def test_an_experiment_asks_for_the_measurement_of_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_project(monkeypatch, tmp_path, "rest")
+    sweep = load_sweep(written(tmp_path, REST))
+    assert (sweep.measurement.name, sweep.measurement.unit_on("np")) == ("time-to-rest", "s")
+    body = sweep.measurement.body(case_of(sweep.experiment, sweep.cases[0].config))
+    assert body.measurement == "time-to-rest"
+    assert body.plan(tmp_path).trials_estimated == 1
+
+
+def test_the_figure_and_the_columns_of_a_package_stand_in_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_project(monkeypatch, tmp_path, "rest")
+    of = measurement_named("time-to-rest")
+    rested = trial_document(trial(recovery_s=4.5))
+    summary = replace(summary_of_sizes([]), trials=(rested,))
+    (found,) = results_of(of, {ACKS: "1"}, 1, summary)
+    assert (found.value, found.reading("idle")) == (4.5, rested["handler_idle_min"])
+    (never,) = results_of(of, {}, 1, replace(summary, trials=({**rested, "recovery_s": None},)))
+    assert (never.value, never.why) == (None, "the brokers did not come to rest within a minute")
+
+
+def test_an_unknown_key_of_a_measurement_of_a_package_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_project(monkeypatch, tmp_path, "rest")
+    with pytest.raises(ConfigError, match="trials is given, and asks is time-to-rest"):
+        load_sweep(written(tmp_path, f"{REST}trials: 2\n"))
+
+
+NOT_MEASUREMENTS = {
+    "no class": "def it(): pass\nit.api = 1",
+    "another class": "class it:\n    api = 1\n    name = 'it'",
+    "another name": (
+        "from jobs.runs.measurement import HeldMeasurement\n"
+        "class it(HeldMeasurement):\n    api = 1\n    name = 'other'"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_MEASUREMENTS)
+def test_what_is_no_measurement_is_refused(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    modules = {"of_others": NOT_MEASUREMENTS[kind]}
+    add_package(monkeypatch, tmp_path, MEASUREMENTS, {"it": "of_others:it"}, modules)
+    with pytest.raises(ConfigError) as error:
+        measurement_named("it")
+    assert str(error.value) == snapshot
+
+
+class NoHolder:
+    """Stands for the holder of a run, without brokers."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        self._failure = failure
+
+    def __enter__(self) -> NoHolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def hold(self, *_: object) -> Any:
+        if self._failure is not None:
+            raise self._failure
+        return trial()
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "words"),
+    [
+        (None, ConfigError, "the measurement it failed with ZeroDivisionError: "),
+        (OSError("of the engine"), OSError, "^of the engine$"),
+    ],
+)
+def test_an_error_of_a_measurement_is_told_from_one_of_its_loads(
+    failure: Exception | None,
+    kind: type[Exception],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (
+        "from jobs.runs.measurement import HeldMeasurement\n"
+        "from metrics.comparing.figures import TIME\n"
+        "class It(HeldMeasurement):\n    api, name, figure, unit = 1, 'it', TIME, 's'\n"
+        "    def hold(self, loads):\n        loads.hold('a load')\n        1 / 0\n"
+        "    def result(self, trials):\n        raise NotImplementedError\n"
+    )
+    add_package(monkeypatch, tmp_path, MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text})
+    monkeypatch.setattr("jobs.runs.measurement.Holder", lambda *_: NoHolder(failure))
+    config = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
+    body = measurement_named("it").body(Case(config, 8))
+    assert isinstance(body, HeldRun)
+    run: Any = type("Run", (), {"context": None})()
+    with pytest.raises(kind, match=words):
+        body.measure(run)
+    assert len(body.trials) == (failure is None), "trials before the error are kept"
+
+
+# --- sources ------------------------------------------------------------------
+
+
+def target() -> SourceTarget:
+    """A cluster of one broker on this machine."""
+    unused: Callable[..., Any] = pytest.fail
+    return SourceTarget({1: "127.0.0.1"}, "4.1", unused, unused)
+
+
+def section(folder: Path, keys: str) -> Any:
+    """The source that a cluster's file configures."""
+    file = folder / "cluster.yaml"
+    file.write_text(f'bootstrap_servers: ["b:9092"]\nmetrics:\n  extension: {keys}\n')
+    return broker_source(load_cluster(str(file)))
+
+
+def test_a_source_of_a_package_reads_brokers_over_http(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_project(monkeypatch, tmp_path, "jolokia")
+    monkeypatch.setenv("JOLOKIA_USER", "m")
+    monkeypatch.setenv("JOLOKIA_PASSWORD", "p")
+    with served_jolokia() as agent:
+        agent.login = "Basic bTpw"
+        own = section(
+            tmp_path,
+            f"{{source: jolokia, options: {{port: {agent.port}, username_from: env:JOLOKIA_USER, "
+            "password_from: env:JOLOKIA_PASSWORD}}",
+        )
+        own.require_usable({1: "127.0.0.1"})
+        with closing(own.open(target())) as source:
+            node = source.nodes[1]
+            (sample,) = source.sample_all()
+            requests = agent.asked
+            agent.login = "another"
+            (refused,) = source.sample_all()
+    assert (source.name, node.version) == ("jolokia", "4.1.2")
+    assert node.facts["jvm.arguments"] == "-Xmx512m"
+    assert sample.error is None and sample.values["heap_used_bytes"] == 7
+    assert HANDLER_IDLE_NS in sample.values
+    assert requests == 3, "one request for each poll of a broker"
+    assert refused.error is not None and "Unauthorized" in refused.error
+
+
+def test_a_source_of_a_package_states_why_it_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_project(monkeypatch, tmp_path, "jolokia")
+    with pytest.raises(ConfigError, match=r"does not answer at 127\.0\.0\.1:1: .*refused"):
+        section(tmp_path, "{source: jolokia, options: {port: 1}}").open(target())
+    with pytest.raises(ConfigError, match=r"options has prt; expected some of"):
+        section(tmp_path, "{source: jolokia, options: {prt: 1}}").open(target())
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "{source: jolokai}",
+        "{options: {port: 1}}",
+        "{source: jolokia, options: [1]}",
+        "{source: jolokia, options: {password: hunter2}}",
+    ],
+)
+def test_wrong_keys_of_a_source_are_refused(
+    keys: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    add_project(monkeypatch, tmp_path, "jolokia")
+    with pytest.raises(ConfigError) as error:
+        section(tmp_path, keys)
+    assert "hunter2" not in str(error.value)
+    assert str(error.value).replace(str(tmp_path), "FOLDER") == snapshot
+
+
+BROKEN_SOURCES = {
+    "while it is made": "def __init__(self, request):\n        raise KeyError('port')",
+    "without a method": "sample_all = property()",
+    "while it is opened": "def open(self): raise ValueError('no bean')",
+    "without nodes": "def open(self): self.nodes = {}",
+}
+_SOURCE = """
+from metrics.sources.beans import Role
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import NodeInfo
+
+class Base:
+    api = 1
+    nodes = {{}}
+    def __init__(self, request): pass
+    def open(self): self.nodes = {{1: NodeInfo(1, "4.1", frozenset({{Role.BROKER}}))}}
+    def sample_all(self): return [1]
+    def close(self): raise RuntimeError("closed twice")
+
+class It(Base):
+    {own}
+"""
+
+
+def source_of(folder: Path, monkeypatch: pytest.MonkeyPatch, own: str) -> MetricsSource:
+    modules = {"of_others": _SOURCE.format(own=own)}
+    add_package(monkeypatch, folder, SOURCES, {"it": "of_others:It"}, modules)
+    found: MetricsSource = section(folder, "{source: it}").open(target())
+    return found
+
+
+@pytest.mark.parametrize("kind", BROKEN_SOURCES)
+def test_a_broken_source_ends_the_start_in_a_sentence(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        source_of(tmp_path, monkeypatch, BROKEN_SOURCES[kind])
+    assert "of-others 1.0" in str(error.value)
+    assert str(error.value) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ("pass", "TypeError: a sample is 1; expected a BrokerSample"),
+        ("def sample_all(self): raise OSError('gone')", "OSError: gone"),
+    ],
+)
+def test_a_poll_that_fails_is_a_missed_sample_of_each_node(
+    own: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(source_of(tmp_path, monkeypatch, own)) as source:
+        (sample,) = source.sample_all()
+    assert (sample.broker_id, sample.values) == (1, {})
+    assert sample.error is not None and sample.error.endswith(words)
+
+
+# --- clients ------------------------------------------------------------------
+
+CLIENT = """
+class Mine:
+    api = 1
+    @staticmethod
+    def producer(plan, index): return ("producer", index)
+    @staticmethod
+    def consumer(plan, group, member): return ("consumer", group, member)
+"""
+BOTH_ROLES = ("workload.producer.client=mine", "workload.consumers.client=mine")
+
+
+def test_a_client_of_a_package_has_both_roles_and_executors_need_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"client is \"mine\".* adds to redline\.clients"):
+        load("testbed", "demo", "default", BOTH_ROLES)
+    add_package(monkeypatch, tmp_path, CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CLIENT})
+    config = load("testbed", "demo", "default", BOTH_ROLES)
+    assert Needs.of(config.workload, config.cluster).packages["of-others"] == "my_client"
+    reading = ConsumerOptions(groups=1, members=2, client="mine")
+    trial = plan(client="mine", consumers=reading, tasks=1, consumer_tasks=1)
+    producers, consumers = (client_of(trial, task) for task in (0, 1))
+    assert isinstance(producers, LibraryProducers)
+    assert producers._make(trial, 3) == ("producer", 3)  # type: ignore[comparison-overlap]
+    assert isinstance(consumers, LibraryConsumers)
+
+
+def test_a_client_without_a_role_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = {"my_client": "class Mine:\n    api = 1\n    producer = print"}
+    add_package(monkeypatch, tmp_path, CLIENTS, {"mine": "my_client:Mine"}, modules)
+    with pytest.raises(ConfigError, match=r"client mine of of-others 1\.0 has no consumer; "):
+        client_named("mine")
+
+
+# --- the page -----------------------------------------------------------------
+
+
+def test_the_page_names_what_exists() -> None:
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:jobs|metrics)[.\w]+\.[A-Z]\w+)`", text))
+    assert len(named) >= 8
+    for each in named:
+        module, _, name = each.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), each
+    for method in re.findall(r"`(\w+)\((?:case|loads|trials)\)`", text):
+        assert callable(getattr(HeldMeasurement, method)), method
