@@ -33,7 +33,7 @@ def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Bounda
         proven_on_disk=proof.on_disk,
         memory_bytes=proof.absorbed_bytes,
         memory_full_s=proof.full_s,
-        proof_note=proof.why,
+        proof_note=proof.note,
     )
     lighter = [(each, proof) for each, proof in sustained if each.load <= boundary.loads[0]]
     on_disk = [(each, proof) for each, proof in lighter if proof.on_disk]
@@ -48,7 +48,7 @@ def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = 
         steady_mb_per_s=trial.pattern.mb_per_s if boundary.along.grows_payload else None,
         steady_s=proof.duration_s,
         steady_bytes=proof.taken_bytes,
-        steady_note=note,
+        steady_note="; ".join(filter(None, (note, proof.disks_note))),
     )
 
 

@@ -43,6 +43,7 @@ class DiskProof:
             over the rate at which its brokers took in [ratio].
         why: why the load is not proven on disk; empty if it is.
         is_early: True if the window is too short for any write-back, so that memory takes all.
+        disks_note: which disks count, where those of the log dirs are not known; else empty.
     """
 
     on_disk: bool | None
@@ -54,6 +55,12 @@ class DiskProof:
     why: str = ""
     is_early: bool = False
     fastest_share: float | None = None
+    disks_note: str = ""
+
+    @property
+    def note(self) -> str:
+        """Why the load is not proven on disk, and which disks count; empty if both are plain."""
+        return "; ".join(filter(None, (self.why, self.disks_note)))
 
 
 def disk_proof(
@@ -88,6 +95,18 @@ def disk_proof(
         why,
         duration_s <= expire_s + FLUSHER_S,
         min(filter(None, map(_fastest_share, windows)), default=None),
+        _disks_note(windows),
+    )
+
+
+def _disks_note(windows: Sequence[WriteBackWindow]) -> str:
+    unknown = [each for each in windows if not each.disks_known and len(each.disks) > 1]
+    if not unknown:
+        return ""
+    first = unknown[0]
+    return (
+        f"all disks of host {first.host} count ({', '.join(first.disks)}), as those of its log dirs "
+        "are not known"
     )
 
 

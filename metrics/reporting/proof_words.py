@@ -37,8 +37,8 @@ def proof_words(proof: DiskProof) -> str:
     if proof.on_disk is False and proof.absorbed_bytes is not None:
         full = "" if proof.full_s is None else f", full after {proof.full_s:,.0f} s at this rate"
         parts.append(f"memory took {format_volume(proof.absorbed_bytes)} of it{full}")
-    if proof.why:
-        parts.append(proof.why)
+    if proof.note:
+        parts.append(proof.note)
     return "; ".join(parts)
 
 

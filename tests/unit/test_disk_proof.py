@@ -209,6 +209,21 @@ def test_a_trial_that_is_long_enough_proves_the_steady_limit(snapshot: SnapshotA
     assert proven_words(proven) == snapshot
 
 
+def test_a_limit_states_which_disks_count_where_those_of_the_log_dirs_are_not_known() -> None:
+    note = "all disks of host b count (sda, sdb), as those of its log dirs are not known"
+    several = host(0.99, 0.99, disks=("sda", "sdb"))
+    found = with_proof(bound(), [sustained(1, 20, 90.0, several)], "default")
+    assert (found.proven_on_disk, found.proof_note, found.steady_note) == (True, note, note)
+    assert proven_words(found).endswith(f", 5.8 GB; {note}")
+    slow = with_proof(
+        bound(), [sustained(1, 20, 90.0, replace(several, settled_written_bytes=1e9))], "default"
+    )
+    assert slow.proof_note == f"the disks of host b wrote 24 % of it; {note}"
+    for known in (replace(several, disks_known=True), replace(several, disks=("sda",))):
+        plain = with_proof(bound(), [sustained(1, 20, 90.0, known)], "default")
+        assert (plain.proof_note, plain.steady_note) == ("", "")
+
+
 def test_a_limit_of_hosts_that_show_nothing_is_proven_for_its_time_only(
     snapshot: SnapshotAssertion,
 ) -> None:
