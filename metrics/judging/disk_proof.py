@@ -105,8 +105,8 @@ def _disks_note(windows: Sequence[WriteBackWindow]) -> str:
         return ""
     first = unknown[0]
     return (
-        f"all disks of host {first.host} count ({', '.join(first.disks)}), as those of its log dirs "
-        "are not known"
+        f"all disks of host {first.host} count ({', '.join(first.disks)}), as those of its log "
+        "dirs are not known"
     )
 
 
