@@ -19,6 +19,7 @@ JOBS = {
     "export": "Export a run's limit for Cruise Control, Kafka's quotas or Prometheus.",
     "find-limit": "Find the highest load that a cluster sustains, for each message size.",
     "init": "Write a cluster file from the answers to a few questions, or from options.",
+    "learn": "Write a workload from the traffic that producers really send to a cluster.",
     "nightly": "Measure the cases of a suite, and report which of them are worse than before.",
     "plan": "Calculate how many brokers a load needs, with their headroom and what binds first.",
     "report": "Write a run's HTML report: its answer, its evidence, and the command to repeat it.",

@@ -1,0 +1,184 @@
+"""Offsets of partitions by time: when their records were written, without reading them.
+
+Each look-up is a search in an index of the broker, and a read of a few kilobytes that may come from
+its disk, so look-ups have a pace and a highest number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.admin import OffsetSpec
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from jobs.cluster.admin import QUERY_TIMEOUT_MS, AdminError, KafkaAdmin
+from metrics.learning.curve import HOUR_S, Curve, PartitionLog, times_of
+from metrics.learning.pacing import ReadingPace
+from metrics.learning.topic import TopicFacts
+
+LOOKUPS_PER_S = 200.0
+"""Highest rate of look-ups [1/s]."""
+LOOKUPS_MAX = 6_000
+"""Highest number of look-ups by time for curves."""
+PARTITIONS_EACH = 4
+"""Partitions of a topic whose curve is looked up; the others are taken to go with them."""
+_STEPS_MAX = 169
+_UNCOMMITTED = 0
+_VERSION = 1
+_AT_ONCE = 500
+_MOVED = (
+    kafka_errors.NotLeaderForPartitionError.errno,
+    kafka_errors.LeaderNotAvailableError.errno,
+    kafka_errors.UnknownTopicOrPartitionError.errno,
+)
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Found = tuple[int, float | None]
+"""Offset, -1 where there is none; and the time of its record [s since the epoch]."""
+
+
+class OffsetLookup:
+    """Looks up offsets of partitions at their leaders.
+
+    Args:
+        topics: the topics with the leaders of their partitions.
+        pace: pace of the look-ups, as bytes of a pace for requests.
+    """
+
+    def __init__(self, admin: KafkaAdmin, topics: Iterable[TopicFacts], pace: ReadingPace) -> None:
+        self._admin = admin
+        self._leaders = {(t.name, p): leader for t in topics for p, leader in t.leaders.items()}
+        self._pace = pace
+
+    def logs(self, places: Iterable[Place]) -> dict[Place, PartitionLog]:
+        """The log of each partition that has a leader and may be described."""
+        known = list(places)
+        ends = self.at(known, OffsetSpec.LATEST)
+        firsts = self.at(ends, OffsetSpec.EARLIEST)
+        begins = self.at([place for place in firsts if ends[place][0] > firsts[place][0]], 0)
+        return {
+            place: PartitionLog(firsts[place][0], ends[place][0], begins.get(place, (0, None))[1])
+            for place in firsts
+        }
+
+    def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, Found]:
+        """The first offset at or after a time of each partition that a leader answers for.
+
+        Args:
+            time_ms: a time [ms since the epoch], or one of `OffsetSpec`.
+
+        Raises:
+            AdminError: a broker does not answer, or this user may not describe a topic.
+        """
+        led: dict[int, list[Place]] = defaultdict(list)
+        for place in places:
+            if self._leaders.get(place, -1) >= 0:
+                led[self._leaders[place]].append(place)
+        found: dict[Place, Found] = {}
+        for leader, own in led.items():
+            for start in range(0, len(own), _AT_ONCE):
+                chunk = own[start : start + _AT_ONCE]
+                self._pace.wait()
+                found |= self._ask(leader, chunk, time_ms)
+                self._pace.count(len(chunk))
+        return found
+
+    def _ask(self, leader: int, places: Sequence[Place], time_ms: int) -> dict[Place, Found]:
+        manager = self._admin.client._manager
+        request = _request(places, time_ms)
+        answer = self._admin.ask(
+            f"look up offsets at broker {leader}",
+            lambda: manager.run(manager.send, request, leader, QUERY_TIMEOUT_MS),
+        )
+        found: dict[Place, Found] = {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if each.error_code in _MOVED:
+                    continue
+                if each.error_code:
+                    error = kafka_errors.for_code(each.error_code)
+                    raise AdminError(
+                        f"could not look up offsets of the topic {topic.name} ({error.__name__}); "
+                        "this user needs the ACL Describe on it; grant it",
+                        error.__name__,
+                    )
+                at_s = each.timestamp / 1e3 if each.timestamp >= 0 else None
+                found[topic.name, int(each.partition_index)] = (int(each.offset), at_s)
+        return found
+
+    def curve(
+        self,
+        topic: TopicFacts,
+        logs: Mapping[int, PartitionLog],
+        now_s: float,
+        lookups_max: int,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Curve:
+        """The curve of a topic, from some of its partitions.
+
+        Args:
+            logs: partition → its log, whose end is that of `now_s` [s since the epoch].
+            lookups_max: number of look-ups to make at most.
+            is_over: whether to stop; the curve then begins later.
+        """
+        chosen = _spread(topic, logs)
+        if not chosen:
+            return Curve()
+        step_s = HOUR_S
+        times_s = times_of([logs[each] for each in chosen], now_s, step_s)
+        while len(times_s) > 2 and len(times_s) * len(chosen) > max(lookups_max, 2 * len(chosen)):
+            step_s *= 2
+            times_s = times_of([logs[each] for each in chosen], now_s, step_s)
+        if len(times_s) < 2:
+            return Curve()
+        offsets: dict[int, list[int]] = {each: [logs[each].end_offset] for each in chosen}
+        begun = [now_s]
+        for at_s in reversed(times_s[:-1]):
+            if is_over() and len(begun) > 1:
+                break
+            found = self.at([(topic.name, each) for each in chosen], int(at_s * 1e3))
+            if len(found) < len(chosen):
+                break
+            for each in chosen:
+                offset, _ = found[topic.name, each]
+                offsets[each].insert(0, offset if offset >= 0 else logs[each].end_offset)
+            begun.insert(0, at_s)
+        return Curve.of_offsets(begun, offsets)
+
+
+def _spread(topic: TopicFacts, logs: Mapping[int, PartitionLog]) -> list[int]:
+    """Some partitions with records, as many as possible of different leaders."""
+    chosen: list[int] = []
+    led: dict[int, int] = defaultdict(int)
+    filled = [each for each in sorted(logs) if logs[each].records]
+    while filled and len(chosen) < PARTITIONS_EACH:
+        best = min(filled, key=lambda each: (led[topic.leaders[each]], each))
+        filled.remove(best)
+        chosen.append(best)
+        led[topic.leaders[best]] += 1
+    return chosen
+
+
+def _request(places: Sequence[Place], time_ms: int) -> Any:
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    partitions: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in places:
+        partitions[topic].append(partition)
+    return ListOffsetsRequest(
+        isolation_level=_UNCOMMITTED,
+        topics=[
+            kind(
+                name=name,
+                partitions=[
+                    kind.ListOffsetsPartition(partition_index=number, timestamp=time_ms)
+                    for number in numbers
+                ],
+            )
+            for name, numbers in partitions.items()
+        ],
+        min_version=_VERSION,
+    )

@@ -1,0 +1,182 @@
+"""The curve of a topic's records over days and weeks, from its offsets at given times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+HOUR_S, DAY_S, WEEK_S = 3_600.0, 86_400.0, 604_800.0
+STEPS_MIN = 12
+"""Number of steps of a topic that has less data than three hours."""
+STEP_MIN_S = 1.0
+
+
+@dataclass(frozen=True)
+class PartitionLog:
+    """The log of a partition, as its leader shows it.
+
+    Attributes:
+        first_offset, end_offset: the first offset of the log, and the one after its last record.
+        first_s: time of its first record [s since the epoch]; None without a record.
+    """
+
+    first_offset: int
+    end_offset: int
+    first_s: float | None
+
+    @property
+    def records(self) -> int:
+        """Number of offsets in the log."""
+        return self.end_offset - self.first_offset
+
+    @property
+    def known_from_s(self) -> float | None:
+        """The time from which the log holds all that was written [s since the epoch].
+
+        It is 0 for a log from which nothing was deleted yet; None without a record.
+        """
+        if self.first_offset == 0:
+            return 0.0
+        return self.first_s
+
+
+def times_of(
+    logs: Sequence[PartitionLog], now_s: float, step_min_s: float = HOUR_S, span_s: float = WEEK_S
+) -> tuple[float, ...]:
+    """The times at which to look up offsets, from the first to now [s since the epoch].
+
+    They are steps back from now, as far as all of the logs hold what was written. Empty when that
+    is no time at all.
+
+    Args:
+        logs: the logs of the partitions that are looked up.
+        now_s: the time of their end offsets [s since the epoch].
+        step_min_s: shortest step of logs that hold hours [s].
+        span_s: longest time to look back [s].
+    """
+    begins = [log.first_s for log in logs if log.records and log.first_s is not None]
+    known = [log.known_from_s for log in logs if log.known_from_s is not None]
+    if not begins:
+        return ()
+    from_s = max(*known, min(begins), now_s - span_s) if known else min(begins)
+    age_s = now_s - from_s
+    if age_s < STEP_MIN_S:
+        return ()
+    step_s = step_min_s
+    if age_s < 3 * step_min_s:
+        step_s = max(STEP_MIN_S, age_s / STEPS_MIN)
+    steps = math.floor(age_s / step_s + 1e-9)
+    return tuple(now_s - step * step_s for step in range(steps, -1, -1))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The records of a topic over time.
+
+    Attributes:
+        times_s: times in order, in even steps [s since the epoch].
+        counts: the records that had been written at each of them, from any first count.
+    """
+
+    times_s: tuple[float, ...] = ()
+    counts: tuple[float, ...] = ()
+
+    @property
+    def step_s(self) -> float:
+        """Time between two values [s]; 0 without any."""
+        return self.times_s[1] - self.times_s[0] if len(self.times_s) > 1 else 0.0
+
+    @property
+    def span_s(self) -> float:
+        """Time that the curve covers [s]."""
+        return self.times_s[-1] - self.times_s[0] if self.times_s else 0.0
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The records per second of each step [1/s]."""
+        return tuple(
+            max(0.0, after - before) / self.step_s for before, after in pairwise(self.counts)
+        )
+
+    @property
+    def today(self) -> Curve:
+        """The last day of the curve, or all of a shorter one."""
+        keep = 1 + math.floor(DAY_S / self.step_s + 1e-9) if self.step_s else 0
+        return Curve(self.times_s[-keep:], self.counts[-keep:]) if keep else self
+
+    @property
+    def mean(self) -> float:
+        """The mean rate over the whole curve [1/s]; 0 without steps."""
+        return (self.counts[-1] - self.counts[0]) / self.span_s if self.span_s else 0.0
+
+    @property
+    def peak(self) -> float:
+        """The rate of the busiest step [1/s]; 0 without steps."""
+        return max(self.rates, default=0.0)
+
+    @property
+    def peak_at_s(self) -> float | None:
+        """The begin of the busiest step [s since the epoch]; None without steps."""
+        rates = self.rates
+        return self.times_s[rates.index(max(rates))] if rates else None
+
+    def scaled(self, factor: float) -> Curve:
+        """The curve with all counts multiplied, as for partitions that were not looked up."""
+        return Curve(self.times_s, tuple(factor * each for each in self.counts))
+
+    @classmethod
+    def of_offsets(
+        cls, times_s: Sequence[float], offsets: Mapping[int, Sequence[int]], factor: float = 1.0
+    ) -> Curve:
+        """The curve from offsets of partitions at these times.
+
+        Args:
+            offsets: partition → its offset at each of the times.
+            factor: records of the topic over those of these partitions [ratio].
+        """
+        sums = [float(sum(each)) for each in zip(*offsets.values(), strict=True)]
+        if len(sums) < 2:
+            return cls()
+        return cls(tuple(times_s), tuple(sums)).scaled(factor)
+
+
+def sum_of(curves: Sequence[Curve]) -> Curve:
+    """The sum of curves, in the widest of their steps; one counts as 0 before it begins."""
+    known = [curve for curve in curves if curve.step_s]
+    if not known:
+        return Curve()
+    step_s = max(curve.step_s for curve in known)
+    end_s = min(curve.times_s[-1] for curve in known)
+    from_s = min(curve.times_s[0] for curve in known)
+    steps = math.floor((end_s - from_s) / step_s + 1e-9)
+    times_s = tuple(end_s - step * step_s for step in range(steps, -1, -1))
+    return Curve(times_s, tuple(sum(_at(curve, each) for curve in known) for each in times_s))
+
+
+def _at(curve: Curve, at_s: float) -> float:
+    """The count at a time, linear between the curve's times, and constant outside of them."""
+    place = (at_s - curve.times_s[0]) / curve.step_s
+    if place <= 0:
+        return curve.counts[0]
+    index = math.floor(place)
+    if index >= len(curve.counts) - 1:
+        return curve.counts[-1]
+    before, after = curve.counts[index], curve.counts[index + 1]
+    return before + (place - index) * (after - before)
+
+
+def profile_points(curve: Curve, full_per_s: float) -> tuple[tuple[float, float], ...]:
+    """(time from the start [s], share of the rate [ratio]) of each step, and again the first one.
+
+    Shares are linear in between. Over the whole profile their mean is that of the steps.
+
+    Args:
+        full_per_s: the rate whose share is 1 [1/s].
+    """
+    rates = curve.rates
+    if not rates or full_per_s <= 0:
+        return ()
+    points = [(step * curve.step_s, rate / full_per_s) for step, rate in enumerate(rates)]
+    return (*points, (len(rates) * curve.step_s, points[0][1]))

@@ -1,0 +1,302 @@
+"""What was learnt as documents: the workload, its evidence, and the table on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from metrics.learning.curve import DAY_S, WEEK_S, Curve, sum_of
+from metrics.learning.keys import WARMUP_S, PartKeys, WorkloadKey
+from metrics.learning.parts import Part, TopicPart
+from metrics.units import format_count, format_estimate, format_mb_per_s, format_size, iso_utc
+
+COLUMNS = (
+    "part",
+    "topics",
+    "producers",
+    "messages/s",
+    "MB/s",
+    "message",
+    "a batch",
+    "codec",
+    "acks",
+    "groups",
+)
+
+
+@dataclass(frozen=True)
+class LearnedPart:
+    """A part with the keys of its workload."""
+
+    part: Part
+    keys: PartKeys
+
+    @property
+    def mb_per_s(self) -> float:
+        """Payload of keys and values at scale 1 [MB/s]."""
+        return self.part.records_per_s * self.message_bytes / 1e6
+
+    @property
+    def message_bytes(self) -> float:
+        """Mean size of a message [B]."""
+        sizes: Any = self.keys.value("message_bytes")
+        return float(sizes[0])
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What one call learnt.
+
+    Attributes:
+        cluster: name of the cluster.
+        at_s: time of the call [s since the epoch].
+        moment: the rate of scale 1: "peak", "mean" or "now".
+        parts: the parts, the one with the most bytes first.
+        lag_max_ms: the brokers' largest `replica.lag.time.max.ms` [ms]; None where unknown.
+        facts: facts of the survey, such as the bytes that were read.
+        notes: sentences about what is missing or lost.
+    """
+
+    cluster: str
+    at_s: float
+    moment: str
+    parts: tuple[LearnedPart, ...]
+    facts: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    lag_max_ms: float | None = None
+
+    @property
+    def curve(self) -> Curve:
+        """The records of all topics over time."""
+        return sum_of([each.seen.curve for p in self.parts for each in p.part.topics])
+
+    @property
+    def records_per_s(self) -> float:
+        """Records of all parts at scale 1 [1/s]."""
+        return sum(each.part.records_per_s for each in self.parts)
+
+    @property
+    def trial(self) -> dict[str, float]:
+        """The phases of a trial: long enough for slow producers, and for followers to show."""
+        needed_s = 0.0
+        if any(t.seen.facts.replication_factor > 1 for p in self.parts for t in p.part.topics):
+            needed_s = 1.5 * (self.lag_max_ms or 30_000.0) / 1e3
+        measure_s = max(needed_s, *(each.keys.measure_s for each in self.parts))
+        phases: dict[str, float] = {"warmup_s": WARMUP_S, "measure_s": measure_s}
+        if any(key.path == "producer.arrivals" for p in self.parts for key in p.keys.keys):
+            phases["early_end_error_rate"] = 0
+        return {name: int(each) if each == int(each) else each for name, each in phases.items()}
+
+
+def lost_by(parts: Sequence[Part]) -> list[str]:
+    """Sentences about what parts do not have of their topics."""
+    found: list[str] = []
+    for part in parts:
+        if len(part.topics) > 1:
+            sizes = part.span(lambda each: each.record_bytes)
+            batches = part.span(lambda each: each.records_per_batch)
+            rates = part.span(lambda each: each.records_per_s)
+            found.append(
+                f"part {part.name}: {len(part.topics)} topics are one kind; their records have "
+                f"{sizes[0]:,.0f} to {sizes[1]:,.0f} B, their batches {batches[0]:,.3g} to "
+                f"{batches[1]:,.3g} records, their rates {rates[0]:,.3g} to {rates[1]:,.3g} "
+                "records/s; sums are exact, and each topic gets an equal share"
+            )
+        for each in part.topics:
+            found += _lost_of(each)
+    return found
+
+
+def _lost_of(topic: TopicPart) -> list[str]:
+    found, batches, facts = [], topic.seen.batches, topic.seen.facts
+    skew = topic.seen.largest_over_mean
+    if skew > 1.5:
+        found.append(
+            f"{facts.name}: its busiest partition has {skew:.1f} times the mean; a workload "
+            "spreads evenly"
+        )
+    rest = batches.batches - batches.codecs[batches.codec]
+    if rest > 0.05 * batches.batches:
+        others = ", ".join(name for name, _ in batches.codecs.most_common()[1:])
+        found.append(
+            f"{facts.name}: {rest / batches.batches:.0%} of its batches are {others}; a part has "
+            "one codec"
+        )
+    if facts.is_compacted:
+        found.append(f"{facts.name}: compacted; rates count all records that were written")
+    if batches.offsets > 1.05 * batches.records:
+        found.append(
+            f"{facts.name}: compaction removed {1 - batches.records / batches.offsets:.0%} of the "
+            "records that were read, so batches were larger when they were sent"
+        )
+    if batches.append_times > 0.5 * batches.batches:
+        found.append(
+            f"{facts.name}: its times are those of the broker, so producers and linger cannot be "
+            "fitted from them"
+        )
+    idle = [group for group in facts.groups if not group.is_reading]
+    if idle:
+        found.append(f"{facts.name}: {len(idle)} consumer groups without members are left out")
+    return found
+
+
+def as_document(learned: Learned) -> dict[str, Any]:
+    """What was learnt, with the evidence of each figure, for programs."""
+    today = learned.curve.today
+    return {
+        "cluster": learned.cluster,
+        "at": iso_utc(learned.at_s),
+        "scale_1": learned.moment,
+        "messages_per_s": round(learned.records_per_s, 3),
+        "mb_per_s": round(sum(each.mb_per_s for each in learned.parts), 6),
+        "today": _today(today),
+        "week": _curve(learned.curve),
+        "read": dict(learned.facts),
+        "parts": [_part(each) for each in learned.parts],
+        "notes": list(learned.notes),
+    }
+
+
+def _today(today: Curve) -> dict[str, Any]:
+    at_s = today.peak_at_s
+    return {
+        "hours": round(today.span_s / 3600, 3),
+        "mean_messages_per_s": round(today.mean, 3),
+        "peak_messages_per_s": round(today.peak, 3),
+        "peak_at": None if at_s is None else iso_utc(at_s),
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    begin_s = curve.times_s[0] if curve.times_s else None
+    return {
+        "from": None if begin_s is None else iso_utc(begin_s),
+        "step_s": round(curve.step_s, 3),
+        "messages_per_s": [round(each, 3) for each in curve.rates],
+    }
+
+
+def _part(learned: LearnedPart) -> dict[str, Any]:
+    part = learned.part
+    return {
+        "name": part.name,
+        "producers": asdict(learned.keys.producers),
+        "messages_per_s": round(part.records_per_s, 3),
+        "mb_per_s": round(learned.mb_per_s, 6),
+        "log_bytes_per_record": round(part.record_bytes, 2),
+        "records_per_batch": round(part.records_per_batch, 3),
+        "batches_per_s": round(part.records_per_s / part.records_per_batch, 3),
+        "keys": [_key(each) for each in learned.keys.keys],
+        "topics": [_topic(each) for each in part.topics],
+    }
+
+
+def _key(key: WorkloadKey) -> dict[str, Any]:
+    return {
+        "path": key.path,
+        "value": key.value,
+        "source": key.figure.source,
+        "evidence": key.figure.evidence,
+        "low": key.figure.low,
+        "high": key.figure.high,
+    }
+
+
+def _topic(topic: TopicPart) -> dict[str, Any]:
+    seen, facts, batches = topic.seen, topic.seen.facts, topic.seen.batches
+    found: dict[str, Any] = {
+        "name": topic.name,
+        "messages_per_s": round(topic.records_per_s, 3),
+        "now_messages_per_s": round(seen.now_per_s, 3),
+        "today": _today(seen.curve.today),
+        "partitions": facts.partitions,
+        "replication_factor": facts.replication_factor,
+        "min_insync_replicas": facts.min_insync,
+        "cleanup_policy": facts.config.get("cleanup.policy"),
+        "compression_type": facts.config.get("compression.type"),
+        "timestamp_type": facts.config.get("message.timestamp.type"),
+        "retention_ms": facts.config.get("retention.ms"),
+        "retention_bytes": facts.config.get("retention.bytes"),
+        "partition_shares": _shares("partition", seen.partition_shares),
+        "broker_shares": _shares("broker", seen.broker_shares),
+        "read_s": round(seen.stretch_s, 3),
+        "read_share": round(seen.read_share, 4),
+        "batches": batches.batches,
+        "records": batches.records,
+        "bytes": batches.size_bytes,
+        "codecs": [
+            {"codec": name, "batches": count} for name, count in batches.codecs.most_common()
+        ],
+        "idempotent_batches": batches.idempotent,
+        "transactional_batches": batches.transactional,
+        "transaction_markers": batches.markers,
+        "producer_ids": len(batches.writers),
+        "groups": [asdict(each) for each in facts.groups],
+        "fan_out": len(facts.readers),
+    }
+    if seen.records is not None and seen.records.messages.count:
+        found["decoded"] = _decoded(seen.records)
+    return found
+
+
+def _shares(what: str, shares: Mapping[int, float]) -> list[dict[str, float]]:
+    return [{what: each, "share": round(share, 6)} for each, share in sorted(shares.items())]
+
+
+def _decoded(records: Any) -> dict[str, Any]:
+    distinct, estimate = records.key_range
+    return {
+        "records": records.messages.count,
+        "key_bytes": round(records.keys.mean, 2),
+        "value_bytes": round(records.values.mean, 2),
+        "message_bytes": round(records.messages.mean, 2),
+        "message_bytes_spread": round(records.messages.spread, 4),
+        "largest_message_bytes": records.messages.largest,
+        "headers": round(records.headers_each, 3),
+        "header_bytes": round(records.header_bytes.mean, 2),
+        "compression_ratio": round(records.ratio, 4),
+        "keyed_share": round(records.keyed_share, 4),
+        "keys_seen": distinct,
+        "keys_estimated": round(estimate),
+        "top_key_share": round(records.top_key_share, 4),
+        "top_tenth_of_keys_share": round(records.top_tenth_share, 4),
+        "unreadable_batches": records.unreadable,
+    }
+
+
+def table_rows(learned: Learned) -> list[tuple[str, ...]]:
+    """The rows of the table on the terminal, by `COLUMNS`."""
+    return [_row(each) for each in learned.parts]
+
+
+def _row(learned: LearnedPart) -> tuple[str, ...]:
+    part, producers = learned.part, learned.keys.producers
+    count = format_count(float(producers.value))
+    if producers.low is not None and producers.high is not None and producers.low < producers.high:
+        count += f" ({producers.low:,.0f} to {producers.high:,.0f})"
+    acks = learned.keys.value("producer.acks")
+    is_assumed = any(
+        key.path == "producer.acks" and key.figure.source == "assumed" for key in learned.keys.keys
+    )
+    return (
+        part.name,
+        str(len(part.topics)),
+        count,
+        format_estimate(part.records_per_s),
+        format_mb_per_s(learned.mb_per_s),
+        format_size(learned.message_bytes),
+        f"{part.records_per_batch:,.3g}",
+        part.first.seen.batches.codec,
+        f"{acks}?" if is_assumed else str(acks),
+        str(part.groups),
+    )
+
+
+def span_words(curve: Curve) -> str:
+    """The time that a curve covers, in words."""
+    if curve.span_s >= 0.999 * WEEK_S:
+        return "a week"
+    if curve.span_s >= 2 * DAY_S:
+        return f"{curve.span_s / DAY_S:.1f} days"
+    return f"{curve.span_s / 3600:.1f} hours" if curve.span_s >= 3600 else f"{curve.span_s:.0f} s"

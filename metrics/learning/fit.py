@@ -1,0 +1,187 @@
+"""Producers and linger that give the batches of a topic at its rate.
+
+Headers of batches state neither. With producer ids their number is counted. Without, the time
+between the first and the last record of a batch shows how fast one producer fills it, as a
+producer's records go to one batch at a time, until it is full or `linger.ms` is over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from metrics.learning.decoded import all_seen
+from metrics.learning.tally import BatchTally, quantile_of
+from metrics.learning.topic import TopicSeen
+
+SEEN, FITTED, ASSUMED = "seen", "fitted", "assumed"
+
+IDEMPOTENT_SHARE = 0.5
+"""Share of batches from which on a topic counts as written with producer ids [ratio]."""
+
+DEFAULT_BATCH_SIZE = 16_384
+"""Kafka's default of `batch.size` [B]."""
+_FULL_BAND, _FULL_BAND_COMPRESSED = 0.9, 0.85
+_FULL_SHARE = 0.5
+_TOP = 0.99
+_LINGER_QUANTILE = 0.98
+_EVEN_DISPERSION = 0.5
+_WHOLE = 0.03
+_RANGE = 1.25
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its source.
+
+    Attributes:
+        value: the figure.
+        source: "seen" where the brokers show it, "fitted" where it follows from what they show,
+            and "assumed" otherwise.
+        evidence: what it follows from, as a clause.
+        low, high: the range in which it lies; None where it has none.
+    """
+
+    value: float | str | bool
+    source: str
+    evidence: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a topic is written.
+
+    Attributes:
+        producers: number of producers, at least 1.
+        filling_per_s: records per second into a batch while it is open [1/s]; inf where a batch
+            gets its records at one moment.
+        linger_ms: longest time for which batches were open [ms].
+        is_full: whether most batches are sent because they are full.
+        full_bytes: size of a full batch [B]; 0 where batches are not full.
+        is_even: whether batches have nearly the same number of records.
+        kind: "plain", "idempotent" or "transactional".
+        transaction_ms: mean length of a transaction [ms]; None without transactions.
+    """
+
+    producers: Figure
+    filling_per_s: float
+    linger_ms: float
+    is_full: bool
+    full_bytes: float
+    is_even: bool
+    kind: str
+    transaction_ms: float | None = None
+
+
+def fit(seen: TopicSeen) -> Fit:
+    """How a topic with at least one batch is written."""
+    batches = seen.batches
+    is_full, full_bytes = _fullness(batches)
+    linger_ms = float(quantile_of(batches.spans, _LINGER_QUANTILE))
+    filling = _filling_per_s(batches, linger_ms, is_full)
+    kind = "plain"
+    if batches.transactional >= IDEMPOTENT_SHARE * batches.batches:
+        kind = "transactional"
+    elif batches.idempotent >= IDEMPOTENT_SHARE * batches.batches:
+        kind = "idempotent"
+    return Fit(
+        _counted(batches) if kind != "plain" else _fitted(seen, filling),
+        filling,
+        linger_ms,
+        is_full,
+        full_bytes,
+        _is_even(batches),
+        kind,
+        _transaction_ms(batches) if kind == "transactional" else None,
+    )
+
+
+def _fullness(batches: BatchTally) -> tuple[bool, float]:
+    """Whether most batches are full, and the mean size of these [B]."""
+    is_compressed = batches.codec != "none"
+    top = quantile_of(batches.batch_sizes, _TOP)
+    band = _FULL_BAND_COMPRESSED if is_compressed else _FULL_BAND
+    least = min(band * top, top - 1.5 * batches.record_bytes)
+    full = {size: count for size, count in batches.batch_sizes.items() if size >= least}
+    number = sum(full.values())
+    if top < band * DEFAULT_BATCH_SIZE or number < _FULL_SHARE * batches.batches:
+        return False, 0.0
+    if batches.records_per_batch < 2:  # a record that is larger than batch.size
+        return False, 0.0
+    return True, sum(size * count for size, count in full.items()) / number
+
+
+def _filling_per_s(batches: BatchTally, linger_ms: float, is_full: bool) -> float:
+    """Records per second into an open batch [1/s]; 0 where no batch has several records."""
+    if not batches.followers:
+        return 0.0
+    several = sum(batches.spans.values())
+    if is_full or not several:
+        open_s = batches.open_ms / 1e3
+    else:
+        # Batches stay open for the whole linger, also after their last record.
+        open_s = max(batches.open_ms / 1e3, linger_ms / 1e3 * sum(batches.batch_records.values()))
+    return batches.followers / open_s if open_s > 0 else math.inf
+
+
+def _counted(batches: BatchTally) -> Figure:
+    writers = batches.writers
+    once = sum(each.batches == 1 for each in writers.values())
+    twice = sum(each.batches == 2 for each in writers.values())
+    estimate = all_seen(len(writers), once, twice)
+    is_whole = estimate < 1.02 * len(writers) + 0.5
+    return Figure(
+        len(writers) if is_whole else round(estimate),
+        SEEN if is_whole else FITTED,
+        f"{len(writers)} producer ids in {batches.batches:,} batches",
+        len(writers),
+        math.ceil(estimate),
+    )
+
+
+def _fitted(seen: TopicSeen, filling_per_s: float) -> Figure:
+    partitions, rate = seen.facts.partitions, seen.now_per_s
+    if filling_per_s == 0:
+        return Figure(
+            max(1, min(partitions, math.floor(rate))),
+            ASSUMED,
+            "batches of one record do not show how many producers write them",
+            1,
+            max(1, math.ceil(rate)),
+        )
+    if math.isinf(filling_per_s):
+        return Figure(
+            1, FITTED, "each batch gets its records within 1 ms", 1, max(1, math.ceil(rate))
+        )
+    found = rate / filling_per_s
+    return Figure(
+        max(1, round(found)),
+        FITTED,
+        f"{rate:,.4g} records/s, and an open batch gets {filling_per_s:,.4g}/s; fewer if keys "
+        f"spread each producer's records over the {partitions} partitions",
+        max(1, math.floor(found / partitions / _RANGE)),
+        max(1, math.ceil(found * _RANGE)),
+    )
+
+
+def _is_even(batches: BatchTally) -> bool:
+    """Whether the numbers of records of batches vary less than those of random arrivals."""
+    mean = batches.records_per_batch
+    if mean - 1 < 0.05:
+        return True
+    squares = sum(n * n * count for n, count in batches.batch_records.items()) / batches.batches
+    dispersion = (squares - mean * mean) / (mean - 1)
+    return dispersion < _EVEN_DISPERSION and abs(mean - round(mean)) < _WHOLE * mean
+
+
+def _transaction_ms(batches: BatchTally) -> float | None:
+    """Mean time between two ends of transactions of a producer [ms]; None where it is unknown."""
+    spans = [
+        (each[-1] - each[0], len(each) - 1)
+        for p in batches.producers.values()
+        if len(each := p.transactions) > 1
+    ]
+    gaps = sum(gap for _, gap in spans)
+    return sum(span for span, _ in spans) / gaps if gaps else None

@@ -1,0 +1,297 @@
+"""`redline learn`: the files that it writes, and what it says."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.cluster.opening import OpenCluster
+from jobs.config.loading import load_workload
+from jobs.config.profile import load_rate_profile
+from jobs.config.workload import Workload
+from jobs.console.events import Notice, RecordingReporter, Table
+from jobs.learn import learn as command
+from jobs.learning.learning import LearnOrder, learn
+from jobs.learning.survey import Bounds, Surveyor
+from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.learning.parts import MOMENTS
+from tests.support.frozen import frozen, keys_of, lost_keys
+from tests.support.scripted_admin import FakeTime
+from tests.support.simulated_traffic import (
+    END_S,
+    Kind,
+    PartitionOfLog,
+    ServedCluster,
+    refuses,
+    written,
+)
+
+SECRET = b"Mustermann-4711"
+CLUSTER = "bootstrap_servers: [localhost:9]\nmetrics: {client_only: true}\n"
+
+Served = Callable[[ServedCluster], ServedCluster]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Served:
+    """Makes `redline learn` read a cluster in memory, at the time at which its logs end."""
+
+    def serve(admin: ServedCluster) -> ServedCluster:
+        time = FakeTime()
+        opened = OpenCluster(admin, admin.describe_cluster())
+        monkeypatch.setattr("jobs.learning.learning.open_cluster", lambda *_: opened)
+        monkeypatch.setattr("jobs.learning.learning.time.time", lambda: END_S)
+        real = Surveyor
+
+        def made(own: Any, topics: Any, bounds: Bounds, progress: Any) -> Surveyor:
+            return real(
+                own, topics, bounds, progress, clock=time, now=lambda: END_S, pause=time.pause
+            )
+
+        monkeypatch.setattr("jobs.learning.learning.Surveyor", made)
+        return admin
+
+    return serve
+
+
+def order_in(folder: Path, **changes: Any) -> LearnOrder:
+    cluster = folder / "prod.yaml"
+    cluster.write_text(CLUSTER, encoding="utf-8")
+    given: dict[str, Any] = {
+        "cluster": str(cluster),
+        "topics": (".*",),
+        "out": folder / "mine.yaml",
+        "bounds": Bounds(),
+        "moment": "mean",
+        "parts_max": 6,
+        **changes,
+    }
+    return LearnOrder(**given)
+
+
+def texts(reporter: RecordingReporter) -> list[str]:
+    return [each.text for each in reporter.events if isinstance(each, Notice)]
+
+
+def parts_in(file: Path) -> dict[str, Workload]:
+    """The parts of a mix, each loaded as a workload of its own, with its producers as np."""
+    data = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+    found = {}
+    for name, part in data["mix"].items():
+        alone = {**part, "np": part["producers"], "message_bytes": [part["message_bytes"]]}
+        del alone["producers"]
+        own = file.with_name(f"{name}.yaml")
+        own.write_text(json.dumps({**alone, "trial": data["trial"]}), encoding="utf-8")
+        found[name] = load_workload(str(own))
+    return found
+
+
+def two_kinds() -> dict[str, dict[int, PartitionOfLog]]:
+    orders = Kind(3, 40, 0.1, 500, has_ids=True)
+    clicks = Kind(2, 25, 0.2, 4_000, codec="lz4")
+    return {
+        "orders-de": written(orders, 6, 20.0, seed=1),
+        "orders-fr": written(orders, 6, 20.0, seed=2),
+        "clicks": written(clicks, 3, 20.0),
+    }
+
+
+def test_a_single_kind_is_a_workload_that_a_search_takes(tmp_path: Path, served: Served) -> None:
+    served(ServedCluster({"orders": two_kinds()["orders-de"]}))
+    order = order_in(tmp_path)
+    reporter = RecordingReporter()
+    assert learn(order, reporter) == 0
+    workload = load_workload(str(order.out))
+    assert workload.message_bytes == (500,)
+    assert (workload.np, workload.producer.acks) == (None, "all")
+    assert workload.producer.enable_idempotence
+    assert workload.topic.replication_factor == 2
+    assert workload.trial.measure_s == 45
+    text = order.out.read_text(encoding="utf-8")
+    assert "It has 3 producers like this one (seen: 3 producer ids" in text
+    assert "mine.learned.json has the evidence" in text
+    (table,) = [each for each in reporter.events if isinstance(each, Table)]
+    assert table.rows[0][:3] == ("orders", "1", "3")
+
+
+def test_topics_that_look_alike_are_one_part_of_a_mix(tmp_path: Path, served: Served) -> None:
+    served(ServedCluster(two_kinds()))
+    order = order_in(tmp_path, json_file=tmp_path / "answer.json")
+    reporter = RecordingReporter()
+    assert learn(order, reporter) == 0
+    data = YAML(typ="safe").load(order.out.read_text(encoding="utf-8"))
+    assert set(data["mix"]) == {"orders-de", "clicks"} or set(data["mix"]) == {
+        "orders-fr",
+        "clicks",
+    }
+    orders = next(part for name, part in data["mix"].items() if name != "clicks")
+    assert (orders["producers"], orders["topic"]["count"]) == (6, 2)
+    assert orders["producer"]["rate_records_per_s"] == pytest.approx(40, rel=0.01)
+    evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
+    assert json.loads((tmp_path / "answer.json").read_text(encoding="utf-8")) == evidence
+    assert evidence["messages_per_s"] == pytest.approx(2 * 120 + 50, rel=0.01)
+    (merged,) = [text for text in texts(reporter) if "2 topics are one kind" in text]
+    assert merged in evidence["notes"]
+    loaded = parts_in(order.out)
+    assert sorted(part.np or 0 for part in loaded.values()) == [2, 6]
+
+
+def test_more_kinds_than_parts_are_merged_further(tmp_path: Path, served: Served) -> None:
+    served(ServedCluster(two_kinds()))
+    order = order_in(tmp_path, parts_max=1)
+    assert learn(order, RecordingReporter()) == 0
+    workload = load_workload(str(order.out))
+    assert workload.topic.count == 3
+
+
+def test_no_content_of_a_message_is_kept(
+    tmp_path: Path, served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = Kind(2, 20, 0.1, 400, keys=20, headers=2, secret=SECRET)
+    admin = served(ServedCluster({"orders": written(kind, 3, 20.0)}))
+    stored = b"".join(each.data for log in admin.logs["orders"].values() for each in log.batches)
+    assert SECRET in stored and b"key-0000" in stored, "the words are planted"
+    caplog.set_level(logging.DEBUG)
+    order = order_in(tmp_path, bounds=Bounds(decodes=True), json_file=tmp_path / "answer.json")
+    reporter = RecordingReporter()
+    assert learn(order, reporter) == 0
+    files = [each for each in tmp_path.rglob("*") if each.is_file()]
+    assert len(files) >= 4
+    shown = caplog.text + "\n".join(map(str, reporter.events))
+    for word in (SECRET, b"key-0000", b"abc"):
+        assert word.decode() not in shown
+        assert [each.name for each in files if word in each.read_bytes()] == []
+    evidence = json.loads((tmp_path / "answer.json").read_text(encoding="utf-8"))
+    ((topic,),) = [part["topics"] for part in evidence["parts"]]
+    assert topic["decoded"]["keys_seen"] == 20, "they were read"
+
+
+def test_programs_find_all_keys_of_the_evidence(tmp_path: Path, served: Served) -> None:
+    admin = served(ServedCluster(two_kinds()))
+    admin.committed = {"billing": {"clicks": (3, 40)}}
+    assert learn(order_in(tmp_path, bounds=Bounds(decodes=True)), RecordingReporter()) == 0
+    evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
+    assert not lost_keys("learned.json", evidence)
+    assert not keys_of(evidence) - set(frozen()["keys of learned.json"]), "publish new keys"
+
+
+def test_an_interrupt_writes_what_was_read_and_goes_on(tmp_path: Path, served: Served) -> None:
+    admin = served(ServedCluster(two_kinds()))
+
+    def interrupt() -> None:
+        if admin.requests.count("FetchRequest") == 6:
+            raise KeyboardInterrupt
+
+    admin.before_fetch = interrupt
+    order, reporter = order_in(tmp_path), RecordingReporter()
+    with pytest.raises(KeyboardInterrupt):
+        learn(order, reporter)
+    assert order.out.exists()
+    evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
+    assert evidence["read"]["interrupted"] is True
+    assert any(text.startswith("interrupted; what was read") for text in texts(reporter))
+
+
+def test_a_dry_run_says_what_would_be_read_and_reads_nothing(
+    tmp_path: Path, served: Served
+) -> None:
+    admin = served(ServedCluster(two_kinds()))
+    order, reporter = order_in(tmp_path, is_dry_run=True), RecordingReporter()
+    assert learn(order, reporter) == 0
+    assert admin.requests == []
+    assert not order.out.exists()
+    assert (
+        "reads at most 300 MB of recent data in 1 min (5 MB/s) from 3 topics" in texts(reporter)[0]
+    )
+
+
+def test_errors_say_what_to_do(tmp_path: Path, served: Served, snapshot: SnapshotAssertion) -> None:
+    kinds = two_kinds()
+    found = {}
+
+    def refused(name: str, admin: ServedCluster, kind: type[Exception], **changes: Any) -> None:
+        served(admin)
+        with pytest.raises(kind) as error:
+            learn(order_in(tmp_path, **changes), RecordingReporter())
+        found[name] = str(error.value).replace(str(tmp_path), "FOLDER")
+
+    refused("no match", ServedCluster(kinds), ConfigError, topics=("order",))
+    refused("no topics", ServedCluster({}), ConfigError)
+    refused("no data", ServedCluster({"empty": {0: PartitionOfLog()}}), NoConclusionError)
+    may_not_read = ServedCluster({"clicks": kinds["clicks"]})
+    may_not_read.refused = {"clicks"}
+    refused("may not read", may_not_read, ConfigError)
+    may_not_describe = ServedCluster({"clicks": kinds["clicks"]})
+    may_not_describe.hidden = {"clicks"}
+    refused("may not describe", may_not_describe, ConfigError)
+    refused("own brokers", ServedCluster(kinds), ConfigError, cluster="testbed")
+    (tmp_path / "mine.yaml").write_text("mine", encoding="utf-8")
+    refused("existing file", ServedCluster(kinds), ConfigError)
+    assert found == snapshot
+
+
+def test_what_is_missing_is_said(tmp_path: Path, served: Served) -> None:
+    kinds = two_kinds()
+    admin = served(ServedCluster({**kinds, "empty": {0: PartitionOfLog()}}))
+    admin.configs = {"clicks": {"cleanup.policy": "compact", "min.insync.replicas": "2"}}
+    admin.client.list_groups = refuses("ClusterAuthorizationFailedError")
+    order, reporter = order_in(tmp_path), RecordingReporter()
+    assert learn(order, reporter) == 0
+    said = texts(reporter)
+    for part in (
+        "consumer groups are not known",
+        "clicks: compacted; rates count all records",
+        "no record in the last hour, left out: empty",
+    ):
+        assert [text for text in said if part in text], part
+    data = YAML(typ="safe").load(order.out.read_text(encoding="utf-8"))
+    clicks = data["mix"]["clicks"]
+    assert clicks["producer"]["acks"] == "all"
+    assert clicks["topic"]["config"]["min.insync.replicas"] == 2
+
+
+def test_a_long_curve_makes_a_profile(tmp_path: Path, served: Served) -> None:
+    kind = Kind(1, 0.05, 0.0, 100, has_ids=True)
+    served(ServedCluster({"slow": written(kind, 2, 30 * 3_600.0)}))
+    order, reporter = order_in(tmp_path, moment="peak"), RecordingReporter()
+    assert learn(order, reporter) == 0
+    profile = load_rate_profile(str(tmp_path / "mine.profile.yaml"))
+    assert profile.length_s == pytest.approx(30 * 3_600.0, abs=7_200)
+    assert 0.9 <= profile.mean <= 1.0
+    rate = load_workload(str(order.out)).producer.rate_records_per_s
+    assert rate is not None and rate >= 10 / 300
+    assert [text for text in texts(reporter) if "the curve covers 29.0 hours" in text]
+
+
+def test_a_topic_with_a_message_now_and_then_does_not_lengthen_trials(
+    tmp_path: Path, served: Served
+) -> None:
+    rare = Kind(1, 0.01, 0.0, 100, codec="gzip")
+    served(ServedCluster({**two_kinds(), "rare": written(rare, 1, 3_000.0)}))
+    order, reporter = order_in(tmp_path), RecordingReporter()
+    assert learn(order, reporter) == 0
+    loaded = parts_in(order.out)
+    assert len(loaded) == 2
+    assert {each.trial.measure_s for each in loaded.values()} == {45}
+    assert [text for text in texts(reporter) if text.endswith("left out: rare")]
+
+
+def test_the_command_has_the_same_moments() -> None:
+    (option,) = [each for each in command.params if each.name == "moment"]
+    assert list(option.type.choices) == list(MOMENTS)  # type: ignore[attr-defined]
+
+
+def test_a_wrong_option_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        command, ["--cluster", "x.yaml", "--topics", "a", "--out", str(tmp_path)]
+    )
+    assert isinstance(done.exception, ConfigError)
+    assert "--out" in str(done.exception)

@@ -1,0 +1,242 @@
+"""The survey of topics: what it reads, its bounds, and the figures of planted traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from jobs.learning.history import rates_of
+from jobs.learning.survey import Bounds, Survey, Surveyor
+from jobs.learning.topics import matching_topics, pattern_of
+from metrics.common.errors import ConfigError
+from metrics.learning.curve import Curve
+from metrics.learning.keys import keys_of
+from metrics.learning.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
+from metrics.learning.topic import TopicSeen
+from tests.support.scripted_admin import FakeTime
+from tests.support.simulated_traffic import END_S, Kind, PartitionOfLog, ServedCluster, written
+
+KINDS = {
+    "hot": Kind(4, 250, 0.02, 200),
+    "random": Kind(4, 125, 0.04, 200, is_random=True),
+    "large": Kind(2, 20, 0.2, 5_000, codec="lz4"),
+    "full": Kind(3, 100, 5.0, 1_000, batch_records=15),
+    "keyed": Kind(3, 50, 0.1, 500, is_keyed=True, has_ids=True, keys=50, headers=2),
+    "slow": Kind(40, 1, 0.0, 1_000, has_ids=True),
+}
+SECONDS = 20.0
+
+
+def surveyed(
+    admin: ServedCluster,
+    bounds: Bounds | None = None,
+    topics: str = ".*",
+    time: FakeTime | None = None,
+) -> Survey:
+    clock = time or FakeTime()
+    return Surveyor(
+        admin,
+        matching_topics(admin, [topics]),
+        bounds or Bounds(),
+        clock=clock,
+        now=lambda: END_S,
+        pause=clock.pause,
+    ).make()
+
+
+@pytest.fixture(scope="module")
+def logs() -> dict[str, dict[int, PartitionOfLog]]:
+    return {name: written(kind, 6, SECONDS) for name, kind in KINDS.items()}
+
+
+@pytest.fixture(scope="module")
+def learnt(logs: Mapping[str, dict[int, PartitionOfLog]]) -> dict[str, TopicSeen]:
+    return {
+        each.facts.name: each for each in surveyed(ServedCluster(logs), Bounds(decodes=True)).topics
+    }
+
+
+def alone(seen: TopicSeen, moment: str = MEAN) -> Part:
+    (part,) = parts_of([TopicPart.of(seen, moment)], 1)
+    return part
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_rates_batches_and_sizes_are_those_that_were_planted(
+    name: str, learnt: Mapping[str, TopicSeen], logs: Mapping[str, dict[int, PartitionOfLog]]
+) -> None:
+    kind, seen = KINDS[name], learnt[name]
+    batches = [each for log in logs[name].values() for each in log.batches]
+    records = sum(each.records for each in batches)
+    rate = records / SECONDS
+    assert seen.now_per_s == pytest.approx(rate, rel=0.01)
+    assert seen.curve.mean == pytest.approx(rate, rel=0.01)
+    assert seen.batches.records_per_batch == pytest.approx(records / len(batches), rel=0.01)
+    assert seen.batches.codec == kind.codec
+    keys = keys_of(alone(seen), 3)
+    assert int(keys.producers.value) == kind.producers
+    own_rate = float(str(keys.value("producer.rate_records_per_s")))
+    assert own_rate == pytest.approx(rate / kind.producers, rel=0.01)
+    key_bytes = 10 if kind.keys else 0
+    assert keys.value("message_bytes") == [kind.value_bytes + key_bytes]
+    assert (keys.value("producer.acks") == "all") == kind.has_ids
+    assert sum(seen.partition_shares.values()) == pytest.approx(1.0)
+
+
+def test_linger_and_batch_size_give_batches_as_large_as_those_that_were_read(
+    learnt: Mapping[str, TopicSeen],
+) -> None:
+    for name, seen in learnt.items():
+        part, keys = alone(seen), keys_of(alone(seen), 3)
+        rate = float(str(keys.value("producer.rate_records_per_s")))
+        linger_ms = float(str(keys.value("producer.linger_ms")))
+        due = rate * linger_ms / 1e3
+        is_random = any(key.path == "producer.arrivals" for key in keys.keys)
+        lingered = 1 + due if is_random else int(due) + 1
+        if part.fit.is_full:
+            assert lingered > part.records_per_batch, name
+        else:
+            assert lingered == pytest.approx(part.records_per_batch, rel=0.02), name
+        assert is_random == (name in ("random", "keyed")), name
+    size = int(str(keys_of(alone(learnt["full"]), 3).value("producer.batch_size")))
+    assert 15 * 1_009 < size < 16 * 1_010 + 61
+
+
+def test_decoded_records_show_keys_headers_and_compression(
+    learnt: Mapping[str, TopicSeen],
+) -> None:
+    records = learnt["keyed"].records
+    assert records is not None
+    assert (records.keys.mean, records.values.mean, records.headers_each) == (10, 500, 2)
+    assert records.key_range == (50, 50)
+    assert 0.02 <= records.top_key_share < 0.04
+    large = learnt["large"].records
+    assert large is not None and large.ratio == pytest.approx(2.0, rel=0.05)
+    keys = keys_of(alone(learnt["large"]), 3)
+    assert keys.value("payload.wanted_ratio") == pytest.approx(large.ratio, abs=0.001)
+    assert keys_of(alone(learnt["keyed"]), 3).value("payload.key_count") == 50
+
+
+def test_without_ids_the_number_of_producers_has_a_range(learnt: Mapping[str, TopicSeen]) -> None:
+    figure = alone(learnt["hot"]).producers
+    assert figure.source == "fitted"
+    assert figure.low == 1 and figure.high in (5, 6)
+    slow = alone(learnt["slow"]).producers
+    assert (slow.source, slow.low, slow.high) == ("seen", 40, 40)
+
+
+def test_reading_keeps_to_its_rate_and_its_time(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    admin, time = ServedCluster(logs), FakeTime()
+    bounds = Bounds(200_000.0, 10.0)
+    survey = surveyed(admin, bounds, time=time)
+    assert admin.fetched_bytes <= bounds.bytes_max + 2**20
+    assert survey.took_s >= 0.9 * admin.fetched_bytes / bounds.bytes_per_s
+    whole = surveyed(ServedCluster(logs))
+    assert {each.facts.name for each in survey.topics} == set(KINDS), "each gets its share"
+    for part, all_of in zip(survey.topics, whole.topics, strict=True):
+        assert part.now_per_s == pytest.approx(all_of.now_per_s), "rates come from offsets"
+        assert part.read_share <= all_of.read_share == pytest.approx(1.0)
+    assert min(each.read_share for each in survey.topics) < 0.5
+
+
+def test_it_waits_as_long_as_brokers_ask(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
+    admin = ServedCluster({"hot": logs["hot"]})
+    admin.throttle_ms = 500
+    survey = surveyed(admin, Bounds(1e9, 60.0))
+    fetches = admin.requests.count("FetchRequest")
+    assert survey.throttled_s == pytest.approx(0.5 * fetches)
+    assert survey.took_s >= 0.5 * (fetches - 1)
+
+
+def test_it_joins_no_group_and_commits_nothing(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    admin = ServedCluster(logs)
+    admin.committed = {"billing": {"hot": (3, 40)}, "audit": {"hot": (0, 7), "slow": (0, 1)}}
+    survey = surveyed(admin)
+    assert set(admin.requests) == {"ListOffsetsRequest", "FetchRequest", "OffsetFetchRequest"}
+    hot = next(each.facts for each in survey.topics if each.facts.name == "hot")
+    assert {(each.name, each.members, each.lag) for each in hot.groups} == {
+        ("billing", 3, 240), ("audit", 0, 42),
+    }  # fmt: skip
+    assert [each.name for each in hot.readers] == ["billing"]
+
+
+def test_an_interrupt_keeps_what_was_read(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
+    admin = ServedCluster(logs)
+
+    def interrupt() -> None:
+        if admin.requests.count("FetchRequest") == 8:
+            raise KeyboardInterrupt
+
+    admin.before_fetch = interrupt
+    survey = surveyed(admin)
+    assert survey.was_interrupted
+    assert survey.topics
+    assert all(TopicPart.of(each, PEAK).records_per_s > 0 for each in survey.topics)
+
+
+def test_topics_that_may_not_be_read_are_named(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    admin = ServedCluster({"hot": logs["hot"], "slow": logs["slow"]})
+    admin.refused = {"slow"}
+    survey = surveyed(admin)
+    assert survey.refused == ["slow"]
+    assert [each.facts.name for each in survey.topics] == ["hot"]
+
+
+def test_an_idle_topic_is_named(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
+    admin = ServedCluster({"hot": logs["hot"], "empty": {0: PartitionOfLog()}})
+    assert surveyed(admin).idle == ["empty"]
+
+
+def test_the_busiest_hour_of_a_day_is_the_peak() -> None:
+    rates = [10.0] * 30 + [40.0] + [20.0] * 17
+    counts = [0.0]
+    for each in rates:
+        counts.append(counts[-1] + 3_600 * each)
+    curve = Curve(tuple(3_600.0 * n for n in range(len(counts))), tuple(counts))
+    assert curve.today.span_s == 86_400
+    assert curve.today.peak == 40.0
+    assert curve.today.peak_at_s == 30 * 3_600
+    assert curve.today.mean == pytest.approx((6 * 10 + 40 + 17 * 20) / 24)
+
+
+def test_at_a_peak_batches_that_linger_hold_more(learnt: Mapping[str, TopicSeen]) -> None:
+    seen = learnt["hot"]
+    busy = TopicPart(seen, TopicPart.of(seen, NOW).fit, 2 * seen.now_per_s)
+    assert busy.records_per_batch == pytest.approx(9.0, rel=0.01)
+    full = TopicPart(learnt["full"], TopicPart.of(learnt["full"], NOW).fit, 600.0)
+    assert full.records_per_batch == pytest.approx(15.0, rel=0.01)
+
+
+@pytest.mark.parametrize(("text", "named"), [("orders(", "orders("), ("nothing.*", "nothing.*")])
+def test_an_expression_that_matches_nothing_is_refused(text: str, named: str) -> None:
+    admin = ServedCluster(
+        {"orders-eu": {0: PartitionOfLog()}, "__consumer_offsets": {0: PartitionOfLog()}}
+    )
+    with pytest.raises(ConfigError, match="--topics") as error:
+        matching_topics(admin, [text])
+    assert named in str(error.value)
+    assert "__consumer_offsets" not in str(error.value)
+
+
+def test_expressions_match_whole_names() -> None:
+    assert pattern_of(["orders", "clicks-.*"]).fullmatch("clicks-eu")
+    assert not pattern_of(["orders"]).fullmatch("orders-eu")
+
+
+def test_steps_of_a_server_that_miss_a_broker_are_left_out() -> None:
+    hours = [3_600.0 * n for n in range(5)]
+    found = rates_of(
+        {
+            1: [(at_s, 10.0 * at_s) for at_s in hours],
+            2: [(at_s, 5.0 * at_s) for at_s in hours if at_s != 7_200.0],
+            3: [(at_s, 1.0 * at_s if at_s < 14_400 else 0.0) for at_s in hours],
+        }
+    )
+    assert found == [(0.0, 16.0)], "a gap of broker 2, then a restart of broker 3"
