@@ -65,14 +65,14 @@ class FixedLoadRun(Body):
         trials: the trials until now; an error or an interrupt keeps them.
     """
 
+    measurement = "load"
+
     def __init__(self, config: Configuration, load: FixedLoad) -> None:
         if load.duration_s is not None:
             _require_windows(config, load)
         self.config = config
         self.load = load
         self.trials: list[Trial] = []
-
-    measurement = "load"
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -39,7 +38,7 @@ def open_recorded_run(
         rows = store.run_rows(run_id)
         if not rows:
             raise unknown_run_error(store, run_id)
-    settings: Settings = json.loads(rows[0].config)
+    settings: Settings = rows[0].settings
     return session, settings
 
 

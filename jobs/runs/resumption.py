@@ -11,7 +11,7 @@ from jobs.config import Configuration, describe
 from jobs.config.cluster import are_started_by_run
 from metrics.common.errors import ConfigError
 from metrics.tables.environment import SERIES
-from metrics.tables.store import TableStore
+from metrics.tables.run_tables import RunTables
 from metrics.trial.trial import Trial
 from search.line import FinishedPoint, Line
 from search.lines import (
@@ -36,7 +36,7 @@ def config_text(config: Configuration) -> str:
 
 
 def resumed_trials(
-    tables: TableStore, run_id: str, config_text: str, environment: Mapping[str, str]
+    tables: RunTables, run_id: str, config_text: str, environment: Mapping[str, str]
 ) -> list[Trial]:
     """The finished trials of a run, oldest first.
 
@@ -60,7 +60,7 @@ def resumed_trials(
             f"the run {run_id} is done; expected an unfinished run to resume; redline report "
             f"{run_id} writes its report and a missing summary"
         )
-    differing = differences(json.loads(runs[0].config), json.loads(config_text))
+    differing = differences(runs[0].settings, json.loads(config_text))
     if differing:
         raise ConfigError(
             f"the run {run_id} has another configuration: {'; '.join(differing)}; expected the "
@@ -68,14 +68,14 @@ def resumed_trials(
         )
     cluster = json.loads(config_text).get("cluster", {})
     is_new = are_started_by_run(cluster)
-    others = other_cluster(runs[0].environment or {}, environment, is_new)
+    others = other_cluster(runs[0].environment, environment, is_new)
     if others:
         raise ConfigError(
             f"the run {run_id} was made on another cluster: {'; '.join(others)}; expected the "
             "same cluster, as trials of two clusters do not combine; name the run's own cluster, "
             "or start a new run"
         )
-    require_same_series(f"the run {run_id}", runs[0].environment or {}, environment)
+    require_same_series(f"the run {run_id}", runs[0].environment, environment)
     return tables.trials_of(run_id)
 
 

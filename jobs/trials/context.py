@@ -20,6 +20,7 @@ from jobs.trials.load import Generator
 from metrics.judging.thresholds import Thresholds
 from metrics.sources.hosts.source import HostSource, NoHosts
 from metrics.sources.source import MetricsSource
+from metrics.tables.run_tables import RunTables
 from metrics.tables.store import TableStore
 from metrics.tables.sweep_case import SweepCase
 from metrics.traffic.pattern import TrafficPattern
@@ -90,7 +91,7 @@ class RunContext:
     guards: Guards
     addresses: Mapping[int, tuple[str, int]]
     source: MetricsSource
-    tables: TableStore
+    tables: RunTables
     environment: Mapping[str, str]
     hosts: HostSource = field(default_factory=NoHosts)
     facts: ClusterFacts = field(default_factory=ClusterFacts)

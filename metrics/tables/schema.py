@@ -7,6 +7,7 @@ tables accept rows of older and newer versions.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -40,10 +41,10 @@ class RunRow:
         environment: facts that a comparison of runs needs: versions, cores, memory, …
         caveat: a restriction of the cluster, for example that it is not real hardware.
         sweep_case: the case of a sweep that the run measures.
-    """
         measurement: the question that the run answers: `limit`, `load`, `fill`, `drain`, `failover`
             or the name of an installed one; null for a night, a side of a comparison, and runs of
             older versions.
+    """
 
     run_id: str
     event: str
@@ -59,8 +60,14 @@ class RunRow:
     environment: Mapping[str, str] = field(default_factory=dict)
     caveat: str | None = None
     sweep_case: Annotated[SweepCase, Flat()] = field(default_factory=SweepCase)
-
     measurement: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The configuration: kind of the file → its flat keys; empty where the row has none."""
+        kept: dict[str, Any] = json.loads(self.config or "{}")
+        return kept
+
 
 @dataclass(frozen=True)
 class SampleRow:
@@ -103,4 +110,4 @@ ROWS: Mapping[str, type[Any]] = {
 """Table → the dataclass of its rows."""
 
 SCHEMAS: Mapping[str, pa.Schema] = {table: schema_of(row) for table, row in ROWS.items()}
-"""Arrow schema of each table: `runs`, `trials`, `samples`, `hosts`, `boundaries`, `cases`."""
+"""Arrow schema of each table, by its name."""

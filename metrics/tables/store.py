@@ -32,12 +32,13 @@ from metrics.tables.frames import frame_of
 from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.sql_views import VIEWS
 from metrics.tables.trials import trial_from
-from metrics.tables.views import newest_cases, newest_of_each_state, newest_runs
+from metrics.tables.views import latest_boundaries, newest_cases, newest_of_each_state, newest_runs
+from metrics.traffic.axes import NP
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _PROPERTIES = {
     # A checkpoint costs as much as ten appends, and tables of this size do not need it.
@@ -367,9 +368,29 @@ class TableStore:
         """The newest row of each run: its end or, if it has not ended, its start."""
         return newest_runs(self.read("runs"))
 
-    def run_rows(self, run_id: str) -> list[Row]:
+    def run_rows(self, run_id: str) -> list[RunRow]:
         """The newest row of a run; empty if the run does not exist."""
-        return newest_runs(self.read("runs", run_id)).collect()
+        rows = newest_runs(self.read("runs", run_id)).collect()
+        return [restored(RunRow, row.asDict(recursive=True)) for row in rows]
+
+    def latest_limit(
+        self, cluster: str, workload: str, goal: str, message_bytes: int
+    ) -> int | None:
+        """The number of producers at the newest limit along np with these names; None without."""
+        from pyspark.sql import functions as sql
+
+        found = latest_boundaries(self.read("boundaries"))
+        wanted = {
+            "cluster": cluster,
+            "workload": workload,
+            "goal": goal,
+            "axis": NP.name,
+            "bpm": message_bytes,
+        }
+        for column, value in wanted.items():
+            found = found.where(sql.col(column).eqNullSafe(sql.lit(value)))
+        known = found.collect()
+        return int(known[0]["np_sustained"]) if known else None
 
     def trials(self, run_id: str) -> DataFrame:
         """The trials of a run in order."""

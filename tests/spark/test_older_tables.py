@@ -58,7 +58,9 @@ GROUP = GroupWindow(
     read_by_partition=(ReadRange(0, 1, 5, 4),),
 )
 NEW_TRIAL = trial(5, LIMIT, client=client(groups=(GROUP,)), recovery_s=2.0)
-NEW_RUN = RunRow("new", "started", 2e9, "testbed", "demo", "default", 3, config="{}")
+NEW_RUN = RunRow(
+    "new", "started", 2e9, "testbed", "demo", "default", 3, config="{}", measurement="limit"
+)
 NEW_POINT = BoundaryRow("new", 2e9, "testbed", "demo", BOUNDARY)
 NEW_CASE = case_row(run_id="new", suite="suite", cluster="testbed", at_s=2e9)
 
@@ -251,6 +253,14 @@ def test_other_new_rows_are_beside_the_older_ones(grown: TableStore, spark: Spar
         ("default", 100, "new"),
     }
     assert read_summary(grown).boundaries == (BOUNDARY,)
+    older_run, new_run = grown.run_rows(LIMIT) + grown.run_rows("new")
+    assert (older_run.status, older_run.measurement) == ("done", None)
+    assert older_run.settings["workload"]["message_bytes"] == [1000]
+    assert (new_run.measurement, new_run.settings) == ("limit", {})
+    names = (older_run.cluster, older_run.workload, "default")
+    (point,) = grown.boundaries(LIMIT).where("goal = 'default'").collect()
+    assert grown.latest_limit(*names, 1_000) == point.np_sustained
+    assert grown.latest_limit(*names, 999) is None
     night, new = grown.cases("suite", "testbed")
     assert (night.run_id, night.outcome, new) == (NIGHT, "no history", NEW_CASE)
 

@@ -28,7 +28,6 @@ from metrics.reporting.answer_page import AnswerPage, answer_page
 from metrics.reporting.files import write_atomic
 from metrics.reporting.nightly import CaseReport, NightReport, table_rows, write_night
 from metrics.tables.cases import CaseRow, Outcome
-from metrics.tables.views import latest_boundaries
 from metrics.units import format_duration
 
 
@@ -109,13 +108,13 @@ class NightRun(Body):
         before = context.tables.run_rows(context.run_id)
         if not before:
             return
-        differing = differences(json.loads(before[0].config), json.loads(config_text(self.config)))
+        differing = differences(before[0].settings, json.loads(config_text(self.config)))
         if differing:
             raise ConfigError(
                 f"the night {self.night} began with another configuration: {'; '.join(differing)}; "
                 "expected the same configuration; give the same options, or another --night"
             )
-        then = before[0].environment or {}
+        then = before[0].environment
         require_same_series(f"the night {self.night}", then, context.environment)
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
         context.history.numbering.resume_at(context.tables.next_trial(context.run_id))
@@ -162,11 +161,7 @@ class NightRun(Body):
         if case.np is not None:
             return case.np
         names = (self.config.cluster.name, self.config.workload.name, self.config.goal.name)
-        found = latest_boundaries(context.tables.read("boundaries"))
-        for column, wanted in zip(("cluster", "workload", "goal"), names, strict=True):
-            found = found.where(found[column] == wanted)
-        known = found.where((found.axis == "np") & (found.bpm == case.size)).collect()
-        return load_of(case, self._history, known[0].np_sustained if known else None)
+        return load_of(case, self._history, context.tables.latest_limit(*names, case.size))
 
     # --- concluding ---------------------------------------------------------
 
