@@ -21,7 +21,7 @@ from search.interval import Interval
 from search.load_verdicts import LoadVerdict, bracket_of_verdicts, load_verdicts_of
 from search.model import PRODUCERS, Bracket, LoadWords, Observation, Verdict
 from search.posterior import Odds, Posterior, evidence, initial_odds, posterior
-from search.signals import AT_REST, SATURATED_UTILIZATION, Signals, own_utilization
+from search.signals import SATURATED_UTILIZATION, Signals
 
 DOUBT = 2.5
 """Distance between reading and verdict above which a verdict is in doubt [standard deviations]."""
@@ -83,7 +83,6 @@ class Guide:
         used = self.signals.highest(seen)
         if used is None:
             return self
-        used = own_utilization(used, seen.indicators.get(AT_REST, 0.0))
         if not READABLE_MIN <= used < SATURATED_UTILIZATION:
             return replace(self, hint=seen)
         slope = math.log(used)

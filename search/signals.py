@@ -18,9 +18,10 @@ SATURATED_IDLE = 0.05
 SATURATED_UTILIZATION = 1.1875
 """The same as a utilization of the default threshold, an idle fraction of 0.20: 0.95 / 0.80."""
 
-
+HANDLER_IDLE = "request_handler_idle"
+"""The indicator of the request handlers' idle time."""
 AT_REST = "at_rest"
-"""The indicator of a warm-up with the utilization of the handlers without its load, by others."""
+"""The indicator with the utilization of the handlers without its load, by others."""
 
 
 def own_utilization(used: float, at_rest: float) -> float:
@@ -49,10 +50,10 @@ class Signals:
             messages: its utilization is (1 - idle) / (1 - idle_min).
     """
 
-    smooth: tuple[str, ...] = ("request_handler_idle", "network_idle")
+    smooth: tuple[str, ...] = (HANDLER_IDLE, "network_idle")
     achieved: str = "achieved"
     achieved_min: float = 0.99
-    idle: str = "request_handler_idle"
+    idle: str = HANDLER_IDLE
     idle_min: float = 0.20
 
     def utilization(self, seen: Observation) -> float | None:
@@ -99,8 +100,16 @@ class Signals:
         return 1.0 - seen.indicators.get(self.achieved, 0.0) * (1.0 - self.achieved_min)
 
     def highest(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of any trial, or None."""
-        found = [seen.indicators[name] for name in self.smooth if name in seen.indicators]
+        """The highest smooth utilization of any trial, or None.
+
+        Beside others, that of the handlers is what the load takes of the time that they leave.
+        """
+        at_rest = seen.indicators.get(AT_REST, 0.0)
+        found = [
+            own_utilization(used, at_rest) if name == self.idle else used
+            for name in self.smooth
+            if (used := seen.indicators.get(name)) is not None
+        ]
         return max(found, default=None)
 
     def describe(self, seen: Observation) -> str:

@@ -148,6 +148,8 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     gates.is_shared = not context.config.cluster.is_exclusive
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     gates.take_baseline()
+    if gates.is_shared:
+        context.history.record_warm_up(WarmUp(idle_at_rest=gates.idle_at_rest))
     if context.canaries is not None:
         context.canaries.take_rest()
     proof.at_rest = gates.polls_at_rest
@@ -401,7 +403,9 @@ def _offer(
     """Offer a load, record the reading of its last seconds, and return the producers' account."""
     name = f"warm-up-{number}"
     load = offer_unscored(context, topics, pattern, name, watch, _last_seconds)
-    context.history.record_warm_up(WarmUp(pattern.on_axis, _lowest_idle(load.windows)))
+    at_rest = context.history.warm_up.idle_at_rest
+    found = WarmUp(pattern.on_axis, _lowest_idle(load.windows), idle_at_rest=at_rest)
+    context.history.record_warm_up(found)
     return load.client
 
 

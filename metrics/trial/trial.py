@@ -14,6 +14,7 @@ from metrics.trial.state import ALL_BROKERS
 from metrics.trial.warm_up import WarmUp
 from metrics.windows.resource import Resource
 from search.model import Observation, Verdict
+from search.signals import AT_REST, HANDLER_IDLE
 
 _CPU_FULL = 0.9
 """Busy share of a generator's host from which its cores are named as the generator's limit."""
@@ -117,17 +118,31 @@ class Trial:
     def observation(self, goal: str) -> Observation:
         """The trial as an observation for the search of a goal."""
         judged = self.judgements[goal]
-        by_generator = judged.is_by_generator
+        by_generator, readings = judged.is_by_generator, dict(judged.utilization)
+        at_rest = self._handlers_at_rest(readings.get(HANDLER_IDLE))
+        if at_rest > 0.0:
+            readings[AT_REST] = at_rest
         return Observation(
             self.load,
             judged.verdict,
-            dict(judged.utilization),
+            readings,
             self.duration_s,
             self.held,
             _cause(judged, self.evidence),
             self.evidence.client.achieved_share if by_generator else None,
             self.checks,
         )
+
+    def _handlers_at_rest(self, used: float | None) -> float:
+        """Utilization of the handlers before the run, by others; 0 where it is not known.
+
+        Args:
+            used: their utilization in the trial, 1 at the threshold [ratio].
+        """
+        idle, at_rest = self.evidence.handler_idle_min, self.warm_up.idle_at_rest
+        if used is None or idle is None or idle >= 1.0 or at_rest is None:
+            return 0.0
+        return used * (1.0 - at_rest) / (1.0 - idle)
 
 
 def _cause(judged: Judgement, evidence: Evidence) -> str:

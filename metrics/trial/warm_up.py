@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from search.model import Observation, Verdict
-from search.signals import AT_REST
+from search.signals import AT_REST, HANDLER_IDLE
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class WarmUp:
         used = 1.0 if self.is_short else 1.0 - (self.handler_idle or 0.0)
         used /= 1.0 - idle_min
         verdict = Verdict.OVERLOADED if used > 1.0 else Verdict.SUSTAINED
-        readings = {"request_handler_idle": used}
+        readings = {HANDLER_IDLE: used}
         if self.idle_at_rest is not None:
             readings[AT_REST] = (1.0 - self.idle_at_rest) / (1.0 - idle_min)
         return Observation(self.load, verdict, readings)

@@ -16,7 +16,6 @@ from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
 from search.line import FinishedPoint, Line
 from search.model import Bracket, Done, Measure, Observation, Verdict
-from search.signals import own_utilization
 from search.simulate import ClusterSpec, SimulatedCluster
 from tests.bench.search_overloads import behavior_of
 from tests.support.searching import run_on
@@ -81,12 +80,6 @@ def test_beside_others_a_hint_counts_what_they_leave(load: int, theirs: float) -
     decision = Guided(LIMITS, Guide().with_hint(seen)).decide(())
     assert isinstance(decision, Measure)
     assert decision.load == first_load(alone).load
-
-
-def test_others_that_leave_nothing_take_nothing_from_a_reading() -> None:
-    assert own_utilization(1.2, 0.5) == 1.2
-    assert own_utilization(0.7, 1.1) == 0.7
-    assert own_utilization(0.3, 0.4) == 0.0
 
 
 def test_a_hint_is_no_bound() -> None:
