@@ -52,6 +52,8 @@ EXTRAS = {
     "charts": ["vl-convert-python>=1.7"],
     # --metrics-port and --notify.
     "live": ["prometheus-client>=0.21", "apprise>=1.9"],
+    # The date of redline headroom; with SciPy it is 160 MB.
+    "forecast": ["statsmodels>=0.14.4"],
     "librdkafka": ["confluent-kafka>=2.6"],
     # Logins by Kerberos; Linux has no wheel of it, so that it wants a compiler and libkrb5-dev.
     "gssapi": ["gssapi>=1.8"],
@@ -104,6 +106,7 @@ PACKAGES = [
     "metrics",
     "metrics.common",
     "metrics.comparing",
+    "metrics.headroom",
     "metrics.judging",
     "metrics.learning",
     "metrics.planning",

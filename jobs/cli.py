@@ -18,6 +18,7 @@ JOBS = {
     "doctor": "Check whether a run would start, without any load.",
     "export": "Export a run's limit for Cruise Control, Kafka's quotas or Prometheus.",
     "find-limit": "Find the highest load that a cluster sustains, for each message size.",
+    "headroom": "Answer how many times today's traffic fits into a cluster, and until when.",
     "init": "Write a cluster file from the answers to a few questions, or from options.",
     "learn": "Write a workload from the traffic that producers really send to a cluster.",
     "nightly": "Measure the cases of a suite, and report which of them are worse than before.",
@@ -84,8 +85,8 @@ def redline() -> None:
     """Find how much traffic a Kafka cluster can take, and what limits it.
 
     Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
-    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use or down),
-    130 interrupted, 143 terminated.
+    4 a limit that you set is crossed (regression, or too little headroom), 5 stopped by a guard,
+    75 try again later (the cluster is in use or down), 130 interrupted, 143 terminated.
     """
 
 

@@ -32,8 +32,8 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> None:
     """Run a job's command and exit with its code; on Databricks a successful job returns.
 
     Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
-    4 regression found, 5 stopped by a guard, 75 try again later (the cluster is in use or down),
-    130 interrupted, 143 terminated.
+    4 a limit that you set is crossed (regression, or too little headroom), 5 stopped by a guard,
+    75 try again later (the cluster is in use or down), 130 interrupted, 143 terminated.
     """
     # Our messages replace the libraries' logs on the terminal; a run logs them into its folder.
     logging.getLogger().addHandler(logging.NullHandler())

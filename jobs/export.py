@@ -36,6 +36,10 @@ FORMATS = ("capacity", "quotas", "alerts")
               metavar="NAME|FILE",
               help="alerts: the names of the exporter's series, a file of conf/prometheus, or a "
                    "path.")  # fmt: skip
+@click.option("--headroom", "times_least", type=Amount(min=0, min_open=True), default=1.5,
+              show_default=True, metavar="TIMES",
+              help="alerts: number of times that a broker's traffic has to fit into its "
+                   "limit.")  # fmt: skip
 @click.option("--to", "target", metavar="FILE", type=OutputFile(),
               help="The file to write.  [default: standard output]")  # fmt: skip
 def export(  # noqa: PLR0913, PLR0917 - one for each option
@@ -49,6 +53,7 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     tenants: int,
     bootstrap_server: str,
     rules: str,
+    times_least: float,
     target: Path | None,
 ) -> None:
     """Export a run's limit for Cruise Control, Kafka's quotas or Prometheus.
@@ -91,7 +96,7 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
         text = quotas(allowance, tenants, bootstrap_server)
     else:
         chosen = goal or summary.boundaries[0].goal
-        text = alert_rules(allowance, _idle_min(chosen), load_rules(rules))
+        text = alert_rules(allowance, _idle_min(chosen), load_rules(rules), times_least)
     if target is None:
         click.echo(text, nl=False)
     else:

@@ -41,7 +41,7 @@ class PackageSet:
     extras: tuple[str, ...]
 
 
-RUN_EXTRAS = ("spark", "charts", "live", "librdkafka", "msk")
+RUN_EXTRAS = ("spark", "charts", "live", "forecast", "librdkafka", "msk")
 """This project's extras for runs. The others are for notebooks, wheels and development, and for
 Kerberos, which has no wheel for Linux."""
 

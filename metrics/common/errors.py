@@ -34,6 +34,12 @@ class RegressionError(RedlineError):
     exit_code = 4
 
 
+class HeadroomError(RedlineError):
+    """A cluster with less headroom than the caller demands."""
+
+    exit_code = 4
+
+
 class GuardStopError(RedlineError):
     """A run that a guard stopped to protect the cluster or the machine."""
 

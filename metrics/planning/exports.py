@@ -22,6 +22,11 @@ from metrics.units import format_mb_per_s, format_ratio, format_size
 BUSY_FOR, RATE_OVER = "10m", "5m"
 """Time for which an alert's condition must hold, and the window of PromQL's rates."""
 
+HEADROOM_SERIES = "redline:headroom_times"
+"""The recorded series: number of times that the traffic of a broker fits into its limit."""
+TIMES_LEAST = 1.5
+"""Number of times that traffic has to fit by default."""
+
 
 @dataclass(frozen=True)
 class Allowance:
@@ -50,8 +55,13 @@ class Allowance:
 
         It is valid for full batches without compression; headers of small batches add to it.
         """
+        return self.limit_log_bytes_per_s * self.safety / 1e6
+
+    @property
+    def limit_log_bytes_per_s(self) -> float:
+        """The lower end of the limit in the same bytes [B/s]."""
         size = self.limit.message_bytes
-        return self.mb_per_s * record_bytes(0, size, 1.0) / size
+        return self.limit.conservative_mb_per_s * 1e6 * record_bytes(0, size, 1.0) / size
 
     @property
     def origin(self) -> str:
@@ -114,12 +124,18 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
     )
 
 
-def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet) -> str:
-    """Prometheus alert rules for a broker's load and for its request handlers.
+def alert_rules(
+    allowance: Allowance, idle_min: float, rules: RuleSet, times_least: float = TIMES_LEAST
+) -> str:
+    """Prometheus rules: alerts for a broker's load and for its request handlers, and headroom.
+
+    Two rules record how many times the traffic of each broker fits, by its request handlers and
+    by the bytes that it receives; an alert compares the lower one.
 
     Args:
         idle_min: idle fraction of the request handlers at a limit [ratio].
         rules: the exporter's names of the series.
+        times_least: number of times that the traffic has to fit.
     """
     written, idle = (_rate(rules, name) for name in ("bytes_in", "handler_idle_ns"))
     used = allowance.log_mb_per_s * 1e6
@@ -138,6 +154,19 @@ def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet) -> str:
             f"{format_ratio(idle_min)} of the time: the broker is at its limit.",
             allowance,
         ),
+        _record("request handlers", f"{1 - idle_min:g}", f"1 - max by (instance) ({idle}) / 1e9"),
+        _record(
+            "measured traffic",
+            f"{allowance.limit_log_bytes_per_s:.0f}",
+            f"sum by (instance) ({written})",
+        ),
+        _alert(
+            "KafkaHeadroomLow",
+            f"min by (instance) ({HEADROOM_SERIES}) < {times_least:g}",
+            f"The traffic of {{{{ $labels.instance }}}} fits {{{{ $value | humanize }}}} times "
+            f"into its measured limit, and at least {times_least:g} times are demanded.",
+            allowance,
+        ),
     ]
     text = io.StringIO()
     yaml = YAML()
@@ -154,6 +183,15 @@ def _alert(name: str, expr: str, summary: str, allowance: Allowance) -> dict[str
         "for": BUSY_FOR,
         "labels": {"severity": "warning"},
         "annotations": {"summary": summary, "description": f"{allowance.origin}."},
+    }
+
+
+def _record(resource: str, limit: str, used: str) -> dict[str, object]:
+    """A rule that records a limit over its use; a use of next to nothing counts as a thousandth."""
+    return {
+        "record": HEADROOM_SERIES,
+        "expr": f"{limit} / clamp_min({used}, {limit} / 1000)",
+        "labels": {"resource": resource},
     }
 
 

@@ -194,6 +194,59 @@ def _nights_chart(nights: Rows, title: str) -> alt.LayerChart:
     return alt.LayerChart(layer=[line, point], title=heading, width=_WIDTH, height=_NIGHTS_HEIGHT)
 
 
+def headroom_charts(answers: Rows) -> list[alt.LayerChart]:
+    """Draw how many times the traffic of each cluster fitted over time, with the 90 % interval.
+
+    Returns one chart for each cluster.
+
+    Args:
+        answers: rows of `metrics.tables.histories.headroom_history`.
+    """
+    series: dict[str, list[Mapping[str, Any]]] = {}
+    for row in answers:
+        series.setdefault(row["cluster"], []).append(row)
+    return [_headroom_chart(series[name], name) for name in sorted(series)]
+
+
+def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
+    values = [
+        {
+            "at": row["at_ms"],
+            "times": row["times"],
+            "low": row["times_low"],
+            "high": row["times_high"],
+            "first": f"broker {row['broker_id']}, {row['resource']}",
+            "kind": "estimate" if row["is_estimate"] else "measured limit",
+            "run": row["run_id"],
+        }
+        for row in answers
+    ]
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=_time_axis(),
+        y=alt.Y("times:Q", title="Times today's traffic fits", scale=alt.Scale(zero=True)),
+    )
+    tips = [alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("times", "low", "high")]
+    full = alt.Chart(alt.InlineData(values=[{"times": 1.0}])).mark_rule(
+        color="#d55e00", strokeDash=[4, 4]
+    )
+    layers = (
+        base.mark_rule(strokeWidth=2, opacity=0.5).encode(y="low:Q", y2="high:Q"),
+        base.mark_point(filled=True, size=70, opacity=1).encode(
+            color=_color("first", "Gives out first"),
+            shape="kind:N",
+            tooltip=[*tips, "first:N", "kind:N", "run:N"],
+        ),
+        full.encode(y="times:Q"),
+    )
+    legend = f"Bars: interval {AT_LEVEL}. Dashed: the cluster is full."
+    return alt.LayerChart(
+        layer=list(layers),
+        title=_title(f"Headroom of {title}", legend),
+        width=_WIDTH,
+        height=_NIGHTS_HEIGHT,
+    )
+
+
 def _time_axis() -> alt.X:
     axis = alt.Axis(format="%b %d %H:%M", tickCount=6, labelOverlap="greedy")
     return alt.X("at:T", scale=alt.Scale(type="utc"), axis=axis, title="Time (UTC)")

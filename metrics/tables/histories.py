@@ -182,3 +182,38 @@ def nights_for_people(found: DataFrame) -> DataFrame:
         "limited_by",
         "run_id",
     ).orderBy(sql.col("at").desc(), "suite", "cluster", "case")
+
+
+def headroom_history(headroom: DataFrame) -> DataFrame:
+    """The answers of `redline headroom` over time, a row for each call.
+
+    Added column: `at_ms` [ms since the epoch].
+    """
+    from pyspark.sql import functions as sql
+
+    answers = headroom.where("is_first")
+    return answers.withColumn("at_ms", sql.unix_millis("at")).orderBy("at", "cluster")
+
+
+def headroom_for_people(found: DataFrame) -> DataFrame:
+    """Answers with the most important columns, the newest first."""
+    from pyspark.sql import functions as sql
+
+    return found.select(
+        "at",
+        "cluster",
+        "times",
+        "times_low",
+        "times_high",
+        "broker_id",
+        "resource",
+        "used",
+        "limit",
+        "unit",
+        "is_estimate",
+        "growth_per_day",
+        "full_at",
+        "full_low_at",
+        "full_high_at",
+        "run_id",
+    ).orderBy(sql.col("at").desc(), "cluster")

@@ -20,6 +20,7 @@ from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
+from metrics.tables.headroom import HeadroomRow
 from metrics.tables.sweep_case import SweepCase
 from metrics.trial.trial import Trial
 
@@ -106,6 +107,7 @@ ROWS: Mapping[str, type[Any]] = {
     "hosts": HostRow,
     "boundaries": BoundaryRow,
     "cases": CaseRow,
+    "headroom": HeadroomRow,
 }
 """Table → the dataclass of its rows."""
 

@@ -29,6 +29,7 @@ from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
 from metrics.tables.docs import described_columns
 from metrics.tables.frames import frame_of
+from metrics.tables.headroom import HeadroomRow
 from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.sql_views import VIEWS
 from metrics.tables.trials import trial_from
@@ -349,6 +350,17 @@ class TableStore:
         own = newest.where((newest.suite == suite) & (newest.cluster == cluster))
         rows = own.orderBy("at").collect()
         return [restored(CaseRow, row.asDict(recursive=True)) for row in rows]
+
+    def append_headroom(self, rows: Sequence[HeadroomRow]) -> None:
+        """Append the rows of one call, only once."""
+        options = {"txnAppId": f"redline/headroom/{rows[0].headroom_id}", "txnVersion": "1"}
+        self._enqueue(self._append, "headroom", list(rows), options)
+
+    def headroom(self, cluster_id: str) -> list[HeadroomRow]:
+        """The rows of a cluster that gave out first, one for each call, the oldest first."""
+        rows = self.read("headroom")
+        own = rows.where((rows.cluster_id == cluster_id) & rows.is_first).orderBy("at")
+        return [restored(HeadroomRow, row.asDict(recursive=True)) for row in own.collect()]
 
     def read(self, table: str, run_id: str | None = None) -> DataFrame:
         """The rows of a table, or only those of one run."""

@@ -80,7 +80,11 @@ def test_tenants_share_a_broker(tmp_path: Path) -> None:
 def test_alerts_use_series_of_the_exporter(tmp_path: Path, rules: str) -> None:
     text = exported(tmp_path, "--as", "alerts", "--rules", rules, *SIZE)
     (group,) = YAML(typ="safe").load(text)["groups"]
-    written, idle = group["rules"]
+    written, idle, *headroom, low = group["rules"]
+    assert _headroom_of(headroom, {"idle": 0.75, "bytes": 25e6}) == pytest.approx(
+        {"request handlers": 2.4, "measured traffic": 2.0}, rel=0.02
+    )
+    assert low["expr"] == "min by (instance) (redline:headroom_times) < 1.5"
     assert float(written["expr"].rpartition(" > ")[2]) == pytest.approx(50e6 * 0.7, rel=0.015)
     assert idle["expr"].endswith("/ 1e9 < 0.4"), "the goal's own threshold"
     for rule, reading in ((written, "bytes_in"), (idle, "handler_idle_ns")):
@@ -97,9 +101,31 @@ def test_an_alert_by_a_one_minute_rate_takes_it_as_it_is(tmp_path: Path) -> None
     )
     text = exported(tmp_path, "--as", "alerts", "--rules", str(file), *SIZE)
     (group,) = YAML(typ="safe").load(text)["groups"]
-    written, idle = (each["expr"] for each in group["rules"])
+    written, idle, *_ = (each["expr"] for each in group["rules"])
     assert 'sum by (instance) ({__name__=~"in_rate(_total)?",topic=""} * 1) > ' in written
     assert '({__name__=~"idle_percent(_total)?"} * 1e+07) / 1e9 < 0.4' in idle
+
+
+def _headroom_of(rules: list[dict[str, Any]], now: dict[str, float]) -> dict[str, float]:
+    """What the recording rules give for a broker with this idle fraction and these bytes/s."""
+    found = {}
+    for rule in rules:
+        assert rule["record"] == "redline:headroom_times"
+        text = re.sub(r"1 - max by \(instance\) \(.*\) / 1e9", f"{1 - now['idle']}", rule["expr"])
+        text = re.sub(r"sum by \(instance\) \(.*\)(?=, )", f"{now['bytes']}", text)
+        limit, used, least = re.fullmatch(  # type: ignore[union-attr]
+            r"(\S+) / clamp_min\((\S+), (\S+) / 1000\)", text
+        ).groups()
+        assert limit == least
+        found[rule["labels"]["resource"]] = float(limit) / float(used)
+    return found
+
+
+def test_the_demanded_headroom_is_an_option(tmp_path: Path) -> None:
+    text = exported(tmp_path, "--as", "alerts", "--headroom", "2.5", *SIZE)
+    (group,) = YAML(typ="safe").load(text)["groups"]
+    assert group["rules"][-1]["expr"].endswith(" < 2.5")
+    assert "at least 2.5 times" in group["rules"][-1]["annotations"]["summary"]
 
 
 def _names(rule: dict[str, Any], selector: Any) -> bool:

@@ -19,7 +19,12 @@ from jobs import notebook
 from jobs.notebook import parameter
 from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import Demand, MeasuredLimit, provision
-from metrics.reporting.history_charts import history_charts, lines_chart, nights_charts
+from metrics.reporting.history_charts import (
+    headroom_charts,
+    history_charts,
+    lines_chart,
+    nights_charts,
+)
 from metrics.reporting.notebook_display import chart_output, paragraph, table_html
 from metrics.reporting.provision_charts import answer_table, brokers_chart, sweep
 from metrics.reporting.trial_charts import (
@@ -315,3 +320,18 @@ def test_the_provision_states_its_assumptions_and_marks_the_given_share() -> Non
     drawn = _drawn(brokers_chart(LIMITS, demand))
     assert drawn.count(">13<") == 3
     assert "Share offline" in drawn
+
+
+def test_headroom_has_a_chart_for_each_cluster() -> None:
+    """A mark for each call, with its interval, and a line where the cluster is full."""
+    row = {
+        "cluster": "a", "at_ms": 1e12, "times": 3.0, "times_low": 2.5, "times_high": 3.5,
+        "broker_id": 3, "resource": "request handlers", "is_estimate": False, "run_id": "run-1",
+    }  # fmt: skip
+    charts = headroom_charts([row, {**row, "cluster": "b", "is_estimate": True, "run_id": None}])
+    assert len(charts) == 2
+    text = charts[1].to_json()
+    for part in ("Headroom of b", "broker 3, request handlers", '"kind": "estimate"', '"low": 2.5'):
+        assert part in text
+    chart_output(*charts)
+    assert headroom_charts([]) == []

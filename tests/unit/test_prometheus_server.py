@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -386,6 +387,24 @@ def test_the_history_of_a_reading_has_a_value_for_each_step_with_a_scrape() -> N
             source.history("messages_in", START_S - 60.0, START_S, 10.0)
 
 
+def test_past_samples_are_those_of_each_step_and_make_windows() -> None:
+    with server_of() as server, opened(server) as source:
+        found = source.past_samples(START_S - 60.0, START_S, 10.0)
+        assert [each.at_s for each in found[::2]] == [START_S - 60.0 + 10.0 * i for i in range(7)]
+        for broker in HOSTS:
+            window = broker_window(found, broker, START_S - 60.0, START_S, 10.0)
+            assert window.handler_idle == pytest.approx(IDLE[broker], abs=0.02)
+            assert window.bytes_in_per_s is not None
+        source.nodes = {
+            each: replace(node, rates=("bytes_in",)) for each, node in source.nodes.items()
+        }
+        assert source.past_samples(START_S - 60.0, START_S, 10.0) == []
+        server.instead = (503, "busy")
+        source.nodes = {each: replace(node, rates=()) for each, node in source.nodes.items()}
+        with pytest.raises(ScrapeError, match="HTTP 503"):
+            source.past_samples(START_S - 60.0, START_S, 10.0)
+
+
 def test_hosts_are_read_from_the_same_server() -> None:
     targets = [
         Scraped({"job": "node", "instance": f"{host}:9100"}, NODE_PAGE.format)
@@ -395,12 +414,17 @@ def test_hosts_are_read_from_the_same_server() -> None:
         api = ServerApi(server.url, HttpAccess("metrics.host.prometheus"), PATIENCE_S, server.time)
         label = BrokerLabel("metrics.host.prometheus", is_shared=True)
         spec = FeedSpec('job="node"', label, HOSTS, "the brokers' hosts")
-        with closing(ServedHosts(api, spec, server.time, server.time.pause)) as hosts:
+        clock = (server.time, server.time.pause)
+        wrong = ServedHosts(api, spec, *clock, log_disks=("sdz",))
+        with pytest.raises(ConfigError, match=r"='b1.example.com:9100' shows the disks .*sda"):
+            wrong.open()
+        with closing(ServedHosts(api, spec, *clock, log_disks=("sda",))) as hosts:
             hosts.open()
             assert hosts.brokers == {"b1.example.com": (1,), "b2.example.com": (2,)}
             first, last = hosts.sample_all(), hosts.sample_all()
     assert first[0].values[readings.CORES] == 2
     assert first[0].values[f"{readings.DISK_WRITTEN_BYTES}:sda"] == 4096
+    assert first[0].values[f"{readings.LOG_DISK}:sda"] == 1.0
     idle = f"{readings.CPU_S}:idle"
     assert last[0].values[idle] - first[0].values[idle] == last[0].at_s - first[0].at_s == 2.0
 

@@ -182,6 +182,34 @@ class PrometheusServerSource(PrometheusSource):
             ]
         return found
 
+    def past_samples(self, from_s: float, to_s: float, step_s: float) -> list[BrokerSample]:
+        """A sample of each broker for each step of a time in the past, oldest first.
+
+        A step without a scrape has no sample. Counts that follow from one-minute rates need each
+        scrape, so that brokers with such counts have no samples.
+
+        Args:
+            from_s: first time [s since the epoch].
+            to_s: last time [s since the epoch].
+            step_s: time between two samples [s]; not less than the scrape interval.
+
+        Raises:
+            ScrapeError: the server does not answer.
+        """
+        found: list[BrokerSample] = []
+        for exporter, target in zip(self._exporters, self._feed.targets, strict=True):
+            broker = exporter.endpoint.node_id
+            if self.nodes[broker].rates:
+                continue
+            names = name_patterns(exporter.rules)
+            answer = self._feed.past(target, names, (from_s, to_s, step_s))
+            found += [
+                self._sample(broker, Scrape(page.at_s, page.values(exporter.rules)))
+                for page in pages_of(answer, target.added)
+                if page.lines
+            ]
+        return sorted(found, key=lambda each: each.at_s)
+
     def close(self) -> None:
         """See `MetricsSource.close`."""
         self._feed.close()

@@ -1,0 +1,357 @@
+"""The body of `redline headroom`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from jobs.cluster.opening import OpenCluster, open_cluster
+from jobs.cluster.sources import open_hosts, open_metrics, require_sources
+from jobs.config import Cluster, load_cluster, load_goal
+from jobs.console.events import PhaseStarted, Reporter, Table, note, warn
+from jobs.console.printing import make_reporter
+from jobs.runs.headroom.history import continued, of_source, of_tables
+from jobs.runs.headroom.production import busiest_of_past, machines_of, watched
+from jobs.runs.report_regeneration import read_rows
+from jobs.spark.session import close_session, local_session
+from metrics.columns import as_document
+from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
+from metrics.headroom.answer import Answer
+from metrics.headroom.comparison import hold_against_run, hold_against_thresholds
+from metrics.headroom.growth import DAY_S, Growth
+from metrics.headroom.limits import RunLimit, answers_of, run_limit
+from metrics.headroom.today import Today
+from metrics.headroom.words import COLUMNS, answer_words, table_rows, times_words
+from metrics.judging.thresholds import Indicators
+from metrics.reporting.files import write_file
+from metrics.reporting.summary_tables import configuration_of_row, summary_of
+from metrics.sources.hosts.source import HostSource
+from metrics.sources.server.source import PrometheusServerSource
+from metrics.sources.shortcomings import is_blind
+from metrics.sources.source import MetricsSource
+from metrics.tables.headroom import HeadroomRow
+from metrics.tables.store import TableStore
+from metrics.units import format_duration, format_mb_per_s, iso_utc
+from search.interval import LEVEL
+
+WINDOW_S, PAST_S = 60.0, DAY_S
+"""Time for which a cluster is watched, and the past that is read from a Prometheus server [s]."""
+
+
+@dataclass(frozen=True)
+class HeadroomOrder:
+    """What a user asks for.
+
+    Attributes:
+        cluster: name or path of the cluster's file.
+        overrides: keys of the file with other values.
+        out: the folder of all runs.
+        tables: path or catalog name of the Delta tables; None for a folder of `out`.
+        run_id: the run with the limit; None for an estimate.
+        goal: goal of the run, or of the estimate; None for the only or the default one.
+        window_s: time to watch, or to read from a Prometheus server; None for the default [s].
+        fail_below: least number of times that today's traffic has to fit; None for any.
+        json_file: a file for the answer for programs; None without one.
+    """
+
+    cluster: str
+    overrides: tuple[str, ...]
+    out: Path
+    tables: str | None = None
+    run_id: str | None = None
+    goal: str | None = None
+    window_s: float | None = None
+    fail_below: float | None = None
+    json_file: Path | None = None
+
+    @property
+    def tables_or_default(self) -> str:
+        """The place of the Delta tables."""
+        return self.tables or str(self.out.absolute() / "tables")
+
+
+@dataclass(frozen=True)
+class _KnownLimit:
+    """The limit of a run as its tables have it."""
+
+    goal: str
+    limits: Indicators
+    points: tuple[RunLimit, ...] = ()
+    environment: Mapping[str, str] | None = None
+    cluster: str = ""
+
+
+def show_headroom(order: HeadroomOrder) -> int:
+    """Answer an order, append the answer to the tables, and return the exit code.
+
+    Raises:
+        ConfigError: the run is not known or is one of another cluster, or the brokers show no
+            metrics.
+        NoConclusionError: the run has no limit, or the cluster is idle.
+        HeadroomError: there is less headroom than `fail_below`.
+        TryLaterError: no broker answers.
+    """
+    cluster = load_cluster(order.cluster, order.overrides)
+    _require_running(cluster)
+    if order.run_id is not None and order.tables is None and not (order.out / "tables").is_dir():
+        raise ConfigError(
+            f"{order.out / 'tables'} does not exist; expected the tables of the run "
+            f"{order.run_id}; name its --out or --tables"
+        )
+    with make_reporter() as reporter, ExitStack() as stack:
+        opened = open_cluster(cluster, reporter, stack)
+        require_sources(cluster, opened)
+        reporter.report(PhaseStarted("starting Spark, and reading the Delta tables"))
+        spark = _session(stack)
+        store = TableStore(spark, order.tables_or_default)
+        known = _known_limit(order, store, opened)
+        if order.run_id is not None:
+            _require_same_cluster(order.run_id, known, cluster, opened)
+        source, hosts = _open_sources(cluster, opened, spark, stack)
+        today = _today(order, cluster, opened, source, hosts, reporter)
+        answer = _answer(known, today, order.run_id)
+        store.open()
+        stack.callback(store.close)
+        earlier = of_source(source, opened, answer, today, known.limits, cluster.link_mbit_per_s)
+        if not earlier:
+            before = store.headroom(opened.info.cluster_id)
+            earlier = of_tables(before, is_estimate=answer.is_estimate)
+        growth, sentence = continued(earlier, answer, today.end_s)
+        rows = rows_of(answer, today, growth, order, known.goal, (cluster.name, opened))
+        store.append_headroom(rows)
+        store.settle()
+        _show(reporter, cluster.name, answer, today, sentence)
+        if order.json_file is not None:
+            text = json.dumps(document(rows, answer, growth, order.fail_below), indent=2)
+            write_file("--json", order.json_file, text + "\n")
+    if order.fail_below is not None and answer.times < order.fail_below:
+        raise HeadroomError(
+            f"{answer_words(answer)}: fewer than --fail-below {order.fail_below:g}; add brokers, "
+            "move load away, or accept less headroom"
+        )
+    return 0
+
+
+def _require_running(cluster: Cluster) -> None:
+    if cluster.starts_brokers:
+        raise ConfigError(
+            f"cluster {cluster.name} is a testbed that each run starts, so that it has no traffic "
+            "today; expected running brokers (bootstrap_servers); name their file with --cluster"
+        )
+
+
+def _session(stack: ExitStack) -> SparkSession:
+    is_ours = SparkSession.getActiveSession() is None
+    spark = local_session()
+    if is_ours:  # else its owner may still need it
+        stack.callback(close_session, spark)
+    return spark
+
+
+def _known_limit(order: HeadroomOrder, store: TableStore, opened: OpenCluster) -> _KnownLimit:
+    if order.run_id is None:
+        goal = load_goal(order.goal or "default")
+        return _KnownLimit(goal.name, goal.thresholds.indicators)
+    runs, boundaries, trials = read_rows(store, order.run_id)
+    summary = summary_of(runs, boundaries)
+    points = answers_of(summary.boundaries, order.run_id, order.goal)
+    goal_name = points[0].goal
+    limits = indicators_of(configuration_of_row(runs[-1]), goal_name)
+    machines = machines_of(opened)
+    found = tuple(run_limit(each, trials, limits, machines) for each in points)
+    return _KnownLimit(goal_name, limits, found, summary.environment, summary.cluster)
+
+
+def indicators_of(settings: Mapping[str, Mapping[str, Any]], goal: str) -> Indicators:
+    """The limits of a goal in the recorded configuration of a run; the defaults where it has none.
+
+    Args:
+        settings: the sections of the configuration, see `configuration_of_row`.
+    """
+    first = settings.get("goal", {})
+    own = settings.get(f"goal {goal}", first)
+    names = {each.name for each in fields(Indicators)}
+    prefix = "indicators."
+    return Indicators(
+        **{
+            key.removeprefix(prefix): value
+            for key, value in own.items()
+            if key.startswith(prefix) and key.removeprefix(prefix) in names
+        }
+    )
+
+
+def _require_same_cluster(
+    run_id: str, known: _KnownLimit, cluster: Cluster, opened: OpenCluster
+) -> None:
+    then = (known.environment or {}).get("cluster.id", "")
+    now = opened.info.cluster_id
+    is_same = then == now if then and now else known.cluster == cluster.name
+    if not is_same:
+        raise ConfigError(
+            f"run {run_id} measured the cluster {known.cluster} (id {then or 'unknown'}), and "
+            f"--cluster is {cluster.name} (id {now or 'unknown'}); expected a run of the same "
+            "brokers; name one of its runs, or omit --run for an estimate"
+        )
+
+
+def _open_sources(
+    cluster: Cluster, opened: OpenCluster, spark: SparkSession, stack: ExitStack
+) -> tuple[MetricsSource, HostSource]:
+    source = open_metrics(cluster, opened, getattr(spark, "_jvm", None))
+    stack.callback(source.close)
+    if is_blind(source.nodes):
+        raise ConfigError(
+            f"cluster {cluster.name} shows no metrics of its brokers, and headroom is read from "
+            "them; expected jmx or metrics in its file; add one (redline init asks for them)"
+        )
+    hosts = open_hosts(cluster, opened)
+    stack.callback(hosts.close)
+    return source, hosts
+
+
+def _today(
+    order: HeadroomOrder,
+    cluster: Cluster,
+    opened: OpenCluster,
+    source: MetricsSource,
+    hosts: HostSource,
+    reporter: Reporter,
+) -> Today:
+    """Today's traffic, from a server's past or from the next minute.
+
+    Raises:
+        NoConclusionError: the cluster is idle, or shows too little.
+    """
+    link = cluster.link_mbit_per_s
+    today = None
+    if isinstance(source, PrometheusServerSource):
+        past_s = order.window_s or PAST_S
+        reporter.report(PhaseStarted(f"reading the last {format_duration(past_s)} of the server"))
+        today = busiest_of_past(opened, source, time.time(), past_s, link)
+    if today is None:
+        window_s = order.window_s or WINDOW_S
+        reporter.report(PhaseStarted(f"watching the brokers for {format_duration(window_s)}"))
+        today = watched(opened, source, hosts, window_s, link)
+    if today.is_idle:
+        raise NoConclusionError(_idle_words(today))
+    return today
+
+
+def _idle_words(today: Today) -> str:
+    taken = format_mb_per_s((today.bytes_in_per_s or 0.0) / 1e6)
+    return (
+        f"the cluster is idle: its brokers received {taken} MB/s in the window, and there is no "
+        "traffic to hold against a limit; expected production's traffic; call this job while it "
+        "runs, or watch for longer with --window"
+    )
+
+
+def _answer(known: _KnownLimit, today: Today, run_id: str | None) -> Answer:
+    answer = (
+        hold_against_thresholds(today, known.limits)
+        if run_id is None
+        else hold_against_run(today, known.points, known.limits)
+    )
+    if answer is None:
+        raise NoConclusionError(_idle_words(today))
+    return answer
+
+
+def rows_of(
+    answer: Answer,
+    today: Today,
+    growth: Growth | None,
+    order: HeadroomOrder,
+    goal: str,
+    where: tuple[str, OpenCluster],
+) -> list[HeadroomRow]:
+    """The rows of an answer for the table; the first has the answer of the cluster.
+
+    Args:
+        goal: goal of the limit.
+        where: name of the cluster's file, and the open cluster.
+    """
+    name, opened = where
+    windows = {each.broker_id: each for each in today.whole.brokers}
+    call = f"{iso_utc(today.end_s)}-{secrets.token_hex(2)}"
+
+    def ahead(days: float | None) -> float | None:
+        return None if days is None else today.end_s + days * DAY_S
+
+    made = []
+    for row in answer.rows:
+        is_first = row is answer.first
+        window, seen = windows[row.broker_id], growth if is_first else None
+        made.append(
+            HeadroomRow(
+                run_id=order.run_id,
+                headroom_id=call,
+                at_s=today.end_s,
+                cluster=name,
+                cluster_id=opened.info.cluster_id,
+                goal=goal,
+                source=today.source,
+                window_s=today.end_s - today.start_s,
+                is_first=is_first,
+                is_estimate=answer.is_estimate,
+                messages_in_per_s=window.messages_in_per_s,
+                bytes_in_per_s=window.bytes_in_per_s,
+                assumption=answer.assumption,
+                growth_per_day=None if seen is None else seen.per_day,
+                full_at_s=ahead(seen.days) if seen else None,
+                full_low_at_s=ahead(seen.days_low) if seen else None,
+                full_high_at_s=ahead(seen.days_high) if seen else None,
+                **as_document(row),
+            )
+        )
+    return made
+
+
+def document(
+    rows: list[HeadroomRow], answer: Answer, growth: Growth | None, fail_below: float | None
+) -> dict[str, Any]:
+    """The answer for programs; docs/headroom.md describes it."""
+    first = rows[0]
+    return {
+        "headroom_id": first.headroom_id,
+        "at": iso_utc(first.at_s),
+        "cluster": first.cluster,
+        "cluster_id": first.cluster_id,
+        "run_id": first.run_id,
+        "goal": first.goal,
+        "source": first.source,
+        "window_s": first.window_s,
+        "times": answer.times,
+        "times_low": answer.times_low,
+        "times_high": answer.times_high,
+        "level": LEVEL,
+        "is_estimate": answer.is_estimate,
+        "first": as_document(answer.first),
+        "rows": [as_document(each) for each in answer.rows],
+        "assumption": answer.assumption,
+        "notes": list(answer.notes),
+        "growth": None if growth is None else as_document(growth),
+        "fail_below": fail_below,
+        "is_enough": fail_below is None or answer.times >= fail_below,
+    }
+
+
+def _show(reporter: Reporter, cluster: str, answer: Answer, today: Today, growth: str) -> None:
+    title = f"Headroom of {cluster}: {times_words(answer.times)} times today's traffic"
+    reporter.report(Table(title, COLUMNS, table_rows(answer)))
+    note(reporter, answer_words(answer))
+    note(reporter, f"assumption: {answer.assumption}")
+    if today.note:
+        note(reporter, today.note)
+    for each in answer.notes:
+        warn(reporter, each)
+    note(reporter, growth)

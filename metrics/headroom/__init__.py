@@ -1,0 +1,1 @@
+"""How many times today's traffic fits into the brokers' limits, and until when. Pure."""

@@ -1,0 +1,229 @@
+"""How much of each resource there is: measured at the limit of a run, or by a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.headroom.lines import Line, fit_line
+from metrics.headroom.loads import BYTES_PER_S, RATIO, Key, loads_of
+from metrics.judging.thresholds import Indicators
+from metrics.planning.wire_model import batch_bytes
+from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import MESSAGE_BYTES
+from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.state import ALL_BROKERS
+from metrics.trial.trial import Trial
+from metrics.units import format_size
+from metrics.windows.resource import Resource
+from search.model import Verdict
+
+OVERLOADS_TO = 1.1
+"""Highest load of an overload whose readings count, over the limit; beyond it readings are capped
+[ratio]."""
+_OF_BYTES = (Resource.DISK, Resource.NETWORK)
+"""Resources that a run can measure in bytes where their share in use is not known."""
+
+
+@dataclass(frozen=True)
+class TrafficLimit:
+    """The traffic of one broker at a measured limit.
+
+    Attributes:
+        stored_bytes: bytes of record batches for each message [B].
+        bytes_per_s: bytes of record batches from producers [B/s].
+        requests_per_s: produce requests; None where the brokers do not show them [1/s].
+    """
+
+    stored_bytes: float
+    bytes_per_s: float
+    requests_per_s: float | None = None
+
+    @property
+    def messages_per_s(self) -> float:
+        """Messages from producers [1/s]."""
+        return self.bytes_per_s / self.stored_bytes
+
+
+@dataclass(frozen=True)
+class RunLimit:
+    """The limit of a run at one message size, as far as headroom needs it.
+
+    Attributes:
+        message_bytes: size of a message [B].
+        low, high: ends of the limit's 90 % interval over its best estimate [ratio].
+        limited_by: the limiting resource; None where it is not known.
+        lines: broker id → use of each resource over the load, at the limit.
+        traffic: the traffic of a broker at the limit, the mean of all brokers; None where they do
+            not show it.
+        is_doubtful: whether its interval is wider than the goal accepts.
+    """
+
+    message_bytes: int
+    low: float
+    high: float
+    limited_by: Resource | None
+    lines: Mapping[int, Mapping[Key, Line]] = field(default_factory=dict)
+    traffic: TrafficLimit | None = None
+    is_doubtful: bool = False
+
+    def line_of(self, broker_id: int, key: Key) -> Line | None:
+        """The line of a broker; for a broker that the run did not have, the mean of the others."""
+        own = self.lines.get(broker_id)
+        if own is not None:
+            return own.get(key)
+        others = [each[key] for each in self.lines.values() if key in each]
+        if not others:
+            return None
+        return Line(
+            fmean(each.at_rest for each in others),
+            fmean(each.at_load for each in others),
+            max(each.rest_error for each in others),
+            max(each.load_error for each in others),
+        )
+
+    @property
+    def binding(self) -> Key | None:
+        """The limiting resource with the unit in which the run measured it; None if not known."""
+        keys = {key for lines in self.lines.values() for key in lines}
+        if self.limited_by is None:
+            return None
+        for unit in (RATIO, *((BYTES_PER_S,) if self.limited_by in _OF_BYTES else ())):
+            if (self.limited_by, unit) in keys:
+                return self.limited_by, unit
+        return None
+
+
+def answers_of(points: Sequence[Boundary], run_id: str, goal: str | None) -> list[Boundary]:
+    """The limits of a run that headroom can use, for one goal.
+
+    Raises:
+        ConfigError: the run has several goals, and `goal` names none of them.
+        NoConclusionError: the run has no limit along an axis that makes the load grow.
+    """
+    goals = list(dict.fromkeys(each.goal for each in points))
+    chosen = goal if goal is not None else goals[0] if goals else None
+    if goals and (chosen not in goals or (goal is None and len(goals) > 1)):
+        raise ConfigError(
+            f"run {run_id} has the goals {', '.join(goals)}, and --goal is "
+            f"{goal or 'missing'}; expected one of them; name it with --goal"
+        )
+    found = [
+        each
+        for each in points
+        if each.goal == chosen
+        and each.along.grows_payload
+        and each.along is not MESSAGE_BYTES
+        and each.state == ALL_BROKERS
+        and each.gave_up is None
+        and each.mb_per_s > 0
+    ]
+    if not found:
+        raise NoConclusionError(
+            f"run {run_id} has no closed bracket, and headroom is the distance to a limit; "
+            "expected the limit of a load with all brokers; finish the run with redline find-limit "
+            "--resume, or omit --run for an estimate"
+        )
+    return found
+
+
+def run_limit(
+    point: Boundary,
+    trials: Sequence[Trial],
+    limits: Indicators,
+    machines: Mapping[int, str] | None = None,
+) -> RunLimit:
+    """The limit of a point with what its trials show of the brokers.
+
+    Args:
+        trials: all trials of the run.
+        limits: the limits of the goal.
+        machines: see `loads_of`.
+
+    Raises:
+        NoConclusionError: no trial of the point shows the use of any resource.
+    """
+    sustained, overloaded = point.loads
+    estimate = float(point.load_estimate or sustained)
+    low = point.load_low if point.load_low is not None else sustained
+    high = point.load_high if point.load_high is not None else overloaded or sustained
+    near = [each for each in trials if _counts(each, point, estimate)]
+    uses: dict[int, dict[Key, list[tuple[float, float]]]] = {}
+    for trial in near:
+        found = loads_of(trial.evidence.brokers, trial.evidence.hosts, limits, machines)
+        for broker_id, loads in found.items():
+            for key, load in loads.items():
+                points = uses.setdefault(broker_id, {}).setdefault(key, [])
+                points.append((trial.load + others_of(trial), load.used))
+    beside = fmean(map(others_of, near)) if near else 0.0
+    lines = {
+        broker_id: {
+            key: line
+            for key, points in each.items()
+            if (line := fit_line(points, estimate + beside)) is not None and line.at_load > 0
+        }
+        for broker_id, each in uses.items()
+    }
+    if not any(lines.values()):
+        raise NoConclusionError(
+            f"the trials at {format_size(point.message_bytes)} show no use of the brokers' "
+            "resources; expected a run with the brokers' metrics; configure jmx or metrics in the "
+            "cluster's file and measure again"
+        )
+    named = next((each for each in Resource if each.value == point.limited_by), None)
+    return RunLimit(
+        point.message_bytes,
+        min(1.0, (low + beside) / (estimate + beside)),
+        max(1.0, (high + beside) / (estimate + beside)),
+        None if named is Resource.UNKNOWN else named,
+        lines,
+        _traffic_at(near, estimate),
+        point.doubtful,
+    )
+
+
+def others_of(trial: Trial) -> float:
+    """The load of other producers in a trial, in the unit of its own load."""
+    others = trial.evidence.others
+    if others is None or not others.is_notable or not others.bytes_per_s:
+        return 0.0
+    own = others.all_bytes_per_s - others.bytes_per_s
+    return trial.load * others.bytes_per_s / own if own > 0 else 0.0
+
+
+def _counts(trial: Trial, point: Boundary, estimate: float) -> bool:
+    """Whether a trial shows what the brokers use at loads up to the limit of a point."""
+    judged = trial.judgements.get(point.goal)
+    if judged is None or judged.verdict is Verdict.INVALID or trial.state != ALL_BROKERS:
+        return False
+    if trial.point_message_bytes != point.message_bytes or trial.pattern.axis != point.axis:
+        return False
+    return judged.verdict is Verdict.SUSTAINED or trial.load <= OVERLOADS_TO * estimate
+
+
+def stored_bytes_of(pattern: TrafficPattern) -> float:
+    """The bytes of uncompressed record batches for each message of a pattern [B]."""
+    return batch_bytes(pattern.producer) / pattern.producer.records_per_batch
+
+
+def _traffic_at(trials: Sequence[Trial], estimate: float) -> TrafficLimit | None:
+    """The mean traffic of a broker at the limit, from the trial that is nearest to it."""
+    for trial in sorted(trials, key=lambda each: abs(each.load - estimate)):
+        brokers = trial.evidence.brokers
+        rates = [each.bytes_in_per_s for each in brokers if each.bytes_in_per_s]
+        messages = [each.messages_in_per_s for each in brokers if each.messages_in_per_s]
+        if not rates:
+            continue
+        is_shown = len(rates) == len(messages)
+        stored = sum(rates) / sum(messages) if is_shown else stored_bytes_of(trial.pattern)
+        requests = [each.produce.per_s for each in brokers if each.produce.per_s]
+        others = others_of(trial)
+        grown = (estimate + others) / (trial.load + others)
+        return TrafficLimit(
+            stored,
+            fmean(rates) * grown,
+            fmean(requests) * grown if len(requests) == len(brokers) else None,
+        )
+    return None

@@ -1,0 +1,199 @@
+"""`redline headroom` on real tables, with invented brokers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from jobs.config import load
+from jobs.headroom import headroom
+from jobs.runs.headroom import body
+from jobs.runs.resumption import config_text
+from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
+from metrics.headroom.today import Today
+from metrics.judging.thresholds import Indicators
+from metrics.tables.boundary import BoundaryRow
+from metrics.tables.schema import RunRow
+from metrics.tables.store import TableStore
+from tests.support.evidence import START_S
+from tests.support.headroom import boundary, today_at, trials_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RUN_ID, CLUSTER_ID = "run-1", "cluster-1"
+OPENED = SimpleNamespace(info=SimpleNamespace(cluster_id=CLUSTER_ID, hosts={1: "a", 2: "b"}))
+DAY_S = 86_400.0
+
+
+@pytest.fixture(scope="module")
+def out(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run, and of one without a limit."""
+    folder = tmp_path_factory.mktemp("headroom") / "out"
+    store = TableStore(spark_for_all, str(folder / "tables")).open()
+    names = ("prod", "demo", "default")
+    config = config_text(load("testbed", "demo", "default"))
+    ids = {"cluster.id": CLUSTER_ID}
+    for run_id in (RUN_ID, "run-2"):
+        began = RunRow(run_id, "started", START_S, *names, 2, config=config, environment=ids)
+        store.append_run(began)
+        store.append_run(replace(began, event="finished", at_s=START_S + 60, status="done"))
+    for trial in trials_at(40, 80, 100, 105):
+        store.append_trial(trial)
+    gave_up = boundary(gave_up="the budget is spent")
+    for run_id, point in ((RUN_ID, boundary()), ("run-2", gave_up)):
+        store.append_boundary(BoundaryRow(run_id, START_S + 60, *names[:2], point))
+    store.settle()
+    return folder
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    file = tmp_path / "prod.yaml"
+    file.write_text("bootstrap_servers: [localhost:9092]\njmx: {port: 9999}\n")
+    return file
+
+
+@pytest.fixture
+def production(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> dict[str, Any]:
+    """What the command sees: `today` of the brokers `opened`, with the session of the tests."""
+    seen: dict[str, Any] = {"today": today_at(25.0, 20.0), "opened": OPENED}
+    monkeypatch.setattr(body, "local_session", lambda: spark)
+    monkeypatch.setattr(body, "close_session", lambda session: None)
+    monkeypatch.setattr(body, "open_cluster", lambda *_: seen["opened"])
+    monkeypatch.setattr(body, "require_sources", lambda *_: None)
+    monkeypatch.setattr(body, "_open_sources", lambda *_: (SimpleNamespace(), None))
+    monkeypatch.setattr(body, "watched", lambda *_: seen["today"])
+    return seen
+
+
+def asked(cluster: Path, out: Path, *options: str) -> str:
+    given = ["--cluster", str(cluster), "--out", str(out), *options]
+    done = CliRunner().invoke(headroom, given, standalone_mode=False, catch_exceptions=False)
+    assert done.return_value == 0
+    return done.output
+
+
+def at(today: Today, days: float) -> Today:
+    return replace(today, start_s=START_S + days * DAY_S, end_s=START_S + days * DAY_S + 60)
+
+
+def test_an_answer_is_shown_written_and_appended(
+    out: Path, cluster: Path, production: dict[str, Any], spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "headroom.json"
+    text = asked(cluster, out, "--run", RUN_ID, "--json", str(file))
+    assert "4.0 times today's traffic fits" in text
+    assert "broker 1's request handlers give out first" in text
+    assert "no date: the history of this cluster has 1 day" in text
+    written = json.loads(file.read_text())
+    assert written["times"] == pytest.approx(4.0, rel=0.03)
+    assert written["times_low"] < 4.0 < written["times_high"]
+    assert written["first"]["broker_id"] == 1
+    assert (written["is_estimate"], written["is_enough"]) == (False, True)
+    store = TableStore(spark, str(out / "tables"))
+    kept = store.read("headroom", RUN_ID).where(f"headroom_id = '{written['headroom_id']}'")
+    assert kept.count() == len(written["rows"])
+    (first,) = kept.where("is_first").collect()
+    assert first.times == pytest.approx(written["times"])
+    assert first.at.timestamp() == START_S + 60
+
+
+def test_rows_that_are_appended_again_add_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    store = TableStore(spark, str(tmp_path / "tables")).open()
+    known = body._KnownLimit("default", Indicators())
+    answer = body._answer(known, today_at(25.0), None)
+    order = body.HeadroomOrder("prod", (), tmp_path)
+    rows = body.rows_of(answer, today_at(25.0), None, order, "default", ("prod", OPENED))  # type: ignore[arg-type]
+    for _ in range(2):
+        store.append_headroom(rows)
+    assert store.read("headroom").count() == len(rows)
+    assert [row.is_first for row in store.headroom(CLUSTER_ID)] == [True]
+    assert store.headroom(CLUSTER_ID)[0] == rows[0]
+    assert store.headroom("another") == []
+
+
+def test_too_little_headroom_has_an_exit_code_of_its_own_and_is_appended(
+    out: Path, cluster: Path, production: dict[str, Any], spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "headroom.json"
+    with pytest.raises(HeadroomError, match=r"4\.0 times .* fewer than --fail-below 5") as error:
+        asked(cluster, out, "--run", RUN_ID, "--fail-below", "5", "--json", str(file))
+    assert error.value.exit_code == 4
+    written = json.loads(file.read_text())
+    assert written["is_enough"] is False
+    kept = TableStore(spark, str(out / "tables")).read("headroom")
+    assert kept.where(f"headroom_id = '{written['headroom_id']}'").count()
+    asked(cluster, out, "--run", RUN_ID, "--fail-below", "3.5")
+
+
+def test_without_a_run_the_answer_is_marked(
+    out: Path, cluster: Path, production: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "headroom.json"
+    text = asked(cluster, out, "--json", str(file))
+    assert "estimated from thresholds, without a run: " in text
+    written = json.loads(file.read_text())
+    assert written["is_estimate"] and written["run_id"] is None
+    assert written["times_high"] > 1.8 * written["times_low"]
+
+
+def test_two_weeks_of_calls_have_a_date(
+    cluster: Path, production: dict[str, Any], out: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Traffic grows by 2 % a day, from a quarter of the limit."""
+    production["opened"] = SimpleNamespace(
+        info=SimpleNamespace(cluster_id=CLUSTER_ID, hosts={1: "a", 2: "b"})
+    )
+    store = TableStore(spark, str(out / "tables"))
+    known = body._KnownLimit("default", Indicators())
+    order = body.HeadroomOrder("prod", (), out)
+    for day in range(1, 20):
+        today = at(today_at(25.0 * 1.02**day), day)
+        answer = replace(body._answer(known, today, None), is_estimate=False)
+        answer = replace(answer, times=4.0 / 1.02**day)
+        first = replace(answer.first, times=answer.times)
+        answer = replace(answer, rows=(first,))
+        store.append_headroom(
+            body.rows_of(answer, today, None, order, "default", ("prod", OPENED))  # type: ignore[arg-type]
+        )
+    production["today"] = at(today_at(25.0 * 1.02**20), 20)
+    file = tmp_path / "headroom.json"
+    text = asked(cluster, out, "--run", RUN_ID, "--json", str(file))
+    assert "the cluster is full in" in text
+    growth = json.loads(file.read_text())["growth"]
+    assert growth["per_day"] == pytest.approx(0.02, rel=0.15)
+    assert growth["days"] == pytest.approx(50, abs=8)
+    last = store.headroom(CLUSTER_ID)[-1]
+    assert last.full_at_s == pytest.approx(last.at_s + growth["days"] * DAY_S)
+
+
+def test_runs_that_cannot_be_held_against_are_named(
+    out: Path, cluster: Path, production: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"the run unknown is not in .*run-"):
+        asked(cluster, out, "--run", "unknown")
+    with pytest.raises(NoConclusionError, match="run-2 has no closed bracket"):
+        asked(cluster, out, "--run", "run-2")
+    with pytest.raises(ConfigError, match=r"has the goals default, and --goal is strict"):
+        asked(cluster, out, "--run", RUN_ID, "--goal", "strict")
+    with pytest.raises(ConfigError, match=r"nothing/tables does not exist.*--tables"):
+        asked(cluster, tmp_path / "nothing", "--run", RUN_ID)
+    production["opened"] = SimpleNamespace(info=SimpleNamespace(cluster_id="other", hosts={}))
+    with pytest.raises(ConfigError, match=r"cluster prod \(id cluster-1\).*\(id other\)"):
+        asked(cluster, out, "--run", RUN_ID)
+
+
+def test_an_idle_cluster_is_no_conclusion(
+    out: Path, cluster: Path, production: dict[str, Any]
+) -> None:
+    production["today"] = today_at(0.0, 0.0)
+    with pytest.raises(NoConclusionError, match=r"the cluster is idle: .*--window") as error:
+        asked(cluster, out, "--run", RUN_ID)
+    assert error.value.exit_code == 3

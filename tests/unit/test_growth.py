@@ -1,0 +1,144 @@
+"""Growth of a history, and the date at which the cluster is full."""
+
+from __future__ import annotations
+
+import math
+import sys
+from datetime import datetime, timezone
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from metrics.headroom.growth import (
+    DAY_S,
+    HOUR_S,
+    Growth,
+    NoForecastLibraryError,
+    growth_of,
+    is_long_enough,
+)
+from metrics.headroom.words import growth_words, short_history_words
+from tests.support.headroom import history_of
+
+START_S = 19_676 * DAY_S
+QUICK, ALL = range(12), range(100)
+
+
+def _holds(seed: int) -> tuple[bool, bool]:
+    """Whether the intervals of the date and of the growth hold the true ones."""
+    history, days, per_day = history_of(seed)
+    found = growth_of(history)
+    assert found is not None
+    low, high = (math.inf if each is None else each for each in (found.days_low, found.days_high))
+    return low <= max(0.0, days) <= high, found.per_day_low <= per_day <= found.per_day_high
+
+
+@pytest.mark.computes
+def test_the_interval_of_the_date_holds_for_most_histories() -> None:
+    """Twelve of the hundred; chance decides nothing, as the seeds are fixed."""
+    held = [_holds(seed) for seed in QUICK]
+    assert sum(date for date, _ in held) >= 9
+    assert sum(growth for _, growth in held) >= 9
+
+
+@pytest.mark.long
+@pytest.mark.computes
+def test_the_interval_of_the_date_holds_in_85_to_95_of_100_histories() -> None:
+    held = [_holds(seed) for seed in ALL]
+    assert 85 <= sum(date for date, _ in held) <= 95
+    assert 85 <= sum(growth for _, growth in held) <= 97
+
+
+def steady_history(days: int, growth: float = 0.01, use: float = 0.3) -> list[tuple[float, float]]:
+    """A use at noon of each day that grows evenly, without days and weeks in it."""
+    return [
+        (
+            START_S + day * DAY_S + 12.5 * HOUR_S,
+            use * math.exp(growth * day) * (1 + 1e-3 * (-1) ** day),
+        )
+        for day in range(days)
+    ]
+
+
+def test_an_even_growth_is_continued() -> None:
+    found = growth_of(steady_history(28))
+    assert found is not None and found.days is not None
+    assert found.per_day == pytest.approx(math.expm1(0.01), rel=0.05)
+    assert found.days == pytest.approx(math.log(1 / 0.3) / 0.01 - 27, rel=0.05)
+    assert found.peak == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_busiest_hour_of_the_week_reaches_the_limit_first() -> None:
+    """Noon is 1.5 times the night, and Mondays 1.2 times the other days."""
+    history = [
+        (
+            START_S + day * DAY_S + hour * HOUR_S,
+            0.2 * math.exp(0.01 * day) * (1 + 1e-3 * (-1) ** day)
+            * (1.5 if hour == 12 else 1.0) * (1.2 if day % 7 == 0 else 1.0),
+        )
+        for day in range(28)
+        for hour in (0, 6, 12, 18)
+    ]  # fmt: skip
+    found = growth_of(history)
+    assert found is not None and found.days is not None
+    at_end = 0.2 * 1.5 * 1.2 * math.exp(0.01 * 27.75)
+    assert found.days == pytest.approx(-math.log(at_end) / 0.01, abs=3.0)
+
+
+def test_a_use_that_falls_is_never_full() -> None:
+    found = growth_of(steady_history(28, growth=-0.01))
+    assert found is not None
+    assert (found.days, found.days_high) == (None, None)
+    assert found.per_day_high < 0
+
+
+def test_a_cluster_beyond_its_limit_is_full_now() -> None:
+    found = growth_of(steady_history(28, use=1.2))
+    assert found is not None
+    assert (found.days, found.days_low, found.days_high) == (0.0, 0.0, 0.0)
+
+
+def test_an_uncertain_limit_makes_the_date_uncertain() -> None:
+    sure, unsure = (growth_of(steady_history(28), *each) for each in ((1.0, 1.0), (0.7, 1.4)))
+    assert sure is not None and unsure is not None
+    assert sure.days_low is not None and sure.days_high is not None
+    assert unsure.days_low is not None and unsure.days_high is not None
+    assert unsure.days_high - unsure.days_low > 2 * (sure.days_high - sure.days_low)
+
+
+def test_the_order_of_a_history_changes_nothing() -> None:
+    history = steady_history(21)
+    assert growth_of(history[::-1]) == growth_of(history)
+
+
+@pytest.mark.parametrize(
+    ("days", "is_enough"), [(range(0), False), (range(13), False), (range(14), True),
+                            (range(0, 28, 7), False), (range(0, 28, 2), True)]
+)  # fmt: skip
+def test_two_weeks_are_needed(days: range, is_enough: bool) -> None:
+    history = [steady_history(40)[day] for day in days]
+    assert is_long_enough(history) == is_enough
+    if not is_enough:
+        assert growth_of(history) is None
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "statsmodels.tsa.statespace.structural", None)
+    with pytest.raises(NoForecastLibraryError):
+        growth_of(steady_history(20))
+
+
+NOW_S = datetime(2026, 11, 26, 12, tzinfo=timezone.utc).timestamp()
+FULL = Growth(0.007, 0.006, 0.008, 74.0, 60.0, 95.0, 1.8, 35.0)
+
+
+def test_the_date_is_in_words(snapshot: SnapshotAssertion) -> None:
+    text = growth_words(FULL, NOW_S)
+    for part in ("0.7 %", "in 74 days", "60 to 95", "2027-02-08", "35 days"):
+        assert part in text
+    open_end = Growth(0.002, -0.001, 0.005, None, 120.0, None, 1.8, 35.0)
+    never = Growth(-0.002, -0.004, 0.0, None, None, None, 1.8, 35.0)
+    assert "may be full in 120 days or later" in growth_words(open_end, NOW_S)
+    assert "not full within 365 days" in growth_words(never, NOW_S)
+    texts = [growth_words(each, NOW_S) for each in (FULL, open_end, never)]
+    assert [*texts, short_history_words(1), short_history_words(3)] == snapshot
