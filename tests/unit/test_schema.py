@@ -42,6 +42,7 @@ from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import client
+from tests.support.headroom import headroom_row
 from tests.support.nights import case_row
 from tests.support.rows import BOUNDARY, OVERLOADED, traffic, trial
 
@@ -157,6 +158,7 @@ RECORDS: dict[str, Any] = {
     "hosts": HostRow("r", 1, HostSample("broker-1", 5.5, {"cores": 8.0})),
     "boundaries": BoundaryRow("r", 5.0, *NAMES, BOUNDARY),
     "cases": case_row(),
+    "headroom": headroom_row("r"),
 }
 
 
