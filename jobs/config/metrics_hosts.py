@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from jobs.config.metrics_section import HostSection, SourceTarget
 from jobs.config.metrics_server import ServedSection
+from metrics.common.bounds import Text
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.prometheus_server import ServedHosts
 from metrics.sources.hosts.source import HostSource
 
+_DISK = Text(r"[A-Za-z0-9][A-Za-z0-9_.!-]*", "the name of a disk, such as nvme1n1")
 DEADLINE_S = 5.0
 """Deadline of a scrape of one host [s]."""
 
@@ -18,6 +20,9 @@ class NodeExporter(ServedSection, HostSection):
     """node_exporter on each broker's host, or the Prometheus server that scrapes it.
 
     Brokers that share a host may share an endpoint, and a value of the server's label.
+
+    Attributes:
+        log_disks: names of the disks that have the brokers' log dirs, as the hosts show them.
     """
 
     key: ClassVar[str] = "metrics.host.prometheus"
@@ -26,13 +31,15 @@ class NodeExporter(ServedSection, HostSection):
     what: ClassVar[str] = "the brokers' hosts"
     shares_values: ClassVar[bool] = True
 
+    log_disks: tuple[Annotated[str, _DISK], ...] = ()
+
     def open(self, target: SourceTarget) -> HostSource:
         """See `HostSection.open`."""
         served = self.served(target.hosts, DEADLINE_S)
         if served is not None:
-            return ServedHosts(*served).open()
+            return ServedHosts(*served, log_disks=self.log_disks).open()
         access, addresses = self.access(), self.addresses(target.hosts)
-        return NodeExporters(addresses, DEADLINE_S, access=access).open()
+        return NodeExporters(addresses, DEADLINE_S, access=access, log_disks=self.log_disks).open()
 
 
 class LocalProc(HostSection):

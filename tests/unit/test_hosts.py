@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -275,6 +275,26 @@ def test_node_exporter_has_the_same_readings_under_the_same_names(proc: Path) ->
     }
     assert sample.values.keys() - own.keys() == {"net_speed_bytes_per_s:eth0"}
     assert {"cores", "cpu_s:user", "disk_queued_s:vda", "pressure_s:cpu"} <= sample.values.keys()
+
+
+def test_the_disks_of_the_log_dirs_are_those_that_the_clusters_file_names(
+    snapshot: SnapshotAssertion,
+) -> None:
+    page = f'{EXPORTED}node_disk_written_bytes_total{{device="loop3"}} 7e+06\n'
+    with serving(Exporter(page)) as exporter:
+        addresses = {1: f"127.0.0.1:{exporter.port}"}
+
+        def values(*log_disks: str) -> Mapping[str, float]:
+            with closing(NodeExporters(addresses, PATIENCE_S, log_disks=log_disks)) as source:
+                return source.open().sample_all()[0].values
+
+        named = values("loop3", "sdb")
+        assert (named["log_disk:loop3"], named["disk_written_bytes:loop3"]) == (1.0, 7e6)
+        assert "log_disk:sdb" not in named, "a disk of another host"
+        assert not any("loop3" in name or "log_disk" in name for name in values())
+        with pytest.raises(ConfigError) as raised:
+            values("sdb")
+    assert str(raised.value).replace(str(exporter.port), "1") == snapshot
 
 
 def test_a_failed_exporter_is_reported() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts import readings
@@ -75,6 +75,7 @@ class NodeExporters:
         deadline_s: time after which a host's sample counts as missed [s].
         clock: wall clock [s since the epoch].
         access: login and certificates for the exporters.
+        log_disks: names of the disks that have log dirs; empty where they are not known.
 
     Raises:
         ConfigError: a file of `access` cannot be used.
@@ -86,7 +87,9 @@ class NodeExporters:
         deadline_s: float,
         clock: Callable[[], float] = time.time,
         access: HttpAccess = _OPEN,
+        log_disks: Collection[str] = (),
     ) -> None:
+        self._log_disks = frozenset(log_disks)
         first = {address: broker for broker, address in sorted(addresses.items(), reverse=True)}
         scrapers = [
             Scraper(Endpoint.parse(broker, address), access, RULES, clock)
@@ -146,7 +149,7 @@ class NodeExporters:
             of_same_name.append((address, machine))
 
     def _probe(self, scraper: Scraper) -> None:
-        endpoint = scraper.endpoint
+        endpoint, found = scraper.endpoint, {}
         try:
             found = scraper.scrape_known_series(OPEN_DEADLINE_S).values
             self._require_same(endpoint.address, found)
@@ -159,6 +162,8 @@ class NodeExporters:
                 f"the host of broker {endpoint.node_id} shows no metrics at {scraper.url}: "
                 f"{problem}"
             )
+        if not_shown := log_disks_problem(found, self._log_disks):
+            raise ConfigError(f"node_exporter at {endpoint.address} {not_shown}")
 
     def sample_all(self) -> Sequence[HostSample]:
         """See `HostSource.sample_all`."""
@@ -170,7 +175,8 @@ class NodeExporters:
             self._require_same(address, scrape.values)
         except ScrapeError as error:
             return HostSample(host, scrape.at_s, error=str(error))
-        return HostSample(host, scrape.at_s, host_values(scrape.values), scrape.error)
+        values = host_values(scrape.values, self._log_disks)
+        return HostSample(host, scrape.at_s, values, scrape.error)
 
     def _require_same(self, address: str, values: Mapping[str, float]) -> None:
         """Keep the machine at an address.
@@ -195,8 +201,12 @@ class NodeExporters:
         self._scrapers.close()
 
 
-def host_values(values: Mapping[str, float]) -> dict[str, float]:
-    """The readings of a host: cores added up, and only disks and interfaces that count."""
+def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) -> dict[str, float]:
+    """The readings of a host: cores added up, and only disks and interfaces that count.
+
+    Args:
+        log_disks: names of the disks that have log dirs, which count whatever their kind.
+    """
     found: dict[str, float] = {}
     cores = set()
     for name, value in values.items():
@@ -207,14 +217,28 @@ def host_values(values: Mapping[str, float]) -> dict[str, float]:
             if state in readings.CPU_STATES:
                 total = f"{readings.CPU_S}:{state}"
                 found[total] = found.get(total, 0.0) + value
-        elif reading not in IDENTITY and _is_kept(reading, part, value):
+        elif reading not in IDENTITY and _is_kept(reading, part, value, log_disks):
             found[name] = value
+        if reading == readings.DISK_WRITTEN_BYTES and part in log_disks:
+            found[f"{readings.LOG_DISK}:{part}"] = 1.0
     return {**found, readings.CORES: float(len(cores))} if cores else found
 
 
-def _is_kept(reading: str, part: str, value: float) -> bool:
+def log_disks_problem(values: Mapping[str, float], log_disks: Collection[str]) -> str | None:
+    """What a host shows in the place of these disks; None where it shows one of them."""
+    written = (name.partition(":") for name in values)
+    shown = sorted(part for name, _, part in written if name == readings.DISK_WRITTEN_BYTES)
+    if not log_disks or set(shown) & set(log_disks):
+        return None
+    return (
+        f"shows the disks {', '.join(shown) or 'none'}, and metrics.host.prometheus.log_disks is "
+        f"{', '.join(sorted(log_disks))}; expected a disk of this host; correct it"
+    )
+
+
+def _is_kept(reading: str, part: str, value: float, log_disks: Collection[str]) -> bool:
     if reading == readings.NET_SPEED_BYTES_PER_S:
         return readings.is_interface(part) and value > 0
     if reading.startswith("disk_"):
-        return readings.is_disk(part)
+        return readings.is_disk(part) or part in log_disks
     return not reading.startswith("net_") or readings.is_interface(part)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from metrics.common.errors import ConfigError
-from metrics.sources.hosts.node_exporter import RULES, host_values
+from metrics.sources.hosts.node_exporter import RULES, host_values, log_disks_problem
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import host_of
@@ -22,6 +22,7 @@ class ServedHosts:
         spec: which of its series belong to the host of which broker; brokers may share a host.
         clock: wall clock [s since the epoch].
         pause: waits for some seconds.
+        log_disks: names of the disks that have log dirs; empty where they are not known.
     """
 
     def __init__(
@@ -30,7 +31,9 @@ class ServedHosts:
         spec: FeedSpec,
         clock: Callable[[], float] = time.time,
         pause: Callable[[float], object] | None = None,
+        log_disks: Collection[str] = (),
     ) -> None:
+        self._log_disks = frozenset(log_disks)
         self._clock = clock
         self._feed = ServerFeed(api, spec, clock, pause)
         self._hosts: list[str] = []
@@ -64,13 +67,15 @@ class ServedHosts:
         return self
 
     def _require_readings(self, target: FeedTarget) -> None:
-        if not host_values(target.pages[-1].values(RULES)):
-            label = self._feed.spec.label
+        label, values = self._feed.spec.label, target.pages[-1].values(RULES)
+        if not host_values(values):
             raise ConfigError(
                 f"the scrapes with {label.name}={target.value!r} have no series of node_exporter; "
                 f"expected those of the host of broker {target.brokers[0]}; correct "
                 f"{label.section}.selector"
             )
+        if not_shown := log_disks_problem(values, self._log_disks):
+            raise ConfigError(f"node_exporter with {label.name}={target.value!r} {not_shown}")
 
     def sample_all(self) -> Sequence[HostSample]:
         """The scrapes of each host since the last call; see `ServerFeed.deliver`."""
@@ -82,7 +87,7 @@ class ServedHosts:
 
     def _samples(self, host: str, delivered: Delivery) -> Iterator[HostSample]:
         for page in delivered.pages:
-            yield HostSample(host, page.at_s, host_values(page.values(RULES)))
+            yield HostSample(host, page.at_s, host_values(page.values(RULES), self._log_disks))
         if delivered.error is not None:
             yield HostSample(host, self._clock(), error=delivered.error)
 
