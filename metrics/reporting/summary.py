@@ -138,7 +138,7 @@ def trial_document(trial: Trial) -> dict[str, Any]:
         "proven_on_disk": proof.on_disk,
         "memory_bytes": proof.absorbed_bytes,
         "memory_full_s": proof.full_s,
-        "proof_note": proof.why,
+        "proof_note": proof.note,
         **latencies,
     }
 
