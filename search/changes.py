@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import mul, sub
 
 from search.estimate import Curve
 from search.interval import LEVEL, Interval
@@ -77,7 +78,7 @@ def suspicion(trials: Sequence[TrialEvidence], curve: Curve) -> Suspicion:
         lasts = list(accumulate(reversed(rows), _times))[::-1]
         steady += weight * share * sum(firsts[-1])
         for split in range(1, count):
-            splits[split] += weight * share * sum(_times(firsts[split - 1], _apart(lasts[split])))
+            splits[split] += weight * share * sum(map(mul, firsts[split - 1], _apart(lasts[split])))
         sides.append((weight, firsts, lasts))
     prior = PROBABLE / (count - 1)
     changed = prior * sum(splits)
@@ -146,10 +147,11 @@ def _row(trial: TrialEvidence, noise: float, gain: float, grid: Sequence[float])
     wide = math.hypot(spread, STRAY_SPREAD)
     unit = gain if trial.by_curve else 1.0
     close, far = unit * (1.0 - STRAY) / spread, unit * STRAY / wide
-    exp = math.exp
+    exp, narrow, broad = math.exp, -0.5 / spread**2, -0.5 / wide**2
+    aways = [x - met for x in grid]
     return [
-        close * exp(-0.5 * (away / spread) ** 2) + far * exp(-0.5 * (away / wide) ** 2)
-        for away in [x - met for x in grid]
+        close * exp(narrow * square) + far * exp(broad * square)
+        for square in map(mul, aways, aways)
     ]
 
 
@@ -163,16 +165,16 @@ def _apart(row: Sequence[float]) -> list[float]:
     total = sums[-1]
     sums += [total] * near
     close, far = 0.25 / (near - least), 0.5 / count
-    low, high = sums[1:], sums[2 * near :]
-    lower, upper = sums[near - least + 1 :], sums[near + least :]
+    outer = map(sub, sums[2 * near :], sums[1:])
+    inner = map(sub, sums[near + least :], sums[near - least + 1 :])
     return [
-        close * ((c - a) - (inner := d - b)) + far * (total - inner)
-        for a, b, c, d, _ in zip(low, lower, high, upper, row, strict=False)
+        close * (both - same) + far * (total - same)
+        for both, same, _ in zip(outer, inner, row, strict=False)
     ]
 
 
 def _times(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    return [x * y for x, y in zip(one, other, strict=True)]
+    return list(map(mul, one, other))
 
 
 def _interval(grid: Sequence[float], weights: Sequence[float]) -> Interval | None:
