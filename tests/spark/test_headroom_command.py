@@ -15,8 +15,7 @@ from jobs.config import load
 from jobs.headroom import headroom
 from jobs.runs.headroom import body
 from jobs.runs.resumption import config_text
-from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
-from metrics.headroom.today import Today
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.judging.thresholds import Indicators
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 RUN_ID, CLUSTER_ID = "run-1", "cluster-1"
 OPENED = SimpleNamespace(info=SimpleNamespace(cluster_id=CLUSTER_ID, hosts={1: "a", 2: "b"}))
-DAY_S = 86_400.0
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +78,6 @@ def asked(cluster: Path, out: Path, *options: str) -> str:
     return done.output
 
 
-def at(today: Today, days: float) -> Today:
-    return replace(today, start_s=START_S + days * DAY_S, end_s=START_S + days * DAY_S + 60)
-
-
 def test_an_answer_is_shown_written_and_appended(
     out: Path, cluster: Path, production: dict[str, Any], spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -119,61 +113,6 @@ def test_rows_that_are_appended_again_add_nothing(spark: SparkSession, tmp_path:
     assert store.headroom("another") == []
 
 
-def test_too_little_headroom_has_an_exit_code_of_its_own_and_is_appended(
-    out: Path, cluster: Path, production: dict[str, Any], spark: SparkSession, tmp_path: Path
-) -> None:
-    file = tmp_path / "headroom.json"
-    with pytest.raises(HeadroomError, match=r"4\.0 times .* fewer than --fail-below 5") as error:
-        asked(cluster, out, "--run", RUN_ID, "--fail-below", "5", "--json", str(file))
-    assert error.value.exit_code == 4
-    written = json.loads(file.read_text())
-    assert written["is_enough"] is False
-    kept = TableStore(spark, str(out / "tables")).read("headroom")
-    assert kept.where(f"headroom_id = '{written['headroom_id']}'").count()
-    asked(cluster, out, "--run", RUN_ID, "--fail-below", "3.5")
-
-
-def test_without_a_run_the_answer_is_marked(
-    out: Path, cluster: Path, production: dict[str, Any], tmp_path: Path
-) -> None:
-    file = tmp_path / "headroom.json"
-    text = asked(cluster, out, "--json", str(file))
-    assert "estimated from thresholds, without a run: " in text
-    written = json.loads(file.read_text())
-    assert written["is_estimate"] and written["run_id"] is None
-    assert written["times_high"] > 1.8 * written["times_low"]
-
-
-def test_two_weeks_of_calls_have_a_date(
-    cluster: Path, production: dict[str, Any], out: Path, spark: SparkSession, tmp_path: Path
-) -> None:
-    """Traffic grows by 2 % a day, from a quarter of the limit."""
-    production["opened"] = SimpleNamespace(
-        info=SimpleNamespace(cluster_id=CLUSTER_ID, hosts={1: "a", 2: "b"})
-    )
-    store = TableStore(spark, str(out / "tables"))
-    known = body._KnownLimit("default", Indicators())
-    order = body.HeadroomOrder("prod", (), out)
-    for day in range(1, 20):
-        today = at(today_at(25.0 * 1.02**day), day)
-        answer = replace(body._answer(known, today, None), is_estimate=False)
-        answer = replace(answer, times=4.0 / 1.02**day)
-        first = replace(answer.first, times=answer.times)
-        answer = replace(answer, rows=(first,))
-        store.append_headroom(
-            body.rows_of(answer, today, None, order, "default", ("prod", OPENED))  # type: ignore[arg-type]
-        )
-    production["today"] = at(today_at(25.0 * 1.02**20), 20)
-    file = tmp_path / "headroom.json"
-    text = asked(cluster, out, "--run", RUN_ID, "--json", str(file))
-    assert "the cluster is full in" in text
-    growth = json.loads(file.read_text())["growth"]
-    assert growth["per_day"] == pytest.approx(0.02, rel=0.15)
-    assert growth["days"] == pytest.approx(50, abs=8)
-    last = store.headroom(CLUSTER_ID)[-1]
-    assert last.full_at_s == pytest.approx(last.at_s + growth["days"] * DAY_S)
-
-
 def test_runs_that_cannot_be_held_against_are_named(
     out: Path, cluster: Path, production: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -188,12 +127,3 @@ def test_runs_that_cannot_be_held_against_are_named(
     production["opened"] = SimpleNamespace(info=SimpleNamespace(cluster_id="other", hosts={}))
     with pytest.raises(ConfigError, match=r"cluster prod \(id cluster-1\).*\(id other\)"):
         asked(cluster, out, "--run", RUN_ID)
-
-
-def test_an_idle_cluster_is_no_conclusion(
-    out: Path, cluster: Path, production: dict[str, Any]
-) -> None:
-    production["today"] = today_at(0.0, 0.0)
-    with pytest.raises(NoConclusionError, match=r"the cluster is idle: .*--window") as error:
-        asked(cluster, out, "--run", RUN_ID)
-    assert error.value.exit_code == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -17,17 +18,23 @@ from jobs.config import load_cluster
 from jobs.headroom import headroom
 from jobs.runs.headroom import body, history
 from jobs.runs.headroom.production import busiest_of_past, past_use, watched
-from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.headroom.growth import NoForecastLibraryError
+from metrics.columns import row_of
+from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
+from metrics.headroom.growth import DAY_S, NoForecastLibraryError
 from metrics.headroom.today import Today, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.sources.scraper import ScrapeError
+from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import NodeInfo
+from metrics.tables.boundary import BoundaryRow
+from metrics.tables.headroom import HeadroomRow
+from metrics.tables.schema import RunRow
+from tests.support.commands import ROOT
 from tests.support.evidence import START_S, busy_samples
-from tests.support.headroom import today_at
+from tests.support.headroom import boundary, headroom_row, today_at, trials_at
 
 OPENED: Any = SimpleNamespace(info=SimpleNamespace(cluster_id="c", hosts={1: "a", 2: "b"}))
 NODE = NodeInfo(1, "4.1", frozenset({Role.BROKER}), {})
@@ -109,10 +116,8 @@ def test_a_broker_that_does_not_answer_is_no_conclusion(monkeypatch: pytest.Monk
 # --- a server's past ----------------------------------------------------------
 
 
-class Server:
+class Server(PrometheusServerSource):
     """The past of two brokers, whose handlers are busiest at some step."""
-
-    name = "prometheus-server"
 
     def __init__(self, busy: list[float], *, hole: int | None = None, fails: bool = False) -> None:
         self.nodes = {n: replace(NODE, node_id=n, interval_s=15.0) for n in (1, 2)}
@@ -133,7 +138,7 @@ class Server:
 
 
 def test_the_busiest_part_of_the_past_counts() -> None:
-    server: Any = Server([0.1, 0.2, 0.5, 0.2, 0.1, 0.0])
+    server = Server([0.1, 0.2, 0.5, 0.2, 0.1, 0.0])
     today = busiest_of_past(OPENED, server, START_S, 86_400.0, None)
     assert today is not None
     assert today.whole.brokers[0].handler_idle == pytest.approx(0.5)
@@ -143,23 +148,23 @@ def test_the_busiest_part_of_the_past_counts() -> None:
 
 
 def test_a_hole_in_the_past_is_left_out() -> None:
-    server: Any = Server([0.1, 0.2, 0.5, 0.2, 0.1, 0.0], hole=2)
+    server = Server([0.1, 0.2, 0.5, 0.2, 0.1, 0.0], hole=2)
     today = busiest_of_past(OPENED, server, START_S, 86_400.0, None)
     assert today is not None
     assert today.whole.brokers[0].handler_idle == pytest.approx(0.8)
 
 
 def test_a_server_without_counts_has_no_past() -> None:
-    assert busiest_of_past(OPENED, Server([]), START_S, 86_400.0, None) is None  # type: ignore[arg-type]
+    assert busiest_of_past(OPENED, Server([]), START_S, 86_400.0, None) is None
 
 
 def test_a_server_that_does_not_answer_is_no_conclusion() -> None:
     with pytest.raises(NoConclusionError, match="it is down"):
-        busiest_of_past(OPENED, Server([], fails=True), START_S, 86_400.0, None)  # type: ignore[arg-type]
+        busiest_of_past(OPENED, Server([], fails=True), START_S, 86_400.0, None)
 
 
 def test_the_use_of_the_past_is_that_of_each_hour() -> None:
-    server: Any = Server([0.1, 0.2, 0.4, 0.0])
+    server = Server([0.1, 0.2, 0.4, 0.0])
 
     def share_of(today: Today) -> float | None:
         return 1 - (today.whole.brokers[0].handler_idle or 0)
@@ -199,6 +204,22 @@ def test_only_a_server_has_the_use_of_the_past() -> None:
         Source(), OPENED, answer_at(25.0), today_at(25.0), Indicators(), None  # type: ignore[arg-type]
     )  # fmt: skip
     assert found == []
+
+
+def test_the_past_of_a_server_is_the_use_of_what_gives_out_first() -> None:
+    """The use of the handlers over their limit of 80 %, without what they use at rest."""
+    answer = answer_at(25.0)
+    rest, limit = answer.first.at_rest, answer.first.limit
+    assert answer.first.resource == "request handlers"
+    found = history.of_source(
+        Server([0.2, 0.4, 0.0]), OPENED, answer, today_at(25.0), Indicators(), None
+    )
+    expected = [(busy - rest) / (limit - rest) for busy in (0.2, 0.4)]
+    assert [use for _, use in found] == pytest.approx(expected)
+    in_bytes = replace(answer, rows=(replace(answer.first, unit="B/s"),))
+    assert not history.of_source(
+        Server([0.2, 0.4, 0.0]), OPENED, in_bytes, today_at(25.0), Indicators(), None
+    )
 
 
 # --- errors -------------------------------------------------------------------
@@ -247,3 +268,150 @@ def test_a_run_of_other_brokers_is_refused(then: str, name: str, is_same: bool) 
         return
     with pytest.raises(ConfigError, match=r"run run-1 measured the cluster .*omit --run"):
         body._require_same_cluster("run-1", known, cluster, OPENED)
+
+
+# --- the whole job ------------------------------------------------------------
+
+
+class Store:
+    """Tables in memory: rows of one run, and what is appended."""
+
+    def __init__(self, *_: object) -> None:
+        self.appended: list[HeadroomRow] = []
+
+    def open(self) -> Store:
+        return self
+
+    def headroom(self, cluster_id: str) -> list[HeadroomRow]:
+        found = [row for row in self.appended if row.is_first and row.cluster_id == cluster_id]
+        return sorted(found, key=lambda row: row.at_s)
+
+    def append_headroom(self, rows: list[HeadroomRow]) -> None:
+        self.appended += rows
+
+    def settle(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+RUN = RunRow(
+    "run-1", "finished", START_S, "prod", "demo", "default", 2,
+    config='{"goal": {"indicators.request_handler_idle_min": 0.2}}',
+    environment={"cluster.id": "c"},
+)  # fmt: skip
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
+    """The tables of a run whose limit is 100 producers, and production at 25 of them."""
+    kept = Store()
+    point = BoundaryRow("run-1", START_S, "prod", "demo", boundary())
+    rows = ([row_of(RUN)], [row_of(point)], trials_at(40, 80, 100, 105))
+    parts: dict[str, Any] = {
+        "_session": lambda _: SimpleNamespace(),
+        "TableStore": lambda *_: kept,
+        "read_rows": lambda *_: rows,
+        "open_cluster": lambda *_: OPENED,
+        "require_sources": lambda *_: None,
+        "_open_sources": lambda *_: (SimpleNamespace(), None),
+        "watched": lambda *_: today_at(25.0, 20.0),
+    }
+    for name, part in parts.items():
+        monkeypatch.setattr(body, name, part)
+    (tmp_path / "out" / "tables").mkdir(parents=True)
+    (tmp_path / "prod.yaml").write_text("bootstrap_servers: [h:9092]\njmx: {port: 9999}\n")
+    return kept
+
+
+def answered(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """The output of the job, and its answer for programs."""
+    file = folder / "headroom.json"
+    places = [f"--cluster={folder}/prod.yaml", f"--out={folder}/out", f"--json={file}"]
+    given = [*places, *options]
+    done = CliRunner().invoke(headroom, given, standalone_mode=False, catch_exceptions=False)
+    return done.output, json.loads(file.read_text())
+
+
+def test_the_answer_is_shown_appended_and_written(store: Store, tmp_path: Path) -> None:
+    text, document = answered(tmp_path, "--run=run-1")
+    for part in (
+        "4.0 times today's traffic",
+        "broker 1's request handlers give out first",
+        "assumption: ",
+        "no date: the history of this cluster has 1 day;",
+    ):
+        assert part in text
+    assert document["times"] == pytest.approx(4.0, rel=0.03)
+    assert document["times_low"] < 4.0 < document["times_high"]
+    assert (document["run_id"], document["is_estimate"], document["growth"]) == (
+        "run-1",
+        False,
+        None,
+    )
+    assert len(store.appended) == len(document["rows"])
+    first = store.appended[0]
+    assert (first.is_first, first.broker_id, first.cluster, first.cluster_id) == (
+        True,
+        1,
+        "prod",
+        "c",
+    )
+    assert not any(row.is_first for row in store.appended[1:])
+    assert {row.headroom_id for row in store.appended} == {document["headroom_id"]}
+
+
+def test_keys_of_the_document_are_those_of_the_page(store: Store, tmp_path: Path) -> None:
+    _, document = answered(tmp_path, "--run=run-1")
+    page = (ROOT / "docs" / "headroom.md").read_text(encoding="utf-8")
+    programs = page.partition("## For programs")[2]
+    stated = {"headroom_id", "at", "cluster", "cluster_id", "run_id", "goal", "source", "window_s"}
+    named = {key for key in document if f"`{key}`" in programs}
+    assert document.keys() - named == {*stated, "level"}
+
+
+def test_too_little_headroom_is_exit_code_4_after_the_append(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(HeadroomError, match="fewer than --fail-below 5") as error:
+        answered(tmp_path, "--run=run-1", "--fail-below=5")
+    assert error.value.exit_code == 4
+    assert store.appended
+    assert json.loads((tmp_path / "headroom.json").read_text())["is_enough"] is False
+    _, document = answered(tmp_path, "--run=run-1", "--fail-below=3.5")
+    assert document["is_enough"] is True
+
+
+def test_an_estimate_is_marked_in_all_places(store: Store, tmp_path: Path) -> None:
+    text, document = answered(tmp_path)
+    assert "estimated from thresholds, without a run: " in text
+    assert document["is_estimate"] and document["run_id"] is None
+    assert all(row.is_estimate for row in store.appended)
+
+
+def test_a_history_of_calls_has_a_date(store: Store, tmp_path: Path) -> None:
+    for day in range(20):
+        use = 0.25 * 1.02 ** (day - 20)
+        at_s = START_S + 60 + (day - 20) * DAY_S
+        store.appended.append(
+            headroom_row("run-1", at_s=at_s, cluster_id="c", times=1 / use, growth_per_day=None)
+        )
+    text, document = answered(tmp_path, "--run=run-1")
+    assert "the cluster is full in" in text
+    assert document["growth"]["per_day"] == pytest.approx(0.02, rel=0.05)
+    assert document["growth"]["days"] == pytest.approx(70, abs=4)
+    first = store.headroom("c")[-1]
+    assert first.full_at_s == pytest.approx(first.at_s + document["growth"]["days"] * DAY_S)
+    assert first.growth_per_day == pytest.approx(0.02, rel=0.05)
+
+
+def test_an_idle_cluster_is_exit_code_3(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body, "watched", lambda *_: today_at(0.0, 0.0))
+    with pytest.raises(NoConclusionError, match=r"idle: .*--window") as error:
+        answered(tmp_path, "--run=run-1")
+    assert error.value.exit_code == 3
+    assert store.appended == []
+
+
+def test_missing_tables_are_named_before_spark_starts(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none/tables does not exist.*--tables"):
+        answered(tmp_path, "--run=run-1", f"--out={tmp_path}/none")
