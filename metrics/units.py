@@ -88,6 +88,12 @@ def format_span(low: float, high: float) -> str:
     return f"{least:,g} to {most:,g}"
 
 
+def format_scale_span(low: float, high: float) -> str:
+    """An interval of scales, rounded outwards to a hundredth: `2.63 to 2.79`."""
+    least, most = math.floor(round(low * 100, 6)) / 100, math.ceil(round(high * 100, 6)) / 100
+    return f"{least:,g} to {most:,g}"
+
+
 def format_estimate(value: float) -> str:
     """An estimated load: `1,234`, `81.1`, `4.2`; a tenth below a hundred."""
     return f"{value:,.0f}" if value >= 99.95 else f"{value:,.1f}"

@@ -113,8 +113,10 @@ def permission_findings(
         opened.admin,
         opened.info.broker_ids[0],
         topic_name(run_id, workload.message_bytes[0], 1),
-        group=name if workload.consumers.groups else None,
-        transactional_id=name if workload.producer.has_transactions else None,
+        group=name if any(each.consumers.groups for each in workload.parts) else None,
+        transactional_id=(
+            name if any(each.producer.has_transactions for each in workload.parts) else None
+        ),
         locks=locks,
     )
     return permission_rules(found)

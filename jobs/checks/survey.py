@@ -71,7 +71,7 @@ class Needs:
         if security.sasl_mechanism == "GSSAPI":
             packages["gssapi"] = "gssapi"
         files = (
-            workload.payload.messages_file,
+            *(part.payload.messages_file for part in workload.parts),
             *security.shared_files,
         )
         return cls(packages, tuple(path for path in files if path))

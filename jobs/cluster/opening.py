@@ -168,7 +168,7 @@ def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
     It follows from the largest `replica.lag.time.max.ms` of the brokers. It is None without
     followers, and where no broker reports that property.
     """
-    if workload.topic.replication_factor < 2:
+    if all(part.topic.replication_factor < 2 for part in workload.parts):
         return None
     lags_ms = _property_of_brokers(opened, LAG_PROPERTY).values()
     known_ms = [float(each) for each in lags_ms if each is not None]

@@ -85,8 +85,8 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
 
 def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
     """Whether neither the brokers' answers nor their metrics would show a throttling quota."""
-    options = workload.pattern(workload.message_bytes[0]).producer.options
-    return options.acks == "0" and any(
+    is_silent = any(part.producer.acks == "0" for part in workload.parts)
+    return is_silent and any(
         _THROTTLE_TIME in node.lacks for node in nodes if Role.BROKER in node.roles
     )
 

@@ -141,13 +141,17 @@ def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: 
     return result
 
 
-def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int) -> str:
+def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int, part: str = "") -> str:
     """The name of the topic that a run makes for this traffic; a pure function.
+
+    Args:
+        part: name of the part of a mix; empty for other traffic.
 
     Raises:
         ConfigError: the run id is too long for a topic's name, or has other characters.
     """
-    name = f"{PREFIX}{run_id}-{message_bytes}B-{partitions_per_broker}p"
+    own = f"-{part}" if part else ""
+    name = f"{PREFIX}{run_id}{own}-{message_bytes}B-{partitions_per_broker}p"
     if len(name) > NAME_LENGTH_MAX or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise ConfigError(
             f'the run id "{run_id}" cannot be part of a topic name; expected at most '

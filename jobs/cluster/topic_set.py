@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jobs.cluster.placement import LeaderCounts, leader_counts
@@ -12,7 +13,7 @@ from metrics.traffic.pattern import TrafficPattern
 
 @dataclass(frozen=True)
 class TopicSet:
-    """The topics that a trial writes to at the same time; all have the same shape.
+    """The topics that a trial writes to at the same time; all have the same shape, except in a mix.
 
     Attributes:
         names: names of the topics.
@@ -21,6 +22,8 @@ class TopicSet:
             the cluster placed them, of the partitions of all topics, numbered through.
         offline: brokers that are offline on purpose; the next replica leads in their place.
         is_own_placement: whether the cluster placed the replicas, instead of the run.
+        parts: the topics of each part of a mix, which have shapes of their own, in order; empty
+            for other traffic.
         brokers: ids of all brokers that serve, where the cluster placed the replicas.
     """
 
@@ -30,6 +33,43 @@ class TopicSet:
     offline: frozenset[int] = frozenset()
     is_own_placement: bool = False
     brokers: tuple[int, ...] = ()
+    parts: tuple[TopicSet, ...] = ()
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[TopicSet], message_bytes: int) -> TopicSet:
+        """The topics of a mix; those of the only part where there is one.
+
+        Args:
+            message_bytes: mean size of the mix's messages [B].
+        """
+        names = tuple(name for each in parts for name in each.names)
+        return cls(
+            names,
+            message_bytes,
+            {},
+            parts[0].offline,
+            any(each.is_own_placement for each in parts),
+            tuple(sorted({broker for each in parts for broker in each.brokers})),
+            tuple(parts),
+        )
+
+    @property
+    def numbered(self) -> tuple[tuple[int, TopicSet], ...]:
+        """The number of the first partition, and the topics; of a mix, for each of its parts."""
+        found, first = [], 0
+        for each in self.parts or (self,):
+            found.append((first, each))
+            first += each.per_topic * len(each.names)
+        return tuple(found)
+
+    @property
+    def partition_names(self) -> dict[int, tuple[str, int]]:
+        """The number of each partition → its topic, and its number there."""
+        return {
+            first + number: each.partitions.of(number)
+            for first, each in self.numbered
+            for number in range(len(each.partitions))
+        }
 
     def __str__(self) -> str:
         more = len(self.names) - 1
@@ -56,6 +96,8 @@ class TopicSet:
     @property
     def leaders(self) -> tuple[int, ...]:
         """Broker id that leads partition 0, 1, 2, …, numbered through all topics."""
+        if self.parts:
+            return tuple(leader for part in self.parts for leader in part.leaders)
         each = tuple(
             leader_of(self.replicas[number], self.offline) for number in sorted(self.replicas)
         )
@@ -90,6 +132,9 @@ class TopicSet:
 
         The cluster that placed them may have more than the workload asks for.
         """
+        if self.parts:
+            pairs = zip(self.parts, pattern.parts, strict=True)
+            return replace(pattern, parts=tuple(own.fit(part) for own, part in pairs))
         if not self.is_own_placement or not self.brokers:
             return pattern
         per_broker = max(1, round(self.per_topic / len(self.brokers)))

@@ -98,8 +98,9 @@ class Topics:
         Raises:
             ConfigError: the cluster would refuse the topic, or each batch written to it.
         """
-        _, properties = self._accepted(pattern)
-        require_writable(pattern, properties)
+        for each in pattern.loads:
+            _, properties = self._accepted(each)
+            require_writable(each, properties)
 
     def create(self, pattern: TrafficPattern, deadline_s: float = 60.0) -> TopicSet:
         """Create the topics of a pattern and wait until all replicas are in place and in sync.
@@ -113,6 +114,9 @@ class Topics:
             TopicError: this run has such a topic already, or a topic is not healthy within
                 `deadline_s` [s].
         """
+        if pattern.parts:
+            made = [self.create(each, deadline_s) for each in pattern.parts]
+            return TopicSet.of_parts(made, pattern.message_bytes)
         names = self._names(pattern)
         for name in names:
             if name in self._made:
@@ -138,6 +142,8 @@ class Topics:
 
     def are_moved(self, topics: TopicSet) -> bool:
         """Whether replicas that the run placed are on other brokers now."""
+        if topics.parts:
+            return any(self.are_moved(each) for each in topics.parts)
         return not topics.is_own_placement and self._state(topics).is_placed_otherwise
 
     def refresh(self, topics: TopicSet) -> TopicSet:
@@ -145,6 +151,9 @@ class Topics:
 
         Such a cluster may move them at any time. Topics that the run placed stay as they are.
         """
+        if topics.parts:
+            parts = [self.refresh(each) for each in topics.parts]
+            return TopicSet.of_parts(parts, topics.message_bytes)
         if not topics.is_own_placement:
             return topics
         found, state = self._look(topics.names, topics.message_bytes, topics.per_topic)
@@ -261,7 +270,7 @@ class Topics:
         began = self._clock()
         trouble, elected_at = "", float("-inf")
         before = state = self._state(topics)
-        is_kept = topics.is_own_placement
+        is_kept = all(each.is_own_placement for _, each in topics.numbered)
         while not state.healthy and self._clock() - began < deadline_s:
             if state.is_placed_otherwise and not is_kept:
                 break
@@ -285,8 +294,7 @@ class Topics:
         Raises:
             AdminError: the cluster does not answer.
         """
-        partitions = topics.partitions
-        names = {partitions.of(number): number for number in range(len(partitions))}
+        names = {name: number for number, name in topics.partition_names.items()}
         found = self._admin.end_offsets(names)
         return {number: found[name] for name, number in names.items()}
 
@@ -303,8 +311,8 @@ class Topics:
             for each in described
             for part in each["partitions"]
         }
-        partitions, leaders = topics.partitions, topics.leaders
-        planned = {partitions.of(number): leader for number, leader in enumerate(leaders)}
+        partitions, leaders = topics.partition_names, topics.leaders
+        planned = {partitions[number]: leader for number, leader in enumerate(leaders)}
         return dict(
             Counter(leader for name, leader in planned.items() if found.get(name) != leader)
         )
@@ -345,7 +353,7 @@ class Topics:
 
     def _names(self, pattern: TrafficPattern) -> tuple[str, ...]:
         per_broker = pattern.topic.partitions_per_broker
-        name = topic_name(self._run_id, pattern.message_bytes, per_broker)
+        name = topic_name(self._run_id, pattern.message_bytes, per_broker, pattern.part)
         return topic_names(name, pattern.topic.count)
 
     def _accepted(
@@ -418,12 +426,12 @@ class Topics:
             if isinstance(seen, AdminError):
                 state |= TopicState(silent=(str(seen),))
                 continue
-            for position, name in enumerate(topics.names):
-                first = position * topics.per_topic
-                own = topics.replicas_of(position)
-                state |= state_of(
-                    own, seen.get(name), first, topics.offline, topics.is_own_placement
-                )
+            for begin, each in topics.numbered:
+                for position, name in enumerate(each.names):
+                    first, own = begin + position * each.per_topic, each.replicas_of(position)
+                    state |= state_of(
+                        own, seen.get(name), first, topics.offline, each.is_own_placement
+                    )
         return state
 
     def _next_of(self, topics: TopicSet) -> list[int]:
@@ -438,7 +446,8 @@ class Topics:
     def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:
         """Elect preferred leaders; return why the election failed, or an empty text."""
         try:
-            self._admin.elect_preferred_leaders(map(topics.partitions.of, partitions))
+            names = topics.partition_names
+            self._admin.elect_preferred_leaders(names[number] for number in partitions)
         except AdminError as error:
             return str(error)
         return ""

@@ -32,6 +32,8 @@ def _child(annotation: Any) -> Model | None:
     for kind in _alternatives(annotation):
         if get_origin(kind) is tuple:
             return _child(get_args(kind)[0])
+        if get_origin(kind) in (Mapping, dict):
+            return _child(get_args(kind)[1])
         if dataclasses.is_dataclass(kind):
             section: Any = kind
             return section_model(section)
@@ -46,7 +48,8 @@ def _is_map(annotation: Any) -> bool:
 
 def model_at(model: Model, path: Sequence[Any]) -> Model | None:
     """The model at `path` below `model`, or None where there is none."""
-    for key in path:
+    keys = iter(path)
+    for key in keys:
         if isinstance(key, int):  # an item of a list, whose model is that of the list
             continue
         field = model.model_fields.get(str(key))
@@ -54,6 +57,8 @@ def model_at(model: Model, path: Sequence[Any]) -> Model | None:
         if child is None:
             return None
         model = child
+        if field is not None and _is_map(field.annotation):
+            next(keys, None)  # the name of an item of a map, whose model is that of the map
     return model
 
 
@@ -61,7 +66,8 @@ def holds_free_keys(model: Model, path: Sequence[Any]) -> bool:
     """Whether the value at `path` is a map with keys of the user's choice."""
     parent = model_at(model, path[:-1])
     field = parent.model_fields.get(str(path[-1])) if parent and path else None
-    return field is not None and _is_map(field.annotation)
+    is_map = field is not None and _is_map(field.annotation)
+    return is_map and field is not None and _child(field.annotation) is None
 
 
 def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -72,7 +78,8 @@ def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
     """The path of each key below `model`, and whether the key holds a value."""
     for name, field in model.model_fields.items():
-        child = _child(field.annotation)
+        # The items of a map have names of the user's choice, and are described with the map.
+        child = None if _is_map(field.annotation) else _child(field.annotation)
         yield (*above, name), child is None
         if child is not None:
             yield from _paths(child, (*above, name))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name
 from metrics.common.bounds import Choice, Number, Whole
 from metrics.judging.thresholds import Indicators, Thresholds, Validity
-from metrics.traffic.axes import AXES, NP
+from metrics.traffic.axes import AXES, NP, scale_of_part
 from search.budget import Budget
 
 LOAD_CAP_MAX = 100_000_000
@@ -80,13 +80,35 @@ class BudgetOptions(Budget):
     payload_bytes: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
 
 
+@dataclass(frozen=True)
+class AxisName(Choice):
+    """One of the axes, or `scale.PART` for a part of a mix."""
+
+    def expected(self) -> str:
+        """The expected values as a noun phrase, for messages and docs."""
+        return f"{super().expected()}, or scale.PART for a part of a mix"
+
+    def accepts(self, value: Any) -> bool:
+        """True for the name of an axis."""
+        return super().accepts(value) or scale_of_part(str(value)) is not None
+
+    def for_editors(self) -> dict[str, Any]:
+        """The JSON Schema of the names, and of those of parts."""
+        names = super().for_editors()
+        return {
+            "description": names.pop("description", ""),
+            "anyOf": [names, {"type": "string", "pattern": r"^scale\.[A-Za-z0-9_-]{1,40}$"}],
+        }
+
+
 class Search(ConfigModel):
     """The bounds of the search.
 
     Attributes:
         axis: the quantity that the search varies: "np", the number of producers; "rate",
             records per second of each producer; "message_bytes"; "partitions", of each broker;
-            "consumer_groups". The rest of the traffic pattern is fixed.
+            "consumer_groups"; "scale", how many times a mix is offered in percent, or
+            "scale.PART" for one part of it. The rest of the traffic pattern is fixed.
         load_start_max: first guess of a load above the limit; raised while sustained.
         load_cap: highest load that is offered.
         resolution: relative width at which a bracket is a boundary point [ratio].
@@ -115,7 +137,7 @@ class Search(ConfigModel):
             raises suspicion.
     """
 
-    axis: Annotated[str, Choice(tuple(AXES))] = NP.name
+    axis: Annotated[str, AxisName(tuple(AXES))] = NP.name
     load_start_max: Annotated[int, Whole(1, LOAD_CAP_MAX)] = 128
     load_cap: Annotated[int, Whole(1, LOAD_CAP_MAX)] = 20_000
     resolution: Annotated[float, Number(0, 0.5, above=True)] = 0.05

@@ -17,6 +17,7 @@ from jobs.config.cluster import Cluster
 from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
 from jobs.config.kafka_names import option_with_own_name, with_own_names
+from jobs.config.mixes import OF_PARTS, sections_of_mix
 from jobs.config.omb import PREFIX, finder, translated
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
@@ -25,7 +26,16 @@ from jobs.config.tokens import MSK_TOKEN_S
 from jobs.config.variables import as_written, with_values
 from jobs.config.workload import Workload
 from metrics.common.errors import ConfigError
-from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, PARTITIONS, RATE, Axis
+from metrics.traffic.axes import (
+    MESSAGE_BYTES,
+    NP,
+    PARTITIONS,
+    RATE,
+    SCALE,
+    Axis,
+    ScaleAxis,
+    axis_named,
+)
 from metrics.traffic.pattern import TrafficPattern
 
 MSK_LOAD_MAX_S = MSK_TOKEN_S - 120.0
@@ -73,7 +83,7 @@ class Configuration:
     @property
     def axis(self) -> Axis:
         """The axis of the search."""
-        return AXES[self.goal.search.axis]
+        return axis_named(self.goal.search.axis)
 
     def pattern(self, message_bytes: int, load: int, brokers: int = 0) -> TrafficPattern:
         """The traffic at a load on the axis.
@@ -223,26 +233,47 @@ def _recorded(
 
 def _consistent(loaded: Configuration) -> Configuration:
     """The configuration, after its cluster, workload and goals are checked against each other."""
-    brokers, replicas = loaded.cluster.brokers_known, loaded.workload.topic.replication_factor
-    if brokers is not None and replicas > brokers:
-        raise ConfigError(
-            f"workload {loaded.workload.name} has topic.replication_factor {replicas}, and "
-            f"the number of brokers of cluster {loaded.cluster.name} is {brokers}; expected at "
-            "most as many replicas as brokers; change one of them, for example with --set "
-            f"workload.topic.replication_factor={brokers}"
-        )
+    loaded = _along_scale(loaded)
+    brokers = loaded.cluster.brokers_known
+    for part in loaded.workload.parts:
+        replicas, key = part.topic.replication_factor, _key(loaded.workload, part, "topic")
+        if brokers is not None and replicas > brokers:
+            raise ConfigError(
+                f"workload {loaded.workload.name} has {key}.replication_factor {replicas}, and "
+                f"the number of brokers of cluster {loaded.cluster.name} is {brokers}; expected at "
+                "most as many replicas as brokers; change one of them, for example with --set "
+                f"workload.{key}.replication_factor={brokers}"
+            )
     _require_login(loaded)
     _require_axis(loaded)
     _require_survivors(loaded)
     return loaded
 
 
+def _key(workload: Workload, part: Workload, section: str) -> str:
+    """The path of a section of a part of a mix, or of the workload itself."""
+    return section if workload.mix is None else f"mix.{part.name}.{section}"
+
+
+def _along_scale(config: Configuration) -> Configuration:
+    """The configuration; a mix is searched along its scale where the goals name no other axis."""
+    if config.workload.mix is None or config.axis is not NP:
+        return config
+    goals = (
+        goal.model_copy(update={"search": goal.search.model_copy(update={"axis": SCALE.name})})
+        for goal in config.goals
+    )
+    return replace(config, goals=tuple(goals))
+
+
 def _require_login(config: Configuration) -> None:
     """Refuse a mechanism that a client does not support, or whose token is shorter than a trial."""
     mechanism, workload = config.cluster.security.sasl_mechanism, config.workload
-    clients = {"producer": workload.producer.client}
-    if workload.consumers.groups:
-        clients["consumers"] = workload.consumers.client
+    clients = {}
+    for part in workload.parts:
+        clients[_key(workload, part, "producer")] = part.producer.client
+        if part.consumers.groups:
+            clients[_key(workload, part, "consumers")] = part.consumers.client
     for role, client in clients.items():
         if mechanism == "GSSAPI" and client == "librdkafka":
             raise ConfigError(
@@ -261,7 +292,33 @@ def _require_login(config: Configuration) -> None:
         )
 
 
+def _require_axis_of_mix(config: Configuration) -> None:
+    """Refuse an axis other than the scale for a mix, and the scale of an unknown part."""
+    workload, axis = config.workload, config.axis
+    parts = tuple(workload.mix or ())
+    is_scale = isinstance(axis, ScaleAxis)
+    if parts and not is_scale:
+        raise ConfigError(
+            f"goal.search.axis is {axis.name} and workload {workload.name} is a mix; expected "
+            f"scale, or scale.PART for one of its parts ({', '.join(parts)}), as a mix has no one "
+            f"value of {axis.name}; choose one of them"
+        )
+    if isinstance(axis, ScaleAxis) and axis.part and axis.part not in parts:
+        known = f"the parts of workload {workload.name} are {', '.join(parts)}"
+        raise ConfigError(
+            f"goal.search.axis is {axis.name} and "
+            f"{known if parts else f'workload {workload.name} is no mix'}; expected "
+            f"{'one of these parts' if parts else 'scale, or a mix'}; correct it"
+        )
+
+
 def _require_axis(config: Configuration) -> None:
+    _require_axis_of_mix(config)
+    if config.workload.mix is None:
+        _require_axis_of_producers(config)
+
+
+def _require_axis_of_producers(config: Configuration) -> None:
     workload, search, axis = config.workload, config.goal.search, config.axis
     if axis is RATE and workload.producer.rate is not None:
         raise ConfigError(
@@ -309,18 +366,20 @@ def _require_axis(config: Configuration) -> None:
 
 def _require_survivors(config: Configuration) -> None:
     """Refuse a broker outage that leaves partitions without a leader, or has several goals."""
-    count, topic = config.goal.search.brokers_offline, config.workload.topic
+    count, workload = config.goal.search.brokers_offline, config.workload
     if count is None:
         return
     given = f"goal.search.brokers_offline (--offline) is {count}"
-    least = int(topic.config.get("min.insync.replicas", "1"))
-    if topic.replication_factor < count + least:
-        raise ConfigError(
-            f"{given} and workload {config.workload.name} has topic.replication_factor "
-            f"{topic.replication_factor}; expected {count + least} or more, so that each partition "
-            "keeps a leader; raise it, for example by "
-            f"--set workload.topic.replication_factor={count + least}"
-        )
+    for part in workload.parts:
+        topic, key = part.topic, _key(workload, part, "topic")
+        least = int(topic.config.get("min.insync.replicas", "1"))
+        if topic.replication_factor < count + least:
+            raise ConfigError(
+                f"{given} and workload {workload.name} has {key}.replication_factor "
+                f"{topic.replication_factor}; expected {count + least} or more, so that each "
+                "partition keeps a leader; raise it, for example by "
+                f"--set workload.{key}.replication_factor={count + least}"
+            )
     if len(config.goals) > 1:
         raise ConfigError(
             f"{given} with the goals {config.goal_names}; expected one goal, as brokers catch up "
@@ -370,7 +429,12 @@ def describe(config: Any) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name in _keys(config):
         value = getattr(config, name)
-        if _keys(value):
+        if isinstance(config, Workload) and config.mix is not None and name in OF_PARTS:
+            continue  # which follow from the parts
+        if isinstance(value, Mapping) and any(map(_keys, value.values())):
+            for own, each in value.items():
+                flat.update({f"{name}.{own}.{key}": part for key, part in describe(each).items()})
+        elif _keys(value):
             flat.update({f"{name}.{key}": part for key, part in describe(value).items()})
         elif value is not None:
             flat[name] = dict(value) if isinstance(value, Mapping) else value
@@ -416,11 +480,12 @@ def _made(
     written = with_values(source) if model is Cluster else {}
     if model is Cluster:
         _read_client_properties(source)
+    data = sections_of_mix(source) if model is Workload else source.data
     try:
         if is_json:
-            made = model.model_validate_json(json.dumps(source.data))
+            made = model.model_validate_json(json.dumps(data))
         else:
-            made = model.model_validate(source.data)
+            made = model.model_validate(data)
     except ValidationError as error:
         raise config_error(error, source, model) from None
     if isinstance(made, Cluster):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from jobs.config.fields import Model, hint, model_at, nearest_key
+from jobs.config.mixes import MIX, OF_PARTS
 from jobs.config.source import ParsedFile, kind_of
 from metrics.common.bounds import Checked, UnexpectedError
 from metrics.common.errors import ConfigError
@@ -48,6 +49,9 @@ def _without_effects(problems: list[ErrorDetails], model: Model) -> list[ErrorDe
     A list may be too short only because pydantic dropped its wrong items, and a key may be
     missing only because it is misspelled.
     """
+    if any(details["loc"][:1] == (MIX,) for details in problems):  # its parts have these sections
+        whole = {(key,) for key in OF_PARTS}
+        problems = [each for each in problems if each["loc"][:1] not in whole]
     above = {details["loc"][:-1] for details in problems if details["loc"]}
     meant = {
         (*details["loc"][:-1], nearest_key(model, details["loc"]))

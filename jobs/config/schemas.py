@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from jobs.config.cluster import Cluster
 from jobs.config.experiment import Experiment
 from jobs.config.goal import Goal
+from jobs.config.mixes import MIX, OF_PARTS
 from jobs.config.profile import Profile
 from jobs.config.suite import Suite
 from jobs.config.workload import Workload
@@ -54,7 +55,12 @@ def schema_of(kind: str) -> dict[str, Any]:
         _describe(section)
         if name in _OF_KAFKA:
             _name_as_kafka_does(section, kafka_properties(_OF_KAFKA[name]))
-    schema["required"] = [key for key in schema.get("required", []) if key != "name"]
+    required = [key for key in schema.get("required", []) if key != "name"]
+    schema["required"] = required
+    if kind == "workload":  # the parts of a mix have these keys instead
+        of_parts = [key for key in required if key in OF_PARTS]
+        schema["required"] = [key for key in required if key not in OF_PARTS]
+        schema["anyOf"] = [{"required": of_parts}, {"required": [MIX]}]
     title = f"kafka-redline: {kind}"
     return {"$schema": DRAFT, **_plain(schema), "title": title}
 

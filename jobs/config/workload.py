@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from jobs.config.base import ConfigModel, FileSection, Name
+from jobs.config.mixes import MixPart, PartName
 from metrics.common.bounds import Whole
 from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.mix import mean_message_bytes, mix_of
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.payload import Payload
 from metrics.traffic.producer import ProducerOptions, ProducerPattern
@@ -30,6 +34,8 @@ class Workload(ConfigModel):
             the search [B].
         notes: sentences for readers of plans.
         np: number of producers, for a search along another axis; left out along np.
+        mix: the parts of a mix, by their names; other keys than description, notes and trial then
+            stand in the parts.
     """
 
     name: Name
@@ -45,6 +51,28 @@ class Workload(ConfigModel):
     topic: Annotated[TopicOptions, FileSection()]
     trial: Annotated[Phases, FileSection()]
     consumers: Annotated[ConsumerOptions, FileSection()] = ConsumerOptions()
+    mix: Annotated[Mapping[PartName, MixPart], Field(min_length=1)] | None = None
+
+    @property
+    def parts(self) -> tuple[Workload, ...]:
+        """The parts of a mix, each as a workload with its number of producers; this workload alone
+        where it is no mix.
+        """
+        if self.mix is None:
+            return (self,)
+        return tuple(
+            Workload.model_construct(
+                name=name,
+                message_bytes=(part.message_bytes,),
+                np=part.producers,
+                producer=part.producer,
+                payload=part.payload,
+                topic=part.topic,
+                trial=self.trial,
+                consumers=part.consumers,
+            )
+            for name, part in self.mix.items()
+        )
 
     def pattern(self, message_bytes: int, brokers: int = 0, producers: int = 1) -> TrafficPattern:
         """The traffic of this workload at a message size, before an axis places a load.
@@ -53,7 +81,16 @@ class Workload(ConfigModel):
             message_bytes: mean size of a message [B].
             brokers: number of brokers of the cluster.
             producers: number of producers, where the workload does not fix it.
+
+        Of a mix, all parts at scale 1, whatever the size.
         """
+        if self.mix is not None:
+            return mix_of(
+                [
+                    replace(part.pattern(part.message_bytes[0], brokers), part=part.name)
+                    for part in self.parts
+                ]
+            )
         rate = self.producer.records_per_s(message_bytes)
         return TrafficPattern(
             producers=self.np or producers,
@@ -81,17 +118,69 @@ class Workload(ConfigModel):
         return None
 
     @model_validator(mode="after")
-    def _sizes_differ(self) -> Workload:
+    def _consistent(self) -> Workload:
+        if self.mix is None:
+            self.require_consistent()
+        else:
+            self._mix_is_consistent()
+        return self
+
+    def require_consistent(self) -> None:
+        """Refuse keys that contradict each other.
+
+        Raises:
+            ValueError: the message names them, the expected values and the remedy.
+        """
+        self._sizes_differ()
+        self._sizes_fit()
+        self._keys_are_ignored()
+        self._closed_loop_has_no_times()
+        self._transactions_suit_the_rest()
+        self._windows_suit_arrivals()
+        self._enough_records()
+
+    def _mix_is_consistent(self) -> None:
+        """Check each part as a workload of its own, and take the sections of the whole from them.
+
+        The whole has the mean size, and the sections of the part with the most payload.
+        """
+        if self.trial.volume_bytes is not None:
+            raise ValueError(
+                f"trial.volume_bytes is {self.trial.volume_bytes} in a mix; expected none, as "
+                "parts would end at different times; remove it"
+            )
+        for part in self.parts:
+            try:
+                if part.producer.rate is not None:
+                    raise ValueError(
+                        f"producer.rate is {part.producer.rate}; expected rate_bytes_per_s or "
+                        "rate_records_per_s, as a scale multiplies rates; set one of them"
+                    )
+                part.require_consistent()
+            except ValueError as error:
+                raise ValueError(f"mix.{part.name}: {error}") from None
+        largest = max(self.parts, key=lambda each: each.pattern(each.message_bytes[0]).mb_per_s)
+        mean = mean_message_bytes([each.pattern(each.message_bytes[0]) for each in self.parts])
+        whole = {
+            "message_bytes": (mean,),
+            "np": None,
+            "producer": largest.producer,
+            "payload": largest.payload,
+            "topic": largest.topic,
+            "consumers": largest.consumers,
+        }
+        for key, value in whole.items():
+            object.__setattr__(self, key, value)
+
+    def _sizes_differ(self) -> None:
         twice = sorted({size for size in self.message_bytes if self.message_bytes.count(size) > 1})
         if twice:
             raise ValueError(
                 f"message_bytes holds {twice[0]} more than once; expected each size once; "
                 "remove the repetition"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> Workload:
+    def _sizes_fit(self) -> None:
         sizes = self.payload.distribution
         smallest = sizes.quantile(min(self.message_bytes), 0.0)
         if smallest < self.payload.key_bytes:
@@ -103,10 +192,8 @@ class Workload(ConfigModel):
         problem = self.trouble_with_size(max(self.message_bytes))
         if problem is not None:
             raise ValueError(problem)
-        return self
 
-    @model_validator(mode="after")
-    def _keys_are_ignored(self) -> Workload:
+    def _keys_are_ignored(self) -> None:
         if self.payload.key_bytes and not self.producer.partitioner_ignore_keys:
             raise ValueError(
                 f"payload.key_bytes is {self.payload.key_bytes} and "
@@ -114,10 +201,8 @@ class Workload(ConfigModel):
                 "of keys are not supported; set it, so that messages with keys go to the sticky "
                 "partition, as with Kafka's partitioner.ignore.keys=true"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _closed_loop_has_no_times(self) -> Workload:
+    def _closed_loop_has_no_times(self) -> None:
         producer, trial = self.producer, self.trial
         if producer.rate is not None and (producer.arrivals != "fixed" or trial.ramp_up_s):
             raise ValueError(
@@ -125,13 +210,11 @@ class Workload(ConfigModel):
                 f"trial.ramp_up_s {trial.ramp_up_s:g}; expected arrivals fixed and no ramp, as a "
                 "closed loop sends when requests are answered, not at given times; leave them out"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _transactions_suit_the_rest(self) -> Workload:
+    def _transactions_suit_the_rest(self) -> None:
         duration_ms, consumers = self.producer.transaction_duration_ms, self.consumers
         if duration_ms is None:
-            return self
+            return
         if consumers.groups and consumers.client != "wire":
             raise ValueError(
                 f"producer.transaction_duration_ms is {duration_ms:g} and consumers.client "
@@ -146,10 +229,8 @@ class Workload(ConfigModel):
                     f"of {duration_ms:g} ms; expected at least one, so that each transaction has "
                     "this length; raise producer.transaction_duration_ms or the producer's rate"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _windows_suit_arrivals(self) -> Workload:
+    def _windows_suit_arrivals(self) -> None:
         producer, trial = self.producer, self.trial
         if producer.arrivals != "fixed" and trial.early_end_error_rate:
             raise ValueError(
@@ -166,10 +247,8 @@ class Workload(ConfigModel):
                 f"{cycle_s:g} s; expected a window of whole bursts, so that it has the mean rate; "
                 f"set measure_s to {max(1, round(cycles)) * cycle_s:g}, or change the bursts"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _enough_records(self) -> Workload:
+    def _enough_records(self) -> None:
         for size in self.message_bytes:
             records = self.producer.records_per_s(size) * self.trial.measure_s
             if records < RECORDS_MIN:
@@ -178,4 +257,3 @@ class Workload(ConfigModel):
                     f"trial.measure_s {self.trial.measure_s:g}; expected {RECORDS_MIN} or more, "
                     "so that the achieved share is precise; raise the producer's rate or measure_s"
                 )
-        return self

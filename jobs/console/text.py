@@ -17,6 +17,7 @@ from metrics.reporting.limit_words import (
     doubtful_sizes,
     latency_words,
     payload_span_words,
+    scale_words,
     span_words,
     sustained_words,
 )
@@ -240,7 +241,8 @@ def limit_precision(boundary: Boundary) -> list[str]:
     if boundary.mb_per_s_estimate is not None:
         interval += f", best estimate {format_mb_per_s(boundary.mb_per_s_estimate)} MB/s"
     answer = sustained_words(boundary) if span_words(boundary) else ""
-    sentences = [answer, "; ".join(part for part in (bracket, interval if span else "") if part)]
+    precision = "; ".join(part for part in (bracket, interval if span else "") if part)
+    sentences = [scale_words(boundary), answer, precision]
     sentences.append(f"latency at the limit: {latency}" if latency else "")
     sentences += [proven_words(boundary), steady_words(boundary)]
     return [sentence for sentence in sentences if sentence]
@@ -270,6 +272,8 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
     held_s = boundary.confirmed_s
     held = "" if held_s is None else f", held for {format_duration(held_s)}"
     proof = "".join(f"; {clean(each)}" for each in (proven_words(boundary),) if each)
+    if mix := scale_words(boundary):
+        return f"{mix}; {value}, bracket {width} wide after {trials}{held}{proof}"
     return f"{size}: {value}, bracket {width} wide after {trials}{held}{bound}{proof}"
 
 

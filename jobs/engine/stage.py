@@ -24,9 +24,10 @@ from jobs.engine.consuming.consumer_report import AcknowledgedOffsets, Gather, c
 from jobs.engine.network.namespaces import inside
 from jobs.engine.producing.producer_client import ProducerClient
 from jobs.engine.producing.producer_report import producer_report
-from jobs.engine.task.control_channel import DriverChannel, OrphanedError
+from jobs.engine.task.control_channel import ControlAddress, DriverChannel, OrphanedError
 from jobs.engine.task.host_watch import HostWatch
-from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.placing import placed
+from jobs.engine.task.plan import StagePlan, TrialPlan
 from jobs.engine.task.start_signal import StartSignal, TaskReady, start_signals
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.hosts.proc import LocalHost
@@ -49,19 +50,20 @@ class Barrier(Protocol):
         ...
 
 
-def stage_frame(spark: SparkSession, plan: TrialPlan) -> DataFrame:
+def stage_frame(spark: SparkSession, plan: StagePlan) -> DataFrame:
     """The stage that runs the plan, one row per task; nothing runs until it is collected."""
-    count = plan.tasks + plan.consumer_tasks
+    count = plan.tasks
     tasks = spark.range(0, count, 1, count)
     return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_DDL, barrier=True)
 
 
-def _map_partition(plan: TrialPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _map_partition(plan: StagePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     from pyspark import BarrierTaskContext
 
     for _ in batches:  # the ids only made the partitions
         continue
-    row = run_task(plan, BarrierTaskContext.get())
+    barrier = BarrierTaskContext.get()
+    row = run_task(plan.plan_of(barrier.partitionId()), barrier)
     yield reports_to_batch([row])
 
 
@@ -76,14 +78,14 @@ def run_task(
         wall_clock: clock of this host [s since the epoch].
     """
     with ExitStack() as namespaces:
-        return _run_task(plan, barrier, wall_clock, namespaces)
+        return placed(plan, _run_task(plan, barrier, wall_clock, namespaces))
 
 
 def _run_task(
     plan: TrialPlan, barrier: Barrier, wall_clock: Callable[[], float], namespaces: ExitStack
 ) -> TaskReport:
     """Do what `run_task` says; `namespaces` leaves the network namespace of the plan at the end."""
-    task = barrier.partitionId()
+    task = plan.own_task(barrier.partitionId())
     client: ProducerClient | ConsumerClient | None = None
     problem: str | None = None
     is_refused = False
@@ -91,8 +93,7 @@ def _run_task(
     gather = barrier.allGather
     try:
         if plan.control is not None:
-            wait_s = plan.connect_timeout_s
-            driver = DriverChannel.connect(plan.control, task, wait_s, time.monotonic, wall_clock)
+            driver = _connect(plan, plan.control, plan.stage_task(task), wall_clock)
             driver.compare_clocks()
         # The control channel stays in its own namespace; the client's sockets are behind a link.
         there = namespaces.enter_context(inside(plan.network_namespace))
@@ -128,6 +129,16 @@ def _run_task(
             client.close()
 
 
+def _connect(
+    plan: TrialPlan, control: ControlAddress, task: int, wall_clock: Callable[[], float]
+) -> DriverChannel:
+    """Connect to the driver, to which reports go with the numbers of the whole load."""
+    wait_s = plan.connect_timeout_s
+    driver = DriverChannel.connect(control, task, wait_s, time.monotonic, wall_clock)
+    driver.place = functools.partial(placed, plan)
+    return driver
+
+
 def _with_clock(report: TaskReport, driver: DriverChannel | None) -> TaskReport:
     """Compare the clocks once more, as either may have been set under load or run too fast."""
     if driver is None:
@@ -154,7 +165,7 @@ def _await_start(
         return StartSignal(ready.now_s, ready.problem)
     own = json.dumps(ready.document())
     ready_messages = [TaskReady.parse(json.loads(each)) for each in gather(own)]
-    return start_signals(dict(enumerate(ready_messages)))[task]
+    return start_signals(dict(enumerate(ready_messages)))[plan.stage_task(task)]
 
 
 def _window(plan: TrialPlan, start_wall_s: float) -> tuple[float, float]:
@@ -212,5 +223,5 @@ def _run_client(
     except (RedlineError, OSError) as error:
         return _absence_report(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
     finally:
-        if plan.consumer_tasks:
+        if plan.gathers_offsets:
             acknowledged.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
+from metrics.planning.slots import slots_needed
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.rate_windows import require_whole_ticks, window_least_s
 from metrics.sources.shortcomings import is_blind, shortcomings
@@ -46,14 +48,20 @@ from metrics.traffic.pattern import SAMPLES_MIN
 from metrics.trial.evidence import ClusterFacts
 
 
-def open_session(stack: ExitStack, slots: int | None, log: Path | None = None) -> Session:
+def open_session(
+    stack: ExitStack, slots: int | None, log: Path | None = None, slots_least: int = 1
+) -> Session:
     """Open a session that the stack closes; several sides can share it.
 
     Args:
         slots: tasks of a local session; None for one per core.
+        slots_least: lowest number of tasks where `slots` is None, as each part of a mix has tasks
+            of its own.
         log: the log of Spark and its Python workers; a temporary file by default.
     """
     is_ours = SparkSession.getActiveSession() is None
+    if slots is None and slots_least > max(2, os.cpu_count() or 2):
+        slots = slots_least
     spark = local_session(slots, log=log)
     if is_ours:  # else its owner may still need it
         stack.callback(close_session, spark)
@@ -109,7 +117,9 @@ class ContextFactory:
             nonlocal session
             if session is None:
                 self._phase("starting Spark")
-                session = open_session(stack, self.slots, self.folder / "spark.log")
+                least = slots_needed(workload.pattern(workload.message_bytes[0]))
+                log = self.folder / "spark.log"
+                session = open_session(stack, self.slots, log, least)
             return session
 
         opened = self.cluster or open_cluster(config.cluster, self.reporter, stack, open_spark)
@@ -191,7 +201,7 @@ class ContextFactory:
             guards.canaries = open_canaries(
                 opened.admin,
                 topics.name,
-                workload.topic.replication_factor,
+                max(part.topic.replication_factor for part in workload.parts),
                 opened.security.client_kwargs(),
                 stack,
                 partial(warn, self.reporter),
@@ -277,5 +287,13 @@ class ContextFactory:
             or None,
             queued_max_requests=next((each for each in queues if each), {}),
             delete_delay_s=delete_delay_s(opened),
-            followers=self.config.workload.topic.replication_factor - 1,
+            followers=_followers(self.config),
         )
+
+
+def _followers(config: Configuration) -> int:
+    """Followers of each partition; 0, so that their lag is not judged, where parts of a mix differ,
+    as no broker shows what followers copied of each.
+    """
+    found = {part.topic.replication_factor - 1 for part in config.workload.parts}
+    return found.pop() if len(found) == 1 else 0

@@ -14,14 +14,15 @@ from jobs.console.events import Plan
 from metrics.planning.disk_room import LogCleaning, retained_bytes
 from metrics.planning.executor_cpu import executor_cpu
 from metrics.planning.wire_model import describe
-from metrics.traffic.axes import AXES, NP
-from metrics.traffic.pattern import TopicOptions
+from metrics.traffic.axes import NP, axis_named
+from metrics.units import format_size
 from search.boundary_model import ProducerRate
 from search.confirming import Confirmation
 from search.forecast import Forecast, forecast
 from search.guide import Guide
 from search.limits import Limits
 from search.line import Line
+from search.model import PRODUCERS
 from search.signals import Signals
 
 STAGE_OVERHEAD_S = 3.0
@@ -52,7 +53,7 @@ def brokers_s(cluster: Cluster) -> float:
 
 def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
     """The boundary line to search for a goal."""
-    search = goal.search
+    search, axis = goal.search, axis_named(goal.search.axis)
     signals = Signals(
         achieved_min=goal.indicators.achieved_min,
         idle_min=goal.indicators.request_handler_idle_min,
@@ -65,8 +66,8 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
             search.load_cap,
             search.resolution,
             search.invalid_repeats_max,
-            AXES[search.axis].counts,
-            AXES[search.axis].other_way,
+            axis.counts,
+            axis.other_way,
             search.widest_interval,
         ),
         brokers=brokers,
@@ -76,7 +77,7 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
         confirmation=confirmation_of(workload, goal),
         check_for_change=search.check_for_change,
         # Longer waits leave the handlers more idle: their readings would guide away.
-        method="bisection" if AXES[search.axis].needs_latency else search.method,
+        method="bisection" if axis.needs_latency else search.method,
     )
 
 
@@ -89,9 +90,13 @@ def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
     """The payload that one unit of load offers, for budgets, forecasts and the model.
 
     Where load does not change the payload (partitions, consumer groups), it is shared out
-    over `load_start_max`.
+    over `load_start_max`, and so is that of a mix of which one part is scaled.
     """
-    axis, size = AXES[goal.search.axis], workload.message_bytes[0]
+    axis, size = axis_named(goal.search.axis), workload.message_bytes[0]
+    if workload.mix is not None:
+        load = 1 if axis.grows_payload else goal.search.load_start_max
+        whole = axis.apply(workload.pattern(size), load)
+        return ProducerRate(bytes_per_s=1e6 * whole.mb_per_s / load)
     unit, larger = (axis.apply(workload.pattern(each), 1) for each in (size, 2 * size))
     per_s = unit.records_per_s / (1 if axis.grows_payload else goal.search.load_start_max)
     if math.isclose(larger.mb_per_s, unit.mb_per_s):  # the same payload at every size
@@ -120,7 +125,8 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     expected = _expected(line_of(workload, goal, brokers or 1), one_s)
     lines = 1 if goal.search.brokers_offline is None else 2  # with all brokers, and with the rest
     loaded_share = workload.trial.load_s / one_s
-    with_replicas = loaded_share * workload.topic.replication_factor
+    replicas = mean_replicas(workload)
+    with_replicas = loaded_share * replicas
     return Plan(
         cluster=cluster.name,
         workload=workload.name,
@@ -142,11 +148,11 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
         starting_s=starting_s(cluster),
         peak_mb_per_s=expected.peak_bytes_per_s.high / 1e6,
         disk_bytes_max=on_disk(
-            workload.topic,
+            workload,
             brokers,
             expected.point_bytes.high * with_replicas
             + backlog_bytes(workload, max(workload.message_bytes)),
-            expected.peak_bytes_per_s.high * workload.topic.replication_factor,
+            expected.peak_bytes_per_s.high * replicas,
         ),
     )
 
@@ -159,13 +165,23 @@ def _expected(line: Line, one_s: float) -> Forecast:
 
 def backlog_bytes(workload: Workload, message_bytes: int) -> float:
     """Payload of the backlog that is built for a message size, with all replicas [B]."""
+    if workload.mix is not None:
+        return sum(backlog_bytes(part, part.message_bytes[0]) for part in workload.parts)
     consumers = workload.consumers
     records = consumers.backlog_records if consumers.groups else 0
     return float(records * message_bytes * workload.topic.replication_factor)
 
 
+def mean_replicas(workload: Workload) -> float:
+    """The replicas of a byte of payload; in a mix, the mean in its proportions."""
+    if workload.mix is None:
+        return workload.topic.replication_factor
+    pattern = workload.pattern(workload.message_bytes[0])
+    return pattern.written_bytes(pattern.records_per_s) / (1e6 * pattern.mb_per_s)
+
+
 def on_disk(
-    topic: TopicOptions, brokers: int | None, written: float, peak_bytes_per_s: float
+    workload: Workload, brokers: int | None, written: float, peak_bytes_per_s: float
 ) -> float:
     """Upper bound of the bytes that the brokers hold at a time [B].
 
@@ -178,12 +194,19 @@ def on_disk(
     """
     if brokers is None:
         return written
-    late = peak_bytes_per_s * LogCleaning().late_s(topic)
-    return min(written, retained_bytes(topic, brokers) + late)
+    topics = [part.topic for part in workload.parts]
+    late = peak_bytes_per_s * max(LogCleaning().late_s(each) for each in topics)
+    return min(written, sum(retained_bytes(each, brokers) for each in topics) + late)
 
 
 def describe_producer(workload: Workload) -> str:
-    """The pattern of one producer as text."""
+    """The pattern of one producer as text; of a mix, that of each part."""
+    if workload.mix is not None:
+        return "; ".join(
+            f"{part.name}: {PRODUCERS.amount(part.np or 1)} of "
+            f"{format_size(part.message_bytes[0])} messages, {describe_producer(part)}"
+            for part in workload.parts
+        )
     producer = workload.producer
     if producer.rate is not None:
         rate = "closed loop, as fast as brokers acknowledge"
@@ -203,11 +226,12 @@ def describe_producer(workload: Workload) -> str:
 
 def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
     smallest_and_largest = sorted({min(workload.message_bytes), max(workload.message_bytes)})
-    network = describe(workload.pattern(size) for size in smallest_and_largest)
+    patterns = [workload.pattern(size) for size in smallest_and_largest]
+    network = describe(each for pattern in patterns for each in pattern.loads)
     own = workload.notes
     if cluster.starts_brokers:
         return (*own, *cluster.caveats, network)
-    if workload.topic.replication_factor < 2:
+    if all(part.topic.replication_factor < 2 for part in workload.parts):
         return (*own, network)
     window_s = workload.trial.measure_s
     text = (
@@ -220,8 +244,16 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
 
 def _executor_note(workload: Workload, peak_bytes_per_s: float) -> tuple[str, ...]:
     """The cores that executors need for the heaviest load; unknown for other clients' libraries."""
-    if workload.producer.client != "wire":
+    if any(part.producer.client != "wire" for part in workload.parts):
         return ()
+    if workload.mix is not None:
+        parts = workload.pattern(workload.message_bytes[0]).parts
+        scale = peak_bytes_per_s / (1e6 * sum(each.mb_per_s for each in parts))
+        return tuple(
+            f"part {each.part}: {needed}"
+            for each in parts
+            if (needed := executor_cpu((each.producer,), 1e6 * each.mb_per_s * scale))
+        )
     producers = (workload.pattern(size).producer for size in workload.message_bytes)
     needed = executor_cpu(producers, peak_bytes_per_s)
     return () if needed is None else (str(needed),)

@@ -23,6 +23,7 @@ from jobs.spark.log_stores import require_safe_commits
 from jobs.trials.context import Session
 from jobs.trials.load import require_room
 from metrics.common.errors import RedlineError
+from metrics.planning.slots import slots_needed
 
 Opened = TypeVar("Opened")
 
@@ -74,7 +75,7 @@ class Examination:
             if opened is not None and config is not None:
                 self._phase("checking the cluster and its permissions")
                 self.findings += cluster_findings(opened, config, order.locks)
-            session = self._session(stack)
+            session = self._session(stack, workload)
             if session is not None:
                 self._commits(session)
             if session is not None and cluster is not None and workload is not None:
@@ -111,11 +112,13 @@ class Examination:
             self.findings.append(ok(check, f"connected; its id is {opened.info.cluster_id}"))
         return opened
 
-    def _session(self, stack: ExitStack) -> Session | None:
+    def _session(self, stack: ExitStack, workload: Workload | None) -> Session | None:
         if any(each.check == SPARK for each in problems_of(self.findings)):
             return None
         self._phase("starting Spark")
-        return self._try("Spark", lambda: open_session(stack, self.order.slots))
+        least = 1 if workload is None else slots_needed(workload.pattern(workload.message_bytes[0]))
+        slots = self.order.slots
+        return self._try("Spark", lambda: open_session(stack, slots, slots_least=least))
 
     def _commits(self, session: Session) -> None:
         tables = self.order.tables or str(self.order.out.absolute() / "tables")

@@ -14,7 +14,14 @@ from jobs.config import Configuration
 from jobs.config.loading import require_endless
 from jobs.console.events import Plan, RunFinished, Table, note
 from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
-from jobs.runs.estimate import backlog_bytes, describe_producer, on_disk, starting_s, trial_s
+from jobs.runs.estimate import (
+    backlog_bytes,
+    describe_producer,
+    mean_replicas,
+    on_disk,
+    starting_s,
+    trial_s,
+)
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import REPORT, summary_of_run, write_report
@@ -89,12 +96,12 @@ class FixedLoadRun(Body):
         if self.load.duration_s is not None:
             length_s, beside_s = count * trial.measure_s, one_s - trial.measure_s
             phases = replace(trial, measure_s=length_s)
-            whole = replace(pattern, phases=phases, profile=self.load.profile)
+            whole = pattern.with_phases(phases).with_profile(self.load.profile)
             one_s, duration_s, written = trial.measure_s, length_s + beside_s, whole.planned_bytes
         written += backlog_bytes(config.workload, self.load.message_bytes)
-        brokers, topic = config.cluster.brokers_known, config.workload.topic
+        brokers = config.cluster.brokers_known
         peak = pattern.mb_per_s * (1.0 if self.load.profile is None else self.load.profile.peak)
-        replicated = 1e6 * peak * topic.replication_factor
+        replicated = 1e6 * peak * mean_replicas(config.workload)
         return Plan(
             cluster=config.cluster.name,
             workload=config.workload.name,
@@ -111,7 +118,7 @@ class FixedLoadRun(Body):
             notes=config.cluster.caveats,
             starting_s=starting_s(config.cluster),
             peak_mb_per_s=peak,
-            disk_bytes_max=on_disk(topic, brokers, written, replicated),
+            disk_bytes_max=on_disk(config.workload, brokers, written, replicated),
         )
 
     def measure(self, run: RunState) -> None:
@@ -186,8 +193,9 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
         ConfigError: the client is a library's, the load ends early or by volume, or a profile is
             combined with bursts.
     """
-    producer, consumers = config.workload.producer, config.workload.consumers
-    clients = {producer.client, *([consumers.client] if consumers.groups else [])}
+    parts, producer = config.workload.parts, config.workload.producer
+    clients = {part.producer.client for part in parts}
+    clients |= {part.consumers.client for part in parts if part.consumers.groups}
     if clients != {"wire"}:
         raise ConfigError(
             f"--duration with the client {', '.join(sorted(clients - {'wire'}))}; expected wire, "
@@ -201,6 +209,7 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
             "that the profile can change; set rate_bytes_per_s or rate_records_per_s, or omit "
             "--profile"
         )
+    producer = next((p.producer for p in parts if p.producer.arrivals == "bursts"), producer)
     if load.profile is not None and (producer.arrivals == "bursts" or ramp_up_s):
         raise ConfigError(
             f"--profile {load.profile.name} with producer.arrivals {producer.arrivals} and "

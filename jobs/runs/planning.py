@@ -153,6 +153,12 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
             f"{goal or 'missing'}; expected one of them; name it with --goal"
         )
     points = [b for b in summary.boundaries if b.goal == chosen and _is_answer(b)]
+    if any(boundary.parts for boundary in summary.boundaries):
+        raise ConfigError(
+            f"run {summary.run_id} measured a mix, whose limit is a scale and not a rate of one "
+            "kind of traffic; expected limits along np; measure the part that matters as a "
+            "workload of its own"
+        )
     if summary.replication_factor < 1:
         raise ConfigError(
             f"the summary of run {summary.run_id} has no replication factor, as an older version "

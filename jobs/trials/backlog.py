@@ -38,6 +38,8 @@ def build_backlog(
     Raises:
         GuardStopError: a guard tripped.
     """
+    if pattern.parts:
+        return _of_parts(context, topics, pattern, number)
     wanted = pattern.consumers.backlog_records if pattern.consumers.groups else 0
     if not wanted:
         return False, None
@@ -46,7 +48,8 @@ def build_backlog(
         for load in range(LOADS_MAX):
             if held >= wanted:
                 return load > 0, None
-            _write(context, topics, pattern, wanted - held, f"{number}-{load}")
+            named = f"{number}-{pattern.part}-{load}" if pattern.part else f"{number}-{load}"
+            _write(context, topics, pattern, wanted - held, named)
             before, held = held, _held(context, topics)
             if held <= before:
                 break
@@ -56,6 +59,19 @@ def build_backlog(
         return True, None
     text = f"the backlog was not built: {held:,} of {wanted:,} messages are in the topics"
     return True, Reason("task_failed", text, 1.0, 0.0)
+
+
+def _of_parts(
+    context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
+) -> tuple[bool, Reason | None]:
+    """Build the backlogs of the parts of a mix, one after the other, each at its own rate."""
+    is_loaded = False
+    for own, part in zip(topics.parts, pattern.parts, strict=True):
+        offered, problem = build_backlog(context, own, part, number)
+        is_loaded = is_loaded or offered
+        if problem is not None:
+            return is_loaded, problem
+    return is_loaded, None
 
 
 def _held(context: RunContext, topics: TopicSet) -> int:

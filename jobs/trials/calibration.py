@@ -19,12 +19,14 @@ from metrics.planning.planted import (
     HandlerTime,
     complete_handler_times,
     planted_producers,
+    planted_scale,
     stated_handler_times,
 )
 from metrics.planning.planted_rates import PlantedRates
 from metrics.reporting.limit_words import AT_LEVEL, estimate_words, span_words
 from metrics.tables.boundary import Boundary
-from metrics.traffic.axes import NP
+from metrics.traffic.axes import NP, SCALE
+from metrics.traffic.mix import SCALE_UNITS
 from metrics.traffic.pattern import TrafficPattern
 from metrics.units import UNKNOWN, format_size
 
@@ -37,8 +39,8 @@ IDLE_LEAST = 0.9
 class Calibration:
     """The handler times of a run's brokers, and the limit that follows from them.
 
-    It stays empty on brokers without stated times, and on an axis other than producers. Planted
-    disks and links need no measurement, and a CPU quota needs one at each size.
+    It stays empty on brokers without stated times, and on an axis other than producers or the scale
+    of a mix. Planted disks and links need no measurement, and a CPU quota one at each size.
     """
 
     def __init__(self) -> None:
@@ -62,17 +64,27 @@ class Calibration:
         self, context: RunContext, topics: PointTopics, message_bytes: int
     ) -> None:
         stated = stated_handler_times(context.environment, context.addresses)
-        if not stated or self._times or context.config.axis is not NP:
+        if not stated or self._times or context.config.axis not in (NP, SCALE):
             return
         light = topics.open(context.pattern(message_bytes, 1))
         self._times = measure_handler_times(context, light, stated)
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
         """The boundary with its planted limit, where that is known."""
+        if context.config.axis is SCALE:
+            return self._with_scale(boundary, context, goal)
         limits = [*self._of_handlers(boundary, context, goal), *_of_rates(boundary, context)]
         forecast = self._cpu.forecast(boundary.message_bytes)
         limits += [] if forecast is None else [forecast]
         return replace(boundary, np_planted=min(limits)) if limits else boundary
+
+    def _with_scale(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
+        """The boundary of a mix with its planted limit, where that is known."""
+        if not self._times:
+            return boundary
+        idle_min = context.thresholds[goal].indicators.request_handler_idle_min
+        mix = context.pattern(boundary.message_bytes, SCALE_UNITS)
+        return replace(boundary, scale_planted=planted_scale(self._times, mix, idle_min))
 
     def _of_handlers(self, boundary: Boundary, context: RunContext, goal: str) -> list[float]:
         if not self._times:
@@ -125,13 +137,20 @@ def _light(
 ) -> TrafficPattern:
     """The heaviest load that leaves the handlers idle enough, by their stated times."""
     phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=1.0, measure_s=LIGHT_S)
-    one = context.pattern(topics.message_bytes, 1)
-    load = int(planted_producers(tuple(stated.values()), one.producer, IDLE_LEAST))
-    return replace(context.pattern(topics.message_bytes, max(1, load)), phases=phases)
+    times = tuple(stated.values())
+    if context.config.axis is SCALE:
+        mix = context.pattern(topics.message_bytes, SCALE_UNITS)
+        load = int(SCALE_UNITS * planted_scale(times, mix, IDLE_LEAST))
+    else:
+        one = context.pattern(topics.message_bytes, 1)
+        load = int(planted_producers(times, one.producer, IDLE_LEAST))
+    return context.pattern(topics.message_bytes, max(1, load)).with_phases(phases)
 
 
 def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
     """Planted and found limits side by side; None where no limit is planted."""
+    if scales := [each for each in boundaries if each.scale_planted and each.gave_up is None]:
+        return _scale_table(scales)
     rows = [
         (
             format_size(each.message_bytes),
@@ -160,6 +179,26 @@ def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
         ),
         tuple(rows),
     )
+
+
+def _scale_table(boundaries: Sequence[Boundary]) -> Table:
+    """Planted and found limits of mixes."""
+    rows = [
+        (
+            f"{each.scale_planted:.3f}",
+            f"{each.scale_sustained:g}-{each.scale_overloaded or ''}",
+            _off_by(each.scale_sustained, each.scale_planted),
+            estimate_words(each) or UNKNOWN,
+            _off_by(each.scale_estimate, each.scale_planted),
+            span_words(each) or UNKNOWN,
+        )
+        for each in boundaries
+        if each.scale_planted
+    ]
+    columns = (
+        "planted times", "found", "off by", "estimate", "off by", f"limit {AT_LEVEL}",
+    )  # fmt: skip
+    return Table("Planted in these brokers, and found", columns, tuple(rows))
 
 
 def _off_by(estimate: float | None, planted: float) -> str:

@@ -82,9 +82,9 @@ class ContinuousMeasurer(TrialMeasurer):
         """
         context = self._context
         one = context.pattern(self._message_bytes, load)
-        one = replace(one, phases=one.phases.in_full, profile=profile)
+        one = one.with_phases(one.phases.in_full).with_profile(profile)
         length_s = windows * one.phases.measure_s
-        whole = replace(one, phases=replace(one.phases, measure_s=length_s))
+        whole = one.with_phases(replace(one.phases, measure_s=length_s))
         context.guards.admit(whole)
         topics = self._topics.open(one)
         one, whole = topics.fit(one), topics.fit(whole)
@@ -101,7 +101,7 @@ class ContinuousMeasurer(TrialMeasurer):
             before = context.topics.end_offsets(topics)
             with self._sampler(one) as sampler:
                 watch = partial(self._watched_windows, running, sampler, whole, into)
-                target = Target(topics.names, topics.leaders, context.addresses, before)
+                target = Target.of(topics, context.addresses, before)
                 trial_id = f"{context.run_id}-{running.number}"
                 rows = context.generator.offer(trial_id, target, one, watch, windows)
                 into.append(self._judge(running, sampler, merge(rows)))
@@ -193,7 +193,7 @@ class ContinuousMeasurer(TrialMeasurer):
         everything = _traffic_of(brokers, client.duration_s)
         if everything is None:
             return None
-        commits_per_s = running.pattern.consumers.commits_per_s(len(running.topics.leaders))
+        commits_per_s = running.pattern.commits_per_s(len(running.topics.leaders))
         return others_at(everything, client, self._gates.level, commits_per_s)
 
     def _keep(

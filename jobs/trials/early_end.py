@@ -61,7 +61,7 @@ class EarlyEnd:
         self._facts = facts
         self._phases = pattern.phases
         self._offered_per_s = pattern.records_per_s
-        self._groups = pattern.consumers.groups
+        self._groups = pattern.groups
         self._channel = channel
         self._sampler = sampler
         self._may_begin_early = may_begin_early

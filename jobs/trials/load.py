@@ -1,22 +1,24 @@
-"""The generator of load: one barrier stage of Spark that runs identical producers."""
+"""The generator of load: one barrier stage of Spark that runs the producers of a pattern."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
+from jobs.cluster.topic_set import TopicSet
 from jobs.engine.stage import stage_frame
-from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.plan import StagePlan, TrialPlan
 from jobs.spark.session import cancel_group, cause_of, run_interruptibly
 from jobs.spark.slots import await_slots, registered_slots
 from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
+from metrics.planning.slots import SlotShare, share_slots, slots_needed
 from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.task import WINDOW_TOLERANCE_S, TaskReport
@@ -56,12 +58,31 @@ class Target:
         brokers: broker id → (host, port).
         end_offsets: partition → end offset before the load. Consumer groups run only when it is
             given, as they have to know which records are theirs to read.
+        parts: the targets of the parts of a mix, each with partitions of its own from 0; empty for
+            other traffic.
     """
 
     topics: tuple[str, ...]
     leaders: tuple[int, ...]
     brokers: Mapping[int, tuple[str, int]]
     end_offsets: Mapping[int, int] = field(default_factory=dict)
+    parts: tuple[Target, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        topics: TopicSet,
+        brokers: Mapping[int, tuple[str, int]],
+        end_offsets: Mapping[int, int] | None = None,
+    ) -> Target:
+        """The target of a load on these topics."""
+        ends = end_offsets or {}
+        parts = []
+        for first, own in topics.numbered if topics.parts else ():
+            count = len(own.leaders)
+            known = {n - first: end for n, end in ends.items() if first <= n < first + count}
+            parts.append(cls(own.names, own.leaders, brokers, known))
+        return cls(topics.names, topics.leaders, brokers, ends, tuple(parts))
 
 
 def require_room(pattern: TrafficPattern, slots: int) -> None:
@@ -71,11 +92,22 @@ def require_room(pattern: TrafficPattern, slots: int) -> None:
         slots: number of tasks that can run at the same time.
 
     Raises:
-        ConfigError: the groups have no slot, or a group has more members than partitions.
+        ConfigError: the groups have no slot, a part of a mix has none, or a group has more members
+            than partitions.
     """
+    if pattern.parts:
+        needed = slots_needed(pattern)
+        if slots < needed:
+            raise ConfigError(
+                f"the workload is a mix of {len(pattern.parts)} parts and Spark has {slots} slots; "
+                f"expected {needed} or more, one for the producers of each part and one for its "
+                f"consumer groups; use more cores, or --slots {needed} on this machine"
+            )
+        for each in pattern.parts:
+            require_room(each, slots)
+        return
     groups, members = pattern.consumers.groups, pattern.consumers.members
-    topic = pattern.topic
-    partitions = pattern.brokers * topic.partitions_per_broker * topic.count
+    partitions = pattern.partitions
     if groups and slots < 2:
         raise ConfigError(
             f"workload consumers.groups is {groups} and Spark has {slots} slot; expected 2 slots "
@@ -142,11 +174,12 @@ class Generator:
                 slots.
             GeneratorError: a task could not run, so the load is not valid.
         """
-        hosts = 0
-        if target.end_offsets:
+        reads = bool(target.end_offsets)
+        if reads or pattern.parts:
             require_room(pattern, self._slots)
-            hosts = pattern.consumers.tasks(self._slots)
-        tasks = min(pattern.producers, self._slots - hosts)
+        shares = share_slots(pattern, self._slots, reads=reads)
+        tasks = sum(each.tasks for each in shares)
+        hosts = sum(each.consumer_tasks for each in shares)
         self._await_slots(tasks + hosts)
         with (
             self._control.channel(tasks, hosts) as channel,
@@ -169,7 +202,7 @@ class Generator:
                 interface_speeds=self._interface_speeds,
                 climb=climb,
             )
-            return self._run(plan, channel)
+            return self._run(StagePlan(plans_of_parts(plan, target.parts, shares)), channel)
 
     def _await_slots(self, wanted: int) -> None:
         """Wait until Spark can run all tasks at once, as it may have lost an executor.
@@ -197,7 +230,7 @@ class Generator:
         cancel_group(self._spark, trial_id)
         return None
 
-    def _run(self, plan: TrialPlan, channel: TaskChannel) -> list[TaskReport]:
+    def _run(self, plan: StagePlan, channel: TaskChannel) -> list[TaskReport]:
         try:
             frame = stage_frame(self._spark, plan)
             collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)
@@ -220,6 +253,47 @@ class Generator:
         return rows
 
 
+def plans_of_parts(
+    plan: TrialPlan, targets: Sequence[Target], shares: Sequence[SlotShare]
+) -> tuple[TrialPlan, ...]:
+    """The plan of each part of a mix, each with numbers of its own; the plan itself without a mix.
+
+    Args:
+        plan: the plan of the whole load.
+        targets: the targets of the parts.
+        shares: the tasks of the parts.
+    """
+    if not plan.pattern.parts:
+        return (plan,)
+    plans = []
+    partition = producer = group = task = 0
+    consumer_task = plan.tasks
+    for part, target, share in zip(plan.pattern.parts, targets, shares, strict=True):
+        own = replace(
+            plan,
+            pattern=part,
+            topics=target.topics,
+            leaders=target.leaders,
+            end_offsets=target.end_offsets,
+            tasks=share.tasks,
+            consumer_tasks=share.consumer_tasks,
+            part=part.part,
+            first_partition=partition,
+            first_producer=producer,
+            first_group=group,
+            first_task=task,
+            first_consumer_task=consumer_task,
+            stage_consumer_tasks=plan.consumer_tasks,
+        )
+        plans.append(own)
+        partition += len(target.leaders)
+        producer += part.producers
+        group += part.consumers.groups
+        task += share.tasks
+        consumer_task += share.consumer_tasks
+    return tuple(plans)
+
+
 def _require_one_window(rows: Sequence[TaskReport]) -> None:
     """Raise when a task received the end of the window too late, and continued its load."""
     end_s = min(row.end_s for row in rows)
@@ -232,7 +306,7 @@ def _require_one_window(rows: Sequence[TaskReport]) -> None:
         )
 
 
-def _require_whole(plan: TrialPlan, channel: TaskChannel, cause: Exception | None = None) -> None:
+def _require_whole(plan: StagePlan, channel: TaskChannel, cause: Exception | None = None) -> None:
     """Raise when a task was lost, even where Spark could finish the stage."""
     if channel.lost_tasks:
         raise StageFailedError(

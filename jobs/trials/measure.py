@@ -122,7 +122,7 @@ class TrialMeasurer:
         context = self._context
         pattern = context.pattern(self._message_bytes, load)
         if is_held:
-            pattern = replace(pattern, phases=pattern.phases.in_full)
+            pattern = pattern.with_phases(pattern.phases.in_full)
         context.guards.admit(pattern)
         topics = self._topics.open(pattern)
         pattern = topics.fit(pattern)
@@ -239,7 +239,7 @@ class TrialMeasurer:
             grown,
             client,
             self._gates.level,
-            pattern.consumers.commits_per_s(len(topics.leaders)),
+            pattern.commits_per_s(len(topics.leaders)),
         )
         evidence = replace(
             self._evidence(pattern, client, samples),
@@ -324,7 +324,7 @@ class TrialMeasurer:
         self, number: int, pattern: TrafficPattern, topics: TopicSet, before: Mapping[int, int]
     ) -> tuple[ClientWindow, Samples]:
         context = self._context
-        target = Target(topics.names, topics.leaders, context.addresses, before)
+        target = Target.of(topics, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
         self._broker_ends, self._load_start_s = self._broker_sockets(), None
         with self._sampler(pattern) as sampler:

@@ -26,14 +26,14 @@ class PointTopics:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._topics: TopicSet | None = None
-        self._made_for: tuple[int, TopicOptions] | None = None
+        self._made_for: tuple[tuple[str, int, TopicOptions], ...] | None = None
 
     def open(self, pattern: TrafficPattern) -> TopicSet:
         """Return topics for this pattern: the open ones if they fit, otherwise new ones.
 
         Topics whose replicas somebody moved, such as a balancer, do not fit any more.
         """
-        wanted = (pattern.message_bytes, pattern.topic)
+        wanted = tuple((each.part, each.message_bytes, each.topic) for each in pattern.loads)
         if self._topics is not None and self._made_for == wanted:
             if not self._context.topics.are_moved(self._topics):
                 self._topics = self._context.topics.refresh(self._topics)
@@ -42,10 +42,11 @@ class PointTopics:
             note(self._context.reporter, moved)
         self.close()
         self._topics = self._context.topics.create(pattern)
-        if placement := self._topics.placement_note(pattern.topic.partitions_per_broker):
-            note(self._context.reporter, placement)
-        if self._topics.caveat:
-            warn(self._context.reporter, f"topic {self._topics}: {self._topics.caveat}")
+        for (_, own), part in zip(self._topics.numbered, pattern.loads, strict=True):
+            if placement := own.placement_note(part.topic.partitions_per_broker):
+                note(self._context.reporter, placement)
+            if own.caveat:
+                warn(self._context.reporter, f"topic {own}: {own.caveat}")
         self._made_for = wanted
         return self._topics
 
@@ -77,7 +78,7 @@ class PointTopics:
     def _delete_groups(self) -> None:
         """Delete the run's consumer groups, as brokers would keep their offsets for a week."""
         context = self._context
-        if not any(trial.pattern.consumers.groups for trial in context.history.trials):
+        if not any(trial.pattern.groups for trial in context.history.trials):
             return
         admin = context.cluster.admin
         try:

@@ -98,7 +98,7 @@ class SeriesProof:
         """
         if not self.is_due:
             return
-        if pattern.producer.options.acks == "0":
+        if any(each.producer.options.acks == "0" for each in pattern.loads):
             self._note(("with acks=0 no answer says what the brokers received",))
             return
         found = self._proof(before, client, topics, pattern)
@@ -127,7 +127,7 @@ class SeriesProof:
             after = poll_after_ticks(self._context.source, pause=self._pause)
             loaded = polls_of(before, after)
             lasted_s = max((polls.seconds for polls in loaded.values()), default=0.0)
-            commits = pattern.consumers.commits_per_s(len(topics.leaders)) * lasted_s
+            commits = pattern.commits_per_s(len(topics.leaders)) * lasted_s
             sent = sent_by_broker(client.counts, topics.leaders, commits)
             found = prove(rest, loaded, sent, pools)
             if not found.disagreements:

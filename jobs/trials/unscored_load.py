@@ -65,7 +65,7 @@ def offer_unscored(
         StageFailedError, GeneratorError: the load failed.
         GuardStopError: a guard tripped.
     """
-    target = Target(topics.names, topics.leaders, context.addresses)
+    target = Target.of(topics, context.addresses)
     interval_s, guards = context.workload.trial.sample_interval_s, context.guards
     polled_s = poll_interval_of(context.source, interval_s)
     guards.admit(pattern)

@@ -555,7 +555,7 @@ def _unscored(
     """The same pattern, measured for `measure_s` after `begun_s` of the same load [s]."""
     trial = context.workload.trial
     phases = replace(trial, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s, volume_bytes=None)
-    return replace(pattern, phases=phases)
+    return pattern.with_phases(phases)
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:

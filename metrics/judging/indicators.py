@@ -546,6 +546,8 @@ CONSUMER_LAG = ConsumerLag()
 LATENCIES = tuple(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES)
 CLIENT_INDICATORS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
 """The indicators that a generator in trouble can trigger as well as overloaded brokers."""
+OF_PARTS: Sequence[Indicator] = (*CLIENT_INDICATORS, CONSUMER_LAG)
+"""The indicators that judge each part of a mix, beside the mix as a whole."""
 INDICATORS: Sequence[Indicator] = (
     Throttling(),
     RequestHandlerIdle(),

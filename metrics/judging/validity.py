@@ -24,6 +24,7 @@ from metrics.judging.indicators import (
 )
 from metrics.judging.lateness import lateness_reasons
 from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
+from metrics.judging.parts import reasons_of_parts
 from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.throttling import throttle_reasons
 from metrics.trial.clock import CHANGE_MAX, OFFSET_MAX_S
@@ -74,9 +75,11 @@ class ValidityRule(ABC):
     Attributes:
         is_met_by_a_kill: killing a broker triggers the rule, so it does not apply to a trial in
             which a broker is killed on purpose.
+        judges_parts: the rule also judges the account of each part of a mix.
     """
 
     is_met_by_a_kill: ClassVar[bool] = False
+    judges_parts: ClassVar[bool] = False
 
     @abstractmethod
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
@@ -164,6 +167,8 @@ class ClocksChanged(ValidityRule):
 class GeneratorLimited(ValidityRule):
     """A shortfall that the generator itself caused, by its own account."""
 
+    judges_parts = True
+
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """The records that the generator held up, and the tasks without time left."""
         client, limits = evidence.client, thresholds.validity
@@ -199,7 +204,8 @@ class GeneratorHost(ValidityRule):
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """One reason for each host and problem."""
         limits = thresholds.indicators
-        if not any(indicator.reasons(evidence, limits) for indicator in CLIENT_INDICATORS):
+        accounts = (evidence, *evidence.by_part.values())
+        if not any(rule.reasons(each, limits) for rule in CLIENT_INDICATORS for each in accounts):
             return []
         return [
             _generator(
@@ -231,6 +237,8 @@ def _host_problems(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
 
 class GeneratorLate(ValidityRule):
     """Latencies beyond their objectives that the generator itself explains."""
+
+    judges_parts = True
 
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """See `lateness_reasons`."""
@@ -579,15 +587,19 @@ class ConsumptionMismatch(ValidityRule):
         if evidence.end_offsets is None or behind is not None:  # groups read to the high watermark
             return []
         ends = {partition: after for partition, (_, after) in evidence.end_offsets.items()}
-        counts = evidence.client.counts
-        taken = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
         found = [
-            _find_difference(group, ends) or _find_missing(group, taken)
+            _find_difference(group, ends) or _find_missing(group, _taken(evidence, group))
             for group in evidence.client.groups
         ]
         return [
             Reason("consumption_mismatch", each[0], float(each[1]), 0.0) for each in found if each
         ]
+
+
+def _taken(evidence: Evidence, group: GroupWindow) -> Counter[int]:
+    """Partition that a group reads → offsets that the acknowledged records took."""
+    counts = evidence.client.account_of_group(group.counts.group).counts
+    return Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
 
 
 def _find_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, int] | None:
@@ -723,8 +735,16 @@ def invalid_reasons(
     """
     killed = evidence.cluster.killed
     if killed is None:
-        return [reason for rule in rules for reason in rule.reasons(evidence, thresholds)]
+        return [reason for rule in rules for reason in _reasons(rule, evidence, thresholds)]
     others = tuple(each for each in evidence.brokers if each.broker_id != killed)
     remaining = replace(evidence, brokers=others)
     kept = (rule for rule in rules if not rule.is_met_by_a_kill)
-    return [reason for rule in kept for reason in rule.reasons(remaining, thresholds)]
+    return [reason for rule in kept for reason in _reasons(rule, remaining, thresholds)]
+
+
+def _reasons(rule: ValidityRule, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+    """The reasons of a rule; of rules about the generator, those of each part of a mix, too."""
+    found = rule.reasons(evidence, thresholds)
+    if not rule.judges_parts:
+        return found
+    return [*found, *reasons_of_parts(lambda each: rule.reasons(each, thresholds), evidence)]

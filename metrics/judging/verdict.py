@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from metrics.judging.attribution import attribute
-from metrics.judging.indicators import INDICATORS
+from metrics.judging.indicators import INDICATORS, OF_PARTS, Indicator
+from metrics.judging.parts import nearest_of_parts, reasons_of_parts
 from metrics.judging.slices import Slices
-from metrics.judging.thresholds import Thresholds
+from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.validity import RULES, SUSTAINED_RULES, invalid_reasons
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import ENDED_EARLY, Judgement, Reason
@@ -28,13 +29,13 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
         return Judgement(Verdict.INVALID, evidence.refusals)
     limits = thresholds.indicators
     active = [each for each in INDICATORS if each.is_on(limits, evidence.cluster)]
-    used = {each.name: each.utilization(evidence, limits) for each in active}
+    used = {each.name: _utilization(each, evidence, limits) for each in active}
     near = {name: value for name, value in used.items() if value is not None}
     cut = _cut_short(evidence)
     invalid = invalid_reasons(evidence, thresholds)
     if invalid:
         return Judgement(Verdict.INVALID, (*invalid, *cut), near)
-    overloaded = [reason for each in active for reason in each.reasons(evidence, limits)]
+    overloaded = [reason for each in active for reason in _reasons(each, evidence, limits)]
     closed = _closed_loop(evidence)
     if overloaded:
         found = attribute(evidence, thresholds)
@@ -50,6 +51,21 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
         reasons = (*closed, *known, *cut)
         return Judgement(Verdict.SUSTAINED, reasons, near, found.resource, found.text)
     return Judgement(Verdict.SUSTAINED, (*known, *cut), near)
+
+
+def _utilization(rule: Indicator, evidence: Evidence, limits: Indicators) -> float | None:
+    """The nearness to a rule's limit; for rules about clients, of the part that is nearest."""
+    if rule not in OF_PARTS:
+        return rule.utilization(evidence, limits)
+    return nearest_of_parts(lambda each: rule.utilization(each, limits), evidence)
+
+
+def _reasons(rule: Indicator, evidence: Evidence, limits: Indicators) -> list[Reason]:
+    """The reasons of a rule; of rules about clients, those of each part of a mix, too."""
+    found = rule.reasons(evidence, limits)
+    if rule not in OF_PARTS:
+        return found
+    return [*found, *reasons_of_parts(lambda each: rule.reasons(each, limits), evidence)]
 
 
 def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:

@@ -65,12 +65,27 @@ def peak_log_bytes(
         cleaning: the brokers' settings for deletion.
         held_bytes: bytes that the topics contain already [B].
     """
-    producer, topic = pattern.producer, pattern.topic
-    each = batch_bytes(producer) / producer.records_per_batch * topic.replication_factor
-    written = pattern.planned_records * each
-    late = pattern.records_per_s * pattern.peak_share * cleaning.late_s(topic) * each
+    if pattern.parts:
+        own = [peak_log_bytes(each, cleaning) for each in pattern.parts]
+        most = sum(_log_bytes_max(each, cleaning) for each in pattern.parts)
+        return min(sum(own), max(0.0, most - held_bytes))
+    written = pattern.planned_records * _record_bytes(pattern)
+    return min(written, max(0.0, _log_bytes_max(pattern, cleaning) - held_bytes))
+
+
+def _record_bytes(pattern: TrafficPattern) -> float:
+    """The bytes of a record in all replicas [B]."""
+    producer = pattern.producer
+    each = batch_bytes(producer) / producer.records_per_batch
+    return each * pattern.topic.replication_factor
+
+
+def _log_bytes_max(pattern: TrafficPattern, cleaning: LogCleaning) -> float:
+    """The bytes that the logs hold at most before the brokers delete what is old [B]."""
+    topic = pattern.topic
+    late_records = pattern.records_per_s * pattern.peak_share * cleaning.late_s(topic)
     retained = retained_bytes(topic, pattern.brokers, cleaning)
-    return min(written, max(0.0, retained + late - held_bytes))
+    return retained + late_records * _record_bytes(pattern)
 
 
 def retained_bytes(

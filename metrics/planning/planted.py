@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from metrics.tables.environment import fact_of_node, merge_facts
+from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.windows.broker import BrokerWindow
 
@@ -107,6 +108,19 @@ def planted_producers(
     """
     least = min(each.requests_per_s(idle_min) for each in brokers)
     return least * len(brokers) * producer.batch_interval_s
+
+
+def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min: float) -> float:
+    """How many times a mix the first broker takes up to its limit.
+
+    Args:
+        brokers: all brokers; each leads the same number of partitions of each part.
+        mix: the mix at scale 1; each request carries one full batch.
+        idle_min: the goal's `request_handler_idle_min` [ratio].
+    """
+    least = min(each.requests_per_s(idle_min) for each in brokers)
+    per_s = sum(each.producers / each.producer.batch_interval_s for each in mix.loads)
+    return least * len(brokers) / per_s
 
 
 def complete_handler_times(

@@ -11,6 +11,7 @@ from typing import Any
 
 from metrics.columns import restored
 from metrics.reporting.files import write_file
+from metrics.reporting.limit_words import scale_words
 from metrics.reporting.older_runs import LIMIT, inferred_measurement
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
@@ -164,6 +165,8 @@ def _limit_words(limit: Boundary) -> str:
     at, (load, _) = format_size(limit.message_bytes), limit.loads
     if not load:
         return f"{at}: no load sustained"
+    if words := scale_words(limit):
+        return words
     if limit.along.grows_payload:
         return f"{at}: {format_mb_per_s(limit.mb_per_s)} MB/s"
     return f"{at}: {limit.along.amount(load)}"

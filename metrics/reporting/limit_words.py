@@ -7,11 +7,13 @@ import textwrap
 from collections.abc import Sequence
 
 from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import ScaleAxis
 from metrics.units import (
     format_estimate,
     format_mb_per_s,
     format_ms,
     format_ratio,
+    format_scale_span,
     format_size,
     format_span,
 )
@@ -77,13 +79,36 @@ def reason_texts(reasons: Sequence[str]) -> tuple[str, ...]:
 
 def span_words(boundary: Boundary) -> str:
     """The interval on the axis, such as `44 to 50`; empty if the search has none."""
-    interval = boundary.interval
-    return "" if interval is None else format_span(interval.low, interval.high)
+    interval, axis = boundary.interval, boundary.along
+    if interval is None:
+        return ""
+    if isinstance(axis, ScaleAxis):
+        return format_scale_span(axis.shown(interval.low), axis.shown(interval.high))
+    return format_span(interval.low, interval.high)
 
 
 def estimate_words(boundary: Boundary) -> str:
     """The best estimate of the limit on the axis, such as `81.1`; empty if there is none."""
+    if boundary.scale_estimate is not None:
+        return f"{boundary.scale_estimate:.3g}"
     return "" if boundary.load_estimate is None else format_estimate(boundary.load_estimate)
+
+
+def scale_words(boundary: Boundary) -> str:
+    """The answer for a mix, such as `2.7 times the mix (2.63 to 2.79); then broker 3's request
+    handlers`; empty for other traffic.
+    """
+    axis, scale = boundary.along, boundary.scale_sustained
+    if not isinstance(axis, ScaleAxis) or not scale:
+        return ""
+    span = span_words(boundary)
+    text = f"{axis.amount(boundary.loads[0])}{f' ({span})' if span else ''}"
+    if boundary.loads[1] is None or not boundary.limited_by:
+        return text
+    resource = boundary.limited_by
+    broker = _BROKER.match(" ".join(boundary.evidence.removeprefix(f"{resource}: ").split()))
+    where = f"{broker.group().removesuffix(': ')}'s " if broker else ""
+    return f"{text}; then {where}{resource}"
 
 
 def sustained_words(boundary: Boundary) -> str:
@@ -136,7 +161,8 @@ def doubt_words(boundary: Boundary) -> str:
         share = format_ratio(boundary.confidence)
         return f"the probability that the limit lies inside the bracket is only {share}"
     return (
-        f"its {format_ratio(LEVEL)} interval, {span_words(boundary)} {boundary.along.words}, is "
+        f"its {format_ratio(LEVEL)} interval, {span_words(boundary)} "
+        f"{boundary.along.unit_words}, is "
         f"{format_ratio(interval.relative_width)} wide; the goal accepts at most "
         f"{format_ratio(boundary.interval_max)} (search.interval_max)"
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment, column
-from metrics.traffic.axes import MESSAGE_BYTES, NP, Axis, axis_named
+from metrics.traffic.axes import MESSAGE_BYTES, NP, Axis, ScaleAxis, axis_named
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.variant import variant_of
 from metrics.trial.judgement import Reason
@@ -18,6 +18,25 @@ from search.model import Bracket
 
 CONFIDENCE_LEAST = 0.5
 """Probability of the bracket below which a limit without an interval is doubtful [ratio]."""
+
+
+@dataclass(frozen=True)
+class BoundaryPart:
+    """One part of a mix at the sustained load.
+
+    Attributes:
+        part: name of the part.
+        np: number of its producers.
+        mps: messages per second of all of them [1/s].
+        mb_per_s: their payload [MB/s].
+        bpm: mean size of their messages [B].
+    """
+
+    part: str
+    np: int
+    mps: float
+    mb_per_s: float
+    bpm: int
 
 
 @dataclass(frozen=True)
@@ -93,6 +112,9 @@ class Boundary:
             limit is the one after the last change.
         failed_after_s: time under load after which the brokers were overloaded at the sustained
             load, as memory was full; measured on testbeds alone (`--to-failure`) [s].
+        parts: the parts of a mix at the sustained load; empty for other traffic.
+        scale_planted: the scale of the limit that was planted in the brokers; None for other
+            brokers and other axes [ratio].
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -139,6 +161,46 @@ class Boundary:
     steady_note: str = ""
     failed_after_s: float | None = None
     changed: tuple[str, ...] = ()
+    parts: tuple[BoundaryPart, ...] = ()
+    scale_planted: float | None = None
+
+    @property
+    @column
+    def scale_sustained(self) -> float | None:
+        """How many times the mix, or the part of it that the axis names, was sustained; None along
+        other axes [ratio].
+        """
+        return self._scale(self.loads[0])
+
+    @property
+    @column
+    def scale_overloaded(self) -> float | None:
+        """The lowest scale above it that was overloaded; None along other axes [ratio]."""
+        return self._scale(self.loads[1])
+
+    @property
+    @column
+    def scale_low(self) -> float | None:
+        """`load_low` as a scale; None along other axes [ratio]."""
+        return self._scale(self.load_low)
+
+    @property
+    @column
+    def scale_high(self) -> float | None:
+        """`load_high` as a scale; None along other axes [ratio]."""
+        return self._scale(self.load_high)
+
+    @property
+    @column
+    def scale_estimate(self) -> float | None:
+        """`load_estimate` as a scale, the best estimate of the limit; None along other axes
+        [ratio].
+        """
+        return self._scale(self.load_estimate)
+
+    def _scale(self, load: float | None) -> float | None:
+        axis = self.along
+        return None if load is None or not isinstance(axis, ScaleAxis) else axis.shown(load)
 
     @property
     def latencies_ms(self) -> tuple[float | None, float | None, float | None]:
@@ -228,6 +290,10 @@ class Boundary:
         """Payload at the overloaded side, whole cluster [MB/s]."""
         if self.mps_overloaded is None:
             return None
+        axis, (low, over) = self.along, self.loads
+        if isinstance(axis, ScaleAxis) and axis.part and low and over:
+            part = next((each for each in self.parts if each.part == axis.part), None)
+            return self.mb_per_s + (0.0 if part is None else part.mb_per_s * (over / low - 1))
         grown = self.load_overloaded if self.along is MESSAGE_BYTES else None
         return self.mps_overloaded * (grown or self.message_bytes) / 1e6
 
@@ -287,7 +353,9 @@ def make_boundary(
     overloaded = None if over is None else axis.apply(pattern, over)
     mb_per_s = sustained.mb_per_s if sustained else 0.0
     return Boundary(
-        message_bytes=sustained.message_bytes if sustained else pattern.message_bytes,
+        message_bytes=(
+            sustained.message_bytes if sustained and not pattern.parts else pattern.message_bytes
+        ),
         np_sustained=sustained.producers if sustained else 0,
         np_overloaded=None if overloaded is None else overloaded.producers,
         mps=sustained.records_per_s if sustained else 0.0,
@@ -305,6 +373,12 @@ def make_boundary(
         load_high=None if interval is None else interval.high,
         pattern=variant_of(axis.apply(pattern, 1)),
         load_estimate=None if interval is None else interval.median,
+        parts=tuple(
+            BoundaryPart(
+                each.part, each.producers, each.records_per_s, each.mb_per_s, each.message_bytes
+            )
+            for each in (sustained.parts if sustained else ())
+        ),
     )
 
 

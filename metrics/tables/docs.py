@@ -23,7 +23,7 @@ from metrics.tables.schema import ROWS
 
 _HEAD = """# Tables
 
-Seven Delta tables under `--tables` (default `OUT/tables`) hold the rows of all runs. Join them by
+Eight Delta tables under `--tables` (default `OUT/tables`) hold the rows of all runs. Join them by
 `run_id`, and samples with trials by `run_id` and `trial`. New versions only add columns: a table
 accepts rows of older and newer versions, and a column that a version does not have is null. Null
 means not known, never 0. Times are UTC. A rate is per second of the measured window. MB is 10⁶

@@ -21,6 +21,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
 from metrics.tables.headroom import HeadroomRow
+from metrics.tables.parts import PartRow
 from metrics.tables.sweep_case import SweepCase
 from metrics.trial.trial import Trial
 
@@ -103,6 +104,7 @@ class HostRow:
 ROWS: Mapping[str, type[Any]] = {
     "runs": RunRow,
     "trials": Trial,
+    "parts": PartRow,
     "samples": SampleRow,
     "hosts": HostRow,
     "boundaries": BoundaryRow,

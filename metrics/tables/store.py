@@ -30,6 +30,7 @@ from metrics.tables.cases import CaseRow
 from metrics.tables.docs import described_columns
 from metrics.tables.frames import frame_of
 from metrics.tables.headroom import HeadroomRow
+from metrics.tables.parts import part_rows
 from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.sql_views import VIEWS
 from metrics.tables.trials import trial_from
@@ -50,7 +51,7 @@ _PROPERTIES = {
 }
 COMPACT_FROM_FILES = 32
 """Number of files from which a table is compacted, which takes a second or two."""
-_TRIAL_TABLES = ("trials", "samples", "hosts")
+_TRIAL_TABLES = ("trials", "parts", "samples", "hosts")
 """Tables with rows of a trial; a killed run may have appended to some of them only."""
 _Point = tuple[str, int, str]
 """Key of a boundary point within a run: goal, message size and state of the cluster."""
@@ -269,6 +270,7 @@ class TableStore:
             last = self._last.pop(run_id, None) or self._last_trials(run_id)
         parts: dict[str, list[Any]] = {
             "trials": [trial],
+            "parts": part_rows(trial),
             "samples": [SampleRow(run_id, number, sample) for sample in samples],
             "hosts": [HostRow(run_id, number, sample) for sample in hosts],
         }
@@ -412,6 +414,10 @@ class TableStore:
         """The trials of a run in order, without the counts of single producers."""
         rows = self.trials(run_id).drop("by_producer").collect()
         return [trial_from(row.asDict(recursive=True)) for row in rows]
+
+    def parts(self, run_id: str) -> DataFrame:
+        """The parts of a run's mixes in order."""
+        return self.read("parts", run_id).orderBy("trial", "part")
 
     def samples(self, run_id: str) -> DataFrame:
         """The samples of a run's brokers in order."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from metrics.traffic.consumers import GROUPS_MAX
+from metrics.traffic.mix import SCALE_UNITS, scaled
 from metrics.traffic.pattern import PARTITIONS_MAX, TrafficPattern
 from metrics.traffic.producer import BATCH_SIZE_MAX, LINGER_MS_MAX
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
@@ -57,6 +58,15 @@ class Axis:
         return self.counts.many
 
     @property
+    def unit_words(self) -> str:
+        """The unit of `shown`, in the plural."""
+        return self.words
+
+    def shown(self, load: float) -> float:
+        """A load as people read it."""
+        return load
+
+    @property
     def heading(self) -> str:
         """The heading where there is little space."""
         return self.column or self.name
@@ -74,6 +84,39 @@ class Axis:
     def amount(self, load: int) -> str:
         """A load in words, such as `95 producers`."""
         return self.counts.amount(load)
+
+
+@dataclass(frozen=True)
+class ScaleWords(LoadWords):
+    """The words of a scale: a load of 270 is `2.7 times the mix`."""
+
+    def amount(self, load: int) -> str:
+        """A load in words: `2.7 times the mix`."""
+        return f"{load / SCALE_UNITS:g} times {self.one}"
+
+
+@dataclass(frozen=True)
+class ScaleAxis(Axis):
+    """The axis of how many times a mix, or one of its parts, is offered.
+
+    Attributes:
+        part: name of the part that is scaled while the others stay; empty for the whole mix.
+    """
+
+    part: str = ""
+
+    def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
+        """The traffic at a load, which is a percentage of the traffic at scale 1."""
+        return replace(scaled(pattern, load, self.part), axis=self.name, load=load)
+
+    @property
+    def unit_words(self) -> str:
+        """The unit of a scale, such as `times the mix`."""
+        return f"times {self.counts.one}"
+
+    def shown(self, load: float) -> float:
+        """The scale of a load [ratio]."""
+        return load / SCALE_UNITS
 
 
 def _replaced(record: Any, path: list[str], load: int) -> Any:
@@ -117,10 +160,20 @@ PARTITIONS = Axis(
     maximum=PARTITIONS_MAX,
 )
 
+SCALE = ScaleAxis(
+    "scale",
+    "producers",
+    ScaleWords("% of the mix", "the mix"),
+    column="% of mix",
+    grows_payload=True,
+)
+"""The axis of all parts of a mix together."""
+
 AXES: Mapping[str, Axis] = {
     axis.name: axis
     for axis in (
         NP,
+        SCALE,
         RATE,
         MESSAGE_BYTES,
         PARTITIONS,
@@ -155,4 +208,13 @@ AXES: Mapping[str, Axis] = {
 
 def axis_named(name: str) -> Axis:
     """The axis with this name; an axis of a newer version's table has its name as unit."""
-    return AXES.get(name) or Axis(name, name, LoadWords(name))
+    return AXES.get(name) or scale_of_part(name) or Axis(name, name, LoadWords(name))
+
+
+def scale_of_part(name: str) -> ScaleAxis | None:
+    """The axis `scale.PART`, which scales one part of a mix; None for another name."""
+    axis, dot, part = name.partition(".")
+    if axis != SCALE.name or not dot or not part:
+        return None
+    words = ScaleWords(f"% of {part}", part)
+    return ScaleAxis(name, "producers", words, column=f"% of {part}", part=part)

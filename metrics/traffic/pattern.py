@@ -145,6 +145,12 @@ class TrafficPattern:
         axis, load: the searched axis, and the load of this pattern on it.
         point_message_bytes: message size of the boundary point that the pattern belongs to [B].
         profile: change of the rate over time; None for a constant rate.
+        part: name of the part of a mix that this pattern is; empty for other traffic.
+        parts: the parts of a mix, all in one load; empty for other traffic.
+        at_scale_1: this pattern at scale 1, where its load was scaled; None otherwise.
+        mix: part of a mix → its producers at scale 1, and its options that differ from the
+            defaults; empty for other traffic. The row of a mix has sums and means of its parts,
+            and the options of the part with the most payload.
     """
 
     producers: Annotated[int, Column("np")]
@@ -159,6 +165,15 @@ class TrafficPattern:
     load: int | None = None
     point_message_bytes: Annotated[int | None, Column("point_bpm")] = None
     profile: Annotated[RateProfile | None, NO_COLUMN] = None
+    part: Annotated[str, NO_COLUMN] = ""
+    parts: Annotated[tuple[TrafficPattern, ...], NO_COLUMN] = ()
+    at_scale_1: Annotated[TrafficPattern | None, NO_COLUMN] = None
+    mix: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def loads(self) -> tuple[TrafficPattern, ...]:
+        """The parts of a mix; this pattern alone where it is none, which is a mix of one."""
+        return self.parts or (self,)
 
     @property
     @column
@@ -189,16 +204,55 @@ class TrafficPattern:
     @property
     def records_per_s(self) -> float:
         """Records that all producers offer [1/s]; inf in a closed loop."""
-        return self.producers * self.producer.rate_records_per_s
+        return sum(each.producers * each.producer.rate_records_per_s for each in self.loads)
 
     @property
     def mb_per_s(self) -> float:
         """Payload that all producers offer [MB/s]."""
+        if self.parts:
+            return sum(each.mb_per_s for each in self.parts)
         return self.records_per_s * self.message_bytes / 1e6
 
     def written_bytes(self, records: float) -> float:
-        """Payload of a number of records in all replicas [B]."""
+        """Payload of a number of records in all replicas, in a mix in its proportions [B]."""
+        if self.parts:
+            share = records / self.records_per_s
+            return sum(each.written_bytes(each.records_per_s * share) for each in self.parts)
         return records * self.message_bytes * self.topic.replication_factor
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of all topics."""
+        counts = (
+            each.brokers * each.topic.partitions_per_broker * each.topic.count
+            for each in self.loads
+        )
+        return sum(counts)
+
+    @property
+    def groups(self) -> int:
+        """Consumer groups of all parts."""
+        return sum(each.consumers.groups for each in self.loads)
+
+    def commits_per_s(self, partitions: int) -> float:
+        """Highest rate of commits of all groups, which brokers count as messages [1/s].
+
+        Args:
+            partitions: number of partitions that the topics really have, in all.
+        """
+        if self.parts:
+            return sum(each.commits_per_s(each.partitions) for each in self.parts)
+        return self.consumers.commits_per_s(partitions)
+
+    def with_phases(self, phases: Phases) -> TrafficPattern:
+        """The same traffic with these phases, in all parts of a mix."""
+        parts = tuple(each.with_phases(phases) for each in self.parts)
+        return replace(self, phases=phases, parts=parts)
+
+    def with_profile(self, profile: RateProfile | None) -> TrafficPattern:
+        """The same traffic with a change of the rate over time, in all parts of a mix."""
+        parts = tuple(each.with_profile(profile) for each in self.parts)
+        return replace(self, profile=profile, parts=parts)
 
     @property
     def records_each(self) -> int | None:

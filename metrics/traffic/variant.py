@@ -16,6 +16,8 @@ def variant_of(pattern: TrafficPattern) -> dict[str, str]:
     """
     neutral = axis_named(pattern.axis).apply(pattern, 1)
     left_out = {*_OF_THE_POINT, *row_of(pattern.phases)}
+    if not pattern.mix:  # rows of versions without mixes have the same variant
+        left_out.add("mix")
     row = row_of(neutral)
     return {name: _text(row[name]) for name in sorted(row) if name not in left_out}
 

@@ -47,6 +47,7 @@ class ClientWindow:
         lateness_p999_ms: like `lateness_p99_ms`, the time that 99.9 % do not exceed.
         quota: the CPU quota of the generator's own control groups.
         clock_changes: changes of these clocks from before the load to after it.
+        parts: part of a mix → its own account; empty for other traffic.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -75,6 +76,16 @@ class ClientWindow:
         default_factory=QuotaWindow
     )
     clock_changes: tuple[ClockChange, ...] = ()
+    parts: Annotated[Mapping[str, ClientWindow], NO_COLUMN] = field(default_factory=dict)
+
+    def account_of_group(self, group: int) -> ClientWindow:
+        """The account of the part that a consumer group reads; the whole one without a mix."""
+        found = (
+            each
+            for each in self.parts.values()
+            if any(group == own.counts.group for own in each.groups)
+        )
+        return next(found, self)
 
     def lateness_ms(self, quantile: str) -> float:
         """The generator's own delay at a quantile such as `p99` [ms]; NaN without any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Annotated
@@ -122,6 +122,11 @@ class Evidence:
     def host_resources(self) -> tuple[HostUse, ...]:
         """The USE table of the hosts, a row for each resource of each host."""
         return host_use_table(self.hosts, self.write_back)
+
+    @property
+    def by_part(self) -> dict[str, Evidence]:
+        """Part of a mix → this evidence with the account of its clients alone; empty without."""
+        return {name: replace(self, client=own) for name, own in self.client.parts.items()}
 
     def hosts_of(self, broker_id: int) -> tuple[HostWindow, ...]:
         """The host of a broker, under each of its names."""
@@ -244,7 +249,10 @@ class Evidence:
         """
         client = self.client
         return {
-            str(group.counts.group): (client.counts.acked_records - group.counts.records)
+            str(group.counts.group): (
+                client.account_of_group(group.counts.group).counts.acked_records
+                - group.counts.records
+            )
             / client.duration_s
             for group in client.groups
         }

@@ -17,6 +17,11 @@ ENDED_EARLY = "ended_early"
 """The rule of the reason that states an early end of the window."""
 
 
+def part_label(part: str) -> str:
+    """The beginning of a reason that is about one part of a mix."""
+    return f"part {part}: "
+
+
 @dataclass(frozen=True)
 class Reason:
     """One sentence of a verdict, with the rule, the place and the numbers behind it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -80,6 +80,7 @@ class TaskReport:
         is_refused: True for an error of the configuration, which a retry cannot remove.
         host_samples: samples of its host during the load, in the report of one task of each host.
         clock_change: the change of that offset from before the load to after it.
+        part: name of the part of a mix that it offers; empty for other traffic.
     """
 
     task_id: int
@@ -94,6 +95,7 @@ class TaskReport:
     is_refused: bool = False
     host_samples: tuple[HostSample, ...] = ()
     clock_change: ClockOffset | None = None
+    part: str = ""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> TaskReport:
@@ -114,7 +116,7 @@ def reports_to_batch(reports: Sequence[TaskReport]) -> pa.RecordBatch:
 
 
 def merge(reports: Iterable[TaskReport]) -> ClientWindow:
-    """The reports of all tasks of one trial, merged to one window.
+    """The reports of all tasks of one trial, merged to one window, and those of each part of a mix.
 
     Tasks with an error are included: their errors are in `task_errors`.
 
@@ -136,6 +138,10 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
     consumed = total([ConsumerReport(), *(task.consumed for task in tasks if task.consumed)])
     late = Quantiles.of(produced.lateness_us)
     host_samples = tuple(sample for each in tasks for sample in each.host_samples)
+    names = dict.fromkeys(each.part for each in tasks if each.part)
+    parts = {
+        name: merge(replace(each, part="") for each in tasks if each.part == name) for name in names
+    }
     return ClientWindow(
         first.start_s,
         first.end_s,
@@ -157,4 +163,5 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
         late.p999_ms,
         quota_window(host_samples, first.start_s, first.end_s),
         clock_changes((each.host, each.clock_change) for each in tasks),
+        parts=parts,
     )

@@ -99,6 +99,7 @@ def test_an_amount_has_its_unit_and_one_is_singular(axis: str, load: int, words:
 def test_an_axis_has_a_short_heading() -> None:
     assert {name: axis.heading for name, axis in AXES.items()} == {
         "np": "producers",
+        "scale": "% of mix",
         "rate": "rate",
         "message_bytes": "bytes",
         "partitions": "parts",

@@ -26,6 +26,7 @@ from metrics.columns import (
 from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import Boundary, BoundaryRow
+from metrics.tables.parts import PartRow
 from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.trials import trial_from
 from metrics.traffic.consumers import ConsumerOptions
@@ -44,6 +45,7 @@ from search.model import Verdict
 from tests.support.evidence import client
 from tests.support.headroom import headroom_row
 from tests.support.nights import case_row
+from tests.support.patterns import pattern
 from tests.support.rows import BOUNDARY, OVERLOADED, traffic, trial
 
 
@@ -151,9 +153,19 @@ def test_an_annotation_that_no_column_holds_is_refused() -> None:
 
 
 NAMES = ("c", "w")
+PART = pattern(3)
+MIXED = PartRow(
+    *("r", 1, "orders", 1.5, 3),
+    PART.producer,
+    PART.topic,
+    PART.consumers,
+    ClientWindow(1.0, 2.0),
+    (Reason("achieved", "part orders: 60%", 0.6, 0.99),),
+)
 RECORDS: dict[str, Any] = {
     "runs": RunRow("r", "started", 5.0, *NAMES, "g", environment={"a": "b"}),
     "trials": trial(),
+    "parts": MIXED,
     "samples": SampleRow("r", 1, BrokerSample(1, 5.5, {"bytes_in": 1.0})),
     "hosts": HostRow("r", 1, HostSample("broker-1", 5.5, {"cores": 8.0})),
     "boundaries": BoundaryRow("r", 5.0, *NAMES, BOUNDARY),
@@ -187,6 +199,7 @@ def test_trials_keep_pattern_counts_judgement_and_windows() -> None:
     assert row.items() >= row_of(trial().pattern).items()
     assert {field.name for field in fields(Counts)} <= row.keys()
     flat = {"start_s", "end_s", "counts", "latency", "producer_share", "host_samples", "quota"}
+    flat.add("parts")  # which has a table of its own
     assert {field.name for field in fields(ClientWindow)} - row.keys() == flat
     assert {f"latency_{field.name}" for field in fields(Quantiles)} <= row.keys()
     assert (row["window_start"], row["window_end"]) == (utc(1_000_000), utc(1_000_010))

@@ -58,10 +58,14 @@ class AcknowledgedOffsets:
 
     def _gather_offsets(self) -> None:
         total: Counter[int] = Counter()
-        for message in self._gather(json.dumps(dict(self.own_offsets))):
+        first = self._plan.first_partition  # tasks of other parts count from 0, too
+        own = {first + partition: records for partition, records in self.own_offsets.items()}
+        for message in self._gather(json.dumps(own)):
             total.update({int(p): records for p, records in json.loads(message).items()})
-        ends = self._plan.end_offsets
-        self._targets = {partition: end + total[partition] for partition, end in ends.items()}
+        self._targets = {
+            partition: end + total[first + partition]
+            for partition, end in self._plan.end_offsets.items()
+        }
 
 
 def consumer_report(task: int, reading: TaskReading, wall_offset_s: float) -> TaskReport:

@@ -98,6 +98,7 @@ class DriverChannel:
         self.clock_change: ClockOffset | None = None
         self._first_offset: ClockOffset | None = None
         self.take_host_samples: Callable[[], tuple[HostSample, ...]] = tuple
+        self.place: Callable[[TaskReport], TaskReport] = lambda report: report
         self._last_received_s = clock()
         self._unread = b""
         self._unwritten = b""
@@ -176,7 +177,7 @@ class DriverChannel:
         Args:
             number: of the window in its load, from 1.
         """
-        whole = replace(report, host_samples=self.take_host_samples())
+        whole = replace(self.place(report), host_samples=self.take_host_samples())
         packed = zlib.compress(json.dumps(row_of(whole), default=datetime.isoformat).encode())
         text = base64.b64encode(packed).decode("ascii")
         pieces = [text[at : at + PIECE_LENGTH] for at in range(0, len(text), PIECE_LENGTH)]

@@ -34,6 +34,13 @@ class TrialPlan:
         interface_speeds: interface → its speed, where the system does not report it [B/s].
         windows: number of windows measured without a gap; the task reports each to the driver.
         climb: when producers begin after the start of the load; None where all begin at once.
+        part: name of the part of a mix that these tasks offer; empty for other traffic. Then
+            everything above is that of the part alone, counted from 0.
+        first_partition, first_producer, first_group: numbers of the part's first partition,
+            producer and group in the whole load.
+        first_task, first_consumer_task: the part's first tasks in the stage; without the latter,
+            consumers follow the producers.
+        stage_consumer_tasks: tasks with consumers of all parts; None where there is one part.
         start_lead_s: from when the last task is ready to the first record [s]; all tasks must get
             the start signal within it.
     """
@@ -54,6 +61,36 @@ class TrialPlan:
     network_namespace: str = ""
     interface_speeds: Mapping[str, float] = field(default_factory=dict)
     climb: Climb | None = None
+    part: str = ""
+    first_partition: int = 0
+    first_producer: int = 0
+    first_group: int = 0
+    first_task: int = 0
+    first_consumer_task: int | None = None
+    stage_consumer_tasks: int | None = None
+
+    def hosts(self, task: int) -> bool:
+        """Whether a task of the stage belongs to this plan."""
+        own = self.tasks + self.consumer_tasks
+        return task in {self.stage_task(each) for each in range(own)}
+
+    def stage_task(self, task: int) -> int:
+        """The number in the stage of one of the plan's own tasks; consumers follow producers."""
+        if task < self.tasks or self.first_consumer_task is None:
+            return self.first_task + task
+        return self.first_consumer_task + task - self.tasks
+
+    def own_task(self, task: int) -> int:
+        """The plan's own number of a task of the stage."""
+        if self.first_consumer_task is None or task < self.first_consumer_task:
+            return task - self.first_task
+        return self.tasks + task - self.first_consumer_task
+
+    @property
+    def gathers_offsets(self) -> bool:
+        """Whether any consumers of the stage read up to what all tasks had acknowledged."""
+        found = self.stage_consumer_tasks
+        return bool(self.consumer_tasks if found is None else found)
 
     @functools.cached_property
     def partitions(self) -> Partitions:
@@ -97,12 +134,41 @@ class TrialPlan:
 
     def client_id(self, producer: int) -> str:
         """The client id of a producer, unique in the trial."""
-        return f"redline-{self.trial_id}-{producer}"
+        return f"redline-{self._named}-{producer}"
 
     def group_id(self, group: int) -> str:
         """The id of a consumer group, unique in the trial."""
-        return f"redline-{self.trial_id}-group-{group}"
+        return f"redline-{self._named}-group-{group}"
+
+    @property
+    def _named(self) -> str:
+        return f"{self.trial_id}-{self.part}" if self.part else self.trial_id
 
     def member_id(self, group: int, member: int) -> str:
         """The client id of a member, unique in the trial."""
         return f"{self.group_id(group)}-{member}"
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """The plan of a whole barrier stage: one plan for each part of its load.
+
+    Attributes:
+        plans: the plans of the parts; tasks with producers come before those with consumers.
+    """
+
+    plans: tuple[TrialPlan, ...]
+
+    @property
+    def trial_id(self) -> str:
+        """The name of the trial."""
+        return self.plans[0].trial_id
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return sum(each.tasks + each.consumer_tasks for each in self.plans)
+
+    def plan_of(self, task: int) -> TrialPlan:
+        """The plan of the part that a task belongs to."""
+        return next(each for each in self.plans if each.hosts(task))

@@ -188,6 +188,12 @@ def _require_cluster(spec: str, option: str) -> None:
 
 def _require_producers(config: Configuration) -> None:
     axis = config.goal.search.axis
+    if config.workload.mix is not None:
+        raise ConfigError(
+            f"workload {config.workload.name} is a mix, and a comparison in turns changes the "
+            "number of equal producers; expected one kind of traffic; measure both sides with "
+            "redline find-limit, and compare them by redline compare RUN_ID RUN_ID"
+        )
     if axis != "np":
         raise ConfigError(
             f"goal {config.goal.name} searches along {axis}; expected goal.search.axis np, as a "

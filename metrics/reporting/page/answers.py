@@ -12,6 +12,7 @@ from metrics.reporting.limit_words import (
     latency_words,
     payload_span_words,
     reason_texts,
+    scale_words,
     span_words,
 )
 from metrics.reporting.proof_words import proven_words, steady_words
@@ -92,7 +93,7 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
     payload = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
     payload, load = (
         f"{span.replace(' to ', ' and ')} {unit}" if span else ""
-        for span, unit in ((payload, "MB/s"), (span_words(boundary), boundary.along.words))
+        for span, unit in ((payload, "MB/s"), (span_words(boundary), boundary.along.unit_words))
     )
     return SizeAnswer(
         size=format_size(boundary.message_bytes),
@@ -121,7 +122,7 @@ def _estimate(boundary: Boundary) -> str:
     """`20.3 MB/s, 81.1 producers`."""
     load, mb_per_s = estimate_words(boundary), boundary.mb_per_s_estimate
     payload = "" if mb_per_s is None else f"{format_mb_per_s(mb_per_s)} MB/s"
-    return ", ".join(filter(None, (payload, load and f"{load} {boundary.along.words}")))
+    return ", ".join(filter(None, (payload, load and f"{load} {boundary.along.unit_words}")))
 
 
 def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
@@ -178,7 +179,7 @@ def _figure(boundary: Boundary) -> tuple[str, str]:
 
 def _text(boundary: Boundary, brokers: int) -> str:
     low, over = boundary.loads
-    size = f"With {format_size(boundary.message_bytes)} messages"
+    size = _with_size(boundary)
     who, verb = _who(brokers)
     if not low:
         least = "any load" if over is None else boundary.along.amount(over)
@@ -190,9 +191,22 @@ def _text(boundary: Boundary, brokers: int) -> str:
     return f"{sustained}; at {_over(boundary)} {_why(boundary)}."
 
 
+def _with_size(boundary: Boundary) -> str:
+    """The traffic of a boundary, at the beginning of a sentence."""
+    size = format_size(boundary.message_bytes)
+    if not boundary.parts:
+        return f"With {size} messages"
+    named = ", ".join(
+        f"{each.part} ({each.np} × {format_size(each.bpm)}, {format_mb_per_s(each.mb_per_s)} MB/s)"
+        for each in boundary.parts
+    )
+    answer = scale_words(boundary)
+    return f"{f'{answer}. ' if answer else ''}With the mix of {named}"
+
+
 def _open_text(boundary: Boundary, brokers: int) -> str:
     low, over = boundary.loads
-    size = f"With {format_size(boundary.message_bytes)} messages"
+    size = _with_size(boundary)
     text = f"{size} there is no conclusion: {boundary.gave_up}."
     who, verb = _who(brokers, first=True)
     if low:

@@ -1,0 +1,141 @@
+"""Mixes: several traffic patterns in one load, and the scale of a mix.
+
+A mix is a `TrafficPattern` whose `parts` are patterns of their own. Its own fields are sums and
+means, so that other code handles an ordinary pattern. Other traffic is a mix of one part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from metrics.columns import row_of
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.pattern import TrafficPattern
+
+SCALE_UNITS = 100
+"""Load of scale 1 on the axis `scale`: a load is a whole number of percent."""
+
+
+def mix_of(parts: Sequence[TrafficPattern]) -> TrafficPattern:
+    """The mix of these parts, each with its name, as one pattern.
+
+    Raises:
+        ValueError: there is no part.
+    """
+    if not parts:
+        raise ValueError("a mix has no parts; expected at least one")
+    largest = max(parts, key=lambda each: each.mb_per_s)
+    producers = sum(each.producers for each in parts)
+    records_per_s = sum(each.records_per_s for each in parts)
+    return replace(
+        largest,
+        producers=producers,
+        producer=replace(
+            largest.producer,
+            message_bytes=mean_message_bytes(parts),
+            rate_records_per_s=records_per_s / producers,
+        ),
+        consumers=_consumers_of(parts),
+        point_message_bytes=mean_message_bytes([each.at_scale_1 or each for each in parts]),
+        part="",
+        parts=tuple(parts),
+        at_scale_1=None,
+        mix={each.part: _options_of(each.at_scale_1 or each) for each in parts},
+    )
+
+
+def mean_message_bytes(parts: Sequence[TrafficPattern]) -> int:
+    """Mean size of a message of all parts together [B]."""
+    records_per_s = sum(each.records_per_s for each in parts)
+    return max(1, round(1e6 * sum(each.mb_per_s for each in parts) / records_per_s))
+
+
+def _consumers_of(parts: Sequence[TrafficPattern]) -> ConsumerOptions:
+    """The options of the part with most consumer groups, with the groups of all parts."""
+    most = max((each.consumers for each in parts), key=lambda each: each.groups)
+    return replace(most, groups=sum(each.consumers.groups for each in parts))
+
+
+def _options_of(part: TrafficPattern) -> str:
+    """The producers, size and rate of a part, and its options that differ from the defaults."""
+    named = {
+        "producers": part.producers,
+        "message_bytes": part.producer.message_bytes,
+        "rate_records_per_s": part.producer.rate_records_per_s,
+        **_set_options("", part.producer.options),
+        **_set_options("payload.", part.producer.payload),
+        **_set_options("topic.", part.topic),
+        **_set_options("consumers.", part.consumers),
+    }
+    return ", ".join(f"{name} {_text(value)}" for name, value in named.items())
+
+
+def _set_options(prefix: str, record: Any) -> dict[str, Any]:
+    """The columns of a dataclass whose values are not the defaults."""
+    row = row_of(record)
+    defaults = {}
+    for item in dataclasses.fields(record):
+        if item.default is not dataclasses.MISSING:
+            defaults[item.name] = item.default
+        elif item.default_factory is not dataclasses.MISSING:
+            defaults[item.name] = item.default_factory()
+    known = row_of(replace(record, **defaults))
+    required = {item.name for item in dataclasses.fields(record)} - defaults.keys()
+    return {
+        f"{prefix}{name}": value
+        for name, value in row.items()
+        if value is not None and (name in required or value != known.get(name))
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={_text(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(map(_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def scaled(pattern: TrafficPattern, load: int, part: str = "") -> TrafficPattern:
+    """The traffic at a scale.
+
+    Producers are whole, and at least one; their rate makes up for the rest, so that the payload is
+    that of the scale. Consumer groups stay as they are.
+
+    Args:
+        load: the scale [% of the mix].
+        part: name of the part to scale; empty for all.
+    """
+    if not pattern.parts:
+        return _scaled(pattern, load)
+    loads = (load if part in {"", each.part} else None for each in pattern.parts)
+    parts = tuple(map(_scaled, pattern.parts, loads))
+    return replace(
+        mix_of(parts),
+        brokers=pattern.brokers,
+        phases=pattern.phases,
+        profile=pattern.profile,
+        axis=pattern.axis,
+        load=pattern.load,
+        point_message_bytes=pattern.point_message_bytes,
+    )
+
+
+def _scaled(pattern: TrafficPattern, load: int | None) -> TrafficPattern:
+    """The pattern at a load; at scale 1 where that is None."""
+    base = pattern.at_scale_1 or pattern
+    wanted = base.producers * (SCALE_UNITS if load is None else load) / SCALE_UNITS
+    producers = max(1, round(wanted))
+    rate = base.producer.rate_records_per_s
+    if math.isfinite(rate) and producers != wanted:
+        rate *= wanted / producers
+    return replace(
+        pattern,
+        producers=producers,
+        producer=replace(base.producer, rate_records_per_s=rate),
+        at_scale_1=base,
+    )

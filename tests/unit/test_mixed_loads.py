@@ -1,0 +1,291 @@
+"""The load of a mix: its tasks, the numbers of its parts, and the judgement of each."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobs.cluster.topic_set import TopicSet
+from jobs.engine.consuming.consumer_report import AcknowledgedOffsets
+from jobs.engine.task.placing import placed
+from jobs.engine.task.plan import StagePlan, TrialPlan
+from jobs.trials.load import Target, plans_of_parts, require_room
+from metrics.common.errors import ConfigError
+from metrics.judging.verdict import judge
+from metrics.planning.slots import share_slots
+from metrics.tables.parts import part_rows
+from metrics.traffic.axes import SCALE
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.mix import mix_of
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.trial.client import ClientWindow
+from metrics.trial.consumption import GroupCounts, GroupShare, GroupWindow, ReadRange
+from metrics.trial.counts import Counts
+from metrics.trial.producer_shares import ProducerShares
+from metrics.trial.task import ConsumerReport, ProducerReport, TaskReport, merge
+from search.model import Verdict
+from tests.support.evidence import client, evidence, goal
+from tests.support.patterns import pattern, plan
+from tests.support.rows import trial
+
+BROKERS = {1: ("127.0.0.1", 1), 2: ("127.0.0.1", 2)}
+
+
+def part(name: str, producers: int, topics: int = 1, groups: int = 0, **own: Any) -> TrafficPattern:
+    """A part with two partitions on each of two brokers, in each of its topics."""
+    made = pattern(
+        producers,
+        topic=TopicOptions(count=topics, partitions_per_broker=2, replication_factor=1),
+        consumers=ConsumerOptions(groups=groups),
+        **own,
+    )
+    return replace(made, part=name, brokers=2)
+
+
+ORDERS = part("orders", 6, groups=1)
+CLICKS = part("clicks", 3, topics=2, groups=2)
+IMAGES = part("images", 1)
+MIX = mix_of([ORDERS, CLICKS, IMAGES])
+
+
+def topics_of(mix: TrafficPattern) -> TopicSet:
+    def own(each: TrafficPattern) -> TopicSet:
+        names = tuple(f"{each.part}-{number}" for number in range(each.topic.count))
+        return TopicSet(names, each.message_bytes, {n: (1 + n % 2,) for n in range(4)})
+
+    return TopicSet.of_parts([own(each) for each in mix.parts], mix.message_bytes)
+
+
+def stage(slots: int = 12) -> StagePlan:
+    """The stage of the mix; offsets before the load are ten times the partition's number."""
+    topics = topics_of(MIX)
+    before = {number: 10 * number for number in range(len(topics.leaders))}
+    target = Target.of(topics, BROKERS, before)
+    shares = share_slots(MIX, slots)
+    whole = plan(
+        pattern=MIX,
+        topics=target.topics,
+        leaders=target.leaders,
+        brokers=BROKERS,
+        end_offsets=before,
+        tasks=sum(each.tasks for each in shares),
+        consumer_tasks=sum(each.consumer_tasks for each in shares),
+    )
+    return StagePlan(plans_of_parts(whole, target.parts, shares))
+
+
+# --- topics -----------------------------------------------------------------------------
+
+
+def test_partitions_of_a_mix_are_numbered_through_its_parts() -> None:
+    topics = topics_of(MIX)
+    assert topics.names == ("orders-0", "clicks-0", "clicks-1", "images-0")
+    assert [first for first, _ in topics.numbered] == [0, 4, 12]
+    assert topics.leaders == (1, 2) * 8
+    names = topics.partition_names
+    assert (names[0], names[7], names[8], names[15]) == (
+        ("orders-0", 0),
+        ("clicks-0", 3),
+        ("clicks-1", 0),
+        ("images-0", 3),
+    )
+
+
+def test_each_part_has_the_end_offsets_of_its_own_partitions() -> None:
+    orders, clicks, images = stage().plans
+    assert clicks.end_offsets == {number: 10 * (4 + number) for number in range(8)}
+    assert (orders.end_offsets[3], images.end_offsets[0]) == (30, 120)
+
+
+# --- tasks ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slots", [5, 6, 12, 40])
+def test_each_task_of_the_stage_belongs_to_one_part(slots: int) -> None:
+    found = stage(slots)
+    hosted: Counter[str] = Counter()
+    members: Counter[str] = Counter()
+    for task in range(found.tasks):
+        own = found.plan_of(task)
+        number = own.own_task(task)
+        assert own.stage_task(number) == task
+        assert 0 <= number < own.tasks + own.consumer_tasks
+        if number < own.tasks:
+            hosted.update(own.client_id(each) for each in own.producers_of(number))
+        else:
+            consumers = own.pattern.consumers
+            taken = consumers.members_of(number - own.tasks, own.consumer_tasks)
+            members.update(own.member_id(*each) for each in taken)
+    assert set(hosted.values()) == set(members.values()) == {1}
+    assert (len(hosted), len(members)) == (10, 3)
+
+
+def test_tasks_with_producers_come_before_those_with_consumers() -> None:
+    found = stage()
+    kinds = []
+    for task in range(found.tasks):
+        own = found.plan_of(task)
+        kinds.append(own.own_task(task) < own.tasks)
+    assert kinds == sorted(kinds, reverse=True)
+
+
+def test_a_load_of_one_pattern_has_the_plan_itself() -> None:
+    single = plan(producers=5, tasks=2)
+    (only,) = plans_of_parts(single, (), share_slots(single.pattern, 2))
+    assert only is single
+    report = TaskReport(1, "h", 0.0, 1.0, ProducerReport(Counts(acked_by_partition={0: 3})))
+    assert placed(single, report) is report
+
+
+def test_a_mix_needs_a_slot_for_each_part() -> None:
+    require_room(MIX, 5)
+    with pytest.raises(ConfigError, match=r"a mix of 3 parts .* 4 slots; expected 5 or more"):
+        require_room(MIX, 4)
+    crowded = mix_of([ORDERS, part("clicks", 1, groups=1)])
+    many = replace(crowded.parts[1], consumers=ConsumerOptions(groups=1, members=5))
+    with pytest.raises(ConfigError, match="members is 5 and the topics have 4 partitions"):
+        require_room(mix_of([crowded.parts[0], many]), 8)
+
+
+# --- reports ----------------------------------------------------------------------------
+
+
+def report_of(own: TrialPlan, task: int, acked: int) -> TaskReport:
+    """A report by the part's own numbers, of producers or of consumers."""
+    if task < own.tasks:
+        counts = Counts(offered_records=100, sent_records=acked, acked_records=acked)
+        counts.acked_by_partition[1] = acked
+        counts.errors_by_partition[1]["Some"] += 2
+        counts.by_producer.acked[task] = acked
+        shares = ProducerShares.of([(task, acked, 100)])
+        return TaskReport(task, "h", 0.0, 1.0, ProducerReport(counts, shares=shares))
+    share = GroupShare(GroupCounts(0, 1, acked), read_ranges=(ReadRange(1, 0, acked, acked),))
+    return TaskReport(task, "h", 0.0, 1.0, consumed=ConsumerReport(groups=(share,)))
+
+
+def test_reports_have_the_numbers_of_the_whole_load() -> None:
+    found = stage(5)
+    reports = []
+    for task in range(found.tasks):
+        own = found.plan_of(task)
+        reports.append(placed(own, report_of(own, own.own_task(task), 90 + task)))
+    assert [each.task_id for each in reports] == list(range(5))
+    assert [each.part for each in reports] == ["orders", "clicks", "images", "orders", "clicks"]
+    window = merge(reports)
+    assert window.counts.acked_by_partition == {1: 90, 5: 91, 13: 92}
+    assert window.counts.failed_by_partition == {1: 2, 5: 2, 13: 2}
+    assert window.counts.by_producer.acked == {0: 90, 6: 91, 9: 92}
+    assert window.producer_share.worst == 0
+    assert [each.counts.group for each in window.groups] == [0, 1]
+    assert [each.read_by_partition[0].partition for each in window.groups] == [1, 5]
+    assert list(window.parts) == ["orders", "clicks", "images"]
+    assert [each.counts.acked_records for each in window.parts.values()] == [90, 91, 92]
+    assert window.counts.acked_records == 273
+    assert window.account_of_group(1) is window.parts["clicks"]
+
+
+def test_consumers_read_up_to_what_their_own_part_acknowledged() -> None:
+    orders, clicks, images = stage(5).plans
+    sent: list[str] = []
+
+    def gather(message: str) -> list[str]:
+        sent.append(message)
+        return [*sent]
+
+    for own, offsets in ((orders, {1: 7}), (images, {1: 9}), (clicks, {1: 5})):
+        acknowledged = AcknowledgedOffsets(own, gather)
+        acknowledged.own_offsets = offsets
+        acknowledged.targets()
+        acknowledged.finish()
+        last = acknowledged
+    assert [json.loads(each) for each in sent] == [{"1": 7}, {"13": 9}, {"5": 5}]
+    targets = last.targets()
+    assert targets is not None
+    assert targets[1] == 50 + 5
+    assert targets[0] == 40
+    assert all(each.gathers_offsets for each in (orders, clicks, images))
+
+
+# --- judgement --------------------------------------------------------------------------
+
+
+def mixed_client(**of_images: Any) -> ClientWindow:
+    """A mix whose first part has 99 % of the records, and whose second part has these counts."""
+    images = {"offered_records": 100, "sent_records": 100, "acked_records": 100, **of_images}
+    orders = client(offered_records=9_900, sent_records=9_900, acked_records=9_900)
+    own = client(offered_bytes=1, acked_bytes=1, **images)
+    acked = 9_900 + own.counts.acked_records
+    return client(acked_records=acked, parts={"orders": orders, "images": own})
+
+
+def test_a_part_that_falls_behind_is_an_overload_even_where_the_sums_hide_it() -> None:
+    judgement = judge(evidence(mixed_client(acked_records=60)), goal())
+    assert judgement.verdict is Verdict.OVERLOADED
+    (reason,) = judgement.reasons
+    assert (reason.indicator, reason.value) == ("achieved", 0.6)
+    assert reason.text.startswith("part images: 60.0% of the offered records")
+    assert judgement.utilization["achieved"] == pytest.approx(40.0)
+    assert judge(evidence(mixed_client()), goal()).verdict is Verdict.SUSTAINED
+
+
+def test_a_part_that_the_generator_held_up_is_no_answer() -> None:
+    held_up = mixed_client(acked_records=60, unsent_own_records=40)
+    judgement = judge(evidence(held_up), goal())
+    assert judgement.verdict is Verdict.INVALID
+    assert judgement.is_by_generator
+    assert "part images: the generator was the limit: 40 of 40" in judgement.reasons[0].text
+
+
+def test_a_slow_part_is_judged_by_its_own_latency() -> None:
+    judgement = judge(evidence(mixed_client(latency_p99_ms=250.0)), goal(latency_p99_ms_max=100.0))
+    assert judgement.verdict is Verdict.OVERLOADED
+    assert judgement.reasons[0].text.startswith("part images: ")
+
+
+def test_a_group_is_compared_with_the_part_that_it_reads() -> None:
+    seen = mixed_client()
+    group = GroupWindow(GroupCounts(0, 1, 100), read_by_partition=(ReadRange(1, 5, 105, 100),))
+    own = replace(
+        seen.parts["images"],
+        counts=replace(seen.parts["images"].counts, acked_by_partition={1: 100}),
+        groups=(group,),
+    )
+    seen = replace(
+        seen,
+        counts=replace(seen.counts, acked_by_partition={0: 9_900, 1: 100}),
+        groups=(group,),
+        parts={**seen.parts, "images": own},
+    )
+    whole = evidence(seen, growth={0: 9_900, 1: 100})
+    assert whole.lag_growth_per_s == {"0": 0.0}
+    assert judge(whole, goal()).verdict is Verdict.SUSTAINED
+    unread = replace(group, read_by_partition=(ReadRange(1, 5, 55, 50),))
+    short = replace(own, groups=(unread,))
+    behind = replace(seen, groups=(unread,), parts={**seen.parts, "images": short})
+    judgement = judge(evidence(behind, growth={0: 9_900, 1: 100}), goal())
+    assert judgement.verdict is Verdict.INVALID
+    assert "did not read 50 acknowledged records of 1 partitions" in judgement.reasons[0].text
+
+
+# --- the table --------------------------------------------------------------------------
+
+
+def test_the_table_has_each_part_with_its_counts_and_reasons() -> None:
+    at = SCALE.apply(mix_of([part("orders", 10), part("images", 3)]), 150)
+    seen = evidence(mixed_client(acked_records=60))
+    made = replace(trial(), pattern=at, evidence=seen, judgements={"default": judge(seen, goal())})
+    orders, images = part_rows(made)
+    assert (orders.part, orders.producers, orders.client.counts.acked_records) == (
+        "orders",
+        15,
+        9_900,
+    )
+    assert orders.reasons == ()
+    assert (images.part, images.producers, len(images.reasons)) == ("images", 4, 1)
+    assert orders.scale == pytest.approx(1.5)
+    assert images.scale == pytest.approx(1.5)
+    assert part_rows(trial()) == []

@@ -1,0 +1,278 @@
+"""Mixes: several kinds of traffic in one load, and their scale."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.cluster.leftovers import leftovers
+from jobs.cluster.topic_plan import topic_name
+from jobs.config.loading import Configuration, describe, load, load_recorded, load_workload
+from jobs.config.workload import Workload
+from metrics.common.errors import ConfigError
+from metrics.planning.disk_room import peak_log_bytes
+from metrics.planning.slots import SlotShare, share_slots, slots_needed
+from metrics.tables.boundary import make_boundary
+from metrics.traffic.axes import SCALE, axis_named, scale_of_part
+from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.mix import mix_of, scaled
+from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.variant import variant_of
+from search.interval import Interval
+from search.model import Bracket
+from tests.support.patterns import pattern
+
+MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
+
+
+def workload(*overrides: str) -> Workload:
+    return load_workload(MIX, overrides)
+
+
+def mix(brokers: int = 3) -> TrafficPattern:
+    return workload().pattern(1, brokers)
+
+
+# --- the file ---------------------------------------------------------------------------
+
+
+def test_each_part_is_a_workload_of_its_own() -> None:
+    orders, clicks, images = workload().parts
+    assert [each.name for each in (orders, clicks, images)] == ["orders", "clicks", "images"]
+    assert (orders.np, orders.message_bytes, orders.producer.linger_ms) == (40, (1000,), 1000)
+    assert (clicks.topic.count, clicks.consumers.groups, images.consumers.groups) == (2, 1, 0)
+    assert all(each.trial == workload().trial for each in (orders, clicks, images))
+    plain = load_workload("demo")
+    assert plain.parts == (plain,)
+
+
+def test_the_whole_has_the_mean_size_and_the_sections_of_the_part_with_most_payload() -> None:
+    whole = workload()
+    records = 40 * 62.5 + 5 * 200 + 2 * 10
+    assert whole.message_bytes == (round((2_500_000 + 100_000 + 200_000) / records),)
+    assert whole.producer == whole.parts[0].producer
+    assert whole.np is None
+
+
+def test_a_recorded_mix_is_read_back_as_it_was() -> None:
+    recorded = json.loads(json.dumps(describe(workload("workload.mix.clicks.producers=7"))))
+    assert recorded["mix.clicks.producers"] == 7
+    assert not any(key.startswith(("producer.", "topic.", "message_bytes")) for key in recorded)
+    settings = {"cluster": {}, "workload": recorded, "goal": {}}
+    again = load_recorded(settings, cluster="testbed", goal="default").workload
+    assert again.parts == workload("workload.mix.clicks.producers=7").parts
+
+
+def test_options_and_files_name_keys_of_parts_also_as_kafka_does() -> None:
+    given = workload(
+        "workload.mix.orders.producer.batch.size=32768", "workload.mix.orders.topic.count=3"
+    )
+    assert given.parts[0].producer.batch_size == 32_768
+    assert given.parts[0].topic.count == 3
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "mix.orders.producers=none",
+        "mix.orders.producer.lingr_ms=4",
+        "mix.orders.payload.key_bytes=2000",
+        "mix.images.producer={rate: unlimited}",
+        "mix.pictures={}",
+        "mix={}",
+        "mix.a b={}",
+        "np=4",
+        "message_bytes=[100]",
+        "trial.volume_bytes=1000000",
+    ],
+)
+def test_a_mistake_in_a_mix_is_named_once_with_its_place(
+    override: str, snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        workload(f"workload.{override}")
+    assert str(error.value).replace(MIX, "FILE") == snapshot
+    assert "mix" in str(error.value)
+
+
+def configuration(*overrides: str, workload: str = MIX, cluster: str = "testbed") -> Configuration:
+    return load(cluster, workload, "default", overrides)
+
+
+def test_a_mix_is_searched_along_its_scale_unless_the_goal_names_a_part() -> None:
+    assert configuration().axis is SCALE
+    assert describe(configuration().goal)["search.axis"] == "scale"
+    part = configuration("goal.search.axis=scale.orders").axis
+    assert part == scale_of_part("scale.orders")
+    assert load("testbed", "demo", "default").axis.name == "np"
+
+
+@pytest.mark.parametrize(
+    ("given", "overrides"),
+    [
+        (MIX, ["goal.search.axis=partitions"]),
+        (MIX, ["goal.search.axis=scale.pictures"]),
+        ("demo", ["goal.search.axis=scale.orders", "workload.np=4"]),
+        ("demo", ["goal.search.axis=scale"]),
+        (MIX, ["goal.search.axis=scale."]),
+        (MIX, ["workload.mix.clicks.topic.replication_factor=4"]),
+        (MIX, ["goal.search.brokers_offline=1"]),
+    ],
+    ids=["axis", "part", "no-mix", "no-np", "no-part", "replicas", "offline"],
+)
+def test_what_does_not_suit_a_mix_is_refused(
+    given: str, overrides: list[str], snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        configuration(*overrides, workload=given)
+    assert str(error.value) == snapshot
+
+
+# --- sums and scales --------------------------------------------------------------------
+
+
+def test_a_mix_has_the_sums_of_its_parts() -> None:
+    whole = mix()
+    assert whole.producers == 47
+    assert whole.mb_per_s == pytest.approx(2.5 + 0.1 + 0.2)
+    assert whole.records_per_s == pytest.approx(2_500 + 1_000 + 20)
+    assert whole.producers * whole.producer.rate_records_per_s == pytest.approx(3_520)
+    assert whole.written_bytes(3_520) == pytest.approx(2 * 2_500_000 + 2 * 100_000 + 200_000)
+    assert whole.planned_bytes == pytest.approx(8 * 5_400_000)
+    assert (whole.partitions, whole.groups) == (30 + 24 + 30, 1)
+    assert whole.commits_per_s(84) == pytest.approx(24 / 5)
+    assert peak_log_bytes(whole) == pytest.approx(sum(map(peak_log_bytes, whole.parts)))
+    assert whole.consumers.groups == 1
+    assert pickle.loads(pickle.dumps(whole)) == whole
+
+
+def test_a_single_pattern_is_a_mix_of_one() -> None:
+    single = pattern(5, message_bytes=137, rate_records_per_s=0.7)
+    assert single.loads == (single,)
+    assert single.records_per_s == 5 * 0.7
+    assert single.mb_per_s == 5 * 0.7 * 137 / 1e6
+    assert single.commits_per_s(9) == single.consumers.commits_per_s(9)
+    assert "mix" not in variant_of(single)
+
+
+@pytest.mark.parametrize("load", [1, 7, 33, 100, 101, 270, 1_999])
+def test_rates_make_up_for_producers_that_are_rounded(load: int) -> None:
+    base, at = mix(), SCALE.apply(mix(), load)
+    assert (at.axis, at.load, at.on_axis) == ("scale", load, load)
+    for before, after in zip(base.parts, at.parts, strict=True):
+        assert after.producers >= 1
+        assert abs(after.producers - before.producers * load / 100) <= max(
+            0.5, 1 - before.producers * load / 100
+        )
+        assert after.mb_per_s == pytest.approx(before.mb_per_s * load / 100)
+        assert after.consumers == before.consumers
+    assert at.mb_per_s == pytest.approx(base.mb_per_s * load / 100)
+    assert at.point_message_bytes == base.message_bytes
+
+
+def test_a_scale_counts_from_the_mix_however_often_it_is_applied() -> None:
+    again = SCALE.apply(SCALE.apply(SCALE.apply(mix(), 1), 270), 100)
+    assert again == SCALE.apply(mix(), 100)
+    assert [each.producers for each in again.parts] == [40, 5, 2]
+
+
+def test_one_part_is_scaled_while_the_others_stay() -> None:
+    doubled = axis_named("scale.orders").apply(mix(), 200)
+    assert [each.producers for each in doubled.parts] == [80, 5, 2]
+    assert doubled.mb_per_s == pytest.approx(5.0 + 0.3)
+    assert doubled.point_message_bytes == mix().message_bytes
+    assert doubled.axis == "scale.orders"
+
+
+def test_the_scale_of_a_single_pattern_multiplies_its_producers() -> None:
+    single = pattern(4, rate_records_per_s=10.0)
+    assert SCALE.apply(single, 250).producers == 10
+    assert scaled(single, 37).records_per_s == pytest.approx(0.37 * 40)
+
+
+@pytest.mark.parametrize(
+    ("axis", "words"), [("scale", "2.7 times the mix"), ("scale.orders", "2.7 times orders")]
+)
+def test_a_load_is_stated_as_a_scale(axis: str, words: str) -> None:
+    assert axis_named(axis).amount(270) == words
+
+
+def test_mixes_with_different_parts_have_different_variants() -> None:
+    other = load_workload(MIX, ["workload.mix.clicks.producer.acks=all"]).pattern(1, 3)
+    one, more = variant_of(mix()), variant_of(SCALE.apply(mix(), 370))
+    assert one["mix"] == variant_of(SCALE.apply(mix(), 1))["mix"] == more["mix"]
+    assert variant_of(other)["mix"] != one["mix"]
+    assert "acks all" in other.mix["clicks"]
+    assert "producers 40" in SCALE.apply(mix(), 270).mix["orders"]
+
+
+def test_phases_change_in_all_parts() -> None:
+    short = mix().with_phases(replace(mix().phases, measure_s=99.0))
+    assert {each.phases.measure_s for each in (short, *short.parts)} == {99.0}
+
+
+# --- its topics and tasks ---------------------------------------------------------------
+
+
+def test_topics_of_parts_have_own_names_that_cleanup_knows() -> None:
+    names = {topic_name("run", 1_000, 10, part) for part in ("", "orders", "orders-10B-1p")}
+    assert len(names) == 3
+    assert len(leftovers(names, ["redline-run-1-orders-group-0"])) == 4
+
+
+def test_slots_are_shared_by_cost_with_one_at_least_for_each_part() -> None:
+    whole = mix()
+    assert slots_needed(whole) == 4
+    assert share_slots(whole, 4) == [SlotShare(1, 0), SlotShare(1, 1), SlotShare(1, 0)]
+    wide = share_slots(whole, 40)
+    assert sum(each.tasks + each.consumer_tasks for each in wide) <= 40
+    orders, clicks, images = wide
+    assert orders.tasks > clicks.tasks + clicks.consumer_tasks > images.tasks - 1
+    assert images.tasks <= 2, "no task without a producer"
+    assert share_slots(whole, 4, reads=False)[1] == SlotShare(2, 0)
+
+
+@pytest.mark.parametrize("groups", [0, 1, 3])
+@pytest.mark.parametrize("slots", [2, 3, 8, 70])
+def test_a_single_pattern_shares_its_slots_as_ever(groups: int, slots: int) -> None:
+    single = pattern(20, consumers=ConsumerOptions(groups=groups, members=2))
+    readers = single.consumers.tasks(slots)
+    assert share_slots(single, slots) == [SlotShare(min(20, slots - readers), readers)]
+
+
+# --- its limit --------------------------------------------------------------------------
+
+
+def test_the_limit_of_a_mix_is_a_scale_with_its_parts() -> None:
+    found = make_boundary(
+        Bracket(270, 283), SCALE, mix(), trials=5, interval=Interval(263.0, 279.0, 271.0)
+    )
+    assert (found.scale_sustained, found.scale_overloaded) == (2.7, 2.83)
+    assert (found.scale_low, found.scale_high, found.scale_estimate) == (2.63, 2.79, 2.71)
+    assert found.mb_per_s == pytest.approx(2.7 * 2.8)
+    assert found.message_bytes == mix().message_bytes
+    assert [(each.part, each.np) for each in found.parts] == [
+        ("orders", 108),
+        ("clicks", 14),
+        ("images", 5),
+    ]
+    assert sum(each.mb_per_s for each in found.parts) == pytest.approx(found.mb_per_s)
+
+
+def test_the_limit_of_one_part_has_the_payload_of_the_others_too() -> None:
+    axis = axis_named("scale.orders")
+    found = make_boundary(Bracket(200, 220), axis, mix(), trials=5)
+    assert found.scale_sustained == 2.0
+    assert found.mb_per_s == pytest.approx(5.3)
+    assert found.mb_per_s_overloaded == pytest.approx(5.8)
+    assert found.mb_per_s_low is None
+
+
+def test_a_mix_without_parts_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        mix_of([])
