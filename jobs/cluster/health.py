@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from kafka.errors import KafkaStorageError, TopicAuthorizationFailedError
 
 from jobs.cluster.admin import NOT_SUPPORTED, AdminError, KafkaAdmin, query_all_brokers
+from metrics.common.broker_costs import log_dirs_interval_s, topics_interval_s
 from metrics.units import format_size
 
 UNKNOWN_BYTES = -1
@@ -92,10 +93,27 @@ class LogDir:
 
 
 class ClusterHealth:
-    """Checks of the whole cluster through the Admin API."""
+    """Checks of the whole cluster through the Admin API.
+
+    Attributes:
+        partitions: number of partitions in the last answer about all topics; 0 before the first.
+        replicas_max: the largest number of replicas that a broker has, by the same answer.
+    """
 
     def __init__(self, admin: KafkaAdmin) -> None:
         self._admin = admin
+        self.partitions = 0
+        self.replicas_max = 0
+
+    @property
+    def replicas_interval_s(self) -> float:
+        """Least time between two calls of `under_replicated` while a load runs [s]."""
+        return topics_interval_s(self.partitions)
+
+    @property
+    def log_dirs_interval_s(self) -> float:
+        """Least time between two calls of `log_dirs` while a load runs [s]."""
+        return log_dirs_interval_s(self.replicas_max)
 
     def under_replicated(self) -> Partitions:
         """All partitions with a replica out of sync, of topics that this user may describe.
@@ -105,11 +123,13 @@ class ClusterHealth:
         Raises:
             AdminError: the cluster does not answer.
         """
+        described = self._admin.describe_topics()
+        self._count(described)
         lacking = {
             (str(topic["name"]), int(each["partition_index"])): (
                 frozenset(each["replica_nodes"]) - frozenset(each["isr_nodes"])
             )
-            for topic in self._admin.describe_topics()
+            for topic in described
             for each in topic["partitions"]
             if len(each["isr_nodes"]) < len(each["replica_nodes"])
         }
@@ -117,6 +137,14 @@ class ClusterHealth:
         return frozenset(
             place for place, out in lacking.items() if out - adding.get(place, frozenset())
         )
+
+    def _count(self, described: Iterable[Mapping[str, Any]]) -> None:
+        partitions, replicas = 0, Counter[int]()
+        for topic in described:
+            partitions += len(topic["partitions"])
+            for each in topic["partitions"]:
+                replicas.update(each["replica_nodes"])
+        self.partitions, self.replicas_max = partitions, max(replicas.values(), default=0)
 
     def _adding(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], frozenset[int]]:
         """The replicas that reassignments are adding; none where brokers do not list them."""

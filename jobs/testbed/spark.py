@@ -17,7 +17,7 @@ from jobs.testbed.jvm import MARKER
 from jobs.testbed.model import HOST, SPARK_MASTER_ID, NodeRole, SparkNode, Spec
 from jobs.testbed.places import node_files
 
-SPARK_WORKERS_MAX = 4
+SPARK_WORKERS_MAX = 8
 WORKER_SLOTS = 2
 """Tasks that a worker runs at once. They may exceed the cores of the machine, as a barrier stage
 needs all its tasks at the same time."""

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from typing import Protocol
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
@@ -95,7 +95,21 @@ def _cleaning_of(admin: KafkaAdmin) -> LogCleaning:
 
 
 class Health(Protocol):
-    """The health of a cluster; `jobs.cluster.health.ClusterHealth` implements it."""
+    """The health of a cluster; `jobs.cluster.health.ClusterHealth` implements it.
+
+    Answers about all topics, and about all log directories, cost brokers with many partitions more
+    than a load should cost others. So each has a least time between two of them under load [s].
+    """
+
+    @property
+    def replicas_interval_s(self) -> float:
+        """Least time between two calls of `under_replicated` while a load runs [s]."""
+        ...
+
+    @property
+    def log_dirs_interval_s(self) -> float:
+        """Least time between two calls of `log_dirs` while a load runs [s]."""
+        ...
 
     def under_replicated(self) -> Partitions:
         """All partitions with a replica out of sync."""
@@ -159,6 +173,8 @@ class Guards:
         self._watches_disks = True
         self._unseen: frozenset[tuple[int, str]] = frozenset()
         self._checked_s = clock()
+        self._others_lacking: Partitions = frozenset()
+        self._replicas_seen_s = self._dirs_seen_s = -inf
         self._rooms: dict[tuple[int, str], deque[tuple[float, float]]] = defaultdict(deque)
         self.tripped: str | None = None
         self._remedy = (
@@ -283,7 +299,8 @@ class Guards:
         held, logs = (sum(getattr(d, name) for d in dirs) for name in ("own_bytes", "own_logs"))
         adds_in_all = peak_log_bytes(pattern, self._cleaning, held)
         if logs and not all(d.is_known for d in dirs):  # some logs are where no broker reports them
-            logs = max(logs, logs_of(pattern.topic, pattern.brokers))
+            known = sum(logs_of(each.topic, each.brokers) for each in pattern.loads)
+            logs = max(logs, known)
         dirs_on, logs_on = Counter(d.volume for d in dirs), Counter[tuple[int, int, int]]()
         for each in dirs:
             logs_on[each.volume] += each.own_logs
@@ -369,7 +386,7 @@ class Guards:
             if stop is not None:
                 self._trip(stop)
             else:
-                pause(LOOK_S)
+                pause(max(LOOK_S, self._health.replicas_interval_s))
                 self._check()
 
     def require_untripped(self) -> None:
@@ -410,7 +427,7 @@ class Guards:
             if (overspent := self._overspent(self._under_way_bytes)) is not None:
                 self._trip(overspent)
             try:
-                self._check()
+                self._check(is_paced=True)
             except Exception as error:  # noqa: BLE001 - no load may continue without its guards
                 self._trip(f"the cluster could not be watched: {type(error).__name__}: {error}")
             if self.ends_load is not None:
@@ -452,13 +469,19 @@ class Guards:
             return None
         return f"the topic {name} exists, by which an operator stops all runs; delete it afterwards"
 
-    def _check(self) -> None:
+    def _check(self, is_paced: bool = False) -> None:
+        """Check the cluster.
+
+        Args:
+            is_paced: ask for all topics and all log directories only where that is due; the brake
+                has a look of its own then.
+        """
         self._check_lock()
         try:
-            stop = self._stop_request()
-            lacking = self._others_under_replicated()
+            stop = None if is_paced else self._stop_request()
+            lacking = self._others_under_replicated(is_paced)
             missing = frozenset() if self.absence is None else self.absence.missing()
-            dirs = self._health.log_dirs() if self._watches_disks else ()
+            dirs = self._due_log_dirs(is_paced)
         except AdminError as error:
             if self._clock() - self._checked_s > BLIND_S:
                 self._trip(f"the cluster could not be watched for {BLIND_S:.0f} s: {error}")
@@ -541,12 +564,25 @@ class Guards:
         if self.tripped is None:
             self.tripped = why
 
-    def _others_under_replicated(self) -> Partitions:
+    def _others_under_replicated(self, is_paced: bool = False) -> Partitions:
+        """Partitions of others that lack a replica; as last seen where no look is due."""
         if not self._limits.other_topics:
             return frozenset()
-        return frozenset(
-            each for each in self._health.under_replicated() if not self._is_own(each[0])
-        )
+        now_s = self._clock()
+        if not is_paced or now_s - self._replicas_seen_s >= self._health.replicas_interval_s:
+            found = self._health.under_replicated()
+            self._others_lacking = frozenset(each for each in found if not self._is_own(each[0]))
+            self._replicas_seen_s = now_s
+        return self._others_lacking
+
+    def _due_log_dirs(self, is_paced: bool) -> tuple[LogDir, ...]:
+        """The log directories; none where they are not watched, or no look is due."""
+        now_s = self._clock()
+        interval_s = min(self._health.log_dirs_interval_s, INTERVAL_MAX_S)
+        if not self._watches_disks or (is_paced and now_s - self._dirs_seen_s < interval_s):
+            return ()
+        self._dirs_seen_s = now_s
+        return self._health.log_dirs()
 
     def _warn_of_hidden_topics(self) -> None:
         """Warn when the user may not describe all topics, as the guard cannot watch those."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from metrics.common.broker_costs import topics_interval_s
 from metrics.common.errors import RedlineError
 from metrics.sources.beans import Role, beans_for, readings_of
 from metrics.sources.sample import BrokerSample
@@ -64,16 +65,22 @@ class ClientOnlySource:
         self._version = version
         self._close = close
         self._clock = clock
+        self._partitions = 0
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
-        self._query_replicas()
+        self._partitions = sum(each.led for each in self._query_replicas().values())
         roles = frozenset({Role.BROKER})
         self.nodes = {
             broker: NodeInfo(broker, self._version, roles, lacks=_LACKS)
             for broker in self._broker_ids
         }
+
+    @property
+    def spared_s(self) -> float:
+        """See `metrics.sources.first_polls.Sparing`."""
+        return topics_interval_s(self._partitions)
 
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
@@ -84,6 +91,7 @@ class ClientOnlySource:
             now_s = self._clock()
             return [BrokerSample(broker, now_s, error=str(error)) for broker in self._broker_ids]
         at_s = (began_s + self._clock()) / 2
+        self._partitions = sum(each.led for each in found.values())
         nothing = Replicas(0, 0, 0)
         return [
             BrokerSample(broker, at_s, _values(found.get(broker, nothing)))

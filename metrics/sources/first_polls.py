@@ -41,6 +41,16 @@ class Reconnecting(Protocol):
         ...
 
 
+@runtime_checkable
+class Sparing(Protocol):
+    """A source whose polls cost the brokers much, where they have many partitions."""
+
+    @property
+    def spared_s(self) -> float:
+        """Least time between two samples, for the brokers' sake [s]."""
+        ...
+
+
 @dataclass(frozen=True)
 class FirstPolls:
     """The first polls of the brokers' metrics and of their hosts.
@@ -50,12 +60,14 @@ class FirstPolls:
         nodes_s, hosts_s: time of each poll of the brokers' metrics, and of their hosts [s].
         interval_s: time between two samples of the brokers that another program takes; 0 where each
             poll is a sample [s].
+        spared_s: least time between two samples for the brokers' sake; 0 for any [s].
     """
 
     rounds: Sequence[Sequence[BrokerSample]] = ()
     nodes_s: Sequence[float] = field(default=(0.0,))
     hosts_s: Sequence[float] = field(default=(0.0,))
     interval_s: float = 0.0
+    spared_s: float = 0.0
 
     @property
     def poll_s(self) -> float:
@@ -100,7 +112,8 @@ def take_first_polls(
             hosts_s.append(clock() - began_s)
     _require_answers(rounds, nodes_s)
     _require_own_figures(rounds)
-    return FirstPolls(rounds, (0.0,) if own_s else nodes_s, hosts_s or (0.0,), own_s)
+    spared_s = source.spared_s if isinstance(source, Sparing) else 0.0
+    return FirstPolls(rounds, (0.0,) if own_s else nodes_s, hosts_s or (0.0,), own_s, spared_s)
 
 
 def _require_answers(rounds: Sequence[Sequence[BrokerSample]], took_s: Sequence[float]) -> None:
@@ -158,7 +171,7 @@ def least_interval_s(polls: FirstPolls, measure_s: float, samples_min: int) -> f
             f"more and workload.trial.measure_s to {math.ceil(samples_min * kept_s)} or more, or "
             f"run the driver closer to the brokers"
         )
-    return max(min(kept_s, most_s), polls.interval_s)
+    return max(min(max(kept_s, _rounded_up(polls.spared_s)), most_s), polls.interval_s)
 
 
 def _rounded_up(duration_s: float) -> float:
@@ -181,6 +194,13 @@ def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tup
             f"does not show"
         )
         return (scrapes,)
+    if least_s > _rounded_up(MARGIN * polls.poll_s):
+        spared = (
+            f"each sample is an answer about all partitions of the cluster, as its brokers show no "
+            f"metrics: samples are taken every {least_s:g} s instead of every {interval_s:g} s "
+            f"(workload.trial.sample_interval_s), so that they cost the brokers little"
+        )
+        return (spared,)
     sentence = (
         f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, too long for "
         f"workload.trial.sample_interval_s {interval_s:g}: samples are taken every {least_s:g} s; "

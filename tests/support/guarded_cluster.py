@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,18 +22,23 @@ class Cluster:
         self.topics: set[str] = set()
         self.forbidden: set[str] = set()
         self.brokers = frozenset({1, 2, 3})
+        self.replicas_interval_s = self.log_dirs_interval_s = 0.0
+        self.asked: Counter[str] = Counter()
 
     def under_replicated(self) -> Partitions:
+        self.asked["replicas"] += 1
         if self.error is not None:
             raise self.error
         return self.lacking
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
+        self.asked["log dirs"] += 1
         return (
             self.dirs if topics else tuple(replace(d, own_logs=0, own_bytes=0) for d in self.dirs)
         )
 
     def has_topic(self, name: str) -> bool | None:
+        self.asked["topic"] += 1
         if self.error is not None:
             raise self.error
         return None if name in self.forbidden else name in self.topics

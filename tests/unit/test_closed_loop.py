@@ -198,6 +198,8 @@ def test_a_profile_has_no_rate_to_change(tmp_path: Any) -> None:
 class Cluster:
     """One disk of 1 TB with half of it free."""
 
+    replicas_interval_s = log_dirs_interval_s = 0.0
+
     def under_replicated(self) -> frozenset[tuple[str, int]]:
         return frozenset()
 

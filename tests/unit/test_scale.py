@@ -110,6 +110,8 @@ def test_windows_and_looks_at_a_trial_take_twice_the_steps_for_twice_the_brokers
 
 def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None:
     class Disks:
+        replicas_interval_s = log_dirs_interval_s = 0.0
+
         def __init__(self, brokers: int) -> None:
             self._dirs = tuple(
                 LogDir(each, "/a", 10**12, 5 * 10**11, own_logs=10)

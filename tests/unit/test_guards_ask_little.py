@@ -1,0 +1,233 @@
+"""Guards and samples of a cluster with 50,000 partitions of others: what they ask, in counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from jobs.cluster.health import ClusterHealth
+from jobs.cluster.queries import count_replicas
+from jobs.config import load_workload
+from jobs.config.goal import GuardLimits
+from jobs.trials import guards as guards_module
+from jobs.trials.broker_absence import BrokerAbsence
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.guards import INTERVAL_MAX_S, INTERVAL_S, Guards
+from metrics.common.broker_costs import LOG_S, PARTITION_S
+from metrics.sources.client_only import ClientOnlySource
+from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
+from tests.support.scripted_admin import ScriptedAdmin
+
+PATTERN = load_workload("demo").pattern(1_000)
+LOAD_S = 120.0
+TOPIC_PARTITIONS, REPLICATION = 50, 3
+SHARE_MAX = 0.02
+"""Largest share of a broker's core for everything that guards or samples ask [ratio]."""
+REQUEST_S = 0.5e-3
+"""CPU time of a broker for a request with a short answer, at most [s]."""
+
+
+class Crowded(ScriptedAdmin):
+    """Three brokers with the partitions of others, in topics of 50.
+
+    Attributes:
+        asked: kind of request → number of requests.
+        partitions: number of partitions in all answers.
+        lacking: whether one of them lacks a replica.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        self.asked: Counter[str] = Counter()
+        self.partitions = 0
+        self.lacking = False
+        self._whole: list[dict[str, Any]] = [
+            {
+                "name": f"others-{topic}",
+                "partitions": [
+                    {
+                        "partition_index": number,
+                        "leader_id": number % 3 + 1,
+                        "replica_nodes": [1, 2, 3],
+                        "isr_nodes": [1, 2, 3],
+                    }
+                    for number in range(TOPIC_PARTITIONS)
+                ],
+            }
+            for topic in range(partitions // TOPIC_PARTITIONS)
+        ]
+
+    def describe_topics(
+        self, what: str = "look at all topics", names: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        if names is not None and not names:
+            return []
+        self.asked["topics" if names is None else "topic"] += 1
+        if names is not None:
+            return [{"name": name, "partitions": []} for name in names]
+        self.partitions += len(self._whole) * TOPIC_PARTITIONS
+        if not self.lacking:
+            return self._whole
+        (first, *rest), others = self._whole[0]["partitions"], self._whole[1:]
+        short = {**first, "isr_nodes": [1, 2]}
+        return [{"name": "others-0", "partitions": [short, *rest]}, *others]
+
+    def adding_replicas(
+        self, partitions: Mapping[str, Sequence[int]]
+    ) -> dict[tuple[str, int], frozenset[int]]:
+        return {}
+
+    def topics_held_by(self, broker_id: int) -> frozenset[str] | None:
+        return frozenset()
+
+    def log_dirs_of(
+        self, broker_id: int, held: Mapping[str, Sequence[int]]
+    ) -> list[dict[str, Any]]:
+        self.asked["log dirs"] += broker_id == 1
+        return [{"log_dir": "/d", "total_bytes": 10**12, "usable_bytes": 10**11 * 5, "topics": ()}]
+
+    def describe_cluster(self) -> Any:
+        self.asked["cluster"] += 1
+        return super().describe_cluster()
+
+
+class SimulatedWatch:
+    """Watchers that run one after the other, each through a whole load on a clock of the test.
+
+    Attributes:
+        now_s: the time.
+        waits_s: watcher → the waits between its looks.
+    """
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.waits_s: dict[str, list[float]] = {}
+        self.at: Callable[[float], None] = lambda _: None
+
+    @contextmanager
+    def watching(
+        self, name: str, look: Callable[[], float | None], first_after_s: float = 0.0
+    ) -> Iterator[None]:
+        began_s, waits_s = self.now_s, self.waits_s.setdefault(name, [])
+        wait_s: float | None = first_after_s
+        while wait_s is not None and self.now_s + wait_s < began_s + LOAD_S:
+            self.now_s += wait_s
+            self.at(self.now_s - began_s)
+            wait_s = look()
+            waits_s.append(wait_s or 0.0)
+        self.now_s = began_s + LOAD_S
+        yield
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> SimulatedWatch:
+    simulated = SimulatedWatch()
+    monkeypatch.setattr(guards_module, "watching", simulated.watching)
+    return simulated
+
+
+def guards(admin: Crowded, time: SimulatedWatch) -> Guards:
+    """Open guards, as on a cluster that others use."""
+    made = Guards(
+        GuardLimits(), ClusterHealth(admin), lambda _: False, pytest.fail, lambda: time.now_s
+    )
+    made.absence = BrokerAbsence(lambda: admin.describe_cluster().broker_ids, 600.0)
+    made.open()
+    return made
+
+
+def watch(made: Guards, admin: Crowded) -> None:
+    """Watch one load, after the check before it."""
+    made.require_healthy()
+    admin.asked.clear()
+    admin.partitions = 0
+    channel = TaskChannel("127.0.0.1", 1, 1, lambda _: None)
+    with made.watch(PATTERN, channel):
+        pass
+
+
+def share_of(admin: Crowded, partitions: int, seconds: float) -> float:
+    """Share of a core of a broker that answers every request which any broker may answer."""
+    small = admin.asked["topic"] + admin.asked["cluster"] + admin.asked["topics"]
+    replicas = partitions * REPLICATION // 3
+    used_s = (
+        admin.partitions * PARTITION_S
+        + small * REQUEST_S
+        + admin.asked["log dirs"] * (replicas * LOG_S + REQUEST_S)
+    )
+    return used_s / seconds
+
+
+@pytest.mark.parametrize("partitions", [50, 5_000, 50_000])
+def test_guards_take_less_than_a_fiftieth_of_one_core(
+    partitions: int, time: SimulatedWatch
+) -> None:
+    admin = Crowded(partitions)
+    watch(guards(admin, time), admin)
+    assert share_of(admin, partitions, LOAD_S) < SHARE_MAX, admin.asked
+
+
+def test_a_small_cluster_is_looked_at_each_second_and_a_large_one_every_15_s(
+    time: SimulatedWatch,
+) -> None:
+    few, many = Crowded(50), Crowded(50_000)
+    for admin in (few, many):
+        watch(guards(admin, time), admin)
+    looks = LOAD_S // INTERVAL_S - 1  # the first follows the check before the load at once
+    assert few.asked["topics"] == few.asked["log dirs"] == looks
+    assert many.asked["topics"] == LOAD_S // 15.0 - 1
+    assert many.asked["log dirs"] == LOAD_S // INTERVAL_MAX_S - 1
+    # The brake and the list of brokers are small, and looked at each second on both.
+    assert many.asked["topic"] == few.asked["topic"] == LOAD_S // INTERVAL_S
+
+
+@pytest.mark.parametrize(("partitions", "most_s"), [(50, INTERVAL_S), (50_000, 15.0 + INTERVAL_S)])
+def test_a_partition_of_others_that_loses_a_replica_stops_the_run_in_time(
+    partitions: int, most_s: float, time: SimulatedWatch
+) -> None:
+    admin, broken_s, seen_s = Crowded(partitions), 30.0, []
+    made = guards(admin, time)
+
+    def break_one(at_s: float) -> None:
+        admin.lacking = at_s >= broken_s
+        if made.ends_load is not None:
+            seen_s.append(at_s)
+
+    time.at = break_one
+    watch(made, admin)
+    assert made.ends_load is not None and "others-0" in made.ends_load
+    ended_s = sum(time.waits_s["guards"])
+    assert broken_s <= ended_s <= broken_s + most_s
+
+
+def test_the_check_before_a_load_asks_for_everything(time: SimulatedWatch) -> None:
+    admin = Crowded(50_000)
+    made = guards(admin, time)
+    for _ in range(3):
+        admin.asked.clear()
+        made.require_healthy()
+        assert (admin.asked["topics"], admin.asked["log dirs"], admin.asked["topic"]) == (1, 1, 1)
+
+
+def test_samples_without_metrics_are_rarer_on_a_large_cluster() -> None:
+    def polls_of(partitions: int) -> Any:
+        admin = Crowded(partitions)
+        source = ClientOnlySource(
+            (1, 2, 3), lambda: count_replicas(admin.describe_topics()), "4.1", lambda: None
+        )
+        source.open()
+        return take_first_polls(source, clock=lambda: 0.0)
+
+    few, many = polls_of(50), polls_of(50_000)
+    assert least_interval_s(few, 30.0, 4) < 0.1
+    assert slower_sampling(few, 1.0, least_interval_s(few, 30.0, 4)) == ()
+    least_s = least_interval_s(many, 100.0, 4)
+    assert 50_000 * PARTITION_S / least_s <= SHARE_MAX / 2 + 1e-9
+    (sentence,) = slower_sampling(many, 1.0, least_s)
+    assert f"samples are taken every {least_s:g} s instead of every 1 s" in sentence
+    # A window keeps the samples that it needs.
+    assert least_interval_s(many, 30.0, 4) == 7.5
