@@ -6,7 +6,8 @@ trials over time (`search.changes`):
 
 * Where the trials show no change, the answer stands. The repeat moves no bound.
 * Where they raise suspicion, up to `MORE_MAX` further trials at this load decide. They count for
-  the answer, too, so that a bound which they contradict is measured again.
+  the answer, too, so that a bound which they contradict is measured again. The new answer is
+  checked once more.
 * Where the limit changed, the trials before the change do not count any more: the search goes on
   with those after it, and its new answer is checked in turn.
 
@@ -84,6 +85,7 @@ class CheckedHistory:
             without such trials.
         is_suspicious: True when `found` needs further trials.
         is_checked: True when no further trial is needed for these trials.
+        looks: number of looks without a change whose trials count for the answer.
     """
 
     start: int = 0
@@ -92,6 +94,7 @@ class CheckedHistory:
     found: Suspicion | None = None
     is_suspicious: bool = False
     is_checked: bool = False
+    looks: int = 0
 
 
 class Checking:
@@ -171,13 +174,13 @@ class Checking:
 
     def _trials_wanted(self, history: Sequence[Observation], split: CheckedHistory) -> bool:
         """True where the answer needs a (further) trial that looks for a change."""
-        if split.is_checked or len(split.changes) >= CHANGES_MAX:
+        is_new = _is_answered_anew(history, split)
+        if (split.is_checked and not is_new) or len(split.changes) >= CHANGES_MAX:
             return False
         checks = [seen for seen in history[split.plain :] if seen.checks]
         if _is_spoiled(history[split.plain :]):
             return False
-        valid = sum(seen.verdict is not Verdict.INVALID for seen in checks)
-        return bool(valid) or self._is_first or bool(checks)
+        return bool(checks) or self._is_first or is_new
 
     def _split(self, history: Sequence[Observation]) -> CheckedHistory:
         known, split = self._known
@@ -208,7 +211,12 @@ class Checking:
             is_checked = is_last or not is_suspicious
             plain = len(history) if is_checked and len(checks) > 1 else split.plain
             return replace(
-                split, found=found, plain=plain, is_suspicious=is_suspicious, is_checked=is_checked
+                split,
+                found=found,
+                plain=plain,
+                is_suspicious=is_suspicious,
+                is_checked=is_checked,
+                looks=split.looks + (plain > split.plain),
             )
         change = Change(
             positions[found.last_before],
@@ -334,6 +342,19 @@ def _difference(one: Iterable[float | None], other: Iterable[float | None]) -> f
     """The difference of two means without missing values; None where one has none."""
     left, right = ([x for x in side if x is not None] for side in (one, other))
     return abs(fmean(left) - fmean(right)) if left and right else None
+
+
+def _is_answered_anew(history: Sequence[Observation], split: CheckedHistory) -> bool:
+    """True where the repeats of the first look contradicted the answer, so that the search went on,
+    and no trial has looked for a change since.
+    """
+    if split.looks != 1:
+        return False
+    newer = history[split.plain :]
+    searched = [i for i, seen in enumerate(newer) if not seen.checks and not seen.held]
+    return bool(searched) and not any(
+        seen.checks and seen.verdict is not Verdict.INVALID for seen in newer[searched[-1] :]
+    )
 
 
 def _is_spoiled(history: Sequence[Observation]) -> bool:

@@ -125,6 +125,25 @@ def test_a_single_repeat_that_differs_is_repeated_and_is_no_change() -> None:
     assert len(set(repeated)) == 1
 
 
+@pytest.mark.parametrize("seed", [6, 30])
+def test_an_answer_that_its_repeats_contradicted_is_checked_once_more(seed: int) -> None:
+    loads: list[tuple[bool, int]] = []
+
+    def note(decision: Decision, _history: Sequence[Observation]) -> None:
+        if isinstance(decision, Measure):
+            loads.append((decision.checks, decision.load))
+
+    noisy = ClusterSpec(300.0, noise=0.05, reading_noise=0.02)
+    end = run_on(Guided(LIMITS), SimulatedCluster(noisy, seed), note)
+    assert isinstance(end.result, Done) and not end.result.changed
+    checks = "".join("look " if checks else "search " for checks, _ in loads)
+    assert "look look search" in checks, "the first answer was contradicted"
+    assert checks.endswith("search look ") and checks.count("search look ") == 2
+    bracket = end.result.bracket
+    assert loads[-1][1] in (bracket.sustained, bracket.overloaded)
+    assert loads[-1][1] != next(load for checks, load in loads if checks)
+
+
 def test_repeats_that_stay_invalid_leave_the_answer_unchecked() -> None:
     class Spoiled(SimulatedCluster):
         def measure(self, load: int) -> Observation:
