@@ -21,6 +21,7 @@ from metrics.comparing.nightly import Noise
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 
 Measure = Literal["handlers", "latency_p99", "achieved"]
+LIMIT, LOAD = "limit", "load"
 Bytes = Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")]
 Conf = Annotated[str, Text(r"\S.*", "the name of a file of conf, or a path")]
 
@@ -50,6 +51,11 @@ class Case(ConfigModel):
     repeats: Annotated[int, Whole(1, 100, "trials")] = 3
     compares: Measure = "handlers"
     noise: Annotated[Noise, FileSection()] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The measurement of the case, by its name: `limit` or `load`."""
+        return LOAD if self.limit is None else LIMIT
 
     @property
     def size(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from jobs.config import Configuration
@@ -25,6 +24,7 @@ from jobs.runs.results import (
 )
 from jobs.runs.resumption import config_text, replay, resumed_trials
 from jobs.runs.search_progress import progress_updater
+from jobs.runs.search_start import hinted_lines, warmed_lines
 from jobs.runs.steady import (
     SteadyAnswer,
     announce,
@@ -42,7 +42,7 @@ from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.steady import SteadyMeasurer
-from jobs.trials.warm_up import open_gates, warm_up_pattern
+from jobs.trials.warm_up import open_gates
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
 from metrics.reporting.page.series import panels_of_run
@@ -112,7 +112,8 @@ class LimitRun(Body):
         trials = resumed_trials(tables, run_id, config_text(self.config), context.environment)
         series = series_from(tables, run_id, trials)
         context.history.resume(trials, series, tables.next_trial(run_id))
-        self._take_hint(trials[0].warm_up if trials else WarmUp())
+        warm_up = trials[0].warm_up if trials else WarmUp()
+        self._lines = hinted_lines(self._lines, warm_up, self.config.goals)
         self._points, self._begun = replay(
             self._lines, [each for each in trials if not each.steady]
         )
@@ -142,8 +143,9 @@ class LimitRun(Body):
             return TrialMeasurer(context, topics, gates, message_bytes, progress)
 
         with PointTopics(context) as topics:
-            if not context.history.trials:
-                self._warm(context, topics, gates)
+            message_bytes = next_size(self._lines, self._points)
+            if not context.history.trials and message_bytes is not None:
+                self._lines = warmed_lines(self._lines, context, topics, gates, message_bytes)
             try:
                 run_lines(
                     self._lines,
@@ -231,23 +233,6 @@ class LimitRun(Body):
         for boundary in found:
             self.boundaries.append(boundary)
             self._append(context, boundary)
-
-    def _warm(self, context: RunContext, topics: PointTopics, gates: Gates) -> None:
-        """Warm the brokers before the search; their readings give its first load."""
-        load_max_s = self.config.cluster.warm_up_max_s
-        message_bytes = next_size(self._lines, self._points)
-        if message_bytes is not None and load_max_s:
-            gates.warm(topics.open(warm_up_pattern(context, message_bytes, load_max_s)))
-            self._take_hint(context.history.warm_up)
-
-    def _take_hint(self, warm_up: WarmUp) -> None:
-        idle_min = {
-            goal.name: goal.indicators.request_handler_idle_min for goal in self.config.goals
-        }
-        self._lines = {
-            name: replace(line, hint=warm_up.hint(idle_min[name]))
-            for name, line in self._lines.items()
-        }
 
     def _keep_stopped(self, context: RunContext, why: str) -> None:
         """Keep the best brackets of a stopped search, which can be resumed."""

@@ -109,7 +109,7 @@ def cluster(
     made = Cluster(spark, tables, suite, {"limit": 20.0, "load": 30.0})
     monkeypatch.setattr(TableStore, "compact", lambda self: None)
     monkeypatch.setattr(lifecycle, "ContextFactory", made.opening)
-    monkeypatch.setattr(nights, "open_gates", lambda bench, most_s: None)
+    monkeypatch.setattr(nights, "open_gates", lambda bench, most_s, climbs: None)
     monkeypatch.setattr(nights, "CaseMeasurer", made.measurer)
     monkeypatch.setattr(nights, "expected_s", lambda config, case: 60.0)
     return made

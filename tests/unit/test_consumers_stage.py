@@ -163,5 +163,5 @@ def test_the_tasks_behind_those_with_producers_host_the_client_that_is_named(
 
 
 def test_an_unknown_client_is_refused() -> None:
-    with pytest.raises(ConfigError, match="expected wire, kafka-python or librdkafka"):
+    with pytest.raises(ConfigError, match="expected wire, kafka-python, librdkafka or a name"):
         load_workload("demo", ["workload.consumers.client=sarama"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.config import Configuration
 from jobs.config.loading import require_open_loop
-from jobs.config.suite import Case, Suite
+from jobs.config.suite import LIMIT, Case, Suite
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
 from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.estimate import describe_producer, starting_s, trial_s
@@ -123,7 +123,9 @@ class NightRun(Body):
         """Measure the remaining cases of the night, and judge all of them."""
         left = [case for case in self.suite.cases if case.name not in self._rows]
         if left:
-            gates = open_gates(run.context, self.config.cluster.warm_up_max_s)
+            # As in a search of its own, a load that grows shows where the first limit is searched.
+            load_max_s, climbs = self.config.cluster.warm_up_max_s, left[0].kind == LIMIT
+            gates = open_gates(run.context, load_max_s, climbs=climbs)
             night = Night(self.suite, self.night)
             measurer = CaseMeasurer(run.context, self.config, gates, night)
             for case in left:
@@ -142,7 +144,7 @@ class NightRun(Body):
             return
         reporter.report(PhaseStarted(f"case {case.name}"))
         try:
-            producers = None if case.limit is not None else self._load_of(run.context, case)
+            producers = None if case.kind == LIMIT else self._load_of(run.context, case)
             self._rows[case.name] = measurer.measure(case, producers, left_s)
         except CaseInvalidError as error:
             self._miss(run, case, Outcome.INVALID, str(error))

@@ -46,8 +46,7 @@ def case_reports(
             found.append(compared[case.name])
             continue
         outcome, text = missing.get(case.name, ended)
-        kind = "load" if case.limit is None else "limit"
-        found.append(CaseReport(case.name, kind, case.size, outcome, text))
+        found.append(CaseReport(case.name, case.kind, case.size, outcome, text))
     return tuple(found)
 
 

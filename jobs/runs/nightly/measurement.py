@@ -15,6 +15,7 @@ from jobs.runs.estimate import line_of, plan_of, trial_s
 from jobs.runs.nightly.settings import settings_of
 from jobs.runs.results import boundary_of, why_no_answer
 from jobs.runs.search_progress import progress_updater
+from jobs.runs.search_start import warmed_lines
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
@@ -116,6 +117,8 @@ class CaseMeasurer:
         line = line_of(config.workload, goal, context.brokers)
         # The cases of a night alternate, which shows changes of the cluster.
         lines = {goal.name: replace(line, check_for_change=False)}
+        if not context.history.trials:
+            lines = warmed_lines(lines, context, self._topics, self._gates, case.size)
         progress = SearchProgress()
         points = run_lines(
             lines,
@@ -217,7 +220,7 @@ class CaseMeasurer:
             cluster=config.cluster.name,
             workload=config.workload.name,
             goal=config.goal.name,
-            kind="load" if case.limit is None else "limit",
+            kind=case.kind,
             message_bytes=case.size,
             producers=producers,
             trials=trials,

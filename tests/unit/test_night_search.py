@@ -1,0 +1,104 @@
+"""The search of a night's limit begins as a search of its own does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.config.suite import Case, configuration_of
+from jobs.runs.nightly import measurement
+from jobs.runs.nightly.measurement import CaseMeasurer, Night
+from jobs.trials.history import TrialHistory
+from metrics.trial.warm_up import WarmUp
+from search.line import Line
+from tests.support.contexts import run_context
+from tests.support.nights import SUITE
+from tests.support.rows import trial
+
+CASES = (Case(name="one", limit=100), Case(name="two", limit=1_000))
+READ = WarmUp(24, 0.4, False)
+
+
+class BegunError(Exception):
+    """Ends a search where it begins, with its lines."""
+
+    def __init__(self, lines: Mapping[str, Line]) -> None:
+        super().__init__()
+        self.lines = lines
+
+
+class Gates:
+    """Records the loads that warm the brokers, and their reading."""
+
+    def __init__(self, history: TrialHistory) -> None:
+        self._history = history
+        self.warmed: list[tuple[int, float]] = []
+
+    def warm(self, topics: Any) -> None:
+        self.warmed.append((topics.message_bytes, topics.phases.measure_s))
+        self._history.record_warm_up(READ)
+
+
+def begin(monkeypatch: pytest.MonkeyPatch, *, has_trials: bool, load_max_s: float) -> Any:
+    """The gates, and the line at whose start the search of the first case was ended."""
+    config = configuration_of(
+        SUITE.model_copy(update={"cases": CASES}),
+        overrides=[f"cluster.warm_up_max_s={load_max_s}"],
+    )
+    history = TrialHistory()
+    gates = Gates(history)
+    context = run_context(
+        config=config, history=history, addresses={1: ("a", 1)},
+        guards=SimpleNamespace(cap_violation=lambda _: None),
+    )  # fmt: skip
+    if has_trials:
+        history.add(trial(), ())
+
+    def searched(lines: Mapping[str, Line], *_: Any) -> Any:
+        raise BegunError(lines)
+
+    class Topics:
+        def __init__(self, _: Any) -> None:
+            self.open = lambda pattern: pattern
+
+        def __enter__(self) -> Topics:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return
+
+    monkeypatch.setattr(measurement, "run_lines", searched)
+    monkeypatch.setattr(measurement, "PointTopics", Topics)
+    monkeypatch.setattr(measurement, "progress_updater", lambda *_: None)
+    measurer = CaseMeasurer(context, config, gates, Night(SUITE, "n1"))  # type: ignore[arg-type]
+    with pytest.raises(BegunError) as begun:
+        measurer.measure(CASES[0], None, None)
+    (line,) = begun.value.lines.values()
+    return gates.warmed, line
+
+
+def test_the_first_limit_of_a_night_begins_at_the_reading_of_the_warm_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warmed, line = begin(monkeypatch, has_trials=False, load_max_s=30.0)
+    ((message_bytes, load_s),) = warmed
+    assert message_bytes == 100
+    assert 0 < load_s <= 30.0
+    assert line.hint is not None and line.hint.load == READ.load
+    assert not line.check_for_change
+
+
+@pytest.mark.parametrize(("has_trials", "load_max_s"), [(True, 30.0), (False, 0.0)])
+def test_without_a_warm_up_a_limit_begins_without_a_reading(
+    has_trials: bool, load_max_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warmed, line = begin(monkeypatch, has_trials=has_trials, load_max_s=load_max_s)
+    assert (warmed, line.hint) == ([], None)
+
+
+def test_a_case_has_the_name_of_its_measurement() -> None:
+    held = Case(name="load", message_bytes=100, np=4)
+    assert [each.kind for each in (*CASES, held)] == ["limit", "limit", "load"]
