@@ -237,6 +237,14 @@ def test_slots_are_shared_by_cost_with_one_at_least_for_each_part() -> None:
     assert share_slots(whole, 4, reads=False)[1] == SlotShare(2, 0)
 
 
+def test_slots_go_where_requests_cost_most_but_not_beyond_the_producers() -> None:
+    cheap = replace(pattern(20, linger_ms=1_000.0, rate_records_per_s=1_000.0), part="cheap")
+    dear = replace(pattern(20, linger_ms=0.0, rate_records_per_s=1_000.0), part="dear")
+    few = replace(pattern(2, linger_ms=0.0, rate_records_per_s=50_000.0), part="few")
+    assert share_slots(mix_of([cheap, dear]), 12) == [SlotShare(1, 0), SlotShare(11, 0)]
+    assert share_slots(mix_of([cheap, few]), 12) == [SlotShare(10, 0), SlotShare(2, 0)]
+
+
 @pytest.mark.parametrize("groups", [0, 1, 3])
 @pytest.mark.parametrize("slots", [2, 3, 8, 70])
 def test_a_single_pattern_shares_its_slots_as_ever(groups: int, slots: int) -> None:
@@ -271,6 +279,7 @@ def test_the_limit_of_one_part_has_the_payload_of_the_others_too() -> None:
     assert found.mb_per_s == pytest.approx(5.3)
     assert found.mb_per_s_overloaded == pytest.approx(5.8)
     assert found.mb_per_s_low is None
+    assert found.message_bytes == mix().message_bytes
 
 
 def test_a_mix_without_parts_is_refused() -> None:

@@ -1,0 +1,72 @@
+"""The limit of a mix that `redline find-limit` finds, beside the one planted in real brokers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.commands import RunningCommand
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+log = logging.getLogger(__name__)
+
+FIXED = Path(__file__).parents[1] / "data" / "mixes" / "calibrated.yaml"
+NEAR = 0.05
+RUN_S = 600.0
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """A mix of three parts that are drawn at random, each with full batches."""
+    made = yaml.safe_load(FIXED.read_text(encoding="utf-8"))
+    chance = random.Random(seed)
+    for part in made["mix"].values():
+        part["producers"] = chance.randint(2, 14)
+        part["message_bytes"] = chance.choice([100, 200, 500, 1_000, 2_000, 4_000])
+        rate = chance.choice([31_250, 40_000, 62_500])
+        part["producer"] = {**part["producer"], "rate_bytes_per_s": rate}
+        part["topic"] = {**part["topic"], "partitions_per_broker": chance.randint(2, 10)}
+    return dict(made)
+
+
+@pytest.mark.parametrize("seed", [None, 7], ids=["fixed", "drawn"])
+def test_the_limit_of_a_mix_is_within_5_percent_of_the_planted_one(
+    seed: int | None, tmp_path: Path
+) -> None:
+    workload = FIXED
+    if seed is not None:
+        workload = tmp_path / "drawn.yaml"
+        workload.write_text(yaml.safe_dump(drawn(seed)), encoding="utf-8")
+    options = (
+        "find-limit",
+        "--cluster=calibrated",
+        f"--workload={workload}",
+        "--set=goal.search.resolution=0.02",
+        "--set=goal.search.steady_s=0",
+        "--yes",
+    )
+    with RunningCommand(*options, folder=tmp_path) as command:
+        code = command.wait(deadline_s=RUN_S)
+    assert code == 0, command.text[-2_000:]
+    (file,) = tmp_path.glob("out/*/summary.json")
+    (boundary,) = json.loads(file.read_text(encoding="utf-8"))["boundaries"]
+    planted, found = boundary["scale_planted"], boundary["scale_sustained"]
+    log.warning(
+        "planted %.3f, found %.2f (%+.1f %%), estimate %s, %d trials, bound by %s",
+        *(planted, found, 100 * (found / planted - 1), boundary["scale_estimate"]),
+        *(boundary["trials"], boundary["limited_by"]),
+    )
+    assert boundary["axis"] == "scale"
+    assert abs(found / planted - 1) <= NEAR
+    assert boundary["limited_by"] == "request handlers"
+    assert [each["part"] for each in boundary["parts"]] == ["small", "middle", "large"]
+    assert sum(each["mb_per_s"] for each in boundary["parts"]) == pytest.approx(
+        boundary["mb_per_s"]
+    )
+    assert f"{found:g} times the mix" in command.text
