@@ -17,6 +17,7 @@ import click
 from jobs.console.streams import has_no_reader, settle_streams
 from jobs.setup.places import DATABRICKS, cache_dir
 from metrics.common.errors import ConfigError, RedlineError, TerminatedError
+from metrics.reporting import kept_script
 
 INTERRUPTED = 130
 UNEXPECTED = 1
@@ -37,6 +38,7 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> None:
     """
     # Our messages replace the libraries' logs on the terminal; a run logs them into its folder.
     logging.getLogger().addHandler(logging.NullHandler())
+    kept_script.keep_in(cache_dir() / "charts")
     interrupts = _handle_signals()
     code = _code_of(command, args, interrupts)
     settle_streams()

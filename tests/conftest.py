@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from jobs.setup.places import cache_dir
+from metrics.reporting import kept_script
 from tests.support.sharing import ROOT, BySharing, computes, shared_by
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 pytest_plugins = ["tests.support.kafka_fixtures"]
+
+kept_script.keep_in(cache_dir() / "charts")
 
 # Collected tests live until the end of the run, and each pass over them takes longer.
 gc.disable()

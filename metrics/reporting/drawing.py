@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from metrics.reporting.kept_script import kept
+
 try:
     import vl_convert
 except ModuleNotFoundError:  # then pages show `MISSING` in place of charts
@@ -67,5 +69,9 @@ def vega() -> str:
 
 @lru_cache(maxsize=1)
 def _vega() -> str:
+    return kept(_EXPORTS, _made)
+
+
+def _made() -> str:
     bundle = vl_convert.javascript_bundle(_EXPORTS)
     return str(bundle).replace("</script", "<\\/script")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
-from metrics.reporting import drawing
+from metrics.reporting import drawing, kept_script
 from tests.support.processes import PATIENCE_S
 
 
@@ -35,6 +36,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawn]:
     """The replacement of vl-convert, before the script is made."""
     stands_in = Drawn()
     monkeypatch.setattr(drawing, "vl_convert", stands_in)
+    monkeypatch.setattr(kept_script, "_folders", [])
     drawing._vega.cache_clear()
     yield stands_in
     drawing._vega.cache_clear()
@@ -82,3 +84,48 @@ def test_without_vl_convert_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(drawing, "vl_convert", None)
     drawing.prepare()
     assert "redline-drawing" not in {thread.name for thread in threading.enumerate()}
+
+
+def made_anew(drawn: Drawn) -> tuple[str, int]:
+    """The script of a new process, and how many scripts were made until now."""
+    drawn.may_go_on.set()
+    drawing._vega.cache_clear()
+    return drawing.vega(), drawn.scripts
+
+
+def test_a_script_is_made_once_for_all_processes(drawn: Drawn, tmp_path: Path) -> None:
+    kept_script.keep_in(tmp_path / "charts")
+    kept_script.keep_in(tmp_path / "others")
+    first = made_anew(drawn)
+    assert first == ("vega = 1; window.vegaEmbed = vegaEmbed; '<\\/script>'", 1)
+    assert made_anew(drawn) == first
+    (file,) = (tmp_path / "charts").iterdir()
+    assert not (tmp_path / "others").exists()
+    file.write_text(file.read_text()[:-1])
+    assert made_anew(drawn) == (first[0], 2)
+    file.write_bytes(b"\xff")
+    assert made_anew(drawn) == (first[0], 3)
+    assert made_anew(drawn) == (first[0], 3)
+
+
+def test_a_script_of_another_release_is_not_used(
+    drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_script.keep_in(tmp_path)
+    assert made_anew(drawn)[1] == 1
+    monkeypatch.setattr(kept_script, "_release", lambda: "99.0")
+    assert made_anew(drawn)[1] == 2
+    assert len(list(tmp_path.iterdir())) == 2
+    monkeypatch.setattr(kept_script, "_release", lambda: None)
+    assert made_anew(drawn)[1] == 3
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(
+    drawn: Drawn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    kept_script.keep_in(tmp_path / "file" / "charts")
+    with caplog.at_level(logging.DEBUG, logger=kept_script.log.name):
+        script, _ = made_anew(drawn)
+    assert made_anew(drawn) == (script, 2)
+    assert "is not kept in" in caplog.text

@@ -21,6 +21,7 @@ from metrics.common.errors import (
     RedlineError,
     TryLaterError,
 )
+from metrics.reporting import kept_script
 from tests.support.processes import PATIENCE_S
 
 
@@ -190,3 +191,11 @@ def test_on_databricks_a_job_that_is_done_returns_and_another_one_exits(
     with pytest.raises(SystemExit) as ended:
         run(_command(lambda: 4), [])
     assert ended.value.code == 4
+
+
+def test_scripts_of_charts_are_kept_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_script, "_folders", [])
+    assert _ends(lambda: None) == 0
+    assert kept_script._folders == [tmp_path / "charts"]

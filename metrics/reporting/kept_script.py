@@ -1,0 +1,75 @@
+"""The script of chart pages in a file, as vl-convert takes two CPU-seconds to make it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from metrics.reporting.files import write_atomic
+
+MAKER = "vl-convert-python"
+_folders: list[Path] = []
+
+log = logging.getLogger(__name__)
+
+
+def keep_in(folder: Path) -> None:
+    """Keep scripts in this folder from now on; the first call of a process counts."""
+    if not _folders:
+        _folders.append(folder)
+
+
+def kept(source: str, make: Callable[[], str]) -> str:
+    """The script that `make` returns, from its file where one exists.
+
+    A file of another release of vl-convert, or one that is damaged, is not used. Where the folder
+    cannot be read or written, the script is made each time.
+
+    Args:
+        source: text from which vl-convert makes the script.
+        make: function that makes it.
+    """
+    path = _path(source)
+    found = None if path is None else _read(path)
+    if found is not None:
+        return found
+    script = make()
+    if path is not None:
+        try:
+            write_atomic(path, f"{_digest(script)}\n{script}")
+        except OSError as error:
+            log.debug("the script of chart pages is not kept in %s: %s", path, error)
+    return script
+
+
+def _path(source: str) -> Path | None:
+    release = _release() if _folders else None
+    if release is None:
+        return None
+    return _folders[0] / f"vega-{release}-{_digest(source)[:12]}.js"
+
+
+def _release() -> str | None:
+    """The installed release of vl-convert; None where its package does not state one."""
+    from importlib.metadata import PackageNotFoundError, version  # slower than all of this module
+
+    try:
+        return version(MAKER)
+    except PackageNotFoundError:
+        return None
+
+
+def _read(path: Path) -> str | None:
+    """The script of a file; None without a file, and for a damaged one."""
+    try:
+        digest, _, script = path.read_bytes().decode("utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        log.debug("%s is not read: %s", path, error)
+        return None
+    return script if digest == _digest(script) else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
