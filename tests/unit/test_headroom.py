@@ -265,12 +265,22 @@ def test_a_disk_without_a_known_share_is_measured_in_bytes() -> None:
 
 
 def test_a_limit_by_an_unknown_resource_is_that_of_the_handlers_there() -> None:
-    limit = measured(limited_by="replication")
+    """The handlers were half busy at the limit, far from their threshold of 80 %."""
+    trials = trials_at(100, handler_idle=0.5)
+    limit = run_limit(boundary(limited_by="replication"), trials, LIMITS)
     assert limit.binding is None
-    answer = answer_at(50.0, 20.0, limit=limit)
+    answer = answer_at(limit=limit, today=today_at(50.0, 20.0, handler_idle=0.75))
     assert answer.first.resource == "request handlers"
     assert answer.times == pytest.approx(2.0, rel=0.05)
     assert any("limited by replication" in note for note in answer.notes)
+
+
+def test_a_run_may_use_more_of_a_resource_than_its_threshold() -> None:
+    """Network threads were busy for 90 %, and the request handlers were the limit."""
+    limit = run_limit(boundary(), trials_at(100, network_idle=0.1), LIMITS)
+    answer = answer_at(limit=limit, today=today_at(10.0, network_idle=0.4))
+    assert answer.first.resource == "network threads"
+    assert answer.times == pytest.approx(0.9 / 0.6, rel=0.05)
 
 
 def test_a_doubtful_limit_is_named() -> None:
