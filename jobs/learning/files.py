@@ -63,7 +63,9 @@ def workload_text(learned: Learned, evidence: str) -> str:
     top = CommentedMap()
     top["description"] = f"learnt from {learned.cluster} on {iso_utc(learned.at_s)[:10]}"
     if len(learned.parts) == 1:
-        _fill(top, learned.parts[0])
+        (only,) = learned.parts
+        top["notes"] = [f"scale 1 is {int(only.keys.producers.value):,} producers"]
+        _fill(top, only)
     else:
         mix = CommentedMap()
         for each in learned.parts:

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafka import TopicPartition
-
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from metrics.learning.topic import GroupFacts
 
@@ -48,11 +46,7 @@ def groups_of(
     failed: list[str] = []
     for start in range(0, min(len(names), GROUPS_MAX), _AT_ONCE):
         chunk = names[start : start + _AT_ONCE]
-        try:
-            committed = _committed(admin, chunk, ends)
-        except AdminError as error:
-            failed.append(str(error))
-            continue
+        committed = _committed_by_each(admin, chunk, ends, failed)
         reading = [name for name in chunk if committed.get(name)]
         described = _described(admin, reading)
         for name in reading:
@@ -60,25 +54,40 @@ def groups_of(
                 members, state = described.get(name, (None, ""))
                 found[topic].append(GroupFacts(name, members, lag, state))
     if failed:
-        note(f"the offsets of some consumer groups are not known: {failed[0]}")
+        note(f"the offsets of {len(failed)} consumer groups are not known: {failed[0]}")
     return dict(found)
+
+
+def _committed_by_each(
+    admin: KafkaAdmin, groups: Sequence[str], ends: Ends, failed: list[str]
+) -> dict[str, dict[tuple[str, int], int]]:
+    """The offsets of groups, at once or else one by one, as a single group may be refused."""
+    try:
+        return _committed(admin, groups, ends)
+    except AdminError:
+        found: dict[str, dict[tuple[str, int], int]] = {}
+        for group in groups:
+            try:
+                found |= _committed(admin, [group], ends)
+            except AdminError as error:
+                failed.append(str(error))
+        return found
 
 
 def _committed(
     admin: KafkaAdmin, groups: Sequence[str], ends: Ends
 ) -> dict[str, dict[tuple[str, int], int]]:
     """Group → (topic, partition) → its committed offset, of these partitions only."""
-    wanted = [TopicPartition(*each) for each in ends]
 
     def read() -> Any:
-        return admin.client.list_group_offsets(dict.fromkeys(groups, wanted))
+        return admin.client.list_group_offsets(list(groups))
 
     answer = admin.ask("read the offsets of consumer groups", read)
     return {
         group: {
-            (each.topic, each.partition): int(known.offset)
+            place: int(known.offset)
             for each, known in offsets.items()
-            if known.offset >= 0
+            if known.offset >= 0 and (place := (each.topic, each.partition)) in ends
         }
         for group, offsets in answer.items()
     }

@@ -220,7 +220,12 @@ class Surveyor:
             times_s = [at_s for at, at_s in found.values() if at >= 0 and at_s is not None]
             begin_s = min(times_s, default=from_s)
             # Records that begin within the stretch, as of a topic that is new.
-            is_late = begin_s - from_s > LATE_SHARE * stretch_s
+            is_late = now_s > begin_s > from_s + LATE_SHARE * stretch_s
+            if begin_s >= now_s:
+                self.survey.notes.append(
+                    f"{topic}: the times of its records lie {begin_s - now_s:,.0f} s ahead of this "
+                    "machine's clock, so its rates are not exact"
+                )
             self._windows[topic] = (begin_s if is_late else from_s, now_s)
             # Partitions differ; where all fits, each may have more than its part.
             slack = 2.0 if part == 1.0 else 1.2

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -199,6 +200,7 @@ class ServedCluster(KafkaAdmin):
         hidden: topics that this user may not look up offsets of.
         throttle_ms: throttle time of each answer with data.
         configs: topic → its properties.
+        refused_groups: groups that this user may not describe.
         committed: group → topic → its members, and how far behind it is.
         requests: names of the requests, in order.
         before_fetch: called before each answer with data.
@@ -211,6 +213,7 @@ class ServedCluster(KafkaAdmin):
         self.hidden: set[str] = set()
         self.throttle_ms = 0
         self.configs: dict[str, dict[str, str | None]] = {}
+        self.refused_groups: set[str] = set()
         self.committed: dict[str, dict[str, tuple[int, int]]] = {}
         self.requests: list[str] = []
         self.looked_up = 0
@@ -298,18 +301,17 @@ class ServedCluster(KafkaAdmin):
             answered.append(SimpleNamespace(topic=topic.topic, partitions=parts))
         return SimpleNamespace(throttle_time_ms=self.throttle_ms, error_code=0, responses=answered)
 
-    def _offsets_of(self, wanted: Mapping[str, Sequence[Any]]) -> Any:
+    def _offsets_of(self, groups: Sequence[str]) -> Any:
         self.requests.append("OffsetFetchRequest")
+        if self.refused_groups & set(groups):
+            raise kafka_errors.GroupAuthorizationFailedError
         return {
             group: {
-                place: SimpleNamespace(
-                    offset=self.logs[place.topic][place.partition].end_offset
-                    - self.committed[group][place.topic][1]
-                )
-                for place in places
-                if place.topic in self.committed[group]
+                TopicPartition(topic, number): SimpleNamespace(offset=log.end_offset - behind)
+                for topic, (_, behind) in self.committed[group].items()
+                for number, log in self.logs[topic].items()
             }
-            for group, places in wanted.items()
+            for group in groups
         }
 
     def _groups(self, names: Sequence[str]) -> Any:

@@ -144,6 +144,35 @@ def test_topics_that_look_alike_are_one_part_of_a_mix(tmp_path: Path, served: Se
     assert sorted(part.np or 0 for part in loaded.values()) == [2, 6]
 
 
+def test_a_copy_has_as_many_messages_and_batches_a_second(tmp_path: Path, served: Served) -> None:
+    kinds = {
+        "hot": Kind(4, 100, 0.05, 200),
+        "full": Kind(3, 60, 5.0, 1_000, batch_records=15),
+        "packed": Kind(2, 100, 5.0, 1_000, batch_records=30, codec="lz4"),
+        "keyed": Kind(3, 40, 0.1, 500, is_keyed=True, has_ids=True, keys=50),
+    }
+    served(ServedCluster({name: written(kind, 6, 20.0) for name, kind in kinds.items()}))
+    order = order_in(tmp_path, moment="now", bounds=Bounds(decodes=True))
+    assert learn(order, RecordingReporter()) == 0
+    evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
+    seen = {part["name"]: part for part in evidence["parts"]}
+    assert {part.name for part in load_workload(str(order.out)).parts} == set(kinds)
+    for name, workload in parts_in(order.out).items():
+        pattern = workload.pattern(workload.message_bytes[0])
+        assert pattern.records_per_s == pytest.approx(seen[name]["messages_per_s"], rel=0.01), name
+        own = pattern.producer
+        records = min(
+            own.records_per_full_batch, 1 + own.rate_records_per_s * own.options.linger_ms / 1e3
+        )
+        if own.options.arrivals == "fixed":
+            records = own.records_per_batch
+        if name != "packed":  # batch.size bounds it after compression, and the pattern before
+            assert records == pytest.approx(seen[name]["records_per_batch"], rel=0.03), name
+        assert own.options.batch_size > seen[name]["records_per_batch"] * own.message_bytes / (
+            2.2 if name == "packed" else 1.0
+        )
+
+
 def test_more_kinds_than_parts_are_merged_further(tmp_path: Path, served: Served) -> None:
     served(ServedCluster(two_kinds()))
     order = order_in(tmp_path, parts_max=1)

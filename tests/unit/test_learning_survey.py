@@ -15,7 +15,15 @@ from metrics.learning.keys import keys_of
 from metrics.learning.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
 from metrics.learning.topic import TopicSeen
 from tests.support.scripted_admin import FakeTime
-from tests.support.simulated_traffic import END_S, Kind, PartitionOfLog, ServedCluster, written
+from tests.support.simulated_traffic import (
+    END_S,
+    Kind,
+    PartitionOfLog,
+    ServedCluster,
+    encoded,
+    marker,
+    written,
+)
 
 KINDS = {
     "hot": Kind(4, 250, 0.02, 200),
@@ -163,6 +171,52 @@ def test_it_joins_no_group_and_commits_nothing(
         ("billing", 3, 240), ("audit", 0, 42),
     }  # fmt: skip
     assert [each.name for each in hot.readers] == ["billing"]
+
+
+def test_a_group_that_is_refused_leaves_the_others(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    admin = ServedCluster({"hot": logs["hot"]})
+    admin.committed = {"billing": {"hot": (3, 40)}, "secret": {"hot": (1, 0)}}
+    admin.refused_groups = {"secret"}
+    survey = surveyed(admin)
+    assert [each.name for each in survey.topics[0].facts.groups] == ["billing"]
+    (note,) = [text for text in survey.notes if "of 1 consumer groups" in text]
+    assert "GroupAuthorizationFailedError" in note
+
+
+def test_clocks_of_producers_that_are_ahead_are_named() -> None:
+    log = PartitionOfLog()
+    for number in range(20):
+        at_ms = int((END_S + 60 + number) * 1e3)
+        log.add(lambda base, at=at_ms: encoded(base, [at], [(None, b"v" * 100, ())]))  # type: ignore[misc]
+    survey = surveyed(ServedCluster({"ahead": {0: log}}))
+    assert [text for text in survey.notes if "60 s ahead of this machine's clock" in text]
+    assert survey.topics[0].now_per_s <= 20
+
+
+def test_transactions_have_the_time_between_their_ends() -> None:
+    logs = {number: PartitionOfLog() for number in range(2)}
+    for second in range(40):
+        at_ms = int((END_S - 40 + second) * 1e3)
+        for number, log in logs.items():
+            log.add(
+                lambda base, at=at_ms + number: encoded(  # type: ignore[misc]
+                    base, [at] * 3, [(None, b"v" * 100, ())] * 3, producer_id=5,
+                    is_transactional=True,
+                )
+            )  # fmt: skip
+        if second % 2:
+            for number, log in logs.items():
+                log.add(lambda base, at=at_ms + 10 + number: marker(base, at, 5))  # type: ignore[misc]
+    (seen,) = surveyed(ServedCluster({"paid": logs})).topics
+    assert seen.batches.markers == 40
+    assert seen.now_per_s == pytest.approx(6.0, rel=0.03), (
+        "markers have offsets, and are no records"
+    )
+    keys = keys_of(alone(seen), 3)
+    assert (keys.producers.value, keys.value("producer.acks")) == (1, "all")
+    assert keys.value("producer.transaction_duration_ms") == pytest.approx(2_000)
 
 
 def test_an_interrupt_keeps_what_was_read(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
