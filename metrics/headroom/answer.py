@@ -8,7 +8,7 @@ limiting resource is its use there, and its interval is that of the limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
 
@@ -169,13 +169,13 @@ def row_of(
     )
 
 
-def scatter_error(today: Today, limits: Indicators, broker_id: int, key: Key) -> float:
+Parts = Sequence[Mapping[int, Mapping[Key, ResourceLoad]]]
+"""The uses of all brokers in each part of the window."""
+
+
+def scatter_error(today: Today, parts: Parts, broker_id: int, key: Key) -> float:
     """Half of the 90 % interval of a use: its scatter in the parts, and the windows' edges."""
-    seen = [
-        part[broker_id][key].used
-        for part in today.parts_of(limits)
-        if key in part.get(broker_id, {})
-    ]
+    seen = [part[broker_id][key].used for part in parts if key in part.get(broker_id, {})]
     found = 0.0
     if len(seen) > 1:
         found = student_quantile(_TAIL, len(seen) - 1) * stdev(seen) / math.sqrt(len(seen))
@@ -190,22 +190,21 @@ def rows_with_run(
     today: Today, measured: RunLimit, limits: Indicators
 ) -> Iterator[ResourceHeadroom]:
     """The rows of all brokers against the limit of a run."""
+    parts = today.parts_of(limits)
     for broker_id, loads in today.loads(limits).items():
         for key, load in loads.items():
             capacity = measured_capacity(measured, broker_id, load)
             if capacity is not None:
-                yield row_of(
-                    broker_id, load, capacity, scatter_error(today, limits, broker_id, key)
-                )
+                yield row_of(broker_id, load, capacity, scatter_error(today, parts, broker_id, key))
 
 
 def rows_without_run(today: Today, limits: Indicators) -> Iterator[ResourceHeadroom]:
     """The rows of all brokers by thresholds, which no run confirmed."""
-    parts = today.parts_of(limits)
+    parts, loads = today.parts_of(limits), today.loads(limits)
     rates = [{each.broker_id: each.bytes_in_per_s for each in part.brokers} for part in today.parts]
     for window in today.whole.brokers:
         broker_id = window.broker_id
-        for key, load in today.loads(limits)[broker_id].items():
+        for key, load in loads[broker_id].items():
             curve = [
                 (rate[broker_id] or 0.0, part[broker_id][key].used)
                 for rate, part in zip(rates, parts, strict=True)
@@ -213,9 +212,7 @@ def rows_without_run(today: Today, limits: Indicators) -> Iterator[ResourceHeadr
             ]
             capacity = unmeasured_capacity(load, curve, window.bytes_in_per_s or 0.0)
             if capacity is not None:
-                yield row_of(
-                    broker_id, load, capacity, scatter_error(today, limits, broker_id, key)
-                )
+                yield row_of(broker_id, load, capacity, scatter_error(today, parts, broker_id, key))
 
 
 def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:

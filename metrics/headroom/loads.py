@@ -29,6 +29,9 @@ from metrics.windows.use import (
 
 RATIO, BYTES_PER_S = "ratio", "B/s"
 
+SHARES_APART = 0.05
+"""Difference up to which the brokers of a machine and the machine show the same use [ratio]."""
+
 Key = tuple[Resource, str]
 """A resource, and the unit of its use."""
 
@@ -119,6 +122,8 @@ def _cpu(
         yield _share(Resource.CPU, whole, CPU_SATURATED)
         return
     own = sum(filter(None, shares))
+    if window.cpu_machine_share is not None and own > whole + SHARES_APART:
+        own = window.cpu_process_share or 0.0  # an address that brokers of several machines share
     yield _share(Resource.CPU, own, CPU_SATURATED - max(0.0, whole - own))
 
 

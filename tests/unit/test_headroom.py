@@ -103,6 +103,16 @@ def test_brokers_on_one_machine_share_its_cpu() -> None:
     assert together.most == pytest.approx(0.9 - 0.1)
 
 
+def test_brokers_that_share_an_address_may_have_machines_of_their_own() -> None:
+    """Three brokers that use 40 % each cannot be on a machine of which 50 % are in use."""
+    brokers = [
+        window_at(50, each, cpu_process_share=0.4, cpu_machine_share=0.5) for each in (1, 2, 3)
+    ]
+    load = loads_of(brokers, (), LIMITS, dict.fromkeys((1, 2, 3), "balancer"))[1]
+    assert load[Resource.CPU, RATIO].used == 0.4
+    assert load[Resource.CPU, RATIO].most == pytest.approx(0.9 - 0.1)
+
+
 def test_an_unknown_share_of_the_process_is_that_of_the_machine() -> None:
     window = window_at(100, cpu_process_share=None, cpu_machine_share=0.5)
     load = loads_of([window], (), LIMITS)[1][Resource.CPU, RATIO]
