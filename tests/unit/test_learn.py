@@ -173,6 +173,49 @@ def test_a_copy_has_as_many_messages_and_batches_a_second(tmp_path: Path, served
         )
 
 
+def test_topics_that_differ_in_kind_only_are_parts_of_their_own(
+    tmp_path: Path, served: Served
+) -> None:
+    same = {"producers": 2, "rate_per_s": 40, "linger_s": 0.1, "value_bytes": 500}
+    plain, named = Kind(**same), Kind(**same, has_ids=True)  # type: ignore[arg-type]
+    served(ServedCluster({"plain": written(plain, 3, 20.0), "named": written(named, 3, 20.0)}))
+    order = order_in(tmp_path)
+    assert learn(order, RecordingReporter()) == 0
+    loaded = parts_in(order.out)
+    assert {name: each.producer.enable_idempotence for name, each in loaded.items()} == {
+        "plain": False,
+        "named": True,
+    }
+
+
+def test_a_prometheus_server_shows_the_weeks_before(
+    tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, float]] = []
+
+    class Past:
+        def history(self, reading: str, from_s: float, to_s: float, step_s: float) -> Any:
+            asked.append((reading, to_s - from_s))
+            hours = [from_s + step_s * n for n in range(3)]
+            return {n: [(at_s, 100.0 * (at_s - from_s)) for at_s in hours] for n in range(3)}
+
+        def close(self) -> None:
+            asked.append(("close", 0.0))
+
+    served(ServedCluster({"orders": two_kinds()["orders-de"]}))
+    monkeypatch.setattr("jobs.learning.history.open_metrics", lambda *_: Past())
+    order = order_in(tmp_path)
+    server = "metrics: {prometheus: {server: 'http://p', selector: 'job=\"kafka\"'}}\n"
+    text = CLUSTER.replace("metrics: {client_only: true}\n", server)
+    Path(order.cluster).write_text(text, encoding="utf-8")
+    assert learn(order, RecordingReporter()) == 0
+    assert asked == [("messages_in", 28 * 86_400.0), ("close", 0.0)]
+    evidence = json.loads((tmp_path / "mine.learned.json").read_text(encoding="utf-8"))
+    past = evidence["read"]["cluster_history"]
+    assert (past["mean_messages_per_s"], past["peak_messages_per_s"]) == (300.0, 300.0)
+    assert len(past["messages_per_s"]) == 2
+
+
 def test_more_kinds_than_parts_are_merged_further(tmp_path: Path, served: Served) -> None:
     served(ServedCluster(two_kinds()))
     order = order_in(tmp_path, parts_max=1)

@@ -17,6 +17,7 @@ from metrics.learning.topic import TopicSeen
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import (
     END_S,
+    Batch,
     Kind,
     PartitionOfLog,
     ServedCluster,
@@ -217,6 +218,19 @@ def test_transactions_have_the_time_between_their_ends() -> None:
     keys = keys_of(alone(seen), 3)
     assert (keys.producers.value, keys.value("producer.acks")) == (1, "all")
     assert keys.value("producer.transaction_duration_ms") == pytest.approx(2_000)
+
+
+def test_messages_of_an_older_format_are_named(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    body = (14 + 3).to_bytes(4, "big") + b"\0" * 4 + b"\1" + b"\0" * 12
+    own = PartitionOfLog()
+    at_ms = int((END_S - 30) * 1e3)
+    own.add(lambda base: Batch(base, 1, at_ms, at_ms, base.to_bytes(8, "big") + body))
+    own.add(lambda base: encoded(base, [at_ms + 9], [(None, b"v" * 100, ())]))
+    survey = surveyed(ServedCluster({"old": {0: own}}))
+    assert [each.facts.name for each in survey.topics] == ["old"]
+    assert [text for text in survey.notes if text.startswith("old: messages of a format before v2")]
 
 
 def test_an_interrupt_keeps_what_was_read(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
