@@ -20,7 +20,6 @@ from jobs.checks.survey import Needs, driver_facts, probe_order, survey
 from jobs.config import Cluster, Workload
 from jobs.spark.slots import await_slots, registered_slots
 from jobs.trials.control_server import ControlServer
-from metrics.planning.slots import slots_needed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +68,7 @@ def check_session(
     found = setting_findings(settings)
     if problems_of(found):
         return SessionReport(0, tuple(found), {})
-    least = slots_needed(workload.pattern(workload.message_bytes[0]))
+    least = workload.slots_least
     wanted = slots or promised_slots(settings, master)
     if master.startswith("local"):  # all slots exist from the start
         ready = await_slots(partial(registered_slots, context), wanted, deadline_s=0.0)

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.mixes import MixPart, PartName
 from metrics.common.bounds import Whole
+from metrics.planning.slots import slots_needed
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.mix import mean_message_bytes, mix_of
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
@@ -101,6 +102,11 @@ class Workload(ConfigModel):
             brokers=brokers,
             point_message_bytes=message_bytes,
         )
+
+    @property
+    def slots_least(self) -> int:
+        """The lowest number of Spark's slots for a trial."""
+        return slots_needed(self.pattern(self.message_bytes[0]))
 
     def trouble_with_size(self, message_bytes: int) -> str | None:
         """The reason why messages of this mean size [B] do not fit into buffers, or None."""

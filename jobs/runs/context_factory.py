@@ -38,7 +38,6 @@ from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
-from metrics.planning.slots import slots_needed
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.rate_windows import require_whole_ticks, window_least_s
 from metrics.sources.shortcomings import is_blind, shortcomings
@@ -117,9 +116,8 @@ class ContextFactory:
             nonlocal session
             if session is None:
                 self._phase("starting Spark")
-                least = slots_needed(workload.pattern(workload.message_bytes[0]))
                 log = self.folder / "spark.log"
-                session = open_session(stack, self.slots, log, least)
+                session = open_session(stack, self.slots, log, workload.slots_least)
             return session
 
         opened = self.cluster or open_cluster(config.cluster, self.reporter, stack, open_spark)

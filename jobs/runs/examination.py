@@ -23,7 +23,6 @@ from jobs.spark.log_stores import require_safe_commits
 from jobs.trials.context import Session
 from jobs.trials.load import require_room
 from metrics.common.errors import RedlineError
-from metrics.planning.slots import slots_needed
 
 Opened = TypeVar("Opened")
 
@@ -116,7 +115,7 @@ class Examination:
         if any(each.check == SPARK for each in problems_of(self.findings)):
             return None
         self._phase("starting Spark")
-        least = 1 if workload is None else slots_needed(workload.pattern(workload.message_bytes[0]))
+        least = 1 if workload is None else workload.slots_least
         slots = self.order.slots
         return self._try("Spark", lambda: open_session(stack, slots, slots_least=least))
 

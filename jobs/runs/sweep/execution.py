@@ -6,12 +6,13 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.console.events import PhaseStarted, Reporter, warn
+from jobs.runs.budget import TimeBudget
 from jobs.runs.context_factory import open_session
 from jobs.runs.lifecycle import Body, RunOrder, execute
 from jobs.runs.outcome import RunOutcome, outcome_of
@@ -98,7 +99,8 @@ class SweepExecution:
             return
         order = self.order
         order.reporter.report(PhaseStarted("starting Spark"))
-        self._session = open_session(stack, order.slots, order.folder / "spark.log")
+        least = max(case.config.workload.slots_least for case in order.sweep.cases)
+        self._session = open_session(stack, order.slots, order.folder / "spark.log", least)
         stack.callback(self._session.tables(order.tables).close)
 
     def _keep_plan(self) -> None:
@@ -138,13 +140,15 @@ class SweepExecution:
 
     def _measure(self, turn: Turn, opened: OpenCluster) -> None:
         order, case = self.order, turn.case
-        used_s = time.time() - self.started_s
-        if order.budget_s is not None and used_s + order.expected_s(turn) > order.budget_s:
+        budget = TimeBudget(order.budget_s, self.started_s)
+        named = f"case {case.name}, repeat {turn.repeat}"
+        if why := budget.refusal(order.expected_s(turn)):
             self.left.append(turn)
+            warn(order.reporter, f"{named} is not begun: {why}")
             return
         tries = len(self.folders(turn))
         run_id = f"{order.sweep_id}-{turn.name}{f'-{tries + 1}' if tries else ''}"
-        order.reporter.report(PhaseStarted(f"case {case.name}, repeat {turn.repeat}"))
+        order.reporter.report(PhaseStarted(named))
         run = RunOrder(
             order.reporter,
             order.folder,
@@ -164,7 +168,7 @@ class SweepExecution:
         try:
             execute(body_of(order.sweep, turn, self.nearby), run, opened, self._session)
         except NoConclusionError as error:  # other cases may still have an answer
-            warn(order.reporter, f"case {case.name}, repeat {turn.repeat}: {error}")
+            warn(order.reporter, f"{named}: {error}")
         summary = finished(run.folder)
         assert summary is not None, "every run writes its summary at its end"
         self._add_results(turn, summary)
@@ -192,4 +196,5 @@ def body_of(sweep: Sweep, turn: Turn, nearby: int | None = None) -> Body:
     Args:
         nearby: a limit near which a search may begin.
     """
-    return sweep.measurement.body(case_of(turn.experiment, turn.case.config, nearby))
+    case = case_of(turn.experiment, turn.case.config)
+    return sweep.measurement.body(replace(case, nearby=nearby))
