@@ -401,3 +401,24 @@ def test_the_page_names_what_exists() -> None:
         assert hasattr(importlib.import_module(module), name), each
     for method in re.findall(r"`(\w+)\((?:case|loads|trials)\)`", text):
         assert callable(getattr(HeldMeasurement, method)), method
+
+
+def test_the_example_of_the_page_is_a_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    points = {"slowest-record": "of_the_page:SlowestRecord"}
+    add_package(monkeypatch, tmp_path, MEASUREMENTS, points, {"of_the_page": code})
+    monkeypatch.setattr("jobs.runs.measurement.Holder", lambda *_: NoHolder(None))
+    of = measurement_named("slowest-record")
+    config = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
+    body = of.body(Case(config, 8))
+    assert isinstance(body, HeldRun)
+    assert body.plan(tmp_path).trials_estimated == 3
+    run: Any = type("Run", (), {"context": None})()
+    body.measure(run)
+    held = replace(summary_of_sizes([]), trials=tuple(map(trial_document, body.trials)))
+    (found,) = results_of(of, {}, 1, held)
+    assert found.value == held.trials[0]["latency_p999_ms"]
+    assert found.reading("trials") == 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from jobs.config.loading import require_open_loop
 from jobs.config.suite import LIMIT, Case, Suite
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
 from jobs.runs.artifacts import ArtifactWriter
+from jobs.runs.budget import TimeBudget
 from jobs.runs.estimate import describe_producer, starting_s, trial_s
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
@@ -134,25 +134,16 @@ class NightRun(Body):
 
     def _measure(self, run: RunState, measurer: CaseMeasurer, case: Case) -> None:
         reporter = run.order.reporter
-        left_s, needed_s = self._left_s(run), expected_s(self.config, case)
-        if left_s is not None and needed_s > left_s:
-            why = (
-                f"it takes about {format_duration(needed_s)}, and the night's budget has "
-                f"{format_duration(left_s)} left"
-            )
+        budget = TimeBudget(self._budget_s, run.started_s)
+        if why := budget.refusal(expected_s(self.config, case)):
             self._miss(run, case, Outcome.NOT_MEASURED, why)
             return
         reporter.report(PhaseStarted(f"case {case.name}"))
         try:
             producers = None if case.kind == LIMIT else self._load_of(run.context, case)
-            self._rows[case.name] = measurer.measure(case, producers, left_s)
+            self._rows[case.name] = measurer.measure(case, producers, budget.left_s)
         except CaseInvalidError as error:
             self._miss(run, case, Outcome.INVALID, str(error))
-
-    def _left_s(self, run: RunState) -> float | None:
-        if self._budget_s is None:
-            return None
-        return max(0.0, self._budget_s - (time.time() - run.started_s))
 
     def _miss(self, run: RunState, case: Case, outcome: Outcome, why: str) -> None:
         self._missing[case.name] = (outcome, why)

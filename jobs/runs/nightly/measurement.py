@@ -11,6 +11,7 @@ from statistics import median
 from jobs.config import Configuration
 from jobs.config.suite import Case, Suite, producers_at
 from jobs.console.events import PointFinished
+from jobs.runs.budget import ending_within
 from jobs.runs.estimate import line_of, plan_of, trial_s
 from jobs.runs.nightly.settings import settings_of
 from jobs.runs.results import boundary_of, why_no_answer
@@ -102,7 +103,7 @@ class CaseMeasurer:
         context = replace(self._context, config=config)
         with self._topics:
             row = (
-                self._limit(context, _within(config, left_s), case)
+                self._limit(context, ending_within(config, left_s), case)
                 if producers is None
                 else self._load(context, config, case, producers)
             )
@@ -271,17 +272,6 @@ def load_of(case: Case, history: Sequence[CaseRow], limit_producers: int | None)
             "find-limit"
         )
     return producers_at(case.share, limit_producers)
-
-
-def _within(config: Configuration, left_s: float | None) -> Configuration:
-    """The configuration with a search budget that ends with the night's budget."""
-    if left_s is None:
-        return config
-    search = config.goal.search
-    own_s = search.budget.duration_s
-    budget = replace(search.budget, duration_s=left_s if own_s is None else min(left_s, own_s))
-    goal = config.goal.model_copy(update={"search": search.model_copy(update={"budget": budget})})
-    return replace(config, goals=(goal, *config.goals[1:]))
 
 
 def _valid(trials: Sequence[Trial]) -> int:

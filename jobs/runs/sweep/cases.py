@@ -96,9 +96,9 @@ def load_sweep(
     return Sweep(experiment, measurement, tuple(cases))
 
 
-def case_of(experiment: Experiment, config: Configuration, nearby: int | None = None) -> Case:
+def case_of(experiment: Experiment, config: Configuration) -> Case:
     """A case with the keys of its experiment, as a measurement takes it."""
-    return Case(config, experiment.load, experiment.trials, experiment.cold, nearby)
+    return Case(config, experiment.load, experiment.trials, experiment.cold)
 
 
 def _measurement_of(experiment: Experiment, source: ParsedFile) -> Measurement:
