@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.engine.network.connections import ensure_descriptors
 from jobs.engine.task.control_channel import ControlAddress, parse_window
 from jobs.engine.task.start_signal import TaskReady, start_signals
+from jobs.trials.acked_progress import AckedProgress
 from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import Phases
 from metrics.trial.task import TaskReport
@@ -81,7 +82,7 @@ class TaskChannel:
         self._consumer_tasks = consumer_tasks
         self._post = post
         self._starts_s: dict[int, float] = {}
-        self._acked: dict[int, list[tuple[float, int]]] = {}
+        self._acked = AckedProgress(tasks)
         self._written: dict[int, int] = {}
         self._ready: dict[int, TaskReady] = {}
         self._writers: dict[asyncio.StreamWriter, int] = {}
@@ -109,13 +110,7 @@ class TaskChannel:
 
         Holds only moments that every task has reported, oldest first.
         """
-        by_task = [list(reports) for reports in self._acked.values()]
-        if len(by_task) < self._tasks:
-            return []
-        return [
-            (min(at_s for at_s, _ in reports), sum(records for _, records in reports))
-            for reports in zip(*by_task, strict=False)
-        ]
+        return self._acked.of_current_window()
 
     @property
     def written(self) -> int:
@@ -171,8 +166,7 @@ class TaskChannel:
         if "start_s" in message:
             self._starts_s[task] = float(message["start_s"])
         if "acked" in message:
-            report = (float(message["at_s"]), int(message["acked"]))
-            self._acked.setdefault(task, []).append(report)
+            self._acked.add(task, float(message["at_s"]), int(message["acked"]))
         if "written" in message:
             self._written[task] = int(message["written"])
         if "window" in message:
@@ -191,7 +185,7 @@ class TaskChannel:
         if len(pieces) > PIECES_MAX:
             raise ValueError(f"the report of a window is larger than {PIECES_MAX} lines")
         if not int(message["left"]):
-            self._acked.pop(task, None)  # it counts from the start of each window
+            self._acked.end_window(task)
             self.windows[int(message["window"])][task] = parse_window("".join(pieces))
             pieces.clear()
 
@@ -298,8 +292,7 @@ class ControlServer:
             ConfigError: the driver's host does not allow a connection for each task.
         """
         ensure_descriptors(2 * (tasks + consumer_tasks) + UNIDENTIFIED_MAX)
-        post = self._loop.call_soon_threadsafe
-        channel = TaskChannel(self._host, self._port, tasks, post, consumer_tasks)
+        channel = TaskChannel(self._host, self._port, tasks, self.post, consumer_tasks)
         self._channels[channel.address.token] = channel
         try:
             yield channel
@@ -307,6 +300,10 @@ class ControlServer:
             del self._channels[channel.address.token]
             if not self._loop.is_closed():
                 self._call(channel.close())
+
+    def post(self, work: Callable[[], None]) -> None:
+        """Hand a call over to the server's thread."""
+        self._loop.call_soon_threadsafe(work)
 
     def close(self) -> None:
         """Stop listening; tasks that still run end their load."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,7 @@ from jobs.engine.task.control_channel import (
 from jobs.trials import control_server
 from jobs.trials.control_server import UNIDENTIFIED_MAX, ControlServer, TaskChannel
 from metrics.common.errors import ConfigError, RedlineError
+from tests.support import channel_clients
 from tests.support.processes import PATIENCE_S, becomes
 
 
@@ -162,6 +166,32 @@ def test_a_task_that_disconnects_during_the_load_is_lost_and_ends_the_load_of_al
         with pytest.raises(OrphanedError):
             _call(channel, 1)
     assert channel.lost_tasks == ["task 1 on 127.0.0.1"]
+
+
+def test_a_task_that_ends_while_the_driver_is_busy_is_not_lost(server: ControlServer) -> None:
+    free = threading.Event()
+    with server.channel(1) as channel, ThreadPoolExecutor(1) as pool:
+        task = _call(channel, 0)
+        task.send(start_s=1.0)
+        _until(lambda: channel.start_s)
+
+        def be_busy() -> None:
+            channel.send(b"\n")  # the task never reads this heartbeat while its load runs
+            free.wait(PATIENCE_S)
+            channel.send(b"\n")
+            channel.send(b"\n")
+
+        server.post(be_busy)
+
+        def end() -> None:
+            task.finish()
+            task.close()
+
+        ending = pool.submit(end)
+        wait([ending], timeout=0.3)  # a task that does not wait for the driver has ended by then
+        free.set()
+        ending.result(PATIENCE_S)
+    assert channel.lost_tasks == []
 
 
 def test_tasks_that_are_ended_on_purpose_are_not_lost(server: ControlServer) -> None:
@@ -359,24 +389,27 @@ def test_a_driver_that_closes_each_connection_is_an_error_after_some_attempts(
     assert len(accepted) == ADMISSION_ATTEMPTS
 
 
-ALL_AT_ONCE = """
-import json, socket, sys
-host, port, token, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-tasks = [socket.create_connection((host, port), 60) for _ in range(count)]
-for number, task in enumerate(tasks):
-    hello = {"token": token, "task": number, "asks": "admission"}
-    task.sendall(json.dumps(hello).encode() + b"\\n")
-answers = [task.makefile("rb").readline() for task in tasks]
-print(sum(json.loads(answer or b"{}").get("admitted", False) for answer in answers))
-"""
-"""A process of clients that need the standard library only; each keeps its connection open."""
+CLIENTS = Path(channel_clients.__file__)
+"""A program of clients that needs the standard library only."""
 
 
-def test_500_tasks_that_connect_at_once_are_all_admitted(server: ControlServer) -> None:
-    with server.channel(400, 100) as channel:
+def test_500_tasks_that_connect_at_once_are_all_admitted_and_slow_ones_cost_the_others_nothing(
+    server: ControlServer,
+) -> None:
+    tasks, consumers, slow, moments = 400, 100, 3, 20
+    with server.channel(tasks, consumers) as channel:
         address = channel.address
-        words = [address.host, str(address.port), address.token, "500"]
+        words = [address.host, str(address.port), address.token]
+        numbers = map(str, (tasks + consumers, slow, moments))
         done = subprocess.run(
-            [sys.executable, "-c", ALL_AT_ONCE, *words], capture_output=True, text=True, check=True
+            [sys.executable, "-I", str(CLIENTS), *words, *numbers],
+            capture_output=True,
+            text=True,
+            check=True,
         )
-    assert done.stdout.split() == ["500"], done.stderr
+        seen = json.loads(done.stdout)
+        assert (seen["admitted"], seen["signals"]) == (500, 497), done.stderr
+        _until(lambda: len(channel.acked()) == moments)
+        assert channel.acked() == [(n / 4, tasks * n) for n in range(moments)]
+        assert channel.written == (tasks + consumers) * (moments - 1)
+        assert channel.lost_tasks == []

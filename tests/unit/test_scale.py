@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -40,6 +38,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.source import Endpoint
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
+from tests.support.interpreter_steps import steps_of
 from tests.support.patterns import pattern
 from tests.support.scripted_admin import ScriptedAdmin
 from tests.support.simulated_cluster import TOPIC, simulated_cluster
@@ -48,25 +47,6 @@ from tests.support.simulated_trial import SimulatedTrial
 
 FEW, MANY = 60, 120
 WORKLOAD = load_workload("demo")
-
-
-def steps_of(work: Callable[[], object]) -> int:
-    """Steps of Python's interpreter that the work takes, the same each time."""
-    steps = 0
-
-    def count(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal steps
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        steps += event == "opcode"
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return steps
 
 
 def growth(work: Callable[[int], Callable[[], object]]) -> float:

@@ -43,6 +43,9 @@ START_WAIT_MAX_S = 120.0
 """Longest time from the first ready task of a stage to the last one: connections that get no answer
 take twice 20 s, and pools of large records some seconds [s]."""
 
+FINISH_WAIT_MAX_S = 5.0
+"""Longest wait for a driver that is too busy to read the end of a task [s]."""
+
 PIECE_LENGTH = 3_000
 """Characters of a window's report in one line."""
 
@@ -269,9 +272,20 @@ class DriverChannel:
                 self.receive()
 
     def finish(self) -> None:
-        """Report that the task ends as planned; a driver that is gone does not matter any more."""
-        with suppress(OrphanedError):
+        """Report that the task ends as planned, and wait until the driver has read everything.
+
+        A connection that closes with a heartbeat unread is reset, and a driver that writes to it
+        drops what it has not read yet: the report of the end, too, so that the task would count as
+        lost. A driver that is gone does not matter any more.
+        """
+        with suppress(OrphanedError, OSError):
             self.send(done=True)
+            until_s = self._clock() + FINISH_WAIT_MAX_S
+            self._sock.settimeout(FINISH_WAIT_MAX_S)
+            self._sock.sendall(self._unwritten)
+            self._sock.shutdown(socket.SHUT_WR)
+            while self._clock() < until_s and self._sock.recv(_RECEIVE_BYTES):
+                continue
 
     def close(self) -> None:
         """Close the connection."""

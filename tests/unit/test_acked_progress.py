@@ -1,0 +1,76 @@
+"""The progress of a load of many tasks: sums of what all of them have reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jobs.trials.acked_progress import AckedProgress
+from tests.support.interpreter_steps import steps_of
+
+
+def test_a_moment_counts_when_every_task_has_reported_it() -> None:
+    progress = AckedProgress(3)
+    progress.add(0, 0.25, 10)
+    progress.add(0, 0.5, 20)
+    progress.add(1, 0.26, 1)
+    assert progress.of_current_window() == []
+    progress.add(2, 0.24, 100)
+    assert progress.of_current_window() == [(0.24, 111)]
+    progress.add(2, 0.5, 200)
+    progress.add(1, 0.51, 2)
+    assert progress.of_current_window() == [(0.24, 111), (0.5, 222)]
+
+
+def test_a_slow_task_holds_no_report_of_the_others_up_for_good() -> None:
+    progress = AckedProgress(2)
+    for number in range(1, 9):
+        progress.add(0, number / 4, number)
+    assert progress.of_current_window() == []
+    for number in range(1, 9):
+        progress.add(1, number / 4, number)
+    assert progress.of_current_window() == [(n / 4, 2 * n) for n in range(1, 9)]
+
+
+def test_reports_of_two_windows_are_never_added_up() -> None:
+    progress = AckedProgress(2)
+    for task in (0, 1):
+        progress.add(task, 1.0, 50)
+    progress.end_window(0)
+    progress.add(0, 0.25, 7)  # task 0 is in the second window, and task 1 in the first
+    progress.add(1, 1.25, 60)
+    assert progress.of_current_window() == [(1.0, 100)]
+    progress.end_window(1)
+    assert progress.of_current_window() == []
+    progress.add(1, 0.25, 8)
+    assert progress.of_current_window() == [(0.25, 15)]
+
+
+def test_tasks_with_consumers_do_not_count() -> None:
+    progress = AckedProgress(1)
+    progress.end_window(1)
+    progress.add(1, 0.5, 9)
+    progress.add(0, 0.5, 10)
+    assert progress.of_current_window() == [(0.5, 10)]
+
+
+def test_the_work_for_a_report_and_for_a_look_does_not_grow_with_the_tasks() -> None:
+    def reports(tasks: int) -> Callable[[], object]:
+        progress = AckedProgress(tasks)
+
+        def work() -> None:
+            for moment in range(10):
+                for task in range(tasks):
+                    progress.add(task, float(moment), moment)
+
+        return work
+
+    def look(tasks: int) -> Callable[[], object]:
+        progress = AckedProgress(tasks)
+        for moment in range(10):
+            for task in range(tasks):
+                progress.add(task, float(moment), moment)
+        return progress.of_current_window
+
+    few, many = 20, 80
+    assert steps_of(reports(many)) < 4.2 * steps_of(reports(few))
+    assert steps_of(look(many)) == steps_of(look(few))
