@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import stdev
 
 from metrics.comparing.quantiles import student_quantile
-from metrics.headroom.limits import RunLimit
+from metrics.headroom.limits import BEND_OF_DISKS, RunLimit
 from metrics.headroom.lines import REST_PRIOR, Line, fit_line
 from metrics.headroom.loads import RATIO, Key, ResourceLoad
 from metrics.headroom.today import Today
@@ -41,6 +41,8 @@ class Capacity:
         limit_error: its standard deviation.
         low, high: ends of the 90 % interval of the limit over its best estimate [ratio].
         counts: whether it decides the answer.
+        bend: half of the 90 % interval of the logarithm of the answer for each unit of that
+            logarithm, as a use is not quite a line [ratio].
     """
 
     at_rest: float
@@ -50,6 +52,7 @@ class Capacity:
     low: float = 1.0
     high: float = 1.0
     counts: bool = True
+    bend: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,12 @@ def measured_capacity(measured: RunLimit, broker_id: int, load: ResourceLoad) ->
     if line is not None and (load.key == binding or is_fallback):
         return Capacity(
             rest.at_rest, rest.rest_error, line.at_load, line.load_error,
-            measured.low, measured.high,
+            measured.low, measured.high, bend=measured.bend,
         )  # fmt: skip
     if load.most is None:
         return None
     # The run may have used more of it than the threshold, without that being its limit.
-    return Capacity(rest.at_rest, rest.rest_error, max(load.most, rest.at_load))
+    return Capacity(rest.at_rest, rest.rest_error, max(load.most, rest.at_load), bend=measured.bend)
 
 
 def unmeasured_capacity(
@@ -136,7 +139,10 @@ def unmeasured_capacity(
     line = fit_line(curve, rate)
     if line is None:
         line = Line(0.0, load.used, REST_PRIOR * load.used, 0.0)
-    return Capacity(line.at_rest, line.rest_error, load.most, 0.0, UNMEASURED_LOW, UNMEASURED_HIGH)
+    return Capacity(
+        line.at_rest, line.rest_error, load.most, 0.0, UNMEASURED_LOW, UNMEASURED_HIGH,
+        bend=BEND_OF_DISKS,
+    )  # fmt: skip
 
 
 def row_of(
@@ -159,8 +165,9 @@ def row_of(
         return row
     deviations = student_quantile(_TAIL, math.inf)
     of_rest = deviations * capacity.rest_error * abs(1.0 / grows - 1.0 / free)
-    spread = math.hypot(deviations * capacity.limit_error / free, error / grows, of_rest)
     times = free / grows
+    bent = capacity.bend * abs(math.log(times))
+    spread = math.hypot(deviations * capacity.limit_error / free, error / grows, of_rest, bent)
     return replace(
         row,
         times=times,

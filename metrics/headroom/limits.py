@@ -23,6 +23,10 @@ from search.model import Verdict
 OVERLOADS_TO = 1.1
 """Highest load of an overload whose readings count, over the limit; beyond it readings are capped
 [ratio]."""
+BEND, BEND_OF_DISKS = 0.05, 0.4
+"""How far a use is from a line, see `Capacity.bend`; from recorded loads of real brokers
+(tests/data/ladders). Where appends wait for a disk, requests get fuller before the limit, so that
+each of them does more."""
 _OF_BYTES = (Resource.DISK, Resource.NETWORK)
 """Resources that a run can measure in bytes where their share in use is not known."""
 
@@ -83,6 +87,11 @@ class RunLimit:
             max(each.rest_error for each in others),
             max(each.load_error for each in others),
         )
+
+    @property
+    def bend(self) -> float:
+        """How far the uses are from lines."""
+        return BEND_OF_DISKS if self.limited_by is Resource.DISK else BEND
 
     @property
     def binding(self) -> Key | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.headroom.answer import Answer
+from metrics.headroom.answer import Answer, ResourceHeadroom, measured_capacity, row_of
 from metrics.headroom.comparison import hold_against_run, hold_against_thresholds, nearest_limit
 from metrics.headroom.limits import RunLimit, TrafficLimit, answers_of, others_of, run_limit
 from metrics.headroom.lines import fit_line
-from metrics.headroom.loads import BYTES_PER_S, RATIO, loads_of
+from metrics.headroom.loads import BYTES_PER_S, RATIO, ResourceLoad, loads_of
 from metrics.headroom.today import Today
 from metrics.headroom.traffic import limit_for_size
 from metrics.headroom.words import answer_words, table_rows, times_words
@@ -409,3 +411,50 @@ def test_many_brokers_are_shown_by_the_tightest_of_each_resource() -> None:
 )
 def test_times_in_words(times: float | None, text: str) -> None:
     assert times_words(times) == text
+
+
+# --- recorded loads of real brokers -------------------------------------------
+
+LADDERS = Path(__file__).parents[1] / "data" / "ladders"
+"""Idle handlers of real brokers over the load, see `tests.bench.ladders`."""
+
+
+def recorded(name: str, limited_by: str) -> list[tuple[float, ResourceHeadroom]]:
+    """The share of the limit and the answer of each load below it, by the loads near the limit."""
+    found = []
+    for ladder in json.loads((LADDERS / f"{name}.json").read_text())["ladders"]:
+        limit = ladder["limit_np"]
+        uses = [(rung["np"], 1.0 - rung["idle"]) for rung in ladder["rungs"]]
+        line = fit_line([each for each in uses if 0.5 * limit <= each[0] <= 1.1 * limit], limit)
+        assert line is not None
+        run = replace(measured(), lines={1: {HANDLERS: line}}, limited_by=Resource(limited_by))
+        for load, use in uses:
+            if 0.25 * limit <= load <= 0.97 * limit:
+                seen = ResourceLoad(Resource.REQUEST_HANDLERS, RATIO, use)
+                capacity = measured_capacity(run, 1, seen)
+                assert capacity is not None
+                found.append((load / limit, row_of(1, seen, capacity, 0.0)))
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["calibrated", "calibrated-1-broker", "slow-broker", "slow-follower"]
+)
+def test_recorded_brokers_with_a_planted_limit_are_within_10_percent(name: str) -> None:
+    rows = recorded(name, "request handlers")
+    assert len(rows) >= 4
+    for share, row in rows:
+        assert row.times == pytest.approx(1 / share, rel=0.10), share
+
+
+def test_the_interval_holds_on_recorded_brokers_whose_requests_grow() -> None:
+    """Each append waits for a disk, and the line alone is off by up to 44 %."""
+    names = ("disk-bound", "disk-bound-1-broker", "disk-bound-acks-all", "secured")
+    rows = [each for name in names for each in recorded(name, "disk")]
+    outside = [
+        share
+        for share, row in rows
+        if not (row.times_low or 0) <= 1 / share <= (row.times_high or 0)
+    ]
+    assert len(rows) >= 25
+    assert outside == []
