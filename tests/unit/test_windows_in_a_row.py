@@ -109,6 +109,7 @@ class RecordedChannel(DriverChannel):
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
+        self.place = lambda report: report
 
     def send(self, **message: object) -> None:
         self.messages.append(message)
