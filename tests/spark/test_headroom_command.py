@@ -17,11 +17,12 @@ from jobs.runs.headroom import body
 from jobs.runs.resumption import config_text
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.judging.thresholds import Indicators
+from metrics.tables import histories
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
 from tests.support.evidence import START_S
-from tests.support.headroom import boundary, today_at, trials_at
+from tests.support.headroom import boundary, headroom_row, today_at, trials_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,3 +128,17 @@ def test_runs_that_cannot_be_held_against_are_named(
     production["opened"] = SimpleNamespace(info=SimpleNamespace(cluster_id="other", hosts={}))
     with pytest.raises(ConfigError, match=r"cluster prod \(id cluster-1\).*\(id other\)"):
         asked(cluster, out, "--run", RUN_ID)
+
+
+def test_answers_over_time_have_a_row_for_each_call(spark: SparkSession, tmp_path: Path) -> None:
+    store = TableStore(spark, str(tmp_path / "tables")).open()
+    for number, at_s in enumerate((START_S + 60.0, START_S)):
+        call = {"headroom_id": f"h{number}", "at_s": at_s}
+        first = headroom_row("run-1", **call)
+        store.append_headroom([first, headroom_row("run-1", **call, is_first=False, broker_id=2)])
+    answers = histories.headroom_history(store.read("headroom"))
+    assert [row.headroom_id for row in answers.collect()] == ["h1", "h0"]
+    assert [row.at_ms for row in answers.collect()] == [START_S * 1e3, (START_S + 60) * 1e3]
+    shown = histories.headroom_for_people(answers).collect()
+    assert [row.times for row in shown] == [3.25, 3.25]
+    assert shown[0].full_at is not None and shown[0].full_high_at is None
