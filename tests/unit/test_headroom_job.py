@@ -416,3 +416,16 @@ def test_an_idle_cluster_is_exit_code_3(
 def test_missing_tables_are_named_before_spark_starts(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none/tables does not exist.*--tables"):
         answered(tmp_path, "--run=run-1", f"--out={tmp_path}/none")
+
+
+def test_a_past_that_cannot_be_read_leaves_todays_answer(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise NoConclusionError("the history of the brokers cannot be read: it is down")
+
+    monkeypatch.setattr(body, "of_source", fails)
+    text, document = answered(tmp_path, "--run=run-1")
+    assert "cannot be read: it is down" in text + capfd.readouterr().err
+    assert document["times"] == pytest.approx(4.0, rel=0.03)
+    assert "the history of this cluster has 1 day" in text

@@ -19,7 +19,7 @@ from jobs.config import Cluster, load_cluster, load_goal
 from jobs.console.events import PhaseStarted, Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
 from jobs.runs.headroom.history import continued, of_source, of_tables
-from jobs.runs.headroom.production import busiest_of_past, machines_of, watched
+from jobs.runs.headroom.production import History, busiest_of_past, machines_of, watched
 from jobs.runs.report_regeneration import read_rows
 from jobs.spark.session import close_session, local_session
 from metrics.columns import as_document
@@ -120,10 +120,7 @@ def show_headroom(order: HeadroomOrder) -> int:
         answer = _answer(known, today, order.run_id)
         store.open()
         stack.callback(store.close)
-        earlier = of_source(source, opened, answer, today, known.limits, cluster.link_mbit_per_s)
-        if not earlier:
-            before = store.headroom(opened.info.cluster_id)
-            earlier = of_tables(before, is_estimate=answer.is_estimate)
+        earlier = _history(cluster, (source, opened), answer, today, known.limits, store, reporter)
         growth, sentence = continued(earlier, answer, today.end_s)
         rows = rows_of(answer, today, growth, order, known.goal, (cluster.name, opened))
         store.append_headroom(rows)
@@ -244,6 +241,25 @@ def _today(
     if today.is_idle:
         raise NoConclusionError(_idle_words(today))
     return today
+
+
+def _history(
+    cluster: Cluster,
+    seen: tuple[MetricsSource, OpenCluster],
+    answer: Answer,
+    today: Today,
+    limits: Indicators,
+    store: TableStore,
+    reporter: Reporter,
+) -> History:
+    """The share of the limit in use in the past: by a server, or by earlier calls."""
+    source, opened = seen
+    try:
+        past = of_source(source, opened, answer, today, limits, cluster.link_mbit_per_s)
+    except NoConclusionError as error:  # the answer of today stays
+        warn(reporter, str(error))
+        past = []
+    return past or of_tables(store.headroom(opened.info.cluster_id), is_estimate=answer.is_estimate)
 
 
 def _idle_words(today: Today) -> str:
