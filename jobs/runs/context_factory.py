@@ -30,7 +30,7 @@ from jobs.cluster.sources import open_hosts, open_metrics, require_sources
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Reporter, note, warn
-from jobs.runs.environment import environment_of
+from jobs.runs.environment import environment_of, packages_of_extensions
 from jobs.spark.session import close_session, local_session
 from jobs.trials.canaries import open_canaries
 from jobs.trials.context import RunContext, Session
@@ -243,6 +243,7 @@ class ContextFactory:
                 **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),
                 **opened.environment,
                 **ready.environment,
+                **packages_of_extensions(config),
             },
             caveats=caveats,
             canaries=guards.canaries,

@@ -16,8 +16,12 @@ from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin, TopicSize
 from jobs.cluster.placement import REFUSED_ASSIGNMENTS
 from jobs.cluster.queries import changed_properties, features
 from jobs.cluster.topic_plan import Assignment
+from jobs.config import Configuration
+from jobs.config.metrics_extension import ExtensionSection
+from jobs.config.metrics_registry import configured_sources
 from jobs.setup.child_environment import child_environment
 from jobs.setup.version import __version__
+from metrics.common.extensions import CLIENTS, SOURCES, version_of
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 from metrics.tables.environment import SERIES, merge_facts
@@ -78,6 +82,22 @@ def _of_redline() -> dict[str, str]:
         found["redline.commit"] = commit
     installed = {package: _version_of(package) for package in PACKAGES}
     return {**found, **{f"package.{name}": text for name, text in installed.items() if text}}
+
+
+def packages_of_extensions(config: Configuration) -> dict[str, str]:
+    """The versions of the packages of others whose clients and source a run uses."""
+    names = [
+        (CLIENTS, name)
+        for part in config.workload.parts
+        for name in (part.producer.client, part.consumers.client)
+    ]
+    names += [
+        (SOURCES, section.source)
+        for section in configured_sources(config.cluster)
+        if isinstance(section, ExtensionSection)
+    ]
+    found = dict(filter(None, (version_of(group, name) for group, name in names)))
+    return {f"package.{name}": version for name, version in found.items()}
 
 
 def commit_of(folder: Path) -> str | None:

@@ -44,6 +44,12 @@ def installed_names(group: str) -> tuple[str, ...]:
     return tuple(sorted({each.name for each in entry_points(group=group)}))
 
 
+def version_of(group: str, name: str) -> tuple[str, str] | None:
+    """The package that adds a name to a group, and its version; None if none is installed."""
+    found = [each.dist for each in entry_points(group=group, name=name) if each.dist is not None]
+    return (found[0].name, found[0].version) if found else None
+
+
 def load_extension(group: str, name: str, api: int) -> Extension:
     """Import what an installed package adds under a name.
 

@@ -22,6 +22,7 @@ from jobs.config.metrics_section import SourceTarget
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.registry import client_named, client_of
+from jobs.runs.environment import packages_of_extensions
 from jobs.runs.measurement import Case, HeldMeasurement, HeldRun
 from jobs.runs.sweep.cases import case_of, load_sweep
 from jobs.runs.sweep.measurements import measurement_named
@@ -34,6 +35,7 @@ from metrics.common.extensions import (
     installed_names,
     load_extension,
 )
+from metrics.comparing.nightly import is_instrument
 from metrics.reporting.summary import trial_document
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.source import MetricsSource
@@ -378,6 +380,21 @@ def test_a_client_of_a_package_has_both_roles_and_executors_need_its_package(
     assert isinstance(producers, LibraryProducers)
     assert producers._make(trial, 3) == ("producer", 3)  # type: ignore[comparison-overlap]
     assert isinstance(consumers, LibraryConsumers)
+
+
+def test_runs_record_the_packages_of_others_that_they_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_project(monkeypatch, tmp_path, "jolokia")
+    add_package(
+        monkeypatch, tmp_path / "client", CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CLIENT}
+    )
+    file = tmp_path / "cluster.yaml"
+    file.write_text('bootstrap_servers: ["b:9092"]\nmetrics: {extension: {source: jolokia}}\n')
+    used = packages_of_extensions(load(str(file), "demo", "default", BOTH_ROLES))
+    assert used == {"package.of-others": "1.0", "package.redline-jolokia": "1.0"}
+    assert all(map(is_instrument, used)), "nights with another version are not compared"
+    assert packages_of_extensions(load("testbed", "demo", "default")) == {}
 
 
 def test_a_client_without_a_role_is_refused(
