@@ -92,9 +92,14 @@ class Canaries:
         self._over.set()
         self._thread.join(timeout=30.0)
 
-    def take_rest(self) -> None:
-        """Take the records so far as those of brokers without the run's load."""
-        self._rest = tuple(self.times())
+    def take_rest(self, since_s: float) -> None:
+        """Take the records from a moment to now as those of brokers without the run's load.
+
+        Args:
+            since_s: records that were sent earlier do not count, as a driver that starts Spark
+                delays its own clients [s since the epoch].
+        """
+        self._rest = tuple(each for each in self.times() if each.sent_s >= since_s)
 
     def times(self) -> list[CanaryTime]:
         """All records that are kept; those without an acknowledgement with the time so far."""

@@ -147,11 +147,12 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     gates.write_back = WriteBack(context.hosts)
     gates.is_shared = not context.config.cluster.is_exclusive
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
+    rests_since_s = time.time()
     gates.take_baseline()
     if gates.is_shared:
         context.history.record_warm_up(WarmUp(idle_at_rest=gates.idle_at_rest))
     if context.canaries is not None:
-        context.canaries.take_rest()
+        context.canaries.take_rest(rests_since_s)
     proof.at_rest = gates.polls_at_rest
     short = gates.under_replicated_at_rest
     if any(short.values()):

@@ -20,6 +20,7 @@ from tests.support.neighbors import (
     Neighbor,
     backfill,
     bursts,
+    forget_refused,
     later,
     new_topics,
     reassign,
@@ -41,6 +42,8 @@ PRODUCER_PER_S = 31_250 / 16_000
 """Requests of one producer, each of a batch of nearly 16 kB [1/s]."""
 THEIRS_PER_S = 24.0
 CANARIES_PER_S = BROKERS / INTERVAL_S
+EVENT_S = 190.0
+"""Time from the start of the others to what happens once [s]: trials have begun by then."""
 
 Neighborhood = Callable[[Testbed], AbstractContextManager[object]]
 
@@ -54,7 +57,7 @@ def _limit(theirs_per_s: float) -> float:
 def _backfilled(testbed: Testbed) -> Iterator[None]:
     with ExitStack() as stack:
         writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S)))
-        stack.enter_context(backfill(testbed, writing.topic, 120.0, 2_000_000.0))
+        stack.enter_context(backfill(testbed, writing.topic, EVENT_S, 2_000_000.0))
         yield
 
 
@@ -62,7 +65,7 @@ def _backfilled(testbed: Testbed) -> Iterator[None]:
 def _restarted(testbed: Testbed) -> Iterator[None]:
     with ExitStack() as stack:
         writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S), replicas=2))
-        stack.enter_context(later(130.0, lambda: restart(testbed, 2, 20.0, writing.topic)))
+        stack.enter_context(later(EVENT_S, lambda: restart(testbed, 2, 20.0, writing.topic)))
         yield
 
 
@@ -70,14 +73,14 @@ def _restarted(testbed: Testbed) -> Iterator[None]:
 def _reassigned(testbed: Testbed) -> Iterator[None]:
     with ExitStack() as stack:
         writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S)))
-        stack.enter_context(later(130.0, lambda: reassign(testbed, writing.topic)))
+        stack.enter_context(later(EVENT_S, lambda: reassign(testbed, writing.topic)))
         yield
 
 
 CASES: dict[str, tuple[Neighborhood, float, float]] = {
     "steady": (lambda bed: Neighbor(bed, steady(THEIRS_PER_S)), THEIRS_PER_S, THEIRS_PER_S),
     "15 % more from a moment on": (
-        lambda bed: Neighbor(bed, step(THEIRS_PER_S, 1.15, 110.0)),
+        lambda bed: Neighbor(bed, step(THEIRS_PER_S, 1.15, EVENT_S)),
         THEIRS_PER_S,
         1.15 * THEIRS_PER_S,
     ),
@@ -95,6 +98,14 @@ CASES: dict[str, tuple[Neighborhood, float, float]] = {
 """Case → the neighbors, and the lowest and highest requests per second that they send."""
 NEAR = 0.08
 """Largest distance of the best estimate from the range of planted limits [ratio]."""
+
+
+@pytest.fixture(autouse=True)
+def quiet_neighbors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Records of kafka-python's log hold the sockets of connections that brokers refused."""
+    with caplog.at_level(logging.CRITICAL, logger="kafka"):
+        yield
+    forget_refused()
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -83,9 +83,7 @@ class Neighbor:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
-        with warnings.catch_warnings():  # kafka-python leaves refused connections to the collector
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
+        forget_refused()
 
     def _write(self) -> None:
         producer = KafkaProducer(
@@ -108,6 +106,13 @@ class Neighbor:
                         self.sent += 1
         finally:
             producer.close(timeout=5)
+
+
+def forget_refused() -> None:
+    """Collect the sockets of refused connections, which kafka-python leaves to the collector."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @contextmanager

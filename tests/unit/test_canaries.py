@@ -134,8 +134,10 @@ class Watched:
         self.guards = Guards(limits, self.cluster, str.isdigit, print, self.kept.clock)
         self.guards.open()
         self.guards.canaries = self.kept
+        self.load(5.0, 10_000.0)  # while Spark starts
+        since_s = self.kept.clock()
         self.load(5.0, 10.0)
-        self.kept.take_rest()
+        self.kept.take_rest(since_s)
 
     def load(self, seconds: float, acked_ms: float) -> None:
         """Let records take so long, with a check each second."""
