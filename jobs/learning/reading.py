@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -87,19 +87,12 @@ class BatchReader:
     """Reads stretches in turns, so that an early end leaves a part of each.
 
     Args:
-        pace: pace of all requests; brokers' throttle times count, too.
+        pace: pace of all requests, by its clock; brokers' throttle times count, too.
         decodes: whether to decode the records, for their sizes.
     """
 
-    def __init__(
-        self,
-        admin: KafkaAdmin,
-        pace: ReadingPace,
-        *,
-        decodes: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._admin, self._pace, self._decodes, self._clock = admin, pace, decodes, clock
+    def __init__(self, admin: KafkaAdmin, pace: ReadingPace, *, decodes: bool = False) -> None:
+        self._admin, self._pace, self._decodes = admin, pace, decodes
         self.readings = Readings()
 
     def read(
@@ -107,12 +100,14 @@ class BatchReader:
         stretches: Sequence[Stretch],
         until_s: float,
         progress: Callable[[str], None] = lambda _: None,
+        bytes_max: float = math.inf,
     ) -> None:
-        """Read all stretches, or what is read of them until a time.
+        """Read all stretches, or what is read of them until a time or a number of bytes.
 
         Args:
-            until_s: the last time to begin a request, on the clock [s].
+            until_s: the time from which on no request begins, on the clock of the pace [s].
             progress: called with a few words after each answer.
+            bytes_max: bytes of all answers of the pace from which on no request begins [B].
 
         Raises:
             AdminError: no broker answers any more.
@@ -127,7 +122,7 @@ class BatchReader:
                 # A broker fills its answer in this order, so those that got little come first.
                 own.sort(key=lambda each: each.bytes_read)
                 for start in range(0, len(own), PARTITIONS_AT_ONCE):
-                    if self._clock() >= until_s:
+                    if self._pace.next_s >= until_s or self._pace.bytes_read >= bytes_max:
                         return
                     chunk = own[start : start + PARTITIONS_AT_ONCE]
                     try:

@@ -97,7 +97,7 @@ class Surveyor:
         pace = ReadingPace(LOOKUPS_PER_S, _LOOKUP_REQUESTS_PER_S, clock, pause)
         self._offsets = OffsetLookup(admin, topics, pace)
         self._pace = ReadingPace(bounds.bytes_per_s, clock=clock, pause=pause)
-        self._reader = BatchReader(admin, self._pace, decodes=bounds.decodes, clock=clock)
+        self._reader = BatchReader(admin, self._pace, decodes=bounds.decodes)
         self._stretches: list[Stretch] = []
         self._windows: dict[str, tuple[float, float]] = {}
         self._curves: dict[str, Curve] = {}
@@ -188,7 +188,7 @@ class Surveyor:
         progress = partial(_report_bytes, self._progress)
         self._stretches = self._plan(records, now_s, self._bounds.bytes_max)
         self._progress("reading recent batches")
-        self._reader.read(self._stretches, until_s, progress)
+        self._reader.read(self._stretches, until_s, progress, self._bounds.bytes_max)
 
     def _records_of_last_hour(self, now_s: float) -> dict[str, float]:
         """Topic → the records of its last hour, of topics that have some."""
@@ -262,7 +262,7 @@ class Surveyor:
                     PROBE_SHARE * bytes_max / len(records),
                 )
             )
-        reader = BatchReader(self._admin, self._pace, clock=self._clock)
+        reader = BatchReader(self._admin, self._pace)
         reader.read(probes, self._clock() + self._bounds.duration_s / 4)
         found = {}
         for topic in records:

@@ -37,6 +37,11 @@ class ReadingPace:
         self.throttled_s = 0.0
         self.bytes_read = 0
 
+    @property
+    def next_s(self) -> float:
+        """Time at which the next request may be sent, on the clock [s]."""
+        return max(self._next_s, self._clock())
+
     def wait(self) -> None:
         """Wait until the next request may be sent."""
         rest_s = self._next_s - self._clock()

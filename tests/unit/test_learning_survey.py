@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from jobs.learning.history import rates_of
+from jobs.learning.reading import BatchReader, Stretch
 from jobs.learning.survey import Bounds, Survey, Surveyor
 from jobs.learning.topics import matching_topics, pattern_of
 from metrics.common.errors import ConfigError
 from metrics.learning.curve import Curve
 from metrics.learning.keys import keys_of
+from metrics.learning.pacing import ReadingPace
 from metrics.learning.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
 from metrics.learning.topic import TopicSeen
 from tests.support.scripted_admin import FakeTime
@@ -119,6 +121,7 @@ def test_decoded_records_show_keys_headers_and_compression(
     assert records is not None
     assert (records.keys.mean, records.values.mean, records.headers_each) == (10, 500, 2)
     assert records.key_range == (50, 50)
+    assert not [each for each in records.by_key if each.startswith(b"key-")], "hashes only"
     assert 0.02 <= records.top_key_share < 0.04
     large = learnt["large"].records
     assert large is not None and large.ratio == pytest.approx(2.0, rel=0.05)
@@ -142,13 +145,31 @@ def test_reading_keeps_to_its_rate_and_its_time(
     bounds = Bounds(200_000.0, 10.0)
     survey = surveyed(admin, bounds, time=time)
     assert admin.fetched_bytes <= bounds.bytes_max + 2**20
-    assert survey.took_s >= 0.9 * admin.fetched_bytes / bounds.bytes_per_s
+    assert survey.took_s >= (admin.fetched_bytes - 2**20) / bounds.bytes_per_s
     whole = surveyed(ServedCluster(logs))
     assert {each.facts.name for each in survey.topics} == set(KINDS), "each gets its share"
     for part, all_of in zip(survey.topics, whole.topics, strict=True):
         assert part.now_per_s == pytest.approx(all_of.now_per_s), "rates come from offsets"
         assert part.read_share <= all_of.read_share == pytest.approx(1.0)
     assert min(each.read_share for each in survey.topics) < 0.5
+
+
+def test_large_batches_are_read_in_turns() -> None:
+    logs = {}
+    for name in ("first", "second"):
+        logs[name] = {0: PartitionOfLog()}
+        for number in range(4):
+            message = (None, bytes(700_000), ())
+            logs[name][0].add(lambda base, n=number, m=message: encoded(base, [n], [m]))  # type: ignore[misc]
+    admin, time = ServedCluster(logs), FakeTime()
+    reader = BatchReader(admin, ReadingPace(1e9, 1.0, time, time.pause))
+    stretches = [Stretch(name, 0, 0, 0, 4, 1e9) for name in logs]
+    reader.read(stretches, time() + 1.5)
+    assert [each.at for each in stretches] == [1, 1], "an early end leaves a part of each"
+    reader.read(stretches, time() + 60.0, bytes_max=2_000_000)
+    assert sum(each.at for each in stretches) == 3, "the first answer beyond it is the last"
+    reader.read(stretches, time() + 60.0)
+    assert [each.read_share for each in stretches] == [1.0, 1.0]
 
 
 def test_it_waits_as_long_as_brokers_ask(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
