@@ -11,6 +11,7 @@ from metrics.common.bounds import OURS, Checked, Kafka, Number, Whole
 from metrics.traffic.clients import ClientName
 from metrics.traffic.payload import Payload
 from metrics.traffic.record_format import records_that_fit
+from metrics.traffic.skew import EXPONENT_MAX
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """Number of batches of a producer that brokers remember in a partition."""
@@ -90,6 +91,8 @@ class ProducerOptions:
         partitioner_ignore_keys: whether messages with keys also go to the sticky partition.
         sticky_partition: change of the sticky partition: "random", as in Kafka's default
             partitioner; or "round_robin", so that all partitions get the same number of batches.
+        partition_skew: exponent of Zipf's law for the choice at random: the partition with number
+            n of a topic is chosen in proportion to 1/(n + 1)^exponent; 0 for an even choice [ratio].
     """
 
     client: Annotated[ClientName, OURS] = "wire"
@@ -140,6 +143,7 @@ class ProducerOptions:
     burst_off_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
     partitioner_ignore_keys: bool = False
     sticky_partition: Annotated[Literal["random", "round_robin"], OURS] = "random"
+    partition_skew: Annotated[float, Number(0, EXPONENT_MAX), OURS] = 0.0
 
     @property
     def acks_code(self) -> int:
@@ -184,6 +188,12 @@ class ProducerOptions:
         self._require_one_rate()
         self._require_possible_idempotence()
         self._require_possible_transactions()
+        if self.partition_skew and self.sticky_partition != "random":
+            raise ValueError(
+                f"partition_skew is {self.partition_skew:g} and sticky_partition "
+                f"{self.sticky_partition}; expected random, as partitions in turn get equal "
+                "shares; set it, or leave out partition_skew"
+            )
         least_ms = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms < least_ms:
             raise ValueError(

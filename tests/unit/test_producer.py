@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from jobs.engine.batches.sections import PlainSection
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import EvenSchedule
+from metrics.traffic.producer import ProducerOptions
+from metrics.traffic.skew import exponent_of, largest_over_mean, zipf_weights
 from tests.support.patterns import plan, producer_pattern
 
 
@@ -95,6 +98,33 @@ def test_the_partition_sticks_until_batch_size_and_then_all_get_their_share() ->
         producer.seal(6, 0.0)
     assert set(seen) == set(range(30))
     assert max(seen.values()) < 1.4 * min(seen.values())
+
+
+@pytest.mark.parametrize("skew", [0.5, 1.0, 2.0])
+def test_skewed_partitions_get_shares_by_zipfs_law(skew: float) -> None:
+    producer = _producer(batch_size=16_000, partition_skew=skew)
+    count = 6_000
+    seen = Counter(producer.seal(16, 0.0).partition for _ in range(count))
+    weights = zipf_weights(30, skew)
+    for partition in (0, 1, 5, 20):
+        expected = count * weights[partition] / sum(weights)
+        deviation = math.sqrt(expected * (1 - expected / count))
+        assert seen[partition] == pytest.approx(expected, abs=3 * deviation + 1)
+    busiest = seen[0] / (count / 30)
+    assert busiest == pytest.approx(largest_over_mean(30, skew), rel=0.1)
+
+
+def test_a_skew_is_found_from_the_share_of_the_busiest_partition() -> None:
+    for skew in (0.2, 1.0, 2.5):
+        assert exponent_of(30, largest_over_mean(30, skew)) == pytest.approx(skew, abs=1e-6)
+    assert exponent_of(30, 1.0) == exponent_of(1, 9.0) == 0.0
+
+
+def test_a_skew_needs_a_choice_at_random() -> None:
+    with pytest.raises(ValueError, match=r"partition_skew is 1 .* expected random"):
+        ProducerOptions(
+            rate_bytes_per_s=1.0, partition_skew=1.0, sticky_partition="round_robin"
+        ).require_consistent()
 
 
 def test_libraries_get_names_unchanged_and_addresses_of_ipv6_in_brackets() -> None:

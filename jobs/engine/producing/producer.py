@@ -15,6 +15,10 @@ from jobs.engine.producing.producer_id import ProducerIdState
 from jobs.engine.producing.schedule import EndingSchedule, Schedule, due_between
 from jobs.engine.producing.transactions import Transactions
 from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.skew import zipf_weights
+
+_CHOSEN_AT_ONCE = 64
+"""Partitions that are drawn at once, which costs less than one by one."""
 
 
 class Connection:
@@ -209,6 +213,10 @@ def _sticky_partitions(pattern: ProducerPattern, partitions: range, index: int) 
         first = index % len(partitions)
         yield from itertools.cycle((*partitions[first:], *partitions[:first]))
     rng = random.Random(f"{pattern.payload.seed}/producer/{index}")
+    if pattern.options.partition_skew:
+        weights = zipf_weights(len(partitions), pattern.options.partition_skew)
+        while True:
+            yield from rng.choices(partitions, weights, k=_CHOSEN_AT_ONCE)
     while True:
         yield rng.randrange(partitions.start, partitions.stop)
 
