@@ -92,7 +92,7 @@ class ProducerOptions:
         sticky_partition: change of the sticky partition: "random", as in Kafka's default
             partitioner; or "round_robin", so that all partitions get the same number of batches.
         partition_skew: exponent of Zipf's law for the choice at random: the partition with number
-            n of a topic is chosen in proportion to 1/(n + 1)^exponent; 0 for an even choice [ratio].
+            n of a topic is chosen in proportion to 1/(n + 1)^exponent; 0 is even [ratio].
     """
 
     client: Annotated[ClientName, OURS] = "wire"
