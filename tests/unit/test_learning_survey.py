@@ -186,6 +186,7 @@ def test_it_joins_no_group_and_commits_nothing(
 ) -> None:
     admin = ServedCluster(logs)
     admin.committed = {"billing": {"hot": (3, 40)}, "audit": {"hot": (0, 7), "slow": (0, 1)}}
+    admin.committed["never"] = {"hot": (1, 10**9)}  # it has no committed offset
     survey = surveyed(admin)
     assert set(admin.requests) == {"ListOffsetsRequest", "FetchRequest", "OffsetFetchRequest"}
     hot = next(each.facts for each in survey.topics if each.facts.name == "hot")
