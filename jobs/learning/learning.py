@@ -109,7 +109,7 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
                 learned, facts={**learned.facts, **past.facts}, notes=(*learned.notes, *past.notes)
             )
     _write(order, learned, reporter)
-    _show(learned, survey, reporter)
+    _show(learned, survey, order.out, reporter)
     if survey.was_interrupted:
         raise KeyboardInterrupt
     return 0
@@ -237,7 +237,7 @@ def _write(order: LearnOrder, learned: Learned, reporter: Reporter) -> None:
         note(reporter, f"written: {file}")
 
 
-def _show(learned: Learned, survey: Survey, reporter: Reporter) -> None:
+def _show(learned: Learned, survey: Survey, out: Path, reporter: Reporter) -> None:
     reporter.report(
         Table(f"Traffic of {learned.cluster} at scale 1", COLUMNS, tuple(table_rows(learned)))
     )
@@ -256,6 +256,7 @@ def _show(learned: Learned, survey: Survey, reporter: Reporter) -> None:
         note(reporter, text)
     if len(learned.notes) > _NOTES_MAX:
         note(reporter, f"{len(learned.notes) - _NOTES_MAX} more notes are in the evidence")
+    note(reporter, f"next: redline find-limit --cluster FILE --workload {out} --dry-run")
     if survey.was_interrupted:
         warn(
             reporter, "interrupted; what was read until then is written, and curves may be missing"

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.opening import OpenCluster
-from jobs.config.loading import load_workload
+from jobs.config.loading import load, load_workload
 from jobs.config.profile import load_rate_profile
 from jobs.config.workload import Workload
 from jobs.console.events import Notice, RecordingReporter, Table
@@ -142,6 +142,10 @@ def test_topics_that_look_alike_are_one_part_of_a_mix(tmp_path: Path, served: Se
     assert merged in evidence["notes"]
     loaded = parts_in(order.out)
     assert sorted(part.np or 0 for part in loaded.values()) == [2, 6]
+    config = load("calibrated", str(order.out), "default")
+    assert config.axis.name == "scale", "a search takes it as it is"
+    pattern = config.pattern(config.workload.message_bytes[0], 100)
+    assert pattern.records_per_s == pytest.approx(evidence["messages_per_s"], rel=0.001)
 
 
 def test_a_copy_has_as_many_messages_and_batches_a_second(tmp_path: Path, served: Served) -> None:
