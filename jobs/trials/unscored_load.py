@@ -82,8 +82,10 @@ def offer_unscored(
             rows = context.generator.offer(
                 f"{context.run_id}-{name}", target, pattern, watched, climb=climb
             )
-        except (StageFailedError, GeneratorError):
+        except (StageFailedError, GeneratorError) as error:
             guards.settle(pattern, None)
+            if guards.ends_load is not None:  # tasks only report that the driver ended the load
+                raise GeneratorError(guards.ends_load) from error
             raise
         samples = sampler.stop()
     window = merge(rows)
