@@ -1,4 +1,4 @@
-"""Cost of 10, 100 and 1,000 brokers for the driver: sampling, judging, memory, rows and bytes.
+"""Cost of 10, 100 and 1,000 brokers, and of up to 500 tasks, for the driver.
 
 The driver's code is real. The rest is simulated on loopback of the same machine: exporters, JMX of
 many brokers in one JVM, and the samples of a trial. So CPU time is given for each side, and the
@@ -40,6 +40,7 @@ from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.trial import Trial
+from tests.bench import executors
 from tests.bench.cpu import cpu_s
 from tests.bench.sampling import bare_jvm
 from tests.support.patterns import pattern
@@ -55,7 +56,7 @@ PATIENCE_S = 120.0
 SETTLE_ROUNDS = 5
 """Number of rounds before the measurement, in which the driver's JVM compiles its code."""
 MB = 1e6
-PARTS = ("exporters", "jmx", "judging", "tables", "administration", "topics")
+PARTS = ("exporters", "jmx", "judging", "tables", "administration", "topics", "executors")
 
 _Row = tuple[str, ...]
 
@@ -289,6 +290,7 @@ def _show(title: str, heads: _Row, rows: Iterator[_Row]) -> None:
 @click.option(
     "--brokers", default="10,100,1000", show_default=True, help="Numbers of brokers, in turn."
 )
+@click.option("--tasks", default="10,100,500", show_default=True, help="Numbers of tasks, in turn.")
 @click.option("--rounds", default=10, show_default=True, help="Measured rounds of sampling.")
 @click.option(
     "--part",
@@ -297,8 +299,8 @@ def _show(title: str, heads: _Row, rows: Iterator[_Row]) -> None:
     type=click.Choice(PARTS),
     help="Only this part; may be given several times.",
 )
-def bench_scale(brokers: str, rounds: int, parts: tuple[str, ...]) -> None:
-    """Measure the cost of many brokers for the driver."""
+def bench_scale(brokers: str, tasks: str, rounds: int, parts: tuple[str, ...]) -> None:
+    """Measure the cost of many brokers and tasks for the driver."""
     counts = [int(each) for each in brokers.split(",")]
     wanted = set(parts or PARTS)
     for name, sampled in (("exporters", exporters), ("jmx", jmx)):
@@ -325,6 +327,12 @@ def bench_scale(brokers: str, rounds: int, parts: tuple[str, ...]) -> None:
     if "topics" in wanted:
         each = [count * PARTITIONS_PER_BROKER for count in counts]
         _show("Topics on three real brokers", _TOPICS, topics([n // 3 * 3 for n in each]))
+    if "executors" in wanted:
+        numbers = [int(each) for each in tasks.split(",")]
+        _show("Control channels", executors.HEADS, map(executors.channels, numbers))
+        pairs = [*((each, 1_000) for each in numbers), (numbers[-1], 10_000)]
+        rows = (executors.reports(*each) for each in pairs)
+        _show("Plan and reports of a stage", executors.REPORT_HEADS, rows)
 
 
 if __name__ == "__main__":
