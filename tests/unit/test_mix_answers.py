@@ -1,0 +1,154 @@
+"""The answer of a search for the scale of a mix, on terminals, on pages and for programs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.config.loading import load, load_workload
+from jobs.console.text import limit_evidence, point_words, trial_header
+from jobs.runs.estimate import describe_producer, mean_replicas, payload_rate, plan_of
+from jobs.runs.planning import limits_of
+from jobs.trials.calibration import calibration_table
+from metrics.common.errors import ConfigError
+from metrics.planning.planted import HandlerTime, planted_scale
+from metrics.reporting.limit_words import scale_words
+from metrics.reporting.page.answers import answer_of
+from metrics.reporting.page.model import build_report
+from metrics.reporting.page.page import report_page
+from metrics.reporting.summary import load_summary, write_summary
+from metrics.reporting.summary_schema import summary_schema
+from metrics.tables.boundary import Boundary, make_boundary
+from metrics.traffic.axes import SCALE, Axis, axis_named
+from metrics.traffic.pattern import TrafficPattern
+from metrics.windows.resource import Resource
+from search.interval import Interval
+from search.model import Bracket
+from tests.support.report_rows import IDLE, overloaded, summary_of_sizes, sustained
+from tests.support.rows import trial
+
+MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
+PATTERN: TrafficPattern = load_workload(MIX).pattern(1, 3)
+
+
+def limit(axis: Axis = SCALE) -> Boundary:
+    found = make_boundary(
+        Bracket(270, 283),
+        axis,
+        PATTERN,
+        trials=5,
+        reasons=[IDLE],
+        limited_by=Resource.REQUEST_HANDLERS,
+        interval=Interval(263.0, 279.0, 271.0),
+    )
+    evidence = "request handlers: broker 3: 88% of their time busy, while the disk did little"
+    return replace(found, goal="default", evidence=evidence, confidence=0.95)
+
+
+def test_the_answer_is_how_many_times_the_mix_and_what_gives_out_then() -> None:
+    assert scale_words(limit()) == (
+        "2.7 times the mix (2.63 to 2.79); then broker 3's request handlers"
+    )
+    assert scale_words(limit(axis_named("scale.orders"))).startswith("2.7 times orders (2.63")
+    open_ended = replace(limit(), np_overloaded=None, load_overloaded=None)
+    assert scale_words(open_ended) == "2.7 times the mix (2.63 to 2.79)"
+
+
+def test_the_terminal_states_it_first(snapshot: SnapshotAssertion) -> None:
+    assert limit_evidence(limit()) == snapshot(name="evidence")
+    assert point_words(limit()) == snapshot(name="point")
+    assert "% of mix" in trial_header("scale")[0]
+
+
+def test_the_page_states_it_with_the_parts(snapshot: SnapshotAssertion) -> None:
+    answer = answer_of(limit(), 3)
+    assert answer.text == snapshot(name="text")
+    assert (answer.span, answer.estimate) == snapshot(name="span")
+
+
+@pytest.mark.parametrize("axis", ["scale", "scale.orders"])
+def test_the_report_of_a_mix_is_a_page(axis: str) -> None:
+    along = axis_named(axis)
+    summary = replace(summary_of_sizes([1_000]), boundaries=(limit(along),))
+    trials = [
+        replace(
+            trial(number, summary.run_id),
+            pattern=along.apply(PATTERN, load),
+            judgements={"default": verdict},
+        )
+        for number, (load, verdict) in enumerate(((283, overloaded()), (270, sustained())), 1)
+    ]
+    page = report_page(build_report(summary, trials, {}))
+    assert f"2.7 times {'the mix' if axis == 'scale' else 'orders'} (2.63 to 2.79)" in page
+    assert "images (5 ×" in page or axis != "scale"
+
+
+def test_the_summary_has_the_scale_and_the_parts(tmp_path: Path) -> None:
+    summary = replace(summary_of_sizes([1_000]), boundaries=(limit(),))
+    write_summary(summary, tmp_path / "summary.json")
+    document = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, summary_schema())
+    (boundary,) = document["boundaries"]
+    assert (boundary["scale_sustained"], boundary["scale_low"], boundary["scale_high"]) == (
+        2.7,
+        2.63,
+        2.79,
+    )
+    assert boundary["bpm"] == PATTERN.message_bytes
+    assert [each["part"] for each in boundary["parts"]] == ["orders", "clicks", "images"]
+    assert load_summary(tmp_path / "summary.json").boundaries[0].parts == limit().parts
+
+
+def test_a_mix_has_no_rate_to_plan_with() -> None:
+    summary = replace(summary_of_sizes([1_000]), boundaries=(limit(),))
+    with pytest.raises(ConfigError, match="measured a mix"):
+        limits_of(summary, None)
+
+
+# --- forecasts --------------------------------------------------------------------------
+
+
+def test_a_plan_describes_each_part_and_adds_up_their_bytes() -> None:
+    config = load("testbed", MIX, "default")
+    plan = plan_of(config)
+    assert describe_producer(config.workload) == plan.producer
+    assert all(f"{name}: " in plan.producer for name in ("orders", "clicks", "images"))
+    assert len([note for note in plan.notes if note.startswith("part ")]) == 3
+    assert mean_replicas(config.workload) == pytest.approx(5.4 / 2.8)
+    rate = payload_rate(config.workload, config.goal)
+    assert rate.bytes(1) * 100 == pytest.approx(2.8e6)
+    assert plan.write_bytes_max is not None
+    assert plan.disk_bytes_max <= plan.write_bytes_max
+
+
+def test_the_payload_of_a_scaled_part_is_shared_out_over_its_first_guess() -> None:
+    config = load("testbed", MIX, "default", ["goal.search.axis=scale.orders"])
+    start = config.goal.search.load_start_max
+    expected = 1e6 * (2.5 * start / 100 + 0.3)
+    assert payload_rate(config.workload, config.goal).bytes(1) * start == pytest.approx(expected)
+
+
+# --- the planted limit ------------------------------------------------------------------
+
+
+def test_the_planted_limit_of_a_mix_follows_from_the_requests_of_all_parts() -> None:
+    mix = load_workload(str(Path(MIX).with_name("calibrated.yaml"))).pattern(1, 3)
+    per_s = sum(each.producers / each.producer.batch_interval_s for each in mix.parts)
+    assert per_s == pytest.approx(15 * 31_250 / 14_600 + 11 * 31_250 / 16_000 + 7.8, rel=0.02)
+    times = [HandlerTime(60.0, handlers=4)] * 3
+    assert planted_scale(times, mix, 0.2) == pytest.approx(3 * 0.8 * 4 / 0.06 / per_s)
+    double = SCALE.apply(mix, 200)
+    assert planted_scale(times, double, 0.2) == pytest.approx(
+        planted_scale(times, mix, 0.2) / 2, rel=0.01
+    )
+
+
+def test_a_run_shows_the_planted_limit_beside_the_one_found(snapshot: SnapshotAssertion) -> None:
+    table = calibration_table([replace(limit(), scale_planted=2.75)])
+    assert table is not None
+    assert (table.columns, table.rows) == snapshot
