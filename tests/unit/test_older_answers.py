@@ -1,0 +1,95 @@
+"""Answers that the version before measurements had names wrote: a sweep of times, and a limit.
+
+`tests/data/older-sweep` has the files as that version wrote them, after two of six cases.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.console.events import RecordingReporter
+from jobs.runs.sweep import execution
+from jobs.runs.sweep.cases import load_sweep
+from jobs.runs.sweep.execution import SweepExecution, SweepOrder
+from metrics.common.errors import ConfigError
+from metrics.comparing.effects import Conclusion
+from metrics.comparing.figures import TIME
+from metrics.reporting.known_runs import known_runs
+from metrics.reporting.page.model import is_held
+from metrics.reporting.summary import load_summary
+from metrics.reporting.sweep.answer import load_answer
+from tests.support.commands import ROOT
+from tests.support.report_rows import summary_of_sizes
+
+OLDER = ROOT / "tests" / "data" / "older-sweep"
+
+
+def test_a_sweep_of_times_has_the_words_that_it_had() -> None:
+    document = json.loads((OLDER / "sweep.json").read_text(encoding="utf-8"))
+    assert "kind" not in document
+    answer = load_answer(OLDER / "sweep.json")
+    assert (answer.kind, answer.unit) == (TIME, "s")
+    assert list(answer.sentences) == [each["words"] for each in document["effects"]]
+    assert list(answer.advices) == [each["words"] for each in document["recommended"]]
+    assert "longer" in answer.sentences[0] and answer.advices[0].startswith("the shortest time")
+    assert answer.effects[0].conclusion is Conclusion.REGRESSION
+    assert answer.columns[3:5] == ("s", "at 90 %")
+
+
+def test_a_run_without_a_measurement_is_a_search_or_a_held_load() -> None:
+    limit, load = (
+        load_summary(OLDER / name / "summary.json") for name in ("of-a-limit", "s1-c01-r1")
+    )
+    assert (limit.measurement, load.measurement) == ("", "")
+    assert (is_held(limit), is_held(load)) == (False, True)
+    jobs = {each.run_id: each.job for each in known_runs(OLDER, lambda _: False)}
+    assert jobs == {"of-a-limit": "find-limit", "s1-c01-r1": "traffic", "s1-c02-r1": "traffic"}
+
+
+def resumed(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
+    """The older sweep after its end, and the runs that were still to be made."""
+    shutil.copytree(OLDER, folder / "s1")
+    (folder / "acks.yaml").write_text(text, encoding="utf-8")
+    begun: list[str] = []
+
+    def executed(_body: Any, run: Any, *_: Any) -> None:
+        begun.append(run.run_id)
+        run.folder.mkdir()
+
+    own = execution.finished
+
+    def finished(path: Path) -> Any:
+        return replace(summary_of_sizes([]), trials=()) if path.name in begun else own(path)
+
+    monkeypatch.setattr(execution, "open_cluster", lambda *_: None)
+    monkeypatch.setattr(SweepExecution, "_open_spark", lambda *_: None)
+    monkeypatch.setattr(execution, "execute", executed)
+    monkeypatch.setattr(execution, "finished", finished)
+    sweep = load_sweep(str(folder / "acks.yaml"))
+    order = SweepOrder(sweep, RecordingReporter(), "s1", folder / "s1", "unused")
+    under_way = SweepExecution(order)
+    under_way.run()
+    return under_way, sorted(begun)
+
+
+def test_an_older_sweep_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (OLDER / "acks.yaml").read_text(encoding="utf-8")
+    under_way, begun = resumed(tmp_path, text, monkeypatch)
+    assert begun == ["s1-c01-r2", "s1-c01-r3", "s1-c02-r2", "s1-c02-r3"]
+    before = load_answer(OLDER / "sweep.json").results
+    kept = {each.run_id: each.value for each in before if each.repeat == 1}
+    assert {each.run_id: each.value for each in under_way.results} == kept
+
+
+def test_an_older_sweep_is_not_resumed_with_another_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (OLDER / "acks.yaml").read_text(encoding="utf-8")
+    with pytest.raises(ConfigError, match="began with another experiment"):
+        resumed(tmp_path, text.replace("load: 8", "load: 9"), monkeypatch)
