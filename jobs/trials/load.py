@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 LOST_LOOK_S = 0.2
 """Interval between two checks for lost tasks [s]."""
 
+START_EACH_S = 0.002
+"""What each task adds to the time from the last one's report to the start of the load [s]: the
+driver sends the start signals one after another, and tasks may share cores."""
+
 SLOTS_WAIT_S = 180.0
 """Longest wait for the slots of a load, which an executor that replaces a lost one brings [s]; the
 settings in conf/spark/submit.properties have Spark wait as long."""
@@ -201,6 +205,7 @@ class Generator:
                 network_namespace=self._network_namespace,
                 interface_speeds=self._interface_speeds,
                 climb=climb,
+                start_lead_s=TrialPlan.start_lead_s + START_EACH_S * (tasks + hosts),
             )
             return self._run(StagePlan(plans_of_parts(plan, target.parts, shares)), channel)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from jobs.engine.task.plan import TrialPlan
 from jobs.spark.slots import await_slots
 from jobs.trials import load
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import SLOTS_WAIT_S, Generator, StageFailedError, Target
 from tests.support.patterns import pattern
 
@@ -44,6 +47,13 @@ class Control:
 
     def channel(self, tasks: int, consumer_tasks: int = 0) -> Any:
         raise Began(tasks, consumer_tasks)
+
+
+class SilentControl:
+    """A server of control channels without tasks."""
+
+    def channel(self, tasks: int, consumer_tasks: int = 0) -> Any:
+        return nullcontext(TaskChannel("127.0.0.1", 1, tasks, lambda _: None, consumer_tasks))
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +95,17 @@ def test_slots_that_do_not_come_back_are_a_failed_trial_with_a_remedy() -> None:
         offer(LosingSpark([6]), [])
     assert f"2 of 8 slots are missing after {SLOTS_WAIT_S:.0f} s" in str(failed.value)
     assert "--slots" in str(failed.value)
+
+
+@pytest.mark.parametrize(("slots", "lead_s"), [(1, 0.502), (500, 1.5)])
+def test_many_tasks_get_more_time_between_the_signal_and_the_start(
+    slots: int, lead_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[TrialPlan] = []
+    monkeypatch.setattr(Generator, "_run", lambda _, stage, _channel: plans.extend(stage.plans))
+    generator = Generator(LosingSpark([500]), slots, {}, SilentControl())  # type: ignore[arg-type]
+    generator.offer("t", Target(("topic",), (1,), {1: ("127.0.0.1", 1)}), pattern(1_000))
+    assert [each.start_lead_s for each in plans] == [pytest.approx(lead_s)]
 
 
 def test_a_load_of_few_producers_needs_no_more_slots_than_producers() -> None:
