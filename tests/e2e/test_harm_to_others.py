@@ -66,7 +66,10 @@ def test_a_load_that_holds_others_up_is_stopped(
     off: str, words: str, length: tuple[str, ...], tmp_path: Path
 ) -> None:
     bed = start("calibrated", brokers=3, root=tmp_path / "bed", name="foreign")
-    with bed as testbed, Neighbor(testbed, steady(24.0), in_flight=1):
+    with (
+        bed as testbed,
+        Neighbor(testbed, steady(300.0), in_flight=1, record_bytes=200, batch_bytes=4_096),
+    ):
         command = RunningCommand(
             "traffic", "--cluster", str(cluster_file(testbed.folder)), "--np", str(2 * LIMIT),
             "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),

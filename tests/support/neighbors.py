@@ -58,6 +58,8 @@ class Neighbor:
         replicas: replication factor of its topic.
         in_flight: requests to a broker that it sends before the first is answered; with one, it
             sends less where brokers answer late.
+        record_bytes: size of a record [B].
+        batch_bytes: size of a batch, at most [B]; a single record by default.
         sent: records sent so far.
     """
 
@@ -65,6 +67,8 @@ class Neighbor:
     rate: Rate
     replicas: int = 1
     in_flight: int = 5
+    record_bytes: int = RECORD_BYTES
+    batch_bytes: int = 1
     sent: int = 0
     _over: threading.Event = field(default_factory=threading.Event)
 
@@ -87,7 +91,8 @@ class Neighbor:
 
     def _write(self) -> None:
         producer = KafkaProducer(
-            bootstrap_servers=list(self.testbed.bootstrap_servers), acks=1, batch_size=1,
+            bootstrap_servers=list(self.testbed.bootstrap_servers), acks=1,
+            batch_size=self.batch_bytes, linger_ms=0 if self.batch_bytes == 1 else 100,
             max_block_ms=1_000, delivery_timeout_ms=120_000,
             max_in_flight_requests_per_connection=self.in_flight,
         )  # fmt: skip
@@ -101,7 +106,7 @@ class Neighbor:
                     due_s += 1.0 / per_s if per_s > 0 else 0.05
                     if per_s > 0:
                         producer.send(
-                            self.topic, bytes(RECORD_BYTES), partition=self.sent % PARTITIONS
+                            self.topic, bytes(self.record_bytes), partition=self.sent % PARTITIONS
                         )
                         self.sent += 1
         finally:
