@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from jobs.config.source import parse_map
@@ -232,17 +233,21 @@ def page(
         version: Kafka's version.
         agent: whether the exporter runs in the broker's JVM and shows it.
     """
-    text = RULES.get(rules, rules)
-    given = parse_map(text, rules).data if text else {}
-    lines = list(_lines(given, beans_of(state, version) | _jvm_beans(state), release))
+    lines = list(_lines(rules, beans_of(state, version) | _jvm_beans(state), release))
     return "\n".join(lines) + "\n" + (_agent(state) if agent else "")
 
 
-def _lines(
-    given: Mapping[str, Any], beans: Mapping[str, Mapping[str, float]], release: int
-) -> Iterator[str]:
+@cache
+def _parsed(rules: str) -> tuple[Mapping[str, Any], list[_Rule]]:
+    """The options and the rules of a key of `RULES`, or of a text."""
+    text = RULES.get(rules, rules)
+    given = parse_map(text, rules).data if text else {}
+    return given, _rules(given)
+
+
+def _lines(rules: str, beans: Mapping[str, Mapping[str, float]], release: int) -> Iterator[str]:
     found: dict[str, list[_Line]] = {}
-    for made in _read(given, beans):
+    for made in _read(rules, beans):
         name = made.name.removesuffix("_total") if release == 1 else made.name
         found.setdefault(name, []).append(made)
     for name, same in found.items():
@@ -271,23 +276,36 @@ class _Line:
     source: str
 
 
-def _read(given: Mapping[str, Any], beans: Mapping[str, Mapping[str, float]]) -> Iterator[_Line]:
-    known = _rules(given)
+def _read(rules: str, beans: Mapping[str, Mapping[str, float]]) -> Iterator[_Line]:
     for object_name, attributes in beans.items():
-        domain, _, listed = object_name.partition(":")
-        keys = dict(each.split("=", 1) for each in listed.split(","))
-        begin = f"{domain}<{', '.join(f'{key}={value}' for key, value in keys.items())}><>"
         for attribute, number in attributes.items():
-            made = _series(known, domain, keys, begin, attribute)
-            if made is None:
-                continue
-            name, labels, kind = _safe(made[0]), made[1], made[2]
-            if given.get("lowercaseOutputName"):
-                name = name.lower()
-            if given.get("lowercaseOutputLabelNames"):
-                labels = {label.lower(): value for label, value in labels.items()}
-            safe = {_safe(label): value for label, value in labels.items()}
-            yield _Line(name, safe, kind, number, begin + attribute)
+            made = _named(rules, object_name, attribute)
+            if made is not None:
+                yield _Line(*made[:3], number, made[3])
+
+
+@cache
+def _named(
+    rules: str, object_name: str, attribute: str
+) -> tuple[str, dict[str, str], str, str] | None:
+    """Name, labels, kind and source of an attribute; None where no rule matches.
+
+    They are the same on each page, and the rules are many.
+    """
+    given, known = _parsed(rules)
+    domain, _, listed = object_name.partition(":")
+    keys = dict(each.split("=", 1) for each in listed.split(","))
+    begin = f"{domain}<{', '.join(f'{key}={value}' for key, value in keys.items())}><>"
+    made = _series(known, domain, keys, begin, attribute)
+    if made is None:
+        return None
+    name, labels, kind = _safe(made[0]), made[1], made[2]
+    if given.get("lowercaseOutputName"):
+        name = name.lower()
+    if given.get("lowercaseOutputLabelNames"):
+        labels = {label.lower(): value for label, value in labels.items()}
+    safe = {_safe(label): value for label, value in labels.items()}
+    return name, safe, kind, begin + attribute
 
 
 def _series(

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.support.wheel import built_wheel
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("search", "metrics", "jobs")
 INFO = ".dist-info/"
+_Import = ast.Import | ast.ImportFrom
 
 
 def _modules(package: str) -> list[Path]:
@@ -31,9 +32,21 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def _import_nodes(path: Path) -> tuple[_Import, ...]:
+    """The imports anywhere in a file, found once for all tests."""
+    return tuple(_imports_in(_tree(path)))
+
+
+def _imports_in(tree: ast.AST) -> Iterator[_Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+
+
 def _imports(path: Path) -> Iterator[str]:
     """The first name of every import anywhere in a file; relative ones count as their package."""
-    for node in ast.walk(_tree(path)):
+    for node in _import_nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -72,12 +85,9 @@ def _names() -> dict[str, Path]:
     }
 
 
-def _imported(tree: ast.AST, names: Mapping[str, Path]) -> Iterator[str]:
-    """The project's modules that a file imports anywhere, by their full dotted names.
-
-    Imports under `if TYPE_CHECKING:` and inside functions count, too.
-    """
-    for node in ast.walk(tree):
+def _imported(nodes: Iterable[_Import], names: Mapping[str, Path]) -> Iterator[str]:
+    """The project's modules that imports name, by their full dotted names."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
         elif isinstance(node, ast.ImportFrom) and node.module in names:
@@ -97,7 +107,7 @@ def _circle(imports: Mapping[str, set[str]]) -> str:
 
 def test_no_module_imports_itself_through_others() -> None:
     names = _names()
-    imports = {name: {*_imported(_tree(path), names)} for name, path in names.items()}
+    imports = {name: {*_imported(_import_nodes(path), names)} for name, path in names.items()}
     assert sum(map(len, imports.values())) > 500, "imports are no longer found"
     assert _circle(imports) == ""
 
@@ -108,7 +118,7 @@ def test_folders_import_each_other_one_way() -> None:
     for path in names.values():
         own = str(path.parent.relative_to(ROOT))
         # The top package is empty: modules import it only for its path.
-        found = {each for each in _imported(_tree(path), names) if "." in each}
+        found = {each for each in _imported(_import_nodes(path), names) if "." in each}
         others = {str(names[each].parent.relative_to(ROOT)) for each in found} - {own}
         folders.setdefault(own, set()).update(others)
     assert sum(map(len, folders.values())) > 50, "imports are no longer found"
@@ -128,7 +138,7 @@ def test_folders_import_each_other_one_way() -> None:
     ],
 )
 def test_an_import_is_found_at_any_place(text: str, found: set[str]) -> None:
-    assert {*_imported(ast.parse(text), {"one": ROOT, "one.two": ROOT})} == found
+    assert {*_imported(_imports_in(ast.parse(text)), {"one": ROOT, "one.two": ROOT})} == found
 
 
 def test_documents_name_existing_modules() -> None:
