@@ -24,6 +24,7 @@ from jobs.engine.task.control_channel import (
 from jobs.trials import control_server
 from jobs.trials.control_server import UNIDENTIFIED_MAX, ControlServer, TaskChannel
 from metrics.common.errors import ConfigError, RedlineError
+from metrics.trial.task import TaskReport
 from tests.support import channel_clients
 from tests.support.processes import PATIENCE_S, becomes
 
@@ -108,6 +109,52 @@ def test_a_task_sees_how_far_its_clock_is_off_before_and_after(
         task.compare_clocks()
         assert task.clock_offset == after, "the furthest counts"
         _until(lambda: _listened(task) == 3.5)
+        task.close()
+
+
+def test_each_window_of_a_load_has_the_clock_of_its_own_time(server: ControlServer) -> None:
+    ahead_s = [0.1]
+    with server.channel(1) as channel:
+        task = DriverChannel.connect(
+            channel.address, 0, PATIENCE_S, time.monotonic, lambda: time.time() + ahead_s[0]
+        )
+
+        def compare() -> None:
+            """Compare the clocks without waiting, as under load."""
+            task.ask_clock()
+            task.ask_clock()  # one at a time
+            _until(lambda: _has_compared(task))
+
+        for ahead_now_s in (0.1, 0.1, 0.4):
+            ahead_s[0] = ahead_now_s
+            compare()
+        task.send_window(1, TaskReport(0, "host", 0.0, 1.0))
+        compare()
+        task.send_window(2, TaskReport(0, "host", 1.0, 2.0))
+        _until(lambda: 2 in channel.windows)
+        first, second = channel.windows[1][0], channel.windows[2][0]
+        for report, offset_s, change_s in ((first, 0.4, 0.3), (second, 0.4, 0.0)):
+            clock, change = report.clock, report.clock_change
+            assert clock is not None and change is not None
+            assert clock.offset_s == pytest.approx(offset_s, abs=clock.error_s + 0.01)
+            assert change.offset_s == pytest.approx(change_s, abs=change.error_s + 0.01)
+        task.close()
+
+
+def _has_compared(task: DriverChannel) -> bool:
+    task.receive()
+    return not task.is_comparing
+
+
+def test_a_comparison_under_way_does_not_answer_the_next_one(server: ControlServer) -> None:
+    with server.channel(1) as channel:
+        task = DriverChannel.connect(channel.address, 0, PATIENCE_S, time.monotonic)
+        task.ask_clock()
+        task.compare_clocks()
+        assert not task.is_comparing
+        offset = task.clock_offset
+        assert offset is not None
+        assert abs(offset.offset_s) <= offset.error_s + 0.01
         task.close()
 
 

@@ -35,6 +35,39 @@ def test_windows_of_a_load_touch_and_the_last_one_ends_it() -> None:
     assert Window.of(phases, 100.0).following() is None
 
 
+class AskingDriver:
+    """A control channel that counts the comparisons of clocks."""
+
+    begin_after_s = end_after_s = None
+
+    def __init__(self) -> None:
+        self.asked_s: list[float] = []
+        self.now_s = 0.0
+
+    def receive(self) -> None:
+        pass
+
+    def ask_clock(self) -> None:
+        self.asked_s.append(self.now_s)
+
+
+@pytest.mark.parametrize(("count", "asked_s"), [(1, []), (2, [100.0, 105.0, 109.0, 114.0])])
+def test_clocks_are_compared_within_each_of_several_windows(
+    count: int, asked_s: list[float]
+) -> None:
+    driver = AskingDriver()
+    phases = Phases(warmup_s=0.0, measure_s=9.0)
+    window: Window | None = Window.of(phases, 100.0, driver, count)  # type: ignore[arg-type]
+    for tick in range(400, 4 * 118):
+        driver.now_s = tick / 4
+        assert window is not None
+        if driver.now_s >= window.end_s and window.following() is not None:
+            window = window.following()
+            assert window is not None
+        window.check_in(driver.now_s)
+    assert driver.asked_s == asked_s
+
+
 # --- producers --------------------------------------------------------------------
 
 
@@ -103,6 +136,8 @@ HOST_SAMPLES = (
 
 class RecordedChannel(DriverChannel):
     """A control channel that keeps the task's messages."""
+
+    clock_offset = clock_change = _first_offset = _last_offset = None
 
     def take_host_samples(self) -> tuple[HostSample, ...]:
         return HOST_SAMPLES

@@ -74,7 +74,7 @@ class ControlAddress:
 
 
 class DriverChannel:
-    """An open control channel. Only `connect`, `compare_clocks` and `await_start` block.
+    """An open control channel. Only `connect`, `compare_clocks`, `await_start`, `finish` block.
 
     Attributes:
         climb_end_s: when a load stops to grow, after its start; None until the driver sets it [s].
@@ -100,6 +100,8 @@ class DriverChannel:
         self.clock_offset: ClockOffset | None = None
         self.clock_change: ClockOffset | None = None
         self._first_offset: ClockOffset | None = None
+        self._last_offset: ClockOffset | None = None
+        self._asked: tuple[float, float] | None = None
         self.take_host_samples: Callable[[], tuple[HostSample, ...]] = tuple
         self.place: Callable[[TaskReport], TaskReport] = lambda report: report
         self._last_received_s = clock()
@@ -180,7 +182,15 @@ class DriverChannel:
         Args:
             number: of the window in its load, from 1.
         """
-        whole = replace(self.place(report), host_samples=self.take_host_samples())
+        whole = replace(
+            self.place(report),
+            host_samples=self.take_host_samples(),
+            clock=self.clock_offset,
+            clock_change=self.clock_change,
+        )
+        # The next window begins with the clock as it is now.
+        self.clock_offset = self._first_offset = self._last_offset
+        self.clock_change = None
         packed = zlib.compress(json.dumps(row_of(whole), default=datetime.isoformat).encode())
         text = base64.b64encode(packed).decode("ascii")
         pieces = [text[at : at + PIECE_LENGTH] for at in range(0, len(text), PIECE_LENGTH)]
@@ -214,7 +224,8 @@ class DriverChannel:
                 self.climb_end_s = message.get("climb_end_s", self.climb_end_s)
                 self.begin_after_s = message.get("begin_after_s", self.begin_after_s)
                 self.end_after_s = message.get("end_after_s", self.end_after_s)
-                self._driver_s = message.get("clock_s", self._driver_s)
+                if "clock_s" in message:
+                    self._receive_clock(float(message["clock_s"]))
                 if "agreed" in message:
                     self._start_signal = StartSignal(**message["agreed"])
         if now - self._last_received_s > SILENCE_MAX_S:
@@ -228,16 +239,47 @@ class DriverChannel:
         Raises:
             OrphanedError: the driver is gone.
         """
-        found = compare_clocks(self._ask_clock, _CLOCK_ROUNDS, self._clock, self._wall_clock)
-        if found is None:
+        until_s = self._clock() + _CLOCK_TIMEOUT_S
+        self._receive_until(lambda: not self.is_comparing, until_s)
+        if self.is_comparing:
             return
-        seen = ClockOffset(*found)
+        found = compare_clocks(self._ask_clock, _CLOCK_ROUNDS, self._clock, self._wall_clock)
+        if found is not None:
+            self._note(ClockOffset(*found))
+
+    @property
+    def is_comparing(self) -> bool:
+        """Whether the answer to `ask_clock` has not arrived yet."""
+        return self._asked is not None
+
+    def ask_clock(self) -> None:
+        """Ask for the driver's time without waiting; `receive` compares the clocks by the answer.
+
+        Raises:
+            OrphanedError: the connection is lost.
+        """
+        if self._asked is None:
+            self._asked = (self._clock(), self._wall_clock())
+            self.send(asks="clock")
+
+    def _receive_clock(self, driver_s: float) -> None:
+        if self._asked is None:
+            self._driver_s = driver_s
+            return
+        (sent_s, sent_wall_s), self._asked = self._asked, None
+        half_s = (self._clock() - sent_s) / 2
+        self._note(ClockOffset(sent_wall_s + half_s - driver_s, half_s))
+
+    def _note(self, seen: ClockOffset) -> None:
+        """Keep a measurement: the largest offset, and the largest change since the first one."""
         if self._first_offset is None:
             self._first_offset = seen
         else:
-            self.clock_change = seen.since(self._first_offset)
-        before = [self.clock_offset] if self.clock_offset is not None else []
-        self.clock_offset = furthest([*before, seen])
+            changes = (self.clock_change, seen.since(self._first_offset))
+            self.clock_change = furthest(each for each in changes if each is not None)
+        offsets = (self.clock_offset, seen)
+        self.clock_offset = furthest(each for each in offsets if each is not None)
+        self._last_offset = seen
 
     def _ask_clock(self) -> float | None:
         """The driver's time [s since the epoch]; None when it does not answer in time."""

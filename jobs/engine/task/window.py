@@ -9,6 +9,9 @@ from jobs.engine.task.control_channel import DriverChannel, OrphanedError
 from metrics.common.errors import RedlineError
 from metrics.traffic.pattern import Phases
 
+CLOCK_INTERVAL_S = 5.0
+"""Interval between two comparisons of clocks in a load of several windows [s]."""
+
 
 class EndMissedError(RedlineError):
     """The driver ended the window at a moment that has already passed in this task."""
@@ -33,7 +36,8 @@ class Window:
     """
 
     __slots__ = (
-        "_driver", "_left", "_parent", "end_s", "load_end_s", "number", "since_s", "start_s",
+        "_compare_s", "_driver", "_left", "_parent", "end_s", "load_end_s", "number", "since_s",
+        "start_s",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +57,8 @@ class Window:
         self._left = left
         self._driver = driver
         self._parent = os.getppid()
+        # A load of one window compares the clocks before and after it, and not in between.
+        self._compare_s = -math.inf if left or number > 1 else math.inf
 
     @classmethod
     def of(
@@ -95,6 +101,9 @@ class Window:
         if self._driver is None:
             return
         self._driver.receive()
+        if now >= self._compare_s:
+            self._driver.ask_clock()
+            self._compare_s = now + CLOCK_INTERVAL_S
         if now >= self.end_s:
             return
         if self._driver.begin_after_s is not None and now < self.start_s:
