@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from search.model import PRODUCERS, Bracket, LoadWords, Observation, Verdict
 
-TRIALS_PER_LOAD_MAX = 3
-
 
 @dataclass(frozen=True)
 class LoadVerdict:

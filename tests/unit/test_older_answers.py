@@ -1,4 +1,4 @@
-"""Answers that the version before measurements had names wrote: a sweep of times, and a limit.
+"""Answers of a version that did not record measurements: a sweep of times, and a limit.
 
 `tests/data/older-sweep` has the files as that version wrote them, after two of six cases.
 """

@@ -6,17 +6,20 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 
 from jobs.config import Configuration
-from jobs.config.suite import Case, Suite, producers_at
+from jobs.config.suite import LIMIT, Case, Suite, producers_at
 from jobs.console.events import PointFinished
 from jobs.runs.budget import ending_within
-from jobs.runs.estimate import line_of, plan_of, trial_s
+from jobs.runs.estimate import line_of
+from jobs.runs.measurement import Case as MeasuredCase
 from jobs.runs.nightly.settings import settings_of
 from jobs.runs.results import boundary_of, why_no_answer
 from jobs.runs.search_progress import progress_updater
 from jobs.runs.search_start import warmed_lines
+from jobs.runs.sweep.measurements import measurement_named
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
@@ -65,10 +68,9 @@ def config_of(config: Configuration, case: Case) -> Configuration:
 
 def expected_s(config: Configuration, case: Case) -> float:
     """The estimated duration of a case [s]."""
-    own = config_of(config, case)
-    if case.limit is None:
-        return case.repeats * trial_s(own.workload)
-    return plan_of(own).duration_s
+    load = None if case.kind == LIMIT else case.np or 1
+    asked = MeasuredCase(config_of(config, case), load, case.repeats)
+    return measurement_named(case.kind).body(asked).plan(Path()).duration_s
 
 
 class CaseMeasurer:
