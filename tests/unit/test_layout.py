@@ -49,7 +49,7 @@ def _imports(path: Path) -> Iterator[str]:
     for node in _import_nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             own = path.relative_to(ROOT).parts[0]
             yield own if node.level else (node.module or "").partition(".")[0]
 
@@ -90,7 +90,7 @@ def _imported(nodes: Iterable[_Import], names: Mapping[str, Path]) -> Iterator[s
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
-        elif isinstance(node, ast.ImportFrom) and node.module in names:
+        elif node.module in names:
             module = str(node.module)
             imported = (f"{module}.{alias.name}" for alias in node.names)
             yield from (each if each in names else module for each in imported)
