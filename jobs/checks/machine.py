@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jobs.checks.extensions import extension_findings
 from jobs.checks.finding import Finding, checked, ok, problem, problems_of, skipped
 from jobs.config import Cluster, TestbedOptions
 from jobs.setup.jars import delta_jars
@@ -51,6 +52,7 @@ def machine_findings(out: Path, cluster: Cluster | None) -> list[Finding]:
         _of("disk", disk_problem(out, disk_bytes), lambda: _room(out)),
         _of("memory", memory_problem(machine, memory_bytes), _memory),
     ]
+    found += extension_findings()
     release = checked(SPARK, lambda: [ok(SPARK, _spark())])
     found += release
     if not problems_of(release):

@@ -13,7 +13,7 @@ from jobs.config.security import REFERENCE, as_reference, is_reference, read_sec
 from metrics.common.bounds import UnexpectedError
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import SOURCES, ExtensibleName, load_extension
-from metrics.sources.extension import API, SourceRequest, extension_source
+from metrics.sources.extension import SourceRequest, extension_source
 from metrics.sources.source import MetricsSource
 
 
@@ -53,7 +53,7 @@ class ExtensionSection(BrokerSection):
 
     def require_usable(self, hosts: Mapping[int, str]) -> None:
         """Check that the package can be imported, and that secrets exist."""
-        load_extension(SOURCES, self.source, API)
+        load_extension(SOURCES, self.source)
         for name, value in self.options.items():
             if is_reference(value):
                 self._secret(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.runs.measurement import API, Case, HeldMeasurement, Loads, result_at
+from jobs.runs.measurement import Case, HeldMeasurement, Loads, result_at
 from jobs.trials.unclean_stop import UncleanStop
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing import figures
@@ -15,7 +15,6 @@ from metrics.comparing.sweeps import Result
 class Failover(HeldMeasurement):
     """The time from the kill of a broker under load until all partitions have a live leader."""
 
-    api = API
     name = "failover"
     figure = figures.TIME
     unit = "s"

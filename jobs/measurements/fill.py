@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobs.config import Configuration
-from jobs.runs.measurement import API, Case, HeldMeasurement, Loads, why_invalid
+from jobs.runs.measurement import Case, HeldMeasurement, Loads, why_invalid
 from metrics.common.errors import NoConclusionError
 from metrics.comparing import figures
 from metrics.comparing.sweeps import Result
@@ -19,7 +19,6 @@ from metrics.units import format_mb_per_s
 class Fill(HeldMeasurement):
     """The time from the start of the load to the last acknowledgement of the volume."""
 
-    api = API
     name = "fill"
     figure = figures.TIME
     unit = "s"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from jobs.config import Configuration
 from jobs.runs.lifecycle import Body
 from jobs.runs.limit import LimitRun
-from jobs.runs.measurement import API, Case, Measurement
+from jobs.runs.measurement import Case, Measurement
 from metrics.comparing import figures
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary
@@ -20,7 +20,6 @@ from metrics.traffic.axes import axis_named
 class Limit(Measurement):
     """The highest sustained load at each message size, as payload or on the goal's axis."""
 
-    api = API
     name = "limit"
     figure = figures.LIMIT
     takes = frozenset()

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.lifecycle import Body
-from jobs.runs.measurement import API, Case, Measurement, why_invalid
+from jobs.runs.measurement import Case, Measurement, why_invalid
 from metrics.comparing import figures
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary
@@ -18,7 +18,6 @@ from metrics.reporting.summary import RunSummary
 class Load(Measurement):
     """The acknowledged rate of a fixed load, with its latency and its costs."""
 
-    api = API
     name = "load"
     figure = figures.ACKNOWLEDGED
     unit = "MB/s"

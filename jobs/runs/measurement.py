@@ -1,6 +1,6 @@
 """The protocol of a measurement: a question that is asked of a case, its needs, body and figure.
 
-`API` is the version of this protocol; docs/extending.md states what stays the same.
+docs/extending.md states what stays the same for measurements of packages.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary
 from metrics.trial.trial import Trial
 from search.model import Verdict
-
-API = 1
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Measurement(ABC):
     """A question that is asked of a case.
 
     Attributes:
-        api: the version of the protocol for which it was written.
+        api: the version of the protocol for which a package wrote it; not for the project's own.
         name: the name in experiments (`asks`) and in the table `runs`.
         figure: how its figure is named and compared.
         unit: the unit of its figure.

@@ -18,6 +18,8 @@ from metrics.common.errors import ConfigError
 MEASUREMENTS = "redline.measurements"
 SOURCES = "redline.sources"
 CLIENTS = "redline.clients"
+APIS = {MEASUREMENTS: 1, SOURCES: 1, CLIENTS: 1}
+"""Group of entry points → the version of its protocol."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,11 +52,8 @@ def version_of(group: str, name: str) -> tuple[str, str] | None:
     return (found[0].name, found[0].version) if found else None
 
 
-def load_extension(group: str, name: str, api: int) -> Extension:
+def load_extension(group: str, name: str) -> Extension:
     """Import what an installed package adds under a name.
-
-    Args:
-        api: the supported version of the group's protocol.
 
     Raises:
         ConfigError: no package, or several, add the name; the package cannot be imported, or was
@@ -78,7 +77,7 @@ def load_extension(group: str, name: str, api: int) -> Extension:
         found = point.load()
     except (Exception, SystemExit) as error:
         raise explain_failure(f"{package}, which adds {name} to {group},", error) from error
-    given = getattr(found, "api", None)
+    given, api = getattr(found, "api", None), APIS[group]
     if given != api:
         raise ConfigError(
             f"{package} adds {name} to {group} with api {given!r}; expected api {api}, the version "

@@ -15,7 +15,6 @@ from metrics.common.extensions import SOURCES, Extension, explain_failure, load_
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, NodeInfo
 
-API = 1
 _PROTOCOL = ("nodes", "open", "sample_all", "close")
 
 
@@ -96,7 +95,7 @@ def extension_source(name: str, request: SourceRequest) -> ExtensionSource:
         ConfigError: no package has it, the package is broken or of another version, or it refuses
             the options.
     """
-    extension = load_extension(SOURCES, name, API)
+    extension = load_extension(SOURCES, name)
     try:
         source = extension.found(request)
     except RedlineError:

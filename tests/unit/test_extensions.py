@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.checks.extensions import extension_findings
+from jobs.checks.finding import Severity
 from jobs.checks.survey import Needs
 from jobs.config import load
 from jobs.config.loading import load_cluster
@@ -29,6 +31,7 @@ from jobs.runs.sweep.measurements import measurement_named
 from jobs.runs.sweep.results import results_of
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import (
+    APIS,
     CLIENTS,
     MEASUREMENTS,
     SOURCES,
@@ -59,7 +62,13 @@ def no_modules_stay() -> Any:
         del sys.modules[name]
 
 
-pytestmark = pytest.mark.usefixtures("no_modules_stay")
+@pytest.fixture
+def group_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group whose protocol has the version 1."""
+    monkeypatch.setitem(APIS, "redline.tests", 1)
+
+
+pytestmark = pytest.mark.usefixtures("no_modules_stay", "group_of_tests")
 
 OF_OTHERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "is not there": ({}, {}),
@@ -77,7 +86,7 @@ def test_a_package_that_cannot_be_used_is_refused_in_a_sentence(
 ) -> None:
     add_package(monkeypatch, tmp_path, "redline.tests", *OF_OTHERS[name])
     with pytest.raises(ConfigError) as error:
-        load_extension("redline.tests", "it", 1)
+        load_extension("redline.tests", "it")
     assert "; expected " in str(error.value)
     assert str(error.value) == snapshot
 
@@ -92,7 +101,7 @@ def test_a_name_that_two_packages_add_is_refused(
         )  # fmt: skip
     assert installed_names("redline.tests") == ("it",)
     with pytest.raises(ConfigError) as error:
-        load_extension("redline.tests", "it", 1)
+        load_extension("redline.tests", "it")
     assert str(error.value) == snapshot
 
 
@@ -103,7 +112,7 @@ def test_a_package_is_not_imported_before_its_name_is_used(
     modules = {"broken": "raise RuntimeError", "fine": "class It:\n    api = 1"}
     add_package(monkeypatch, tmp_path, "redline.tests", points, modules)
     assert installed_names("redline.tests") == ("fine", "it")
-    found = load_extension("redline.tests", "fine", 1)
+    found = load_extension("redline.tests", "fine")
     assert (found.package, found.distribution, found.module) == (
         "of-others 1.0", "of-others", "fine",
     )  # fmt: skip
@@ -404,6 +413,24 @@ def test_a_client_without_a_role_is_refused(
     add_package(monkeypatch, tmp_path, CLIENTS, {"mine": "my_client:Mine"}, modules)
     with pytest.raises(ConfigError, match=r"client mine of of-others 1\.0 has no consumer; "):
         client_named("mine")
+
+
+# --- doctor -------------------------------------------------------------------
+
+
+def test_doctor_names_each_package_and_warns_of_a_broken_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert extension_findings() == []
+    add_project(monkeypatch, tmp_path, "rest")
+    (fine,) = extension_findings()
+    assert (fine.severity, fine.found) == (
+        Severity.OK, "time-to-rest of redline-time-to-rest 1.0 (redline.measurements)",
+    )  # fmt: skip
+    add_package(monkeypatch, tmp_path / "b", CLIENTS, {"mine": "broken:It"}, {"broken": "1 / 0"})
+    found = {each.severity: each for each in extension_findings()}
+    assert "of-others 1.0" in found[Severity.WARNING].found
+    assert "ZeroDivisionError" in found[Severity.WARNING].found
 
 
 # --- the page -----------------------------------------------------------------

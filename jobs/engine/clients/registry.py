@@ -47,8 +47,6 @@ CLIENTS: Mapping[str, Client] = {
     ),
 }
 """Name of a client, as in `metrics.traffic.clients.NAMES` → client."""
-API = 1
-"""Version of the protocol for clients of installed packages; docs/extending.md describes it."""
 
 
 def client_named(name: str) -> Client:
@@ -59,7 +57,7 @@ def client_named(name: str) -> Client:
     """
     if name in CLIENTS:
         return CLIENTS[name]
-    added = load_extension(extensions.CLIENTS, name, API)
+    added = load_extension(extensions.CLIENTS, name)
     roles = ("producer", "consumer")
     lacking = [role for role in roles if not callable(getattr(added.found, role, None))]
     if lacking:

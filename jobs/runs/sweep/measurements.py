@@ -7,7 +7,7 @@ import pkgutil
 from functools import cache
 
 import jobs.measurements
-from jobs.runs.measurement import API, Measurement
+from jobs.runs.measurement import Measurement
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import MEASUREMENTS, installed_names, load_extension
 
@@ -32,7 +32,7 @@ def measurement_named(name: str) -> Measurement:
             f"asks is {name}; expected {', '.join(own_names())}, or a measurement of an installed "
             f"package ({others}); correct it, or install the package beside kafka-redline"
         )
-    added = load_extension(MEASUREMENTS, name, API)
+    added = load_extension(MEASUREMENTS, name)
     if not (isinstance(added.found, type) and issubclass(added.found, Measurement)):
         raise ConfigError(
             f"{added.package} adds {name} to {MEASUREMENTS}, which leads to no class of "
