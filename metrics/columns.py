@@ -14,6 +14,7 @@ not in tables. A property with `@column` is a derived column: it is written and 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -88,12 +89,22 @@ class ColumnField:
     has_default: bool = False
     is_derived: bool = False
 
-    @property
+    @functools.cached_property
     def flat(self) -> Flat | None:
         """The mark for a dataclass whose columns are in the row itself; None for a value."""
         return next((mark for mark in marks_of(self.hint) if isinstance(mark, Flat)), None)
 
-    @property
+    @functools.cached_property
+    def is_named(self) -> bool:
+        """True where the column has another name than its field."""
+        return any(isinstance(mark, Column) for mark in marks_of(self.hint))
+
+    @functools.cached_property
+    def reader(self) -> Callable[[Any], Any]:
+        """The function that reads its values; reports of tasks have thousands of them."""
+        return _reader(self.hint)
+
+    @functools.cached_property
     def is_moment(self) -> bool:
         """True for seconds since the epoch."""
         return any(isinstance(mark, Moment) for mark in marks_of(self.hint))
@@ -141,10 +152,6 @@ def _find_fields(kind: type[Any]) -> tuple[ColumnField, ...]:
     return tuple(found)
 
 
-def _is_named(item: ColumnField) -> bool:
-    return any(isinstance(mark, Column) for mark in marks_of(item.hint))
-
-
 @dataclass(frozen=True)
 class RowColumn:
     """A column of a row.
@@ -173,7 +180,7 @@ def columns_of(
             home = ((kind, item),) if item.flat.adds_meaning else ()
             yield from columns_of(bare(item.hint), prefix + item.flat.prefix, (*homes, *home))
         else:
-            name = item.name if _is_named(item) else prefix + item.name
+            name = item.name if item.is_named else prefix + item.name
             yield RowColumn(name, (*homes, (kind, item)))
 
 
@@ -208,7 +215,7 @@ def row_of(record: Any, prefix: str = "") -> dict[str, Any]:
         if item.flat is not None:
             row |= row_of(value, prefix + item.flat.prefix)
         else:
-            name = item.name if _is_named(item) else prefix + item.name
+            name = item.name if item.is_named else prefix + item.name
             row[name] = utc(value) if item.is_moment and value is not None else plain(value)
     return row
 
@@ -253,9 +260,9 @@ def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Re
             inner = bare(item.hint)
             values[item.attribute] = restored(inner, row, prefix + item.flat.prefix)
             continue
-        value = row.get(item.name if _is_named(item) else prefix + item.name)
+        value = row.get(item.name if item.is_named else prefix + item.name)
         if value is not None:
-            values[item.attribute] = _read(item.hint, value)
+            values[item.attribute] = item.reader(value)
         elif not item.has_default:
             values[item.attribute] = _unknown(kind, item)
     return kind(**values)
@@ -278,27 +285,39 @@ def _unknown(kind: type[Any], item: ColumnField) -> Any:
     raise ValueError(f"a row of {kind.__name__} has no {item.name}; expected its value")
 
 
-def _read(hint: Any, value: Any) -> Any:
-    if value is None:  # inside a list or map, where NaN is written as null
-        return math.nan if bare(hint) is float else None
+@functools.cache
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """The function that reads values of an annotation, null included."""
+    read = _reader_of_known(hint)
+    # Inside of a list or map, NaN is written as null.
+    missing = math.nan if bare(hint) is float else None
+    return lambda value: missing if value is None else read(value)
+
+
+def _reader_of_known(hint: Any) -> Callable[[Any], Any]:
+    """The same for values that are not null."""
     if any(isinstance(mark, Moment) for mark in marks_of(hint)):
-        at = datetime.fromisoformat(value) if isinstance(value, str) else value  # text in JSON
-        return at.timestamp()
+        return _read_moment
     hint = bare(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is tuple:
-        return tuple(_read(arguments[0], each) for each in value)
+        read_item = _reader(arguments[0])
+        return lambda value: tuple(map(read_item, value))
     if isinstance(origin, type) and issubclass(origin, Mapping):
+        read_key, read_value = _reader(arguments[0]), _reader(arguments[1])
         # Arrow lists a map's pairs.
-        return {
-            _read(arguments[0], key): _read(arguments[1], item) for key, item in dict(value).items()
-        }
+        return lambda value: {read_key(k): read_value(v) for k, v in dict(value).items()}
     if dataclasses.is_dataclass(hint):
-        return restored(cast("type[Any]", hint), value)
+        return functools.partial(restored, cast("type[Any]", hint))
     if hint is datetime:
-        return value.astimezone(timezone.utc)
+        return lambda value: value.astimezone(timezone.utc)
     if origin is Literal:
-        return value
+        return lambda value: value
     if isinstance(hint, type) and hasattr(hint, "from_text"):
-        return hint.from_text(value)
-    return hint(value)
+        return cast("Callable[[Any], Any]", hint.from_text)
+    return cast("Callable[[Any], Any]", hint)
+
+
+def _read_moment(value: Any) -> float:
+    at = datetime.fromisoformat(value) if isinstance(value, str) else value  # text in JSON
+    return float(at.timestamp())
