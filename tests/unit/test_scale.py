@@ -36,6 +36,8 @@ from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import Endpoint
+from metrics.trial.counts import Counts
+from metrics.trial.task import ProducerReport, TaskReport, reports_to_batch
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.interpreter_steps import steps_of
@@ -284,3 +286,17 @@ def test_end_offsets_disks_and_properties_take_one_request_a_broker() -> None:
         cluster.not_leader = {7}  # once: the new leader is looked up
         assert admin.end_offsets(ends) == ends
         assert requests_of("ListOffsetsRequest")[7] == 3
+
+
+def test_reading_a_tasks_report_takes_few_steps_for_each_partition() -> None:
+    def reading(partitions: int) -> Callable[[], object]:
+        taken = dict.fromkeys(range(partitions), 7)
+        counts = Counts(acked_by_partition=taken, sent_by_partition=taken)
+        report = TaskReport(0, "host", 0.0, 1.0, ProducerReport(counts))
+        (row,) = reports_to_batch([report]).to_pylist()
+        assert TaskReport.from_row(row) == report
+        return lambda: TaskReport.from_row(row)
+
+    few, many = steps_of(reading(100)), steps_of(reading(1_100))
+    of_value = (many - few) / 2_000  # two maps with a value for each partition
+    assert of_value < 60, "kinds of values are looked up once for each field, not for each value"
