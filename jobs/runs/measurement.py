@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -62,6 +63,7 @@ class Measurement(ABC):
         takes: the keys of an experiment that it takes, of `load`, `trials` and `cold`; a load that
             it takes is required.
         moves_volume: whether it requires `workload.trial.volume_bytes`; others refuse it.
+        package: the package of others that adds it, with its version; empty for the project's own.
     """
 
     api: ClassVar[int] = 0
@@ -70,6 +72,7 @@ class Measurement(ABC):
     unit: ClassVar[str]
     takes: ClassVar[frozenset[str]] = frozenset({"load"})
     moves_volume: ClassVar[bool] = False
+    package: str = ""
 
     def unit_on(self, axis: str) -> str:
         """The unit of its figure where the goal has this axis."""
@@ -90,6 +93,23 @@ class Measurement(ABC):
     @abstractmethod
     def results(self, summary: RunSummary) -> Iterator[Result]:
         """The figure of a finished run at each message size, without the case's settings."""
+
+
+@contextmanager
+def explaining(of: Measurement) -> Iterator[None]:
+    """Turn an unexpected error in the code of a package into a sentence.
+
+    Raises:
+        ConfigError: the measurement of a package failed.
+    """
+    try:
+        yield
+    except RedlineError:
+        raise
+    except Exception as error:
+        if not of.package:
+            raise
+        raise explain_failure(f"the measurement {of.name} of {of.package}", error) from error
 
 
 class Loads:
@@ -189,7 +209,9 @@ class HeldRun(FixedLoadRun):
 
     def plan(self, out: Path) -> Plan:
         """The plan of the trials; only one of them writes the payload."""
-        whole, count = super().plan(out), self._of.trials(self._case)
+        with explaining(self._of):
+            count = self._of.trials(self._case)
+        whole = super().plan(out)
         return replace(whole, trials_estimated=count, duration_s=whole.duration_s * count)
 
     def measure(self, run: RunState) -> None:
@@ -200,14 +222,14 @@ class HeldRun(FixedLoadRun):
         """
         with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
             loads = Loads(run, self, holder, self._case)
-            try:
-                self._of.hold(loads)
-            except RedlineError:
-                raise
-            except Exception as error:
-                if error is loads.failure:
-                    raise
-                raise explain_failure(f"the measurement {self._of.name}", error) from error
+            with explaining(self._of):
+                try:
+                    self._of.hold(loads)
+                except Exception as error:
+                    if error is not loads.failure:
+                        raise
+            if loads.failure is not None:
+                raise loads.failure
 
 
 def require_measurable(of: Measurement, case: Case) -> None:
@@ -230,7 +252,8 @@ def require_measurable(of: Measurement, case: Case) -> None:
             f"asks is {of.name} and workload.trial.volume_bytes {volume}; expected {expected}; "
             "change one of them"
         )
-    of.require(case)
+    with explaining(of):
+        of.require(case)
 
 
 def why_invalid(trial: Mapping[str, Any]) -> str:

@@ -27,8 +27,10 @@ from jobs.engine.clients.registry import client_named, client_of
 from jobs.runs.environment import packages_of_extensions
 from jobs.runs.measurement import Case, HeldMeasurement, HeldRun
 from jobs.runs.sweep.cases import case_of, load_sweep
+from jobs.runs.sweep.execution import body_of
 from jobs.runs.sweep.measurements import measurement_named
 from jobs.runs.sweep.results import results_of
+from jobs.runs.sweep.turns import turns
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import (
     APIS,
@@ -201,14 +203,16 @@ class NoHolder:
 
 
 @pytest.mark.parametrize(
-    ("failure", "kind", "words"),
+    ("failure", "package", "kind", "words"),
     [
-        (None, ConfigError, "the measurement it failed with ZeroDivisionError: "),
-        (OSError("of the engine"), OSError, "^of the engine$"),
+        (None, "of-others 1.0", ConfigError, "it of of-others 1.0 failed with ZeroDivisionError: "),
+        (None, "", ZeroDivisionError, "^division by zero$"),
+        (OSError("of the engine"), "of-others 1.0", OSError, "^of the engine$"),
     ],
 )
 def test_an_error_of_a_measurement_is_told_from_one_of_its_loads(
     failure: Exception | None,
+    package: str,
     kind: type[Exception],
     words: str,
     tmp_path: Path,
@@ -224,12 +228,46 @@ def test_an_error_of_a_measurement_is_told_from_one_of_its_loads(
     add_package(monkeypatch, tmp_path, MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text})
     monkeypatch.setattr("jobs.runs.measurement.Holder", lambda *_: NoHolder(failure))
     config = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
-    body = measurement_named("it").body(Case(config, 8))
+    of = measurement_named("it")
+    assert of.package == "of-others 1.0"
+    of.package = package
+    body = of.body(Case(config, 8))
     assert isinstance(body, HeldRun)
     run: Any = type("Run", (), {"context": None})()
     with pytest.raises(kind, match=words):
         body.measure(run)
     assert len(body.trials) == (failure is None), "trials before the error are kept"
+
+
+BROKEN_MEASUREMENTS = {
+    "when it is made": "    def __init__(self):\n        1 / 0\n",
+    "when a case is checked": "    def require(self, case):\n        1 / 0\n",
+    "when it is planned": "    def trials(self, case):\n        1 / 0\n",
+    "when its figure is read": "    def result(self, trials):\n        return 1 / 0\n",
+}
+
+
+@pytest.mark.parametrize("when", BROKEN_MEASUREMENTS)
+def test_a_broken_measurement_ends_in_a_sentence_at_any_time(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "from redline_time_to_rest import TimeToRest\n"
+        f"class It(TimeToRest):\n    name = 'it'\n{BROKEN_MEASUREMENTS[when]}"
+    )
+    add_project(monkeypatch, tmp_path, "rest")
+    add_package(
+        monkeypatch, tmp_path / "b", MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text}
+    )
+    held = replace(summary_of_sizes([]), trials=(trial_document(trial()),))
+
+    def measured() -> None:
+        sweep = load_sweep(written(tmp_path, REST.replace("time-to-rest", "it")))
+        body_of(sweep, next(turns(sweep))[0]).plan(tmp_path)
+        list(results_of(sweep.measurement, {}, 1, held))
+
+    with pytest.raises(ConfigError, match=r"measurement it of of-others 1\.0 failed with Zero"):
+        measured()
 
 
 # --- sources ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.sweep import execution
 from jobs.runs.sweep.cases import load_sweep
 from jobs.runs.sweep.execution import SweepExecution, SweepOrder
+from jobs.runs.sweep.results import finished as of_older
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.figures import TIME
@@ -62,10 +63,8 @@ def resumed(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[A
         begun.append(run.run_id)
         run.folder.mkdir()
 
-    own = execution.finished
-
     def finished(path: Path) -> Any:
-        return replace(summary_of_sizes([]), trials=()) if path.name in begun else own(path)
+        return replace(summary_of_sizes([]), trials=()) if path.name in begun else of_older(path)
 
     monkeypatch.setattr(execution, "open_cluster", lambda *_: None)
     monkeypatch.setattr(SweepExecution, "_open_spark", lambda *_: None)

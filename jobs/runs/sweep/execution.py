@@ -15,6 +15,7 @@ from jobs.console.events import PhaseStarted, Reporter, warn
 from jobs.runs.budget import TimeBudget
 from jobs.runs.context_factory import open_session
 from jobs.runs.lifecycle import Body, RunOrder, execute
+from jobs.runs.measurement import explaining
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.sweep.cases import Sweep, case_of
 from jobs.runs.sweep.results import finished, results_of
@@ -197,4 +198,5 @@ def body_of(sweep: Sweep, turn: Turn, nearby: int | None = None) -> Body:
         nearby: a limit near which a search may begin.
     """
     case = case_of(turn.experiment, turn.case.config)
-    return sweep.measurement.body(replace(case, nearby=nearby))
+    with explaining(sweep.measurement):
+        return sweep.measurement.body(replace(case, nearby=nearby))

@@ -9,7 +9,12 @@ from functools import cache
 import jobs.measurements
 from jobs.runs.measurement import Measurement
 from metrics.common.errors import ConfigError
-from metrics.common.extensions import MEASUREMENTS, installed_names, load_extension
+from metrics.common.extensions import (
+    MEASUREMENTS,
+    explain_failure,
+    installed_names,
+    load_extension,
+)
 
 
 def own_names() -> tuple[str, ...]:
@@ -45,7 +50,12 @@ def measurement_named(name: str) -> Measurement:
             f"{getattr(added.found, 'name', None)!r}; expected the same name; report it to the "
             "authors of the package, or uninstall it"
         )
-    return added.found()
+    try:
+        found: Measurement = added.found()
+    except Exception as error:
+        raise explain_failure(f"the measurement {name} of {added.package}", error) from error
+    found.package = added.package
+    return found
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.runs.measurement import Measurement
+from jobs.runs.measurement import Measurement, explaining
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary, load_summary
 
@@ -32,6 +32,8 @@ def results_of(
         settings: full path of each key that varies → its value.
         repeat: number of the measurement of this case, from 1.
     """
-    for each in measurement.results(summary):
+    with explaining(measurement):
+        found = list(measurement.results(summary))
+    for each in found:
         yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
                       run_id=summary.run_id)  # fmt: skip
