@@ -23,11 +23,9 @@ from metrics.judging.attribution_votes import (
     combine_votes,
     contradiction,
 )
-from metrics.reporting.boundary_chart import write_chart
 from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import doubt_words
 from metrics.reporting.page.model import build_report, is_held
-from metrics.reporting.page.page import report_page
 from metrics.reporting.page.series import Panels
 from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
@@ -313,7 +311,7 @@ def write_results(
         drawn = folder / f"boundary{f'-{goal}' if goal else ''}.html"
         picture = drawn.with_suffix(".png")
         is_written = part.boundaries and files.write(
-            "chart", drawn, partial(write_chart, part, drawn, picture)
+            "chart", drawn, partial(_write_chart, part, drawn, picture)
         )
         if is_written and picture.exists():  # pictures need an optional package
             files.written.append(("chart", str(picture)))
@@ -324,6 +322,13 @@ def write_results(
         files.written.append(("tables", tables))
     files.written.sort(key=lambda each: each[0] != "report")  # the file for readers comes first
     return files
+
+
+def _write_chart(summary: RunSummary, page: Path, picture: Path) -> None:
+    # Altair is a tenth of the imports of a command that ends without a result.
+    from metrics.reporting.boundary_chart import write_chart
+
+    write_chart(summary, page, picture)
 
 
 def write_report(
@@ -340,6 +345,8 @@ def write_report(
         series: their readings over time, see `metrics.reporting.page.series.panels_of_run`.
         settings: its configuration, as `jobs.runs.resumption.config_text` records it.
     """
+    from metrics.reporting.page.page import report_page  # as in `_write_chart`
+
     held = [(each.pattern.message_bytes, each.load) for each in trials] if is_held(summary) else []
     command = command_of(settings, held)
     write_atomic(page, report_page(build_report(summary, trials, settings, command, series)))

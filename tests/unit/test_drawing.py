@@ -50,7 +50,11 @@ def wait_until_prepared() -> None:
             assert not thread.is_alive()
 
 
-def test_a_caller_waits_for_a_script_that_is_being_made(drawn: Drawn) -> None:
+def test_a_caller_waits_for_a_script_that_is_being_made(
+    drawn: Drawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(drawing, "import_module", loaded.append)
     drawing.prepare()
     assert drawn.begun.wait(PATIENCE_S)
     found: list[str] = []
@@ -61,6 +65,7 @@ def test_a_caller_waits_for_a_script_that_is_being_made(drawn: Drawn) -> None:
     drawn.may_go_on.set()
     page.join(PATIENCE_S)
     wait_until_prepared()
+    assert loaded == ["altair"]
     assert found == ["vega = 1; window.vegaEmbed = vegaEmbed; '<\\/script>'"]
     assert (drawn.scripts, drawn.pictures) == (1, 1)
 

@@ -144,6 +144,7 @@ def test_without_the_package_there_is_no_installed_delta(monkeypatch: pytest.Mon
 REFUSED = """
 import pyspark, sys
 pyspark.__version__ = "3.4.4"
+sys.modules["altair"] = None  # nothing is drawn
 from jobs.cli import main
 sys.argv = ["redline", *sys.argv[1:]]
 main()

@@ -23,8 +23,6 @@ from jobs.runs.sweep.execution import SweepExecution, SweepOrder, body_of
 from jobs.runs.sweep.turns import Turn, turns
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.reporting.files import write_atomic
-from metrics.reporting.sweep.charts import write_sweep_chart
-from metrics.reporting.sweep.page import sweep_page
 
 
 def execute_sweep(
@@ -132,6 +130,10 @@ class SweepPlan:
 
 def _conclude(sweeping: SweepExecution, outcome: RunOutcome) -> None:
     """Write sweep.json, the page and the chart, and report the results."""
+    # Altair is a tenth of the imports of a command that ends without a result.
+    from metrics.reporting.sweep.charts import write_sweep_chart
+    from metrics.reporting.sweep.page import sweep_page
+
     order, reporter = sweeping.order, sweeping.order.reporter
     answer = answer_of(sweeping, outcome)
     file, page = order.folder / "sweep.json", order.folder / "sweep.html"
