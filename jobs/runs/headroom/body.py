@@ -123,12 +123,12 @@ def show_headroom(order: HeadroomOrder) -> int:
         earlier = _history(cluster, (source, opened), answer, today, known.limits, store, reporter)
         growth, sentence = continued(earlier, answer, today.end_s)
         rows = rows_of(answer, today, growth, order, known.goal, (cluster.name, opened))
-        store.append_headroom(rows)
-        store.settle()
         _show(reporter, cluster.name, answer, today, sentence)
         if order.json_file is not None:
             text = json.dumps(document(rows, answer, growth, order.fail_below), indent=2)
             write_file("--json", order.json_file, text + "\n")
+        store.append_headroom(rows)
+        store.settle()
     if order.fail_below is not None and answer.times < order.fail_below:
         raise HeadroomError(
             f"{answer_words(answer)}: fewer than --fail-below {order.fail_below:g}; add brokers, "
