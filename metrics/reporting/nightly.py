@@ -79,8 +79,8 @@ def case_report(compared: NightComparison) -> CaseReport:
 def comparison_text(compared: NightComparison) -> str:
     """A comparison in a sentence: figure, change, interval and likely cause or upgrade."""
     row, effect = compared.tonight, compared.effect
-    name, unit = MEASURES[row.measure]
-    figure = f"{name} {row.value:.4g} {unit}".rstrip()
+    compares = MEASURES[row.measure]
+    figure = f"{compares.name} {row.value:.4g} {compares.unit}".rstrip()
     if effect is None:
         which = "comparable night" if compared.left_out else "night"
         sentences = [f"{figure}: this is the first {which}, so there is no comparison"]
@@ -163,7 +163,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
         **head,
         "np": row.producers,
         "measure": row.measure,
-        "unit": MEASURES[row.measure][1],
+        "unit": MEASURES[row.measure].unit,
         "value": row.value,
         "values": list(row.values),
         "mb_per_s_per_broker": row.mb_per_s_per_broker,
@@ -211,7 +211,7 @@ def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:
     for each in cases:
         compared = each.comparison
         effect = compared.effect if compared else None
-        unit = MEASURES[compared.tonight.measure][1] if compared else ""
+        unit = MEASURES[compared.tonight.measure].unit if compared else ""
         rows.append(
             (
                 each.case,

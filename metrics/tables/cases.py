@@ -107,14 +107,22 @@ class CaseRow:
     @property
     def merit(self) -> float:
         """The value, inverted if less is better."""
-        return self.value if self.measure in MORE_IS_BETTER else 1.0 / self.value
+        return 1.0 / self.value if MEASURES[self.measure].less_is_better else self.value
 
 
-MORE_IS_BETTER = frozenset({"mb_per_s_per_broker", "achieved_share"})
-MEASURES: Mapping[str, tuple[str, str]] = {
-    "mb_per_s_per_broker": ("limit per broker", "MB/s"),
-    "handler_s_per_mb": ("handlers' time per MB", "s/MB"),
-    "latency_p99_ms": ("latency p99", "ms"),
-    "achieved_share": ("achieved over offered", ""),
+@dataclass(frozen=True)
+class CaseFigure:
+    """A figure that nights compare: its name for people, its unit, and its direction."""
+
+    name: str
+    unit: str
+    less_is_better: bool = False
+
+
+MEASURES: Mapping[str, CaseFigure] = {
+    "mb_per_s_per_broker": CaseFigure("limit per broker", "MB/s"),
+    "handler_s_per_mb": CaseFigure("handlers' time per MB", "s/MB", less_is_better=True),
+    "latency_p99_ms": CaseFigure("latency p99", "ms", less_is_better=True),
+    "achieved_share": CaseFigure("achieved over offered", ""),
 }
-"""Column that can be compared → (its name for people, its unit)."""
+"""Column that can be compared → its figure."""

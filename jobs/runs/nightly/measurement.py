@@ -30,21 +30,12 @@ from metrics.tables.cases import CaseRow
 from metrics.trial.trial import Trial
 from search.lines import run_lines
 
-
-@dataclass(frozen=True)
-class CaseQuantity:
-    """A quantity that a fixed load compares: a column of the table `cases`, and its value."""
-
-    column: str
-    read: Callable[[Trial], float | None]
-
-
-QUANTITIES: Mapping[str, CaseQuantity] = {
-    "handlers": CaseQuantity("handler_s_per_mb", lambda t: t.evidence.handler_s_per_mb),
-    "latency_p99": CaseQuantity("latency_p99_ms", lambda t: t.evidence.client.latency.p99_ms),
-    "achieved": CaseQuantity("achieved_share", lambda t: t.evidence.client.achieved_share),
+QUANTITIES: Mapping[str, tuple[str, Callable[[Trial], float | None]]] = {
+    "handlers": ("handler_s_per_mb", lambda t: t.evidence.handler_s_per_mb),
+    "latency_p99": ("latency_p99_ms", lambda t: t.evidence.client.latency.p99_ms),
+    "achieved": ("achieved_share", lambda t: t.evidence.client.achieved_share),
 }
-"""The quantities by their names in suites."""
+"""What a fixed load compares, by its name in suites → the column of `cases`, and its value."""
 
 
 class CaseInvalidError(Exception):
@@ -181,13 +172,11 @@ class CaseMeasurer:
         self, context: RunContext, case: Case, producers: int, trials: Sequence[Trial]
     ) -> CaseRow:
         valid = [trial for trial in trials if trial.is_valid]
-        quantity = QUANTITIES[case.compares]
-        values = tuple(
-            value for trial in valid if (value := quantity.read(trial)) is not None and value > 0
-        )
+        column, read = QUANTITIES[case.compares]
+        values = tuple(value for trial in valid if (value := read(trial)) is not None and value > 0)
         if not values:
             raise CaseInvalidError(
-                f"no trial has the metric {quantity.column}; expected brokers that provide it; "
+                f"no trial has the metric {column}; expected brokers that provide it; "
                 "make the case compare latency_p99 instead"
             )
         evidence = [trial.evidence for trial in valid]
@@ -197,7 +186,7 @@ class CaseMeasurer:
         )
         return replace(
             self._row(context, case, producers, tuple(trial.number for trial in trials)),
-            measure=quantity.column,
+            measure=column,
             value=median(values),
             values=values,
             mb_per_s_per_broker=None if achieved is None else achieved / context.brokers,
