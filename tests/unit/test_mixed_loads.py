@@ -6,21 +6,27 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from jobs.cluster.topic_set import TopicSet
+from jobs.cluster.topics import Topics
+from jobs.console.events import RecordingReporter
 from jobs.engine.consuming.consumer_report import AcknowledgedOffsets
 from jobs.engine.stage import run_task
 from jobs.engine.task.placing import placed
 from jobs.engine.task.plan import StagePlan, TrialPlan
+from jobs.trials.context import RunContext
+from jobs.trials.history import TrialHistory
 from jobs.trials.load import Target, plans_of_parts, require_room
+from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError
 from metrics.judging.verdict import judge
 from metrics.planning.slots import share_slots
 from metrics.tables.parts import part_rows
-from metrics.traffic.axes import SCALE
+from metrics.traffic.axes import SCALE, axis_named
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
@@ -34,6 +40,7 @@ from tests.support.evidence import client, evidence, goal
 from tests.support.listening_broker import BROKER_ID, PARTITIONS, listening_broker
 from tests.support.patterns import pattern, plan
 from tests.support.rows import trial
+from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 from tests.support.threads_barrier import ThreadsBarrier
 
 BROKERS = {1: ("127.0.0.1", 1), 2: ("127.0.0.1", 2)}
@@ -103,6 +110,58 @@ def test_each_part_has_the_end_offsets_of_its_own_partitions() -> None:
     orders, clicks, images = stage().plans
     assert clicks.end_offsets == {number: 10 * (4 + number) for number in range(8)}
     assert (orders.end_offsets[3], images.end_offsets[0]) == (30, 120)
+
+
+@pytest.fixture
+def admin() -> ScriptedAdmin:
+    return ScriptedAdmin((1, 2))
+
+
+@pytest.fixture
+def made(admin: ScriptedAdmin) -> Topics:
+    clock = FakeTime()
+    return Topics(admin, "run1", clock=clock, pause=clock.pause)
+
+
+def test_all_topics_of_a_mix_are_made_checked_and_restored(
+    admin: ScriptedAdmin, made: Topics
+) -> None:
+    made.validate(MIX)
+    topics = made.create(MIX)
+    names = (
+        "redline-run1-orders-100B-2p",
+        "redline-run1-clicks-100B-2p-0",
+        "redline-run1-clicks-100B-2p-1",
+        "redline-run1-images-100B-2p",
+    )
+    assert topics.names == made.made == names
+    assert topics.fit(MIX) == MIX
+    assert made.refresh(topics) == topics
+    assert not made.are_moved(topics)
+    assert made.end_offsets(topics) == {number: number % 4 * 10 for number in range(16)}
+    assert made.moved_leaders(topics) == {}
+    old = admin.topics[names[2]][1]
+    admin.topics[names[2]][1] = replace(old, leader=1)
+    assert made.moved_leaders(topics) == {2: 1}
+    report = made.check(topics)
+    assert report.before.moved == (9,)
+    assert report.ok
+    assert admin.requests[-1] == f"elect {names[2]} [1]"
+    admin.topics[names[0]][0] = replace(old, replicas=(2,), leader=2, isr=(2,))
+    assert made.are_moved(topics)
+    made.delete(topics.names)
+    assert made.made == ()
+
+
+def test_topics_stay_for_all_scales_of_a_mix(admin: ScriptedAdmin, made: Topics) -> None:
+    context = SimpleNamespace(topics=made, reporter=RecordingReporter(), history=TrialHistory())
+    keeper = PointTopics(cast(RunContext, context))
+    first = keeper.open(SCALE.apply(MIX, 100))
+    assert keeper.open(SCALE.apply(MIX, 270)) == first
+    assert keeper.open(axis_named("scale.clicks").apply(MIX, 40)) == first
+    assert len(admin.requests) == 4
+    other = mix_of([ORDERS, replace(CLICKS, topic=ORDERS.topic), IMAGES])
+    assert len(keeper.open(other).names) == 3
 
 
 # --- tasks ------------------------------------------------------------------------------
