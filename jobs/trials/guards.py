@@ -198,6 +198,8 @@ class Guards:
         """
         self._require_time(0.0)
         self._watches_disks = self._can_watch_disks()
+        if self._watches_disks and not self._limits.other_topics:
+            self._health.under_replicated()  # the number of replicas sets the pace of other looks
         self._under_replicated = self._others_under_replicated()
         self._warn_of_hidden_topics()
         self._warn_of_hidden_brake()
@@ -581,8 +583,9 @@ class Guards:
         interval_s = min(self._health.log_dirs_interval_s, INTERVAL_MAX_S)
         if not self._watches_disks or (is_paced and now_s - self._dirs_seen_s < interval_s):
             return ()
+        found = self._health.log_dirs()
         self._dirs_seen_s = now_s
-        return self._health.log_dirs()
+        return found
 
     def _warn_of_hidden_topics(self) -> None:
         """Warn when the user may not describe all topics, as the guard cannot watch those."""

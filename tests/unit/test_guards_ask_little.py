@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jobs.cluster.admin import AdminError
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.queries import count_replicas
 from jobs.config import load_workload
@@ -16,7 +17,7 @@ from jobs.config.goal import GuardLimits
 from jobs.trials import guards as guards_module
 from jobs.trials.broker_absence import BrokerAbsence
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.guards import INTERVAL_MAX_S, INTERVAL_S, Guards
+from jobs.trials.guards import BLIND_S, INTERVAL_MAX_S, INTERVAL_S, Guards
 from metrics.common.broker_costs import LOG_S, PARTITION_S
 from metrics.sources.client_only import ClientOnlySource
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
@@ -38,13 +39,14 @@ class Crowded(ScriptedAdmin):
         asked: kind of request → number of requests.
         partitions: number of partitions in all answers.
         lacking: whether one of them lacks a replica.
+        is_silent: whether the brokers answer no more.
     """
 
     def __init__(self, partitions: int) -> None:
         super().__init__()
         self.asked: Counter[str] = Counter()
         self.partitions = 0
-        self.lacking = False
+        self.lacking = self.is_silent = False
         self._whole: list[dict[str, Any]] = [
             {
                 "name": f"others-{topic}",
@@ -69,6 +71,8 @@ class Crowded(ScriptedAdmin):
         self.asked["topics" if names is None else "topic"] += 1
         if names is not None:
             return [{"name": name, "partitions": []} for name in names]
+        if self.is_silent:
+            raise AdminError("no answer", "KafkaTimeoutError")
         self.partitions += len(self._whole) * TOPIC_PARTITIONS
         if not self.lacking:
             return self._whole
@@ -87,6 +91,8 @@ class Crowded(ScriptedAdmin):
     def log_dirs_of(
         self, broker_id: int, held: Mapping[str, Sequence[int]]
     ) -> list[dict[str, Any]]:
+        if self.is_silent:
+            raise AdminError("no answer", "KafkaTimeoutError")
         self.asked["log dirs"] += broker_id == 1
         return [{"log_dir": "/d", "total_bytes": 10**12, "usable_bytes": 10**11 * 5, "topics": ()}]
 
@@ -130,10 +136,14 @@ def time(monkeypatch: pytest.MonkeyPatch) -> SimulatedWatch:
     return simulated
 
 
-def guards(admin: Crowded, time: SimulatedWatch) -> Guards:
+def guards(admin: Crowded, time: SimulatedWatch, **limits: Any) -> Guards:
     """Open guards, as on a cluster that others use."""
     made = Guards(
-        GuardLimits(), ClusterHealth(admin), lambda _: False, pytest.fail, lambda: time.now_s
+        GuardLimits(**limits),
+        ClusterHealth(admin),
+        lambda _: False,
+        pytest.fail,
+        lambda: time.now_s,
     )
     made.absence = BrokerAbsence(lambda: admin.describe_cluster().broker_ids, 600.0)
     made.open()
@@ -162,12 +172,14 @@ def share_of(admin: Crowded, partitions: int, seconds: float) -> float:
     return used_s / seconds
 
 
-@pytest.mark.parametrize("partitions", [50, 5_000, 50_000])
+@pytest.mark.parametrize(
+    ("partitions", "other_topics"), [(50, True), (5_000, True), (50_000, True), (50_000, False)]
+)
 def test_guards_take_less_than_a_fiftieth_of_one_core(
-    partitions: int, time: SimulatedWatch
+    partitions: int, other_topics: bool, time: SimulatedWatch
 ) -> None:
     admin = Crowded(partitions)
-    watch(guards(admin, time), admin)
+    watch(guards(admin, time, other_topics=other_topics), admin)
     assert share_of(admin, partitions, LOAD_S) < SHARE_MAX, admin.asked
 
 
@@ -202,6 +214,24 @@ def test_a_partition_of_others_that_loses_a_replica_stops_the_run_in_time(
     assert made.ends_load is not None and "others-0" in made.ends_load
     ended_s = sum(time.waits_s["guards"])
     assert broken_s <= ended_s <= broken_s + most_s
+
+
+@pytest.mark.parametrize("other_topics", [True, False])
+def test_a_large_cluster_that_answers_no_more_ends_the_load(
+    other_topics: bool, time: SimulatedWatch
+) -> None:
+    admin, silent_s = Crowded(50_000), 20.0
+    made = guards(admin, time, other_topics=other_topics)
+    made.absence = None  # nothing but the rare requests notices
+
+    def fall_silent(at_s: float) -> None:
+        admin.is_silent = at_s >= silent_s
+
+    time.at = fall_silent
+    watch(made, admin)
+    assert made.ends_load is not None
+    assert f"could not be watched for {BLIND_S:.0f} s" in made.ends_load
+    assert sum(time.waits_s["guards"]) <= silent_s + BLIND_S + 2 * INTERVAL_MAX_S
 
 
 def test_the_check_before_a_load_asks_for_everything(time: SimulatedWatch) -> None:
