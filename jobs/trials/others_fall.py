@@ -103,6 +103,11 @@ class OthersFall:
         own = self._own_by(max(s.at_s for s in last)) - self._own_by(min(s.at_s for s in begun))
         return max(0.0, traffic.messages - own) / traffic.duration_s
 
-    def _own_by(self, at_s: float) -> int:
-        """Our acknowledged records by a moment, as far as tasks have reported."""
-        return max((own for seen_s, own in self._written if seen_s <= at_s), default=0)
+    def _own_by(self, at_s: float) -> float:
+        """Our acknowledged records by a moment, between two looks in proportion to the time."""
+        before = max((each for each in self._written if each[0] <= at_s), default=None)
+        after = min((each for each in self._written if each[0] > at_s), default=None)
+        if before is None or after is None:
+            return 0.0 if before is None else float(before[1])
+        passed = (at_s - before[0]) / (after[0] - before[0])
+        return before[1] + passed * (after[1] - before[1])

@@ -89,6 +89,21 @@ def test_a_fall_that_their_scatter_explains_does_not() -> None:
     assert not Beside(deviation=400.0).run(60, 100.0)
 
 
+@pytest.mark.parametrize("offset_s", [0.0, 0.4, 0.9])
+def test_samples_between_two_looks_count_our_records_in_proportion(offset_s: float) -> None:
+    """The first sample is at a look, the last one is not."""
+    beside = Beside()
+    assert not beside.run(20, 1_000.0)
+
+    def sample(broker: int, at_s: float) -> BrokerSample:
+        half = (OURS_PER_S + 1_000.0) * (at_s - START_S) / 2
+        return BrokerSample(broker, at_s, {"messages_in": half, "bytes_in": 1_000 * half})
+
+    times_s = (START_S + 8.0, START_S + 14.0 + offset_s)
+    samples = [sample(broker, at_s) for at_s in times_s for broker in (1, 2)]
+    assert beside.fall._theirs_per_s(samples) == pytest.approx(1_000.0)
+
+
 def test_brokers_without_others_are_not_watched() -> None:
     assert isinstance(Beside(level=10.0).fall.watch(), nullcontext)
     assert not isinstance(Beside().fall.watch(), nullcontext)
