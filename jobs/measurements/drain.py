@@ -41,6 +41,10 @@ class Drain(Fill):
         """One to write the volume, and one to read it."""
         return 2
 
+    def writes(self, case: Case) -> int:
+        """The first one."""
+        return 1
+
     def hold(self, loads: Loads) -> None:
         """Write the volume, and read it."""
         config, workload = loads.config, loads.config.workload

@@ -176,6 +176,10 @@ class HeldMeasurement(Measurement):
         """The number of trials, for the plan."""
         return 1
 
+    def writes(self, case: Case) -> int:
+        """The number of trials that write the payload, for the plan; each by default."""
+        return self.trials(case)
+
     @abstractmethod
     def hold(self, loads: Loads) -> None:
         """Hold the loads.
@@ -208,11 +212,18 @@ class HeldRun(FixedLoadRun):
         self._case = case
 
     def plan(self, out: Path) -> Plan:
-        """The plan of the trials; only one of them writes the payload."""
+        """The plan of the trials, from that of one of them."""
         with explaining(self._of):
-            count = self._of.trials(self._case)
-        whole = super().plan(out)
-        return replace(whole, trials_estimated=count, duration_s=whole.duration_s * count)
+            count, writes = self._of.trials(self._case), self._of.writes(self._case)
+        one = super().plan(out)
+        written, on_disk = one.write_bytes_max, one.disk_bytes_max
+        return replace(
+            one,
+            trials_estimated=count,
+            duration_s=count * one.duration_s,
+            write_bytes_max=None if written is None else writes * written,
+            disk_bytes_max=None if on_disk is None else writes * on_disk,
+        )
 
     def measure(self, run: RunState) -> None:
         """Hold the loads of the measurement.

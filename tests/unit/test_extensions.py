@@ -25,6 +25,7 @@ from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.registry import client_named, client_of
 from jobs.runs.environment import packages_of_extensions
+from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.measurement import Case, HeldMeasurement, HeldRun
 from jobs.runs.sweep.cases import case_of, load_sweep
 from jobs.runs.sweep.execution import body_of
@@ -497,7 +498,9 @@ def test_the_example_of_the_page_is_a_measurement(
     config = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
     body = of.body(Case(config, 8))
     assert isinstance(body, HeldRun)
-    assert body.plan(tmp_path).trials_estimated == 3
+    once, thrice = (each.plan(tmp_path) for each in (FixedLoadRun(config, body.load), body))
+    assert (thrice.trials_estimated, thrice.duration_s) == (3, 3 * once.duration_s)
+    assert thrice.write_bytes_max == 3 * (once.write_bytes_max or 0.0) > 0
     run: Any = type("Run", (), {"context": None})()
     body.measure(run)
     held = replace(summary_of_sizes([]), trials=tuple(map(trial_document, body.trials)))
