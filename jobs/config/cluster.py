@@ -19,7 +19,6 @@ from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases
 from metrics.common.bounds import Checked, Number, Properties, Text, Whole
-from metrics.planning.cpu_forecast import QUOTA
 from metrics.planning.load_hours import EXPECTED_HOURS, LoadHours
 from metrics.planning.planted import environment_of_handlers
 
@@ -248,7 +247,6 @@ def stated_environment(
     link: Mapping[str, str],
     broker_ids: Iterable[int],
     disk: Mapping[str, str] | None = None,
-    cpus: float | None = None,
 ) -> dict[str, str]:
     """The stated properties of brokers, their link and disks, as environment facts of a run.
 
@@ -257,11 +255,9 @@ def stated_environment(
         link: keys of the link → their values; empty without a link.
         broker_ids: all brokers of the cluster.
         disk: keys of each broker's planted disk → their values; empty without one.
-        cpus: cores that each broker may use, by a CPU quota; None without one.
     """
     return {
         **environment_of_handlers(handler_ms, broker_ids),
         **{f"link.{key}": value for key, value in link.items()},
         **{f"disk.{key}": value for key, value in (disk or {}).items()},
-        **({} if cpus is None else {QUOTA: f"{cpus:g}"}),
     }

@@ -14,7 +14,6 @@ from jobs.config.cluster import stated_environment
 from jobs.config.security import Security
 from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 from jobs.testbed.cleanup import root_lock, sweep
-from jobs.testbed.cpu_groups import cpu_groups
 from jobs.testbed.errors import TestbedStartError, TestbedStateError, error_of_kind
 from jobs.testbed.keys import USER, SecurityFiles
 from jobs.testbed.listeners import client_security
@@ -125,14 +124,11 @@ class Testbed:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Facts that a run records of these brokers: stated handler times, the link, the disks,
-        and a CPU quota.
-        """
-        spec = self._state.spec
-        handler_ms = {int(i): ms for i, ms in spec.produce_handler_ms.items()}
-        disk = {} if spec.disk is None else spec.disk.facts
-        quota = None if cpu_groups() is None else spec.cpus
-        return stated_environment(handler_ms, self.link_facts, self.broker_ids, disk, quota)
+        """Facts that a run records of these brokers: stated handler times, the link, the disks."""
+        handler_ms = {int(i): ms for i, ms in self._state.spec.produce_handler_ms.items()}
+        disk = self._state.spec.disk
+        facts = {} if disk is None else disk.facts
+        return stated_environment(handler_ms, self.link_facts, self.broker_ids, facts)
 
     def client_security(
         self, protocol: str | None = None, mechanism: str = "SCRAM-SHA-512"

@@ -10,7 +10,6 @@ from jobs.config.link import RATE, Link
 from jobs.config.planted_disk import WRITE_RATE
 from jobs.console.events import PhaseStarted, Table, warn
 from jobs.trials.context import RunContext
-from jobs.trials.cpu_calibration import CpuCalibration
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.unscored_load import offer_unscored
@@ -40,42 +39,32 @@ class Calibration:
     """The handler times of a run's brokers, and the limit that follows from them.
 
     It stays empty on brokers without stated times, and on an axis other than producers or the scale
-    of a mix. Planted disks and links need no measurement, and a CPU quota one at each size.
+    of a mix. Planted disks and links need no measurement.
     """
 
     def __init__(self) -> None:
         self._times: tuple[HandlerTime, ...] = ()
-        self._cpu = CpuCalibration()
 
     def measure(self, context: RunContext, topics: PointTopics, message_bytes: int) -> None:
-        """Measure the handler times once, and the CPU time of a request at this size.
+        """Measure the handler times once, on brokers that are warm.
 
         The limits of the size are known by now, so any failure becomes a warning; a guard that
         tripped ends the run before its next load.
         """
-        try:
-            if context.config.axis is NP:
-                self._cpu.measure(context, topics, message_bytes)
-            self._measure_handlers(context, topics, message_bytes)
-        except (RedlineError, StageFailedError, GeneratorError, ValueError) as error:
-            warn(context.reporter, f"the planted limit is not stated: {error}")
-
-    def _measure_handlers(
-        self, context: RunContext, topics: PointTopics, message_bytes: int
-    ) -> None:
         stated = stated_handler_times(context.environment, context.addresses)
         if not stated or self._times or context.config.axis not in (NP, SCALE):
             return
-        light = topics.open(context.pattern(message_bytes, 1))
-        self._times = measure_handler_times(context, light, stated)
+        try:
+            light = topics.open(context.pattern(message_bytes, 1))
+            self._times = measure_handler_times(context, light, stated)
+        except (RedlineError, StageFailedError, GeneratorError, ValueError) as error:
+            warn(context.reporter, f"the planted limit is not stated: {error}")
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
         """The boundary with its planted limit, where that is known."""
         if context.config.axis is SCALE:
             return self._with_scale(boundary, context, goal)
         limits = [*self._of_handlers(boundary, context, goal), *_of_rates(boundary, context)]
-        forecast = self._cpu.forecast(boundary.message_bytes)
-        limits += [] if forecast is None else [forecast]
         return replace(boundary, np_planted=min(limits)) if limits else boundary
 
     def _with_scale(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:

@@ -15,9 +15,9 @@ from metrics.common.errors import ConfigError
 def test_all_profiles_load_and_bound_the_disk() -> None:
     assert profile_names() == (
         "calibrated",
+        "cpu-quota",
         "default",
         "disk-bound",
-        "planted-cpu",
         "planted-disk",
         "planted-link",
         "secured",
