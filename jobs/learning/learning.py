@@ -102,6 +102,8 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
             reporter.report(PhaseProgress(text))
 
         survey = _surveyed(opened, topics, order, progress)
+        if survey.was_interrupted and not survey.topics:
+            raise KeyboardInterrupt  # before the first batch there is nothing to write
         learned = _learned(order, cluster.name, survey, _lag_max_ms(opened))
         if not survey.was_interrupted:
             past = history_of(cluster, opened)
@@ -186,13 +188,8 @@ def _learned(order: LearnOrder, cluster: str, survey: Survey, lag_max_ms: float 
             "topics"
         )
     if not survey.topics:
-        why = (
-            "the reading was interrupted"
-            if survey.was_interrupted
-            else "no record in the last hour"
-        )
         raise NoConclusionError(
-            f"{_count(len(survey.idle), 'topic')} with nothing to learn from ({why}): "
+            f"{_count(len(survey.idle), 'topic')} with no record in the last hour: "
             f"{_named(survey.idle)}; expected topics with recent records; choose others with "
             "--topics, or learn while producers send"
         )

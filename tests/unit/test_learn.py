@@ -276,6 +276,19 @@ def test_an_interrupt_writes_what_was_read_and_goes_on(tmp_path: Path, served: S
     assert any(text.startswith("interrupted; what was read") for text in texts(reporter))
 
 
+def test_an_interrupt_before_the_first_batch_writes_nothing(tmp_path: Path, served: Served) -> None:
+    admin = served(ServedCluster(two_kinds()))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    admin.before_fetch = interrupt
+    order = order_in(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        learn(order, RecordingReporter())
+    assert not order.out.exists()
+
+
 def test_a_dry_run_says_what_would_be_read_and_reads_nothing(
     tmp_path: Path, served: Served
 ) -> None:
