@@ -1,12 +1,10 @@
-"""Comparison of the limits that `redline find-limit` finds with planted limits of disks and links,
-and with the limits that light loads forecast for a CPU quota.
+"""Comparison of the limits that `redline find-limit` finds with planted limits of disks and links.
 
     python -m tests.bench.planted --kind disk --json disk.json
-    python -m tests.bench.planted --kind cpu --json cpu.json
     python -m tests.bench.planted --kind link --rates 10MB/s,20MB/s --json link.json
 
-Each run starts brokers whose disks, link or CPU quota are stated (conf/testbed/planted-*), and
-searches three message sizes. The file keeps each point, and a second start with the same file
+Each run starts two brokers whose disks, or whose link, have a stated rate (conf/testbed/planted-*),
+and searches three message sizes. The file keeps each point, and a second start with the same file
 makes only the missing runs. It needs root.
 """
 
@@ -30,7 +28,7 @@ from tests.support.commands import RunningCommand
 RUN_S = 1_200.0
 """Longest duration of a run; a longer one has failed [s]."""
 NEAR = 0.05
-"""Distance from a limit by arithmetic within which an answer is right [ratio]."""
+"""Distance from the planted limit within which an answer is right [ratio]."""
 OPTIONS = (
     "find-limit",
     "--workload=planted",
@@ -49,30 +47,16 @@ class Kind:
         key: property of the testbed that states the rate.
         resource: limiting resource that a run has to name.
         rates: rates of the planned runs.
-        near: distance from the planted limit within which an answer is right [ratio].
-        options: further options of the command.
     """
 
     key: str
     resource: Resource
     rates: tuple[str, ...]
-    near: float = NEAR
-    options: tuple[str, ...] = ()
 
 
 KINDS: Mapping[str, Kind] = {
     "disk": Kind("disk.write_rate", Resource.DISK, ("6MB/s", "8MB/s", "10MB/s", "14MB/s")),
     "link": Kind("link.rate", Resource.NETWORK, ("10MB/s", "15MB/s", "20MB/s", "30MB/s")),
-    "cpu": Kind(
-        "cpus",
-        Resource.CPU,
-        ("0.3", "0.4", "0.5", "0.6"),
-        0.10,
-        (
-            "--set=workload.producer.batch_size=4096",
-            "--set=workload.producer.rate_bytes_per_s=25000",
-        ),
-    ),
 }
 
 
@@ -109,8 +93,7 @@ class Point:
     @property
     def is_right(self) -> bool:
         """True for an answer near the planted limit with the right cause."""
-        kind = KINDS[self.kind]
-        return abs(self.off_by) <= kind.near and self.limited_by == kind.resource.value
+        return abs(self.off_by) <= NEAR and self.limited_by == KINDS[self.kind].resource.value
 
 
 def points_of(summary: Mapping[str, Any], kind: str, rate: str) -> list[Point]:
@@ -134,7 +117,7 @@ def points_of(summary: Mapping[str, Any], kind: str, rate: str) -> list[Point]:
 def measure(kind: str, rate: str, *more: str) -> list[Point]:
     """Make one run with `more` options, and return its points; none where it failed."""
     planted = f"--set=cluster.testbed.properties.{KINDS[kind].key}={rate}"
-    options = (*OPTIONS, *KINDS[kind].options, f"--cluster=planted-{kind}", planted, *more)
+    options = (*OPTIONS, f"--cluster=planted-{kind}", planted, *more)
     with (
         tempfile.TemporaryDirectory(prefix="redline-planted-") as name,
         RunningCommand(*options, folder=Path(name)) as command,
@@ -172,12 +155,11 @@ def conclusion(points: Sequence[Point], expected: int) -> str:
     Args:
         expected: number of points that all runs should have.
     """
-    widest = max((KINDS[each.kind].near for each in points), default=NEAR)
-    near = sum(abs(each.off_by) <= KINDS[each.kind].near for each in points)
+    near = sum(abs(each.off_by) <= NEAR for each in points)
     named = sum(each.limited_by == KINDS[each.kind].resource.value for each in points)
     distances = [abs(each.off_by) for each in points] or [1.0]
     return (
-        f"{near} of {expected} points within {widest:.0%} of the planted limit, {named} with the "
+        f"{near} of {expected} points within {NEAR:.0%} of the planted limit, {named} with the "
         f"right cause; median distance {median(distances):.1%}, largest {max(distances):.1%}"
     )
 

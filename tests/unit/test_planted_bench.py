@@ -67,39 +67,3 @@ def test_only_missing_runs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert made == [("disk", "6MB/s"), ("disk", "8MB/s"), ("disk", "10MB/s")]
     assert len(json.loads((tmp_path / "disk.json").read_text())) == 9
     assert all(3 * len(kind.rates) == 12 for kind in KINDS.values())
-
-
-def test_a_forecast_of_a_cpu_quota_is_right_within_a_tenth() -> None:
-    (near, _) = points_of(SUMMARY, "cpu", "0.3")
-    named = Point(**{**vars(near), "limited_by": "CPU"})
-    assert Point(**{**vars(named), "sustained": 181}).is_right
-    assert not Point(**{**vars(named), "sustained": 179}).is_right
-    assert not near.is_right, "disk is the wrong cause"
-    assert conclusion([named], 3).startswith("1 of 3 points within 10% of the planted limit")
-
-
-def test_runs_with_a_cpu_quota_send_small_requests_to_their_cluster(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    orders: list[tuple[str, ...]] = []
-
-    class Command:
-        text = "no summary"
-
-        def __init__(self, *arguments: str, folder: Path) -> None:
-            orders.append(arguments)
-
-        def __enter__(self) -> Command:
-            return self
-
-        def __exit__(self, *_error: object) -> None: ...
-
-        def wait(self, deadline_s: float) -> None: ...
-
-    monkeypatch.setattr(planted, "RunningCommand", Command)
-    assert planted.measure("cpu", "0.3") == []
-    assert planted.measure("disk", "6MB/s") == []
-    cpu, disk = orders
-    assert {"--cluster=planted-cpu", "--set=cluster.testbed.properties.cpus=0.3"} <= set(cpu)
-    small = "--set=workload.producer.batch_size=4096"
-    assert small in cpu and small not in disk
