@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from jobs.engine.network.connections import ensure_descriptors
-from jobs.engine.task.control_channel import ControlAddress, parse_window
+from jobs.engine.task.control_channel import ControlAddress, parse_window, unpacked_window
 from jobs.engine.task.start_signal import TaskReady, start_signals
 from jobs.trials.acked_progress import AckedProgress
 from metrics.common.errors import ConfigError
@@ -66,7 +66,7 @@ class TaskChannel:
         begin_after_s: length of the warm-up that the driver set during it; None for the planned
             one [s].
         lost_tasks: tasks that disconnected in the middle of the load, with their hosts.
-        windows: window → task → its report, for windows that have ended.
+        windows: window → task → its packed report, for windows that have ended.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class TaskChannel:
         self._has_lost = threading.Event()
         self.begin_after_s: float | None = None
         self.lost_tasks: list[str] = []
-        self.windows: dict[int, dict[int, TaskReport]] = defaultdict(dict)
+        self.windows: dict[int, dict[int, str]] = defaultdict(dict)
         self._pieces: dict[int, list[str]] = defaultdict(list)
 
     @property
@@ -121,7 +121,8 @@ class TaskChannel:
         """Take all tasks' reports of a window that has ended; None while one is missing."""
         if len(self.windows.get(number, {})) < self.expected_tasks:
             return None
-        return list(self.windows.pop(number).values())
+        # Read here, on the caller's thread: the server's thread has 500 tasks to serve meanwhile.
+        return [parse_window(each) for each in self.windows.pop(number).values()]
 
     def end_after(self, window_s: float) -> None:
         """End the measured window when it has lasted so long, which must lie ahead [s]."""
@@ -186,7 +187,9 @@ class TaskChannel:
             raise ValueError(f"the report of a window is larger than {PIECES_MAX} lines")
         if not int(message["left"]):
             self._acked.end_window(task)
-            self.windows[int(message["window"])][task] = parse_window("".join(pieces))
+            packed = "".join(pieces)
+            unpacked_window(packed)  # raises for what is no report
+            self.windows[int(message["window"])][task] = packed
             pieces.clear()
 
     def admit(self, task: int, writer: asyncio.StreamWriter) -> bool:

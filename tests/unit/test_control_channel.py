@@ -132,7 +132,8 @@ def test_each_window_of_a_load_has_the_clock_of_its_own_time(server: ControlServ
         compare()
         task.send_window(2, TaskReport(0, "host", 1.0, 2.0))
         _until(lambda: 2 in channel.windows)
-        first, second = channel.windows[1][0], channel.windows[2][0]
+        taken = [channel.take_window(number) for number in (1, 2)]
+        first, second = (reports[0] for reports in taken if reports)
         for report, offset_s, change_s in ((first, 0.4, 0.3), (second, 0.4, 0.0)):
             clock, change = report.clock, report.clock_change
             assert clock is not None and change is not None

@@ -11,6 +11,7 @@ from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.producing.account import Account
 from jobs.engine.task.control_channel import PIECE_LENGTH, DriverChannel
 from jobs.engine.task.window import Window
+from jobs.trials import control_server
 from jobs.trials.control_server import PIECES_MAX, TaskChannel
 from metrics.sources.hosts.sample import HostSample
 from metrics.traffic.pattern import Phases
@@ -181,6 +182,21 @@ def test_the_account_of_a_window_arrives_whole_once_all_tasks_have_sent_it() -> 
     assert long.produced.latency_us.count == 2
     assert long.host_samples == HOST_SAMPLES
     assert channel.take_window(2) is None, "each window once"
+
+
+def test_reports_are_read_when_they_are_taken_and_not_by_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reports of 500 tasks take seconds; tasks without a heartbeat would end their load."""
+    read: list[str] = []
+    monkeypatch.setattr(control_server, "parse_window", read.append)
+    channel, recorder = task_channel(), RecordedChannel()
+    recorder.send_window(1, report(0, 1))
+    for message in recorder.messages:
+        channel.receive(0, message)
+    assert read == []
+    channel.take_window(1)
+    assert len(read) == 1
 
 
 def test_acknowledged_records_count_from_the_start_of_each_window() -> None:
