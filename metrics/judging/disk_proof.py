@@ -174,6 +174,8 @@ def deleted_after_s(
         delay_s: the brokers' shortest log.segment.delete.delay.ms [s].
         closed_bytes_per_s: payload of a load without a rate, a closed loop [B/s].
     """
+    if pattern.parts:
+        return min(deleted_after_s(each, delay_s) for each in pattern.parts)
     topic = pattern.topic
     own_ms = topic.properties.get("file.delete.delay.ms")
     delay_s = delay_s if own_ms is None else float(own_ms) / 1e3

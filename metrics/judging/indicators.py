@@ -477,8 +477,8 @@ class Achieved(Indicator):
 
     def falls_short(self, evidence: Evidence, limits: Indicators) -> bool:
         """True when less was acknowledged than the goal requires."""
-        share = evidence.client.achieved_share
-        return share is not None and share < limits.achieved_min
+        share, edge = evidence.client.achieved_share, evidence.client.edge_share
+        return share is not None and share + edge < limits.achieved_min
 
     def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
         """The share of the offered records that was acknowledged, where it falls short."""
@@ -498,7 +498,8 @@ class Achieved(Indicator):
         share = evidence.client.achieved_share
         if share is None or limits.achieved_min >= 1.0:
             return None
-        return max(0.0, 1.0 - share) / (1.0 - limits.achieved_min)
+        missing = max(0.0, 1.0 - share - evidence.client.edge_share)
+        return missing / (1.0 - limits.achieved_min)
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
         """The share of the offered records that was acknowledged."""

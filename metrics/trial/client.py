@@ -18,6 +18,11 @@ from metrics.trial.producer_shares import ProducerSpan
 from metrics.trial.quota import QuotaWindow
 from metrics.trial.sockets import KernelBuffers, SocketCounts
 
+EDGE_DEVIATIONS = 3.0
+"""Standard deviations that the edges of a window may hide of a part of a mix."""
+EDGE_SHARE_MAX = 0.25
+"""Largest share that they may hide [ratio]."""
+
 
 @dataclass(frozen=True)
 class ClientWindow:
@@ -48,6 +53,7 @@ class ClientWindow:
         quota: the CPU quota of the generator's own control groups.
         clock_changes: changes of these clocks from before the load to after it.
         parts: part of a mix → its own account; empty for other traffic.
+        is_part: True for the account of one part of a mix.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -77,6 +83,21 @@ class ClientWindow:
     )
     clock_changes: tuple[ClockChange, ...] = ()
     parts: Annotated[Mapping[str, ClientWindow], NO_COLUMN] = field(default_factory=dict)
+    is_part: Annotated[bool, NO_COLUMN] = False
+
+    @property
+    def edge_share(self) -> float:
+        """Share of a part's records that the edges of the window may hide [ratio]; 0 for a whole.
+
+        Batches that are open at an edge count on its other side. With few producers these do not
+        even out: the difference of both edges deviates by a batch / √6 for each producer.
+        """
+        counts = self.counts
+        each, count = counts.records_per_request, len(counts.by_producer.acked)
+        if not self.is_part or not each or not count or not counts.offered_records:
+            return 0.0
+        deviation = each * math.sqrt(count / 6)
+        return min(EDGE_SHARE_MAX, EDGE_DEVIATIONS * deviation / counts.offered_records)
 
     def account_of_group(self, group: int) -> ClientWindow:
         """The account of the part that a consumer group reads; the whole one without a mix."""

@@ -368,7 +368,8 @@ def others_in(
     Args:
         everything: traffic of all clients in the trial.
         grown: growth of our topics' end offsets, failed and repeated records included.
-        client: the account of our clients; their groups read batches of the mean size of ours.
+        client: the account of our clients; their groups read batches of the mean size of ours, in a
+            mix of the part that they read.
         level: the load of others without our load.
         commits_per_s: highest rate of offsets that our own groups commit [1/s].
     """
@@ -382,8 +383,18 @@ def others_in(
         return OtherLoad.of(everything, own, level)
     each_bytes = counts.log_bytes / acked if acked else 0.0
     written = each_bytes * (grown - counts.control_records) + _bytes_of_transactions(counts)
-    read = each_bytes * read_records if acked or not read_records else None
+    read = _read_bytes(client) if acked or not read_records else None
     return OtherLoad.of(everything, OwnTraffic(messages, written, read), level)
+
+
+def _read_bytes(client: ClientWindow) -> float:
+    """The size of the batches that our consumer groups read [B]."""
+    total = 0.0
+    for group in client.groups:
+        counts = client.account_of_group(group.counts.group).counts
+        each_bytes = (counts.log_bytes or 0) / (counts.acked_total or 1)
+        total += each_bytes * group.records_total
+    return total
 
 
 def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float]) -> str | None:

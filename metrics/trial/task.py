@@ -140,7 +140,10 @@ def merge(reports: Iterable[TaskReport]) -> ClientWindow:
     host_samples = tuple(sample for each in tasks for sample in each.host_samples)
     names = dict.fromkeys(each.part for each in tasks if each.part)
     parts = {
-        name: merge(replace(each, part="") for each in tasks if each.part == name) for name in names
+        name: replace(
+            merge(replace(each, part="") for each in tasks if each.part == name), is_part=True
+        )
+        for name in names
     }
     return ClientWindow(
         first.start_s,

@@ -23,6 +23,7 @@ from jobs.trials.history import TrialHistory
 from jobs.trials.load import Target, plans_of_parts, require_room
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError
+from metrics.judging.disk_proof import deleted_after_s
 from metrics.judging.verdict import judge
 from metrics.planning.slots import share_slots
 from metrics.tables.parts import part_rows
@@ -32,7 +33,8 @@ from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import GroupCounts, GroupShare, GroupWindow, ReadRange
-from metrics.trial.counts import Counts
+from metrics.trial.counts import BrokerAccount, Counts, ProducerAccounts
+from metrics.trial.others import ClientTraffic, others_in
 from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import ConsumerReport, ProducerReport, TaskReport, merge
 from search.model import Verdict
@@ -383,3 +385,54 @@ def test_tasks_of_all_parts_send_at_once_and_report_together() -> None:
         if partition >= PARTITIONS
     )
     assert set(window.counts.by_producer.acked) == {0, 1, 2, 3}
+
+
+def test_what_groups_read_has_the_batches_of_their_own_part() -> None:
+    small = client(acked_by_partition={0: 1_000}, log_bytes=100_000)
+    large = client(
+        acked_by_partition={1: 100},
+        log_bytes=1_000_000,
+        groups=(GroupWindow(GroupCounts(0), records_total=100),),
+    )
+    both = client(
+        acked_by_partition={0: 1_000, 1: 100},
+        log_bytes=1_100_000,
+        groups=large.groups,
+        parts={"small": small, "large": large},
+    )
+    everything = ClientTraffic(10.0, 1_100.0, 1_100_000.0, 1_000_000.0)
+    found = others_in(everything, 1_100, both, None)
+    assert found is not None
+    assert found.read_bytes_per_s == pytest.approx(0.0)
+
+
+def test_the_part_whose_records_are_deleted_first_bounds_a_proof() -> None:
+    short = TopicOptions(
+        partitions_per_broker=2, replication_factor=1, config={"retention.ms": "9"}
+    )
+    mix = mix_of([ORDERS, replace(CLICKS, topic=short)])
+    assert deleted_after_s(mix, 60.0) == pytest.approx(60.009)
+
+
+@pytest.mark.parametrize(
+    ("producers", "acked", "verdict"),
+    [
+        (1, 94, Verdict.SUSTAINED),
+        (1, 80, Verdict.OVERLOADED),
+        (16, 85, Verdict.SUSTAINED),
+        (16, 70, Verdict.OVERLOADED),
+    ],
+)
+def test_batches_at_the_edges_of_a_window_are_no_shortfall_of_a_small_part(
+    producers: int, acked: int, verdict: Verdict
+) -> None:
+    seen = mixed_client(
+        acked_records=acked,
+        sent_records=100,
+        by_broker={1: BrokerAccount(requests=20)},
+        by_producer=ProducerAccounts(acked=dict.fromkeys(range(producers), 1)),
+        is_part=True,
+    )
+    assert judge(evidence(seen), goal()).verdict is verdict
+    whole = replace(seen.parts["images"], is_part=False)
+    assert whole.edge_share == 0.0

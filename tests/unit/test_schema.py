@@ -199,7 +199,7 @@ def test_trials_keep_pattern_counts_judgement_and_windows() -> None:
     assert row.items() >= row_of(trial().pattern).items()
     assert {field.name for field in fields(Counts)} <= row.keys()
     flat = {"start_s", "end_s", "counts", "latency", "producer_share", "host_samples", "quota"}
-    flat.add("parts")  # which has a table of its own
+    flat |= {"parts", "is_part"}  # which have a table of their own
     assert {field.name for field in fields(ClientWindow)} - row.keys() == flat
     assert {f"latency_{field.name}" for field in fields(Quantiles)} <= row.keys()
     assert (row["window_start"], row["window_end"]) == (utc(1_000_000), utc(1_000_010))
