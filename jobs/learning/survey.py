@@ -22,7 +22,7 @@ PROBE_SHARE = 0.1
 """Share of the bytes that is read first, to learn how large records are."""
 LATE_SHARE = 0.05
 """A first record that is later than this share of the time that is read begins it [ratio]."""
-_LOOKUP_REQUESTS_PER_S = 100.0
+_LOOKUP_REQUESTS_PER_S = 50.0
 _ASSUMED_RECORD_BYTES = 1_000.0
 
 
