@@ -87,17 +87,23 @@ class ClientWindow:
 
     @property
     def edge_share(self) -> float:
-        """Share of a part's records that the edges of the window may hide [ratio]; 0 for a whole.
+        """Share of a mix's records that the edges of the window may hide [ratio]; 0 without a mix.
 
         Batches that are open at an edge count on its other side. With few producers these do not
         even out: the difference of both edges deviates by a batch / √6 for each producer.
         """
-        counts = self.counts
-        each, count = counts.records_per_request, len(counts.by_producer.acked)
-        if not self.is_part or not each or not count or not counts.offered_records:
+        accounts = [self] if self.is_part else list(self.parts.values())
+        offered = self.counts.offered_records
+        if not accounts or not offered:
             return 0.0
-        deviation = each * math.sqrt(count / 6)
-        return min(EDGE_SHARE_MAX, EDGE_DEVIATIONS * deviation / counts.offered_records)
+        deviation = math.hypot(*(each._edge_deviation for each in accounts))
+        return min(EDGE_SHARE_MAX, EDGE_DEVIATIONS * deviation / offered)
+
+    @property
+    def _edge_deviation(self) -> float:
+        """Standard deviation of the records that the window's edges hide [records]."""
+        each, count = self.counts.records_per_request, len(self.counts.by_producer.acked)
+        return (each or 0.0) * math.sqrt(count / 6)
 
     def account_of_group(self, group: int) -> ClientWindow:
         """The account of the part that a consumer group reads; the whole one without a mix."""

@@ -434,5 +434,6 @@ def test_batches_at_the_edges_of_a_window_are_no_shortfall_of_a_small_part(
         is_part=True,
     )
     assert judge(evidence(seen), goal()).verdict is verdict
-    whole = replace(seen.parts["images"], is_part=False)
-    assert whole.edge_share == 0.0
+    part_of_it = seen.parts["images"]
+    assert replace(part_of_it, is_part=False).edge_share == 0.0
+    assert seen.edge_share == pytest.approx(part_of_it.edge_share / 100)
