@@ -189,7 +189,7 @@ class LimitRun(Body):
             own.point_message_bytes,
             progress,
             plan.hold_s,
-            to_failure=search.to_failure,
+            failing_load=found.loads[0] if search.to_failure else None,
         )
 
         refused: list[str] = []

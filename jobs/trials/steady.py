@@ -29,20 +29,20 @@ LOOK_S = 2.0
 """Time between two looks at a hold [s]."""
 FAILED_SHARE = 0.9
 """Share of the offered records below which a load to failure has failed [ratio]."""
-FAILED_S = 5.0
-"""Time over which that share is looked at [s]."""
+FAILED_S = 10.0
+"""Time over which that share is looked at [s]. A busy machine delays answers for some seconds."""
 
 
 class SteadyMeasurer(TrialMeasurer):
     """Measures a load in one window of `hold_s` at most.
 
-    The window ends once disks are proven to write the load. On a testbed with `to_failure` it ends
-    once the brokers are overloaded; elsewhere before the memory of a host is full, so that no load
-    is driven to failure.
+    The window ends once disks are proven to write the load, or before the memory of a host is full,
+    so that no load is driven to failure. That of `failing_load` ends once the brokers are
+    overloaded.
 
     Args:
         hold_s: longest window [s].
-        to_failure: whether the load is held until it fails.
+        failing_load: the load that is held until it fails, on a testbed; None for none.
     """
 
     is_steady = True
@@ -56,10 +56,11 @@ class SteadyMeasurer(TrialMeasurer):
         progress: SearchProgress,
         hold_s: float,
         *,
-        to_failure: bool = False,
+        failing_load: int | None = None,
     ) -> None:
         super().__init__(_held(context, hold_s), topics, gates, message_bytes, progress)
-        self._to_failure = to_failure
+        self._failing_load = failing_load
+        self._held_load = 0
 
     def pattern(self, load: int) -> TrafficPattern:
         """The traffic of a hold."""
@@ -67,6 +68,7 @@ class SteadyMeasurer(TrialMeasurer):
 
     def hold_once(self, load: int) -> Trial:
         """Hold the load, and append it as a trial; see `TrialMeasurer.trial`."""
+        self._held_load = load
         return self.trial(load)
 
     @contextmanager
@@ -96,7 +98,7 @@ class SteadyMeasurer(TrialMeasurer):
     def _is_over(
         self, sampler: TrialSampler, pattern: TrafficPattern, channel: TaskChannel, lasted_s: float
     ) -> bool:
-        if self._to_failure:
+        if self._held_load == self._failing_load:
             return has_failed(channel.acked(), pattern.records_per_s)
         samples, now_s = sampler.samples_taken(), time.time()
         brokers = self._context.hosts.brokers

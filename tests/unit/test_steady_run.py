@@ -191,7 +191,11 @@ class Sampler:
 
 
 def watched(
-    monkeypatch: pytest.MonkeyPatch, channel: Channel, disk: float, *, to_failure: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    channel: Channel,
+    disk: float,
+    *,
+    failing_load: int | None = None,
 ) -> None:
     """Watch a hold of 64 producers until it is ended, or was looked at ten times."""
     looks = 0
@@ -218,7 +222,9 @@ def watched(
     none: Any = None
     gates: Any = SimpleNamespace(under_replicated_at_rest={})
     parts: Any = (context, none, gates, 1_000, SearchProgress(), 105.0)
-    measurer = SteadyMeasurer(*parts, to_failure=to_failure)
+    measurer = SteadyMeasurer(*parts, failing_load=failing_load)
+    monkeypatch.setattr(measurer, "trial", lambda _load: None)
+    measurer.hold_once(64)
     pattern = replace(at(64).pattern, phases=measurer.pattern(64).phases)
     sampler: Any = Sampler()
     control: Any = channel
@@ -236,7 +242,20 @@ def test_a_proven_hold_ends_at_once_and_another_goes_on(monkeypatch: pytest.Monk
 
 def test_a_load_to_failure_ends_only_once_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [(float(second), 64_000 * second) for second in range(60)]
-    failed = [*whole, *((60.0 + n, 64_000 * 59 + 9_000 * n) for n in range(7))]
-    down = Channel(68.0, failed)
-    watched(monkeypatch, down, 10e6, to_failure=True)
+    failed = [*whole, *((60.0 + n, 64_000 * 59 + 9_000 * n) for n in range(12))]
+    down = Channel(73.0, failed)
+    watched(monkeypatch, down, 10e6, failing_load=64)
     assert down.ended_s is not None
+    slow = [*whole, *((59.0 + n, 64_000 * 59 + 54_000 * n) for n in range(1, 6))]
+    busy = Channel(66.0, slow)
+    watched(monkeypatch, busy, 10e6, failing_load=64)
+    assert busy.ended_s is None, "a slow moment of the machine"
+
+
+def test_a_lighter_load_after_one_to_failure_ends_once_it_is_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = [(float(second), 64_000 * second) for second in range(60)]
+    lighter = Channel(92.0, whole)
+    watched(monkeypatch, lighter, 100e6, failing_load=80)
+    assert lighter.ended_s is not None

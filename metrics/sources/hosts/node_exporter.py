@@ -149,7 +149,8 @@ class NodeExporters:
             of_same_name.append((address, machine))
 
     def _probe(self, scraper: Scraper) -> None:
-        endpoint, found = scraper.endpoint, {}
+        endpoint = scraper.endpoint
+        found: Mapping[str, float] = {}
         try:
             found = scraper.scrape_known_series(OPEN_DEADLINE_S).values
             self._require_same(endpoint.address, found)
