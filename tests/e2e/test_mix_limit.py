@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from jobs.config.source import parse_map
 from tests.support.commands import RunningCommand
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -24,7 +24,7 @@ RUN_S = 600.0
 
 def drawn(seed: int) -> dict[str, Any]:
     """A mix of three parts that are drawn at random, each with full batches."""
-    made = yaml.safe_load(FIXED.read_text(encoding="utf-8"))
+    made = parse_map(FIXED.read_text(encoding="utf-8"), "the mix").data
     chance = random.Random(seed)
     for part in made["mix"].values():
         part["producers"] = chance.randint(2, 14)
@@ -32,7 +32,7 @@ def drawn(seed: int) -> dict[str, Any]:
         rate = chance.choice([31_250, 40_000, 62_500])
         part["producer"] = {**part["producer"], "rate_bytes_per_s": rate}
         part["topic"] = {**part["topic"], "partitions_per_broker": chance.randint(2, 10)}
-    return dict(made)
+    return made
 
 
 @pytest.mark.parametrize("seed", [None, 7], ids=["fixed", "drawn"])
@@ -42,7 +42,7 @@ def test_the_limit_of_a_mix_is_within_5_percent_of_the_planted_one(
     workload = FIXED
     if seed is not None:
         workload = tmp_path / "drawn.yaml"
-        workload.write_text(yaml.safe_dump(drawn(seed)), encoding="utf-8")
+        workload.write_text(json.dumps(drawn(seed)), encoding="utf-8")
     options = (
         "find-limit",
         "--cluster=calibrated",

@@ -123,6 +123,7 @@ def test_a_plan_describes_each_part_and_adds_up_their_bytes() -> None:
     rate = payload_rate(config.workload, config.goal)
     assert rate.bytes(1) * 100 == pytest.approx(2.8e6)
     assert plan.write_bytes_max is not None
+    assert plan.disk_bytes_max is not None
     assert plan.disk_bytes_max <= plan.write_bytes_max
 
 
