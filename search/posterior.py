@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from search.estimate import Curve, Prior
 from search.interval import LEVEL, Interval
@@ -131,7 +130,7 @@ def evidence(history: Iterable[Observation], signals: Signals, curve: Curve) -> 
         row = []
         for gain, found in zip(GAINS, _normals(read, noise, _EVEN, curve), strict=True):
             sides = [_side(one, noise, gain) for one in bounds]
-            row.append(_log_sum([one.odds + sum(map(one.log_share, sides)) for one in found]))
+            row.append(_log_sum([_evidence_of(one, sides) for one in found]))
         rows.append(tuple(row))
     return Odds(tuple(rows))
 
@@ -203,25 +202,33 @@ def _side(trial: TrialEvidence, noise: float, gain: float) -> Side:
     return sign * share / spread, sign * (met * (1.0 - share) - trial.load) / spread
 
 
-class _Normal(NamedTuple):
-    """A normal distribution of ln limit, with ln of the probability of its evidence."""
+_Normal = tuple[float, float, float]
+"""A normal distribution of ln limit: ln of the probability of its evidence, mean and variance.
 
-    odds: float
-    mean: float
-    variance: float
+A search makes thousands of them, and a class would double the time for each.
+"""
 
-    def joined(self, other: _Normal) -> _Normal:
-        """The product of both distributions."""
-        total, away = self.variance + other.variance, self.mean - other.mean
-        odds = self.odds + other.odds + _bell(away / math.sqrt(total)) - 0.5 * math.log(total)
-        share = self.variance / total
-        return _Normal(odds, self.mean - share * away, share * other.variance)
 
-    def log_share(self, side: Side) -> float:
-        """The probability of a verdict, averaged over the distribution [ln]."""
-        slope, offset = side
-        away = (slope * self.mean + offset) / math.sqrt(1.0 + slope * slope * self.variance)
-        return math.log(_verdict(away))
+def _joined(one: _Normal, other: _Normal) -> _Normal:
+    """The product of both distributions."""
+    (odds, mean, variance), (more, elsewhere, others) = one, other
+    total, away = variance + others, mean - elsewhere
+    odds = odds + more + _bell(away / math.sqrt(total)) - 0.5 * math.log(total)
+    share = variance / total
+    return odds, mean - share * away, share * others
+
+
+def _log_share(normal: _Normal, side: Side) -> float:
+    """The probability of a verdict, averaged over the distribution [ln]."""
+    _, mean, variance = normal
+    slope, offset = side
+    away = (slope * mean + offset) / math.sqrt(1.0 + slope * slope * variance)
+    return math.log(_verdict(away))
+
+
+def _evidence_of(normal: _Normal, sides: Sequence[Side]) -> float:
+    """The probability of the evidence of a distribution, verdicts included [ln]."""
+    return normal[0] + sum([_log_share(normal, side) for side in sides])
 
 
 class _Sums:
@@ -263,7 +270,7 @@ class _Sums:
             mean = (met - gain * slope) / weight
             misfit = mets - gain * (twice_both - gain * slopes) - weight * mean * mean
             variance = own_variance + (gain * end) ** 2
-            found.append(_Normal(odds - 0.5 * (misfit + logs), mean, variance))
+            found.append((odds - 0.5 * (misfit + logs), mean, variance))
         return found
 
 
@@ -292,13 +299,13 @@ class _Readings:
             for one, log in zip(row, _LOG_GAINS, strict=True)
         ]
         if not self._groups:
-            return [_Normal(each, 0.0, 1e6) for each in odds]
+            return [(each, 0.0, 1e6) for each in odds]
         end = max(curve.at_limit_spread, _END_ERROR * (curve.at_limit < 1.0))
         first, *others = self._groups
         found = first.over_gains(end if first.by_curve else 0.0, odds)
         for one in others:
             more = one.over_gains(0.0, _EVEN)
-            found = [mine.joined(other) for mine, other in zip(found, more, strict=True)]
+            found = [_joined(mine, other) for mine, other in zip(found, more, strict=True)]
         return found
 
 
@@ -327,14 +334,13 @@ class _Layer:
     @property
     def best(self) -> float:
         """The probability of the likeliest distribution, verdicts included [ln]."""
-        likeliest = max(self.normals)
-        return likeliest.odds + sum(map(likeliest.log_share, self.sides))
+        return _evidence_of(max(self.normals), self.sides)
 
     def curves(self, best: float) -> Curves:
         """The normal curves that are not negligible compared with the best of all layers."""
-        room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals).odds
-        kept = ((one, math.sqrt(one.variance)) for one in self.normals if one.odds >= room)
-        return [(math.exp(one.odds - best) / spread, one.mean, spread) for one, spread in kept]
+        room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals)[0]
+        kept = ((odds, mean, math.sqrt(var)) for odds, mean, var in self.normals if odds >= room)
+        return [(math.exp(odds - best) / spread, mean, spread) for odds, mean, spread in kept]
 
 
 def _layer(
@@ -345,7 +351,7 @@ def _layer(
     likeliest = (-math.inf, GAINS[0])
     for gain, found in zip(GAINS, _normals(read, noise, row, curve), strict=True):
         normals += found
-        likeliest = max(likeliest, (found[0].odds, gain))
+        likeliest = max(likeliest, (found[0][0], gain))
     return _Layer(normals, [_side(one, noise, likeliest[1]) for one in trials])
 
 
