@@ -25,9 +25,12 @@ from metrics.tables.schema import SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.store import TableStore
 from metrics.tables.sweep_case import SweepCase
 from metrics.tables.views import latest_boundaries
+from metrics.traffic.axes import SCALE
+from metrics.traffic.mix import mix_of
+from tests.support.evidence import client
 from tests.support.headroom import headroom_row
 from tests.support.nights import case_row
-from tests.support.rows import BOUNDARY, trial
+from tests.support.rows import BOUNDARY, traffic, trial
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,6 +131,28 @@ def test_an_append_that_is_tried_again_adds_nothing(
     once = {"runs": 1, "samples": 4, "hosts": 4, "headroom": 1}
     assert counts == {**dict.fromkeys(SCHEMAS, 0), **twice, **once}
     assert [row.host for row in store.hosts(run_id).collect()] == ["h"] * 4
+
+
+def test_the_parts_of_a_mix_have_rows_of_their_own(
+    store: TableStore, again: TableStore, run_id: str
+) -> None:
+    parts = [replace(traffic(n + 2), part=name) for n, name in enumerate(("clicks", "orders"))]
+    mixed = SCALE.apply(mix_of(parts), 150)
+    accounts = {each.part: client(acked_records=each.producers) for each in mixed.parts}
+    made = trial(1, run_id, pattern=mixed, client=client(parts=accounts))
+    for each in (store, store, again):
+        each.append_trial(made)
+        each.settle()
+    rows = store.parts(run_id).collect()
+    assert [(row.part, row.np, row.scale, row.acked_records) for row in rows] == [
+        ("clicks", 3, 1.5, 3),
+        ("orders", 4, 1.5, 4),
+    ]
+    (row,) = store.trials(run_id).collect()
+    assert (row.np, row.axis, row.load, set(row.mix)) == (7, "scale", 150, {"clicks", "orders"})
+    (kept,) = store.trials_of(run_id)
+    assert kept.pattern.mb_per_s == pytest.approx(mixed.mb_per_s)
+    assert (kept.load, kept.pattern.mix) == (150, mixed.mix)
 
 
 def test_a_point_that_was_searched_on_adds_a_newer_row(
@@ -356,9 +381,8 @@ def test_tables_are_readable_without_spark(fresh: TableStore) -> None:
     }
     rows = {table: found for table, (_, found) in read.items()}
     counts = {table: len(found) for table, found in rows.items()}
-    assert counts == {
-        "runs": 1, "trials": 2, "samples": 4, "hosts": 4, "boundaries": 0, "cases": 0,
-    }  # fmt: skip
+    appended = {"runs": 1, "trials": 2, "samples": 4, "hosts": 4}
+    assert counts == {**dict.fromkeys(SCHEMAS, 0), **appended}
     first, second = sorted(rows["trials"], key=lambda row: int(row["trial"]))
     assert (first["trial"], second["trial"], first["verdict"]) == (1, 2, "OVERLOADED")
     assert [w["handler_idle"] for w in first["broker_windows"]] == [0.8, 0.1]
