@@ -7,7 +7,7 @@ its disk, so look-ups have a pace and a highest number.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -25,7 +25,9 @@ LOOKUPS_MAX = 6_000
 """Highest number of look-ups by time for curves."""
 PARTITIONS_EACH = 4
 """Partitions of a topic whose curve is looked up; the others are taken to go with them."""
-_STEPS_MAX = 169
+REQUESTS_MAX = 600
+"""Highest number of requests for curves."""
+_STEP_MAX_S = 86_400.0
 _UNCOMMITTED = 0
 _VERSION = 1
 _AT_ONCE = 500
@@ -110,57 +112,72 @@ class OffsetLookup:
                 found[topic.name, int(each.partition_index)] = (int(each.offset), at_s)
         return found
 
-    def curve(
-        self,
-        topic: TopicFacts,
-        logs: Mapping[int, PartitionLog],
-        now_s: float,
-        lookups_max: int,
-        is_over: Callable[[], bool] = lambda: False,
-    ) -> Curve:
-        """The curve of a topic, from some of its partitions.
+    def curves(
+        self, logs: Mapping[str, Mapping[int, PartitionLog]], now_s: float
+    ) -> dict[str, Curve]:
+        """Topic → its curve, from some of its partitions; empty for a topic without a past.
+
+        One request to a leader looks up the partitions of all topics at one time.
 
         Args:
-            logs: partition → its log, whose end is that of `now_s` [s since the epoch].
-            lookups_max: number of look-ups to make at most.
-            is_over: whether to stop; the curve then begins later.
+            logs: topic → partition → its log, whose end is that of `now_s` [s since the epoch].
         """
-        chosen = _spread(topic, logs)
-        if not chosen:
-            return Curve()
+        chosen = {topic: self._spread(topic, own) for topic, own in logs.items()}
+        times = self._times(chosen, logs, now_s)
+        offsets = {
+            topic: {each: [logs[topic][each].end_offset] for each in chosen[topic]}
+            for topic in times
+        }
+        begun = {topic: [now_s] for topic in times}
+        open_topics = set(times)
+        for at_s in sorted({each for own in times.values() for each in own[:-1]}, reverse=True):
+            asked = [topic for topic in sorted(open_topics) if at_s in times[topic]]
+            places = [(topic, each) for topic in asked for each in chosen[topic]]
+            found = self.at(places, int(at_s * 1e3))
+            for topic in asked:
+                if any((topic, each) not in found for each in chosen[topic]):
+                    open_topics.discard(topic)  # a leader moved; its curve begins here
+                    continue
+                for each in chosen[topic]:
+                    offset, _ = found[topic, each]
+                    end = logs[topic][each].end_offset
+                    offsets[topic][each].insert(0, offset if offset >= 0 else end)
+                begun[topic].insert(0, at_s)
+        return {topic: Curve.of_offsets(begun[topic], offsets[topic]) for topic in times}
+
+    def _times(
+        self,
+        chosen: Mapping[str, Sequence[int]],
+        logs: Mapping[str, Mapping[int, PartitionLog]],
+        now_s: float,
+    ) -> dict[str, tuple[float, ...]]:
+        """Topic → the times to look up, in steps that keep look-ups and requests within bounds."""
         step_s = HOUR_S
-        times_s = times_of([logs[each] for each in chosen], now_s, step_s)
-        while len(times_s) > 2 and len(times_s) * len(chosen) > max(lookups_max, 2 * len(chosen)):
+        while True:
+            times = {
+                topic: times_of([logs[topic][each] for each in own], now_s, step_s)
+                for topic, own in chosen.items()
+                if own
+            }
+            times = {topic: own for topic, own in times.items() if len(own) > 1}
+            lookups = sum(len(own) * len(chosen[topic]) for topic, own in times.items())
+            leaders = {self._leaders[topic, each] for topic in times for each in chosen[topic]}
+            requests = len({at_s for own in times.values() for at_s in own}) * len(leaders)
+            if (lookups <= LOOKUPS_MAX and requests <= REQUESTS_MAX) or step_s > _STEP_MAX_S:
+                return times
             step_s *= 2
-            times_s = times_of([logs[each] for each in chosen], now_s, step_s)
-        if len(times_s) < 2:
-            return Curve()
-        offsets: dict[int, list[int]] = {each: [logs[each].end_offset] for each in chosen}
-        begun = [now_s]
-        for at_s in reversed(times_s[:-1]):
-            if is_over() and len(begun) > 1:
-                break
-            found = self.at([(topic.name, each) for each in chosen], int(at_s * 1e3))
-            if len(found) < len(chosen):
-                break
-            for each in chosen:
-                offset, _ = found[topic.name, each]
-                offsets[each].insert(0, offset if offset >= 0 else logs[each].end_offset)
-            begun.insert(0, at_s)
-        return Curve.of_offsets(begun, offsets)
 
-
-def _spread(topic: TopicFacts, logs: Mapping[int, PartitionLog]) -> list[int]:
-    """Some partitions with records, as many as possible of different leaders."""
-    chosen: list[int] = []
-    led: dict[int, int] = defaultdict(int)
-    filled = [each for each in sorted(logs) if logs[each].records]
-    while filled and len(chosen) < PARTITIONS_EACH:
-        best = min(filled, key=lambda each: (led[topic.leaders[each]], each))
-        filled.remove(best)
-        chosen.append(best)
-        led[topic.leaders[best]] += 1
-    return chosen
+    def _spread(self, topic: str, logs: Mapping[int, PartitionLog]) -> list[int]:
+        """Some partitions with records, as many as possible of different leaders."""
+        chosen: list[int] = []
+        led: dict[int, int] = defaultdict(int)
+        filled = [each for each in sorted(logs) if logs[each].records]
+        while filled and len(chosen) < PARTITIONS_EACH:
+            best = min(filled, key=lambda each: (led[self._leaders[topic, each]], each))
+            filled.remove(best)
+            chosen.append(best)
+            led[self._leaders[topic, best]] += 1
+        return chosen
 
 
 def _request(places: Sequence[Place], time_ms: int) -> Any:

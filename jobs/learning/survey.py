@@ -9,7 +9,7 @@ from functools import partial
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.learning.groups import groups_of
-from jobs.learning.offsets import LOOKUPS_MAX, LOOKUPS_PER_S, OffsetLookup, Place
+from jobs.learning.offsets import LOOKUPS_PER_S, OffsetLookup, Place
 from jobs.learning.reading import BatchReader, Stretch
 from jobs.learning.topics import with_config, with_groups
 from metrics.learning.curve import HOUR_S, Curve, PartitionLog
@@ -22,7 +22,7 @@ PROBE_SHARE = 0.1
 """Share of the bytes that is read first, to learn how large records are."""
 LATE_SHARE = 0.05
 """A first record that is later than this share of the time that is read begins it [ratio]."""
-_LOOKUP_REQUESTS_PER_S = 50.0
+_LOOKUP_REQUESTS_PER_S = 10.0
 _ASSUMED_RECORD_BYTES = 1_000.0
 
 
@@ -140,18 +140,13 @@ class Surveyor:
 
     def _look_up_curves(self, now_s: float) -> None:
         """The curve and the spread over partitions of each topic with records."""
-        left = LOOKUPS_MAX
-        named = [each for each in self._facts if each.name in self._windows]
-        for index, facts in enumerate(named):
-            self._progress(f"looking up the curve of {facts.name}")
-            logs = self._logs[facts.name]
-            curve = self._offsets.curve(facts, logs, now_s, left // (len(named) - index))
-            left -= len(curve.times_s) * 4
-            self._curves[facts.name], self._shares[facts.name] = self._of_all(facts, curve, now_s)
+        self._progress("looking up curves")
+        facts = {each.name: each for each in self._facts}
+        known = self._offsets.curves({topic: self._logs[topic] for topic in self._windows}, now_s)
+        for topic, curve in known.items():
+            self._curves[topic], self._shares[topic] = self._of_all(facts[topic], curve)
 
-    def _of_all(
-        self, facts: TopicFacts, curve: Curve, now_s: float
-    ) -> tuple[Curve, dict[int, float]]:
+    def _of_all(self, facts: TopicFacts, curve: Curve) -> tuple[Curve, dict[int, float]]:
         """The curve of all partitions from that of some, and each partition's share of a day."""
         if not curve.step_s:
             return curve, {}
@@ -296,6 +291,9 @@ class Surveyor:
         from_s, to_s = self._windows[name]
         offsets = sum(each.end - each.start for each in own)
         read = sum(each.at - each.start for each in own)
+        last_s = tally.last_ms / 1e3
+        if read >= offsets and from_s < last_s < to_s - LATE_SHARE * (to_s - from_s):
+            to_s = last_s  # producers that ended within it
         # The markers of transactions have offsets, too.
         records_share = tally.offsets / (tally.offsets + tally.markers)
         stretch_s = max(0.001, to_s - from_s)

@@ -10,6 +10,8 @@ from itertools import pairwise
 HOUR_S, DAY_S, WEEK_S = 3_600.0, 86_400.0, 604_800.0
 STEPS_MIN = 12
 """Number of steps of a topic that has less data than three hours."""
+YOUNG_STEPS_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0)
+"""Steps of such topics [s]; topics of about the same age have the same step."""
 STEP_MIN_S = 1.0
 
 
@@ -66,7 +68,7 @@ def times_of(
         return ()
     step_s = step_min_s
     if age_s < 3 * step_min_s:
-        step_s = max(STEP_MIN_S, age_s / STEPS_MIN)
+        step_s = next((each for each in YOUNG_STEPS_S if each >= age_s / STEPS_MIN), step_min_s)
     steps = math.floor(age_s / step_s + 1e-9)
     return tuple(now_s - step * step_s for step in range(steps, -1, -1))
 

@@ -80,7 +80,8 @@ def fit(seen: TopicSeen) -> Fit:
     batches = seen.batches
     is_full, full_bytes = _fullness(batches)
     linger_ms = float(quantile_of(batches.spans, _LINGER_QUANTILE))
-    filling = _filling_per_s(batches, linger_ms, is_full)
+    is_even = _is_even(batches)
+    filling = _filling_per_s(batches, is_full or is_even)
     kind = "plain"
     if batches.transactional >= IDEMPOTENT_SHARE * batches.batches:
         kind = "transactional"
@@ -92,7 +93,7 @@ def fit(seen: TopicSeen) -> Fit:
         linger_ms,
         is_full,
         full_bytes,
-        _is_even(batches),
+        is_even,
         kind,
         _transaction_ms(batches) if kind == "transactional" else None,
     )
@@ -113,17 +114,18 @@ def _fullness(batches: BatchTally) -> tuple[bool, float]:
     return True, sum(size * count for size, count in full.items()) / number
 
 
-def _filling_per_s(batches: BatchTally, linger_ms: float, is_full: bool) -> float:
-    """Records per second into an open batch [1/s]; 0 where no batch has several records."""
-    if not batches.followers:
-        return 0.0
+def _filling_per_s(batches: BatchTally, is_steady: bool) -> float:
+    """Records per second into an open batch [1/s]; 0 where no batch has several records.
+
+    Args:
+        is_steady: whether the last record of a batch ends it, or comes at its regular time. Random
+            records leave a batch open for a while after its last one.
+    """
     several = sum(batches.spans.values())
-    if is_full or not several:
-        open_s = batches.open_ms / 1e3
-    else:
-        # Batches stay open for the whole linger, also after their last record.
-        open_s = max(batches.open_ms / 1e3, linger_ms / 1e3 * sum(batches.batch_records.values()))
-    return batches.followers / open_s if open_s > 0 else math.inf
+    if not several:
+        return 0.0
+    open_ms = batches.open_ms if is_steady else batches.wide_ms / several * batches.batches
+    return 1e3 * batches.followers / open_ms if open_ms > 0 else math.inf
 
 
 def _counted(batches: BatchTally) -> Figure:

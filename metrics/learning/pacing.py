@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-REQUESTS_PER_S = 20.0
+REQUESTS_PER_S = 10.0
 """Highest rate of requests for data [1/s]."""
 
 

@@ -52,6 +52,9 @@ class BatchTally:
         batch_records: number of records → number of batches with so many.
         batch_sizes: size [B] → number of batches of this size.
         open_ms: time in which batches took records, all together [ms].
+        wide_ms: the same of batches with several records, each time longer by 1/(n - 1) for n
+            records: the time for which a batch was open, where records came at random [ms].
+        last_ms: time of the latest record [ms since the epoch].
         followers: number of records after the first one of their batch, without batches whose
             times are those of the broker.
         spans: time between the first and the latest record [ms] → number of batches that hold
@@ -72,6 +75,8 @@ class BatchTally:
     batch_records: Counter[int] = field(default_factory=Counter)
     batch_sizes: Counter[int] = field(default_factory=Counter)
     open_ms: int = 0
+    wide_ms: float = 0.0
+    last_ms: int = 0
     followers: int = 0
     spans: Counter[int] = field(default_factory=Counter)
     idempotent: int = 0
@@ -102,11 +107,14 @@ class BatchTally:
         self.batch_sizes[batch.size_bytes] += 1
         self.transactional += batch.is_transactional
         self.append_times += batch.has_append_time
+        self.last_ms = max(self.last_ms, batch.max_ms)
         if not batch.has_append_time and batch.max_ms >= batch.first_ms:
             span_ms = batch.max_ms - batch.first_ms
             self.open_ms += span_ms
             self.followers += batch.records - 1
-            self.spans[span_ms] += batch.records > 1
+            if batch.records > 1:
+                self.spans[span_ms] += 1
+                self.wide_ms += span_ms * batch.records / (batch.records - 1)
         if batch.producer_id >= 0:
             self.idempotent += 1
             self._add_producer(batch)

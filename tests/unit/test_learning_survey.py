@@ -218,6 +218,19 @@ def test_clocks_of_producers_that_are_ahead_are_named() -> None:
     assert survey.topics[0].now_per_s <= 20
 
 
+def test_producers_that_have_ended_keep_their_rate(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    time = FakeTime()
+    admin = ServedCluster({"hot": logs["hot"]})
+    survey = Surveyor(
+        admin, matching_topics(admin, [".*"]), Bounds(),
+        clock=time, now=lambda: END_S + 30.0, pause=time.pause,
+    ).make()  # fmt: skip
+    assert survey.topics[0].now_per_s == pytest.approx(1_000, rel=0.01)
+    assert alone(survey.topics[0], NOW).producers.value == 4
+
+
 def test_transactions_have_the_time_between_their_ends() -> None:
     logs = {number: PartitionOfLog() for number in range(2)}
     for second in range(40):
