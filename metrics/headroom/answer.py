@@ -167,12 +167,13 @@ def row_of(
     of_rest = deviations * capacity.rest_error * abs(1.0 / grows - 1.0 / free)
     times = free / grows
     bent = capacity.bend * abs(math.log(times))
-    spread = math.hypot(deviations * capacity.limit_error / free, error / grows, of_rest, bent)
+    spread = math.hypot(deviations * capacity.limit_error / free, of_rest, bent)
+    # An error of a small use is many times the use, so that it counts as a difference.
+    most, least = grows + error, max(grows - error, free / TIMES_MAX)
+    down = math.hypot(spread, math.log(most / grows), math.log(capacity.low or 1e-9))
+    up = math.hypot(spread, math.log(max(1.0, grows / least)), math.log(capacity.high))
     return replace(
-        row,
-        times=times,
-        times_low=times * math.exp(-math.hypot(spread, math.log(capacity.low or 1e-9))),
-        times_high=times * math.exp(math.hypot(spread, math.log(capacity.high))),
+        row, times=times, times_low=times * math.exp(-down), times_high=times * math.exp(up)
     )
 
 

@@ -34,6 +34,7 @@ from tests.support.headroom import (
     trials_at,
     use_at,
     window_at,
+    windows_at,
 )
 
 LIMITS = Indicators()
@@ -252,6 +253,19 @@ def test_the_interval_has_that_of_the_limit_and_the_scatter_of_the_window() -> N
     assert math.log(wider.times_high / wider.times_low) >= math.log(2.0)
 
 
+def test_a_scattered_small_use_leaves_the_interval_of_the_answer_alone() -> None:
+    """Network threads that are busy for 1 % in some parts and for 6 % in others."""
+    quiet = today_at(50.0, 20.0, network_idle=0.98, parts=[(50.0, 20.0)] * 6)
+    parts = [
+        windows_at((50.0, 20.0), network_idle=1.0 - use) for use in (0.0, 0.06, 0.0, 0.06, 0.0, 0.0)
+    ]
+    answer = answer_at(today=replace(quiet, parts=parts))
+    row = next(row for row in answer.rows if row.resource == "network threads")
+    assert row.times_low is not None and row.times_low > 5
+    assert row.times_high is not None and row.times_high <= 100.0 * 1.1
+    assert answer.times_low == answer.first.times_low
+
+
 def test_another_resource_gives_out_first_where_production_uses_more_of_it() -> None:
     readers = today_at(20.0, 20.0, network_idle=0.3)
     answer = answer_at(today=readers)
@@ -367,6 +381,14 @@ def test_sizes_beside_measured_ones(stored: float, bytes_per_s: float) -> None:
     found = limit_for_size([ONE, TEN], stored)
     assert found.bytes_per_s == pytest.approx(bytes_per_s)
     assert bool(found.note) == (stored != 1_050.0)
+
+
+def test_sizes_that_differ_from_broker_to_broker_are_one_note() -> None:
+    today = today_at(25.0, 20.0)
+    one, two = today.whole.brokers
+    large = [replace(one, bytes_in_per_s=4e6), replace(two, bytes_in_per_s=3.3e6)]
+    answer = answer_at(today=replace(today, whole=replace(today.whole, brokers=tuple(large))))
+    assert len([note for note in answer.notes if "in the brokers' logs" in note]) == 1
 
 
 def test_the_limit_of_the_nearest_size_counts() -> None:
