@@ -198,6 +198,7 @@ class ServedCluster(KafkaAdmin):
         logs: topic → partition → its log.
         refused: topics that this user may not read.
         hidden: topics that this user may not look up offsets of.
+        moved_ms: times between which leaders answer that they moved [ms since the epoch].
         throttle_ms: throttle time of each answer with data.
         configs: topic → its properties.
         refused_groups: groups that this user may not describe.
@@ -211,6 +212,7 @@ class ServedCluster(KafkaAdmin):
         self.brokers = brokers
         self.refused: set[str] = set()
         self.hidden: set[str] = set()
+        self.moved_ms = (0, 0)
         self.throttle_ms = 0
         self.configs: dict[str, dict[str, str | None]] = {}
         self.refused_groups: set[str] = set()
@@ -272,10 +274,14 @@ class ServedCluster(KafkaAdmin):
                 log = self.logs[topic.name][each.partition_index]
                 found = {-1: (log.end_offset, -1), -2: (log.first_offset, -1)}
                 offset, at_ms = found.get(each.timestamp) or log.offset_at(each.timestamp)
-                error = kafka_errors.TopicAuthorizationFailedError.errno
+                error = 0
+                if topic.name in self.hidden:
+                    error = kafka_errors.TopicAuthorizationFailedError.errno
+                elif self.moved_ms[0] <= each.timestamp < self.moved_ms[1]:
+                    error = kafka_errors.NotLeaderForPartitionError.errno
                 parts.append(SimpleNamespace(
                     partition_index=each.partition_index, offset=offset, timestamp=at_ms,
-                    error_code=error if topic.name in self.hidden else 0,
+                    error_code=error,
                 ))  # fmt: skip
             answered.append(SimpleNamespace(name=topic.name, partitions=parts))
         return SimpleNamespace(topics=answered)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from jobs.learning.history import rates_of
+from jobs.learning.offsets import OffsetLookup
 from jobs.learning.reading import BatchReader, Stretch
 from jobs.learning.survey import Bounds, Survey, Surveyor
 from jobs.learning.topics import matching_topics, pattern_of
@@ -216,6 +217,43 @@ def test_clocks_of_producers_that_are_ahead_are_named() -> None:
     survey = surveyed(ServedCluster({"ahead": {0: log}}))
     assert [text for text in survey.notes if "60 s ahead of this machine's clock" in text]
     assert survey.topics[0].now_per_s <= 20
+
+
+def curve_of_days(admin: ServedCluster) -> Curve:
+    """The curve of a topic with six partitions and a record in each hour of 50."""
+    time = FakeTime()
+    lookup = OffsetLookup(
+        admin, matching_topics(admin, [".*"]), ReadingPace(1e9, 1e9, time, time.pause)
+    )
+    found = lookup.logs([("days", number) for number in range(6)])
+    logs = {number: found["days", number] for number in range(6)}
+    return lookup.curves({"days": logs}, END_S)["days"]
+
+
+def hourly() -> ServedCluster:
+    return ServedCluster({"days": written(Kind(6, 1 / 3_600, 0.0, 10), 6, 50 * 3_600.0)})
+
+
+def test_curves_keep_to_a_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = hourly()
+    whole = curve_of_days(admin)
+    assert whole.step_s == 3_600
+    assert admin.requests.count("ListOffsetsRequest") <= 9 + 50 * 3, "one for each leader and time"
+    monkeypatch.setattr("jobs.learning.offsets.REQUESTS_MAX", 60)
+    admin = hourly()
+    coarse = curve_of_days(admin)
+    assert coarse.step_s == 4 * 3_600
+    assert admin.requests.count("ListOffsetsRequest") <= 9 + 60
+    assert coarse.mean == pytest.approx(whole.mean, rel=0.1)
+
+
+def test_a_curve_begins_where_a_leader_answers() -> None:
+    admin = hourly()
+    low_s, high_s = END_S - 22.5 * 3_600, END_S - 20.5 * 3_600
+    admin.moved_ms = (int(low_s * 1e3), int(high_s * 1e3))
+    curve = curve_of_days(admin)
+    assert curve.span_s == 20 * 3_600
+    assert curve.mean > 0
 
 
 def test_producers_that_have_ended_keep_their_rate(
