@@ -1,0 +1,207 @@
+"""`redline learn` on real brokers: four kinds of traffic by Kafka's own Java producers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from kafka import KafkaConsumer
+
+from jobs.cluster.connect import connect
+from jobs.config.loading import load_workload
+from jobs.config.workload import Workload
+from jobs.console.events import RecordingReporter
+from jobs.learning.learning import LearnOrder, learn
+from jobs.learning.survey import Bounds
+from jobs.testbed.client_access import cluster_file
+from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import start
+from tests.support.java_traffic import JavaKind, JavaTraffic, java_traffic
+
+log = logging.getLogger(__name__)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+WORD = "Mustermann-4711"
+PARTITIONS = 6
+PLAIN = {"enable.idempotence": "false", "acks": "1"}
+KINDS = {
+    "small-hot": JavaKind(4, 250, 200, properties={**PLAIN, "linger.ms": "20"}),
+    "large": JavaKind(
+        2, 20, 5_000, properties={**PLAIN, "compression.type": "lz4", "linger.ms": "200",
+                                  "batch.size": "131072"},
+    ),
+    "keyed": JavaKind(3, 60, 500, keys=50, properties={"linger.ms": "100"}),
+    "many-slow": JavaKind(40, 1, 1_000, properties={"linger.ms": "5"}),
+}  # fmt: skip
+GROUPS = ("billing", "audit")
+LOADED_S = 75.0
+"""Time for which producers send before their traffic is learnt [s]."""
+REST_S = 12.0
+"""Time in which brokers at rest show what they use themselves [s]."""
+
+
+@pytest.fixture(scope="module")
+def testbed() -> Iterator[Testbed]:
+    overrides: dict[str, object] = {"heap_mb": 384, "jvm_options": "-XX:TieredStopAtLevel=1"}
+    with start("default", brokers=3, overrides=overrides, name="learn") as running:
+        yield running
+
+
+@contextmanager
+def reading(testbed: Testbed, group: str) -> Iterator[None]:
+    """A consumer of a group that reads one topic."""
+    over = threading.Event()
+
+    def read() -> None:
+        consumer = KafkaConsumer(
+            "small-hot", bootstrap_servers=list(testbed.bootstrap_servers), group_id=group,
+            auto_commit_interval_ms=1_000,
+        )  # fmt: skip
+        try:
+            while not over.is_set():
+                consumer.poll(timeout_ms=200)
+        finally:
+            consumer.close()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def sending(testbed: Testbed, folder: Path) -> Iterator[JavaTraffic]:
+    """The four kinds, and two groups that read one of them, for a while before this context."""
+    with connect(testbed.bootstrap_servers) as admin:
+        for topic in KINDS:
+            placed = {n: [1 + n % 3, 1 + (n + 1) % 3] for n in range(PARTITIONS)}
+            admin.create_topic(topic, placed, {})
+    with ExitStack() as stack:
+        running = stack.enter_context(java_traffic(testbed, KINDS, WORD, folder / "errors.log"))
+        for group in GROUPS:
+            stack.enter_context(reading(testbed, group))
+        time.sleep(LOADED_S)
+        yield running
+
+
+def learnt(testbed: Testbed, folder: Path, **options: Any) -> dict[str, Any]:
+    out = folder / "mine.yaml"
+    order = LearnOrder(
+        str(cluster_file(testbed.folder)), (".*",), out, moment="now", parts_max=6, **options
+    )
+    assert learn(order, RecordingReporter()) == 0
+    found: dict[str, Any] = json.loads((folder / "mine.learned.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_learnt_figures_are_those_of_java_producers(testbed: Testbed, tmp_path: Path) -> None:
+    with sending(testbed, tmp_path) as traffic:
+        for decodes in (False, True):
+            folder = tmp_path / f"decoded-{decodes}"
+            folder.mkdir()
+            found = learnt(testbed, folder, bounds=Bounds(decodes=decodes))
+            planted = {topic: traffic.batch_bytes_of_last_minute(topic) for topic in KINDS}
+            workload = load_workload(str(folder / "mine.yaml"))
+            assert {part.name for part in workload.parts} == set(KINDS)
+            for part in workload.parts:
+                log_figures(part, found, planted[part.name])
+            for part in workload.parts:
+                require_as_planted(part, found, planted[part.name])
+            require_kept_nowhere(folder)
+
+
+def evidence_of(part: Workload, found: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was learnt of a part, and of its topic."""
+    (evidence,) = [each for each in found["parts"] if each["name"] == part.name]
+    (topic,) = evidence["topics"]
+    return evidence, topic
+
+
+def log_figures(part: Workload, found: dict[str, Any], planted_batch_bytes: float) -> None:
+    kind, (evidence, topic) = KINDS[part.name], evidence_of(part, found)
+    log.warning(
+        "%s: %.1f of %.1f messages/s, %d B, %.2f a batch, %.0f of %.0f B a batch, %s of %d "
+        "producers (%g to %g), linger %g ms",
+        *(part.name, evidence["messages_per_s"], kind.per_s, part.message_bytes[0]),
+        *(evidence["records_per_batch"], topic["bytes"] / topic["batches"], planted_batch_bytes),
+        *(part.np, kind.producers, evidence["producers"]["low"], evidence["producers"]["high"]),
+        part.producer.linger_ms,
+    )
+
+
+def require_as_planted(part: Workload, found: dict[str, Any], planted_batch_bytes: float) -> None:
+    kind, (evidence, topic) = KINDS[part.name], evidence_of(part, found)
+    rate, size = evidence["messages_per_s"], part.message_bytes[0]
+    batch_bytes = topic["bytes"] / topic["batches"]
+    assert rate == pytest.approx(kind.per_s, rel=0.05)
+    # How many messages a batch gets follows from the machine, too, and the two windows differ.
+    assert batch_bytes == pytest.approx(planted_batch_bytes, rel=0.1)
+    assert part.producer.compression == kind.properties.get("compression.type", "none")
+    is_plain = kind.properties.get("enable.idempotence") == "false"
+    assert part.producer.enable_idempotence is not is_plain
+    if is_plain:
+        assert topic["producer_ids"] == 0
+        assert evidence["producers"]["low"] <= kind.producers <= evidence["producers"]["high"]
+        assert part.np is not None and abs(part.np - kind.producers) <= 1
+    else:
+        assert part.np == kind.producers
+    if found["read"]["decoded"] or part.producer.compression == "none":
+        assert size == pytest.approx(kind.value_bytes + (6 if kind.keys else 0), rel=0.05)
+    assert topic["fan_out"] == (len(GROUPS) if part.name == "small-hot" else 0)
+    if found["read"]["decoded"]:
+        decoded = topic["decoded"]
+        assert decoded["keys_seen"] == kind.keys
+        assert decoded["value_bytes"] == pytest.approx(kind.value_bytes, rel=0.01)
+        if part.producer.compression == "lz4":
+            assert 1.8 < decoded["compression_ratio"] < 2.1
+
+
+def require_kept_nowhere(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            assert WORD.encode() not in file.read_bytes(), file
+
+
+def cpu_s(testbed: Testbed) -> float:
+    """CPU time of all brokers so far [s]."""
+    times = [psutil.Process(testbed.pids[each]).cpu_times() for each in testbed.broker_ids]
+    return sum(each.user + each.system for each in times)
+
+
+def test_reading_these_figures_costs_brokers_less_than_a_hundredth_of_a_core(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """What the test before this one left is read from brokers at rest, where little hides it.
+
+    A call may read for a minute, and ends earlier where topics have less: its CPU time counts
+    over the minute.
+    """
+    costs = []
+    for turn in range(3):
+        began_s, began_cpu_s = time.monotonic(), cpu_s(testbed)
+        time.sleep(REST_S)
+        rest = (cpu_s(testbed) - began_cpu_s) / (time.monotonic() - began_s)
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        began_s, began_cpu_s = time.monotonic(), cpu_s(testbed)
+        learnt(testbed, folder, bounds=Bounds())
+        took_s = time.monotonic() - began_s
+        costs.append(cpu_s(testbed) - began_cpu_s - rest * took_s)
+        log.warning(
+            "%.4f cores at rest; %.3f s of CPU time for learning, in %.1f s",
+            *(rest, costs[-1], took_s),
+        )
+    assert statistics.median(costs) < 0.01 * Bounds().duration_s, costs
