@@ -95,7 +95,7 @@ def test_a_run_deletes_its_own_groups_at_its_end(kafka_testbed: Testbed) -> None
         admin.create_topic(topic, {0: [1]}, {})
         for group in (own_group, other_group):
             commit(servers, group, topic)
-        pattern = SimpleNamespace(consumers=SimpleNamespace(groups=1))
+        pattern = SimpleNamespace(groups=1)
         context = SimpleNamespace(
             run_id=RUN_ID,
             history=SimpleNamespace(trials=[SimpleNamespace(pattern=pattern)]),

@@ -72,7 +72,7 @@ def shared_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(
         examination,
         "open_session",
-        lambda stack, slots: Session(spark, stack.enter_context(control_of(spark))),
+        lambda stack, *_, **_named: Session(spark, stack.enter_context(control_of(spark))),
     )
 
 

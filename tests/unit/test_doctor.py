@@ -86,7 +86,7 @@ def examined(
 ) -> list[Finding]:
     """An examination on a machine where Spark does not start."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **_named: object) -> None:
         raise RedlineError("Spark did not start")
 
     monkeypatch.setattr(examination, "open_session", refuse)
@@ -164,7 +164,7 @@ def test_an_unsupported_spark_is_one_problem(
 def test_spark_is_not_started_where_its_release_is_not_supported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def started(*_: object) -> None:
+    def started(*_: object, **_named: object) -> None:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(examination, "open_session", started)

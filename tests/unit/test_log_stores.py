@@ -201,7 +201,7 @@ def test_doctor_reports_it(
     monkeypatch: pytest.MonkeyPatch, tables: str | None, is_safe: bool
 ) -> None:
     session = SimpleNamespace(spark=FakeSpark())
-    monkeypatch.setattr(examination, "open_session", lambda *_: session)
+    monkeypatch.setattr(examination, "open_session", lambda *_, **_named: session)
     monkeypatch.setattr(examination, "machine_findings", lambda *_: [])
     monkeypatch.setattr(Examination, "_executors", lambda *_: None)
     scope = ExaminationScope("testbed", "demo", "default", (), Path("out"), tables)
