@@ -21,7 +21,7 @@ from metrics.headroom.words import growth_words, short_history_words
 from tests.support.headroom import history_of
 
 START_S = 19_676 * DAY_S
-QUICK, ALL = range(12), range(100)
+QUICK, ALL = range(6), range(100)
 
 
 def _holds(seed: int) -> tuple[bool, bool]:
@@ -35,10 +35,10 @@ def _holds(seed: int) -> tuple[bool, bool]:
 
 @pytest.mark.computes
 def test_the_interval_of_the_date_holds_for_most_histories() -> None:
-    """Twelve of the hundred; chance decides nothing, as the seeds are fixed."""
+    """Six of the hundred; chance decides nothing, as the seeds are fixed."""
     held = [_holds(seed) for seed in QUICK]
-    assert sum(date for date, _ in held) >= 9
-    assert sum(growth for _, growth in held) >= 9
+    assert sum(date for date, _ in held) >= 5
+    assert sum(growth for _, growth in held) >= 5
 
 
 @pytest.mark.long
