@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,10 +33,10 @@ OPENED = SimpleNamespace(info=SimpleNamespace(cluster_id=CLUSTER_ID, hosts={1: "
 
 
 @pytest.fixture(scope="module")
-def out(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(new_store: Callable[[Path], TableStore], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run, and of one without a limit."""
     folder = tmp_path_factory.mktemp("headroom") / "out"
-    store = TableStore(spark_for_all, str(folder / "tables")).open()
+    store = new_store(folder / "tables")
     names = ("prod", "demo", "default")
     config = config_text(load("testbed", "demo", "default"))
     ids = {"cluster.id": CLUSTER_ID}
@@ -100,8 +101,10 @@ def test_an_answer_is_shown_written_and_appended(
     assert first.at.timestamp() == START_S + 60
 
 
-def test_rows_that_are_appended_again_add_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    store = TableStore(spark, str(tmp_path / "tables")).open()
+def test_rows_that_are_appended_again_add_nothing(
+    spark: SparkSession, new_store: Callable[[Path], TableStore], tmp_path: Path
+) -> None:
+    store = new_store(tmp_path / "tables")
     known = body._KnownLimit("default", Indicators())
     answer = body._answer(known, today_at(25.0), None)
     order = body.HeadroomOrder("prod", (), tmp_path)
@@ -130,8 +133,10 @@ def test_runs_that_cannot_be_held_against_are_named(
         asked(cluster, out, "--run", RUN_ID)
 
 
-def test_answers_over_time_have_a_row_for_each_call(spark: SparkSession, tmp_path: Path) -> None:
-    store = TableStore(spark, str(tmp_path / "tables")).open()
+def test_answers_over_time_have_a_row_for_each_call(
+    spark: SparkSession, new_store: Callable[[Path], TableStore], tmp_path: Path
+) -> None:
+    store = new_store(tmp_path / "tables")
     for number, at_s in enumerate((START_S + 60.0, START_S)):
         call = {"headroom_id": f"h{number}", "at_s": at_s}
         first = headroom_row("run-1", **call)

@@ -322,6 +322,7 @@ def test_the_summary_of_a_search_has_both_of_its_points(older: TableStore) -> No
             "proof_note": "",
             "steady_note": "",
             "changed": [],
+            "parts": [],
         }
 
 

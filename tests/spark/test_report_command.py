@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,10 @@ NAMES = (SUMMARY.cluster, SUMMARY.workload, SUMMARY.goal)
 
 
 @pytest.fixture(scope="module")
-def out(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(new_store: Callable[[Path], TableStore], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished run, without its summary.json."""
     folder = tmp_path_factory.mktemp("report") / "out"
-    store = TableStore(spark_for_all, str(folder / "tables")).open()
+    store = new_store(folder / "tables")
     config = config_text(load(*NAMES, ["workload.producer.acks=all"]))
     began = RunRow(RUN_ID, "started", START_S, *NAMES, 3, config=config)
     store.append_run(began)

@@ -90,27 +90,12 @@ def test_an_active_session_is_reused_and_leaves_no_file(spark: SparkSession) -> 
     assert not [path for path in litter if path.exists()]
 
 
-def test_closing_ends_the_jvm_and_leaves_no_files_and_no_output(tmp_path: Path) -> None:
-    done = _run_in_process(LIFE, tmp_path)
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "ended\n")
-    assert not list(tmp_path.glob("redline-spark-*"))
-
-
-def test_an_interrupt_in_a_job_is_raised_once_and_the_session_closes(tmp_path: Path) -> None:
+def test_an_interrupt_in_a_job_is_raised_once_and_closing_leaves_nothing(tmp_path: Path) -> None:
+    """One session of its own for both, as each takes five seconds of CPU time."""
     done = _run_in_process(INTERRUPT, tmp_path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "interrupted, ended\n")
+    assert not list(tmp_path.glob("redline-spark-*"))
 
-
-LIFE = """
-from jobs.spark.session import close_session, local_session
-from pyspark import SparkContext
-session = local_session(slots=2)
-process = SparkContext._gateway.proc
-assert process.poll() is None
-close_session(session)
-assert process.poll() is not None
-print("ended")
-"""
 
 INTERRUPT = """
 import logging, os, signal, threading, time
@@ -132,6 +117,8 @@ try:
     run_interruptibly(session, "sleep", lambda: job.foreach(lambda _: time.sleep(300)))
 except KeyboardInterrupt:
     print("interrupted, ", end="")
+assert session.sparkContext.parallelize([1], 1).count() == 1
+assert process.poll() is None
 close_session(session)
 assert process.poll() is not None
 print("ended")

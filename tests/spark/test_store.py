@@ -53,12 +53,9 @@ def point(run_id: str, **changes: Any) -> BoundaryRow:
 
 @pytest.fixture(scope="module")
 def tables(
-    spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    new_store: Callable[[Path], TableStore], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, TableStore]:
-    base = tmp_path_factory.mktemp("store") / "tables"
-    shared = TableStore(spark_for_all, str(base)).open()
-    shared.settle()
-    return {"shared": shared}
+    return {"shared": new_store(tmp_path_factory.mktemp("store") / "tables")}
 
 
 @pytest.fixture
@@ -74,10 +71,10 @@ def again(store: TableStore, spark: SparkSession) -> TableStore:
 
 
 @pytest.fixture
-def fresh(spark: SparkSession, tmp_path: Path) -> TableStore:
-    store = TableStore(spark, str(tmp_path / "tables")).open()
-    store.settle()
-    return store
+def fresh(
+    spark: SparkSession, new_store: Callable[[Path], TableStore], tmp_path: Path
+) -> TableStore:
+    return new_store(tmp_path / "tables")
 
 
 @pytest.fixture
@@ -86,10 +83,11 @@ def run_id(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_all_tables_exist_at_once_with_their_schema(fresh: TableStore, spark: SparkSession) -> None:
+def test_all_tables_exist_at_once_with_their_schema(spark: SparkSession, tmp_path: Path) -> None:
+    store = TableStore(spark, str(tmp_path / "tables")).open()
     for table in SCHEMAS:
         expected = spark.createDataFrame([], ddl(SCHEMAS[table]))
-        assert_df_equality(fresh.read(table), expected, ignore_metadata=True)
+        assert_df_equality(store.read(table), expected, ignore_metadata=True)
 
 
 def test_a_run_is_resumed_with_its_own_plan_only(store: TableStore, run_id: str) -> None:
