@@ -23,7 +23,7 @@ from metrics.windows.spans import HANDLER_POLL_S
 from search.interval import LEVEL
 
 TIMES_MAX = 100.0
-"""Number of times beyond which a use is too small to be told from none."""
+"""Number of times beyond which a use cannot be distinguished from no use."""
 UNMEASURED_LOW, UNMEASURED_HIGH = 0.5 / 0.8, 1.0 / 0.8
 """Ends of the interval of a limit that no run measured, over the threshold [ratio]. Runs found
 limits between half of the request handlers' time in use and all of it; the threshold is 80 %."""
@@ -67,7 +67,7 @@ class ResourceHeadroom:
         at_rest: use without traffic.
         limit: use at which the resource gives out.
         times, times_low, times_high: number of times that today's traffic fits, with its 90 %
-            interval; None where the use is too small to be told from none.
+            interval; None where the use cannot be distinguished from no use.
         counts: whether the row decides the answer.
     """
 

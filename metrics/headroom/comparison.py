@@ -41,7 +41,7 @@ def nearest_limit(today: Today, points: Sequence[RunLimit]) -> RunLimit:
 def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicators) -> Answer | None:
     """How many times today's traffic fits into the limit of a run.
 
-    None where the use of no resource can be told from none.
+    None where no resource has a use that can be distinguished from no use.
 
     Args:
         points: the limits of the run, at least one.

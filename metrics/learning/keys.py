@@ -437,7 +437,11 @@ def _consumers(part: Part) -> list[WorkloadKey]:
     text = "groups with members that committed offsets"
     keys = [WorkloadKey("consumers.groups", min(100, part.groups), Figure(part.groups, SEEN, text))]
     members = part.members
-    keys.append(WorkloadKey("consumers.members", members, Figure(members, SEEN, "mean of groups")))
+    if members is None:
+        figure = Figure(1, ASSUMED, "the brokers did not report the members of the groups")
+    else:
+        figure = Figure(members, SEEN, "mean of groups")
+    keys.append(WorkloadKey("consumers.members", figure.value, figure))
     return keys
 
 

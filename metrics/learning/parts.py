@@ -138,15 +138,15 @@ class Part:
         return max(len(each.seen.facts.readers) for each in self.topics)
 
     @property
-    def members(self) -> int:
-        """Mean number of members of a group, at least 1."""
+    def members(self) -> int | None:
+        """Mean number of members of a group, at least 1; None where no group reports them."""
         known = [
             group.members
             for each in self.topics
             for group in each.seen.facts.readers
             if group.members is not None
         ]
-        return max(1, round(sum(known) / len(known))) if known else 1
+        return max(1, round(sum(known) / len(known))) if known else None
 
     @property
     def partitions(self) -> float:

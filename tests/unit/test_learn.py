@@ -384,3 +384,22 @@ def test_a_wrong_option_is_refused(tmp_path: Path) -> None:
     )
     assert isinstance(done.exception, ConfigError)
     assert "--out" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("shown", "members", "source"),
+    [({}, 3, "seen: mean of groups"), ({"error": "UnsupportedVersion"}, 1, "assumed: the brokers")],
+)
+def test_members_that_brokers_do_not_report_are_assumed(
+    tmp_path: Path, served: Served, shown: dict[str, str], members: int, source: str
+) -> None:
+    logs = {"clicks": two_kinds()["clicks"]}
+    admin = served(ServedCluster(logs))
+    admin.committed = {"billing": {"clicks": (3, 40)}}
+    if shown:
+        admin.client.describe_groups = lambda names: {name: shown for name in names}
+    order = order_in(tmp_path)
+    assert learn(order, RecordingReporter()) == 0
+    text = order.out.read_text(encoding="utf-8")
+    (line,) = [each for each in text.splitlines() if each.strip().startswith("members:")]
+    assert f"members: {members} " in line and f"# {source}" in line
