@@ -397,7 +397,7 @@ def test_members_that_brokers_do_not_report_are_assumed(
     admin = served(ServedCluster(logs))
     admin.committed = {"billing": {"clicks": (3, 40)}}
     if shown:
-        admin.client.describe_groups = lambda names: {name: shown for name in names}
+        admin.client.describe_groups = lambda names: dict.fromkeys(names, shown)
     order = order_in(tmp_path)
     assert learn(order, RecordingReporter()) == 0
     text = order.out.read_text(encoding="utf-8")
