@@ -18,6 +18,7 @@ from metrics.headroom.lines import REST_PRIOR, Line, fit_line
 from metrics.headroom.loads import RATIO, Key, ResourceLoad
 from metrics.headroom.today import Today
 from metrics.judging.thresholds import Indicators
+from metrics.tables.headroom import ResourceHeadroom
 from metrics.windows.resource import Resource
 from metrics.windows.spans import HANDLER_POLL_S
 from search.interval import LEVEL
@@ -53,34 +54,6 @@ class Capacity:
     high: float = 1.0
     counts: bool = True
     bend: float = 0.0
-
-
-@dataclass(frozen=True)
-class ResourceHeadroom:
-    """How many times today's traffic fits into one resource of one broker.
-
-    Attributes:
-        broker_id: node id.
-        resource: name of the resource.
-        unit: unit of the uses.
-        used: use today.
-        at_rest: use without traffic.
-        limit: use at which the resource gives out.
-        times, times_low, times_high: number of times that today's traffic fits, with its 90 %
-            interval; None where the use cannot be distinguished from no use.
-        counts: whether the row decides the answer.
-    """
-
-    broker_id: int
-    resource: str
-    unit: str
-    used: float
-    at_rest: float
-    limit: float
-    times: float | None = None
-    times_low: float | None = None
-    times_high: float | None = None
-    counts: bool = True
 
 
 @dataclass(frozen=True)

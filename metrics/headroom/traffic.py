@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from metrics.headroom.answer import Capacity, ResourceHeadroom, row_of
+from metrics.headroom.answer import Capacity, row_of
 from metrics.headroom.limits import RunLimit, TrafficLimit
 from metrics.headroom.loads import BYTES_PER_S, ResourceLoad
 from metrics.headroom.today import Today
 from metrics.planning.provisioning import MeasuredLimit, limit_at
+from metrics.tables.headroom import ResourceHeadroom
 from metrics.units import format_ratio, format_size
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.resource import Resource

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
-from metrics.headroom.answer import Answer, ResourceHeadroom
+from metrics.headroom.answer import Answer
 from metrics.headroom.growth import DAYS_AHEAD, DAYS_LEAST, Growth
 from metrics.headroom.loads import RATIO
+from metrics.tables.headroom import ResourceHeadroom
 from metrics.units import UNKNOWN, format_mb_per_s, format_ratio
 
 COLUMNS = ("broker", "resource", "used", "at rest", "gives out at", "times", "at 90 %")

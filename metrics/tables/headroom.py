@@ -1,11 +1,41 @@
-"""The row of the table `headroom`: how often today's traffic fits into one resource of a broker."""
+"""The table `headroom`: how often today's traffic fits into each resource of a broker."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from metrics.columns import Column, Moment
+from metrics.columns import Column, Flat, Moment
+
+
+@dataclass(frozen=True)
+class ResourceHeadroom:
+    """How many times today's traffic fits into one resource of one broker.
+
+    Attributes:
+        broker_id: node id.
+        resource: name of the resource, or `measured traffic` for the rate against the measured one.
+        unit: unit of the uses: `ratio` or `B/s`.
+        used: use in the window [unit].
+        at_rest: use without traffic [unit].
+        limit: use at which the resource gives out [unit].
+        times: number of times that today's traffic fits; null where the use cannot be
+            distinguished from no use [ratio].
+        times_low: lower end of the 90 % interval of `times` [ratio].
+        times_high: upper end of the 90 % interval of `times` [ratio].
+        counts: true where the row decides the answer; false where it is shown for comparison.
+    """
+
+    broker_id: int
+    resource: str
+    unit: str
+    used: float
+    at_rest: float
+    limit: float
+    times: float | None = None
+    times_low: float | None = None
+    times_high: float | None = None
+    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -21,16 +51,7 @@ class HeadroomRow:
         goal: goal of the limit.
         source: source of the metrics.
         window_s: length of the window [s].
-        broker_id: node id.
-        resource: name of the resource, or `measured traffic` for the rate against the measured one.
-        unit: unit of the uses: `ratio` or `B/s`.
-        used: use in the window [unit].
-        at_rest: use without traffic [unit].
-        limit: use at which the resource gives out [unit].
-        times: number of times that today's traffic fits [ratio].
-        times_low: lower end of the 90 % interval of `times` [ratio].
-        times_high: upper end of the 90 % interval of `times` [ratio].
-        counts: true where the row decides the answer; false where it is shown for comparison.
+        headroom: the resource, its use and how many times that fits.
         is_first: true for the row that gives out first.
         is_estimate: true where no run measured the limit.
         messages_in_per_s: messages that the broker received from producers [1/s].
@@ -52,16 +73,7 @@ class HeadroomRow:
     goal: str
     source: str
     window_s: float
-    broker_id: int
-    resource: str
-    unit: str
-    used: float
-    at_rest: float
-    limit: float
-    times: float | None = None
-    times_low: float | None = None
-    times_high: float | None = None
-    counts: bool = True
+    headroom: Annotated[ResourceHeadroom, Flat()]
     is_first: bool = False
     is_estimate: bool = False
     messages_in_per_s: float | None = None

@@ -12,7 +12,7 @@ import numpy as np
 from metrics.headroom.growth import DAY_S, HOUR_S, History
 from metrics.headroom.today import Today, Windows
 from metrics.tables.boundary import Boundary
-from metrics.tables.headroom import HeadroomRow
+from metrics.tables.headroom import HeadroomRow, ResourceHeadroom
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, RequestWindow
@@ -105,11 +105,13 @@ def boundary(**changes: Any) -> Boundary:
 
 
 def headroom_row(run_id: str | None, **changes: Any) -> HeadroomRow:
-    """The first row of an answer."""
+    """The first row of an answer, with fields of the row or of its resource changed."""
+    used = ResourceHeadroom(1, "request handlers", "ratio", 0.26, 0.02, 0.8, 3.25, 2.9, 3.6)
+    own = {name: changes.pop(name) for name in list(changes) if hasattr(used, name)}
     row = HeadroomRow(
         run_id, "h1", START_S, "prod", "cluster-1", "default", "driver-jvm", 60.0,
-        1, "request handlers", "ratio", 0.26, 0.02, 0.8, 3.25, 2.9, 3.6,
-        is_first=True, messages_in_per_s=1_000.0, bytes_in_per_s=1.1e6, assumption="a",
+        replace(used, **own), is_first=True,
+        messages_in_per_s=1_000.0, bytes_in_per_s=1.1e6, assumption="a",
         growth_per_day=0.007, full_at_s=START_S + 74 * DAY_S, full_low_at_s=START_S + 60 * DAY_S,
     )  # fmt: skip
     return replace(row, **changes)

@@ -194,7 +194,7 @@ def test_a_history_has_calls_of_the_same_kind() -> None:
     order = body.HeadroomOrder("prod", (), Path("out"))
     rows = body.rows_of(answer_at(25.0), today_at(25.0), None, order, "default", ("p", OPENED))
     assert [use for _, use in history.of_tables(rows[:1], is_estimate=True)] == pytest.approx(
-        [1 / (rows[0].times or 0)]
+        [1 / (rows[0].headroom.times or 0)]
     )
     assert history.of_tables(rows[:1], is_estimate=False) == []
 
@@ -351,7 +351,7 @@ def test_the_answer_is_shown_appended_and_written(store: Store, tmp_path: Path) 
     )
     assert len(store.appended) == len(document["rows"])
     first = store.appended[0]
-    assert (first.is_first, first.broker_id, first.cluster, first.cluster_id) == (
+    assert (first.is_first, first.headroom.broker_id, first.cluster, first.cluster_id) == (
         True,
         1,
         "prod",

@@ -317,6 +317,7 @@ def rows_of(
                 goal=goal,
                 source=today.source,
                 window_s=today.end_s - today.start_s,
+                headroom=row,
                 is_first=is_first,
                 is_estimate=answer.is_estimate,
                 messages_in_per_s=window.messages_in_per_s,
@@ -326,7 +327,6 @@ def rows_of(
                 full_at_s=ahead(seen.days) if seen else None,
                 full_low_at_s=ahead(seen.days_low) if seen else None,
                 full_high_at_s=ahead(seen.days_high) if seen else None,
-                **as_document(row),
             )
         )
     return made

@@ -24,7 +24,9 @@ NO_LIBRARY = (
 def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
     """The share of the limit in use in earlier calls of the same kind."""
     return [
-        (row.at_s, 1.0 / row.times) for row in rows if row.times and row.is_estimate == is_estimate
+        (row.at_s, 1.0 / row.headroom.times)
+        for row in rows
+        if row.headroom.times and row.is_estimate == is_estimate
     ]
 
 
