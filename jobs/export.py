@@ -77,7 +77,17 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
         )
     summary = load_summary(file)
     limits = limits_of(summary, goal)
+    if limits[0].parts and message_bytes is not None:
+        raise ConfigError(
+            f"--message-bytes is {message_bytes} and run {summary.run_id} measured a mix; expected "
+            "no size, as each part has its own; omit it"
+        )
     limit = lowest_limit(limits) if message_bytes is None else limit_at(limits, message_bytes)[0]
+    if limit.doubt and limit.parts:
+        raise ConfigError(
+            f"the limit of the mix is doubtful ({limit.doubt}); expected a reliable limit; measure "
+            "it again"
+        )
     if limit.doubt:
         raise ConfigError(
             f"the limit at {format_size(limit.message_bytes)} is doubtful ({limit.doubt}); "

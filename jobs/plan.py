@@ -8,7 +8,6 @@ import click
 
 from jobs.options import COUNT_MAX, Amount, Count, RunPlace, json_option, out_option, place_of
 from metrics.common.errors import ConfigError
-from metrics.planning.provisioning import Demand
 from metrics.planning.setups import DAY_S
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 
@@ -47,23 +46,26 @@ from metrics.traffic.sizes import MESSAGE_BYTES_MAX
     help="The same as payload per day, in 10⁹ bytes, evenly over the day.",
 )
 @click.option(
+    "--scale",
+    type=Amount(min=0, min_open=True),
+    metavar="TIMES",
+    help="Today's payload of a run with a mix instead: how many times the mix of its workload.",
+)
+@click.option(
     "--message-bytes",
-    required=True,
     type=Count(1, MESSAGE_BYTES_MAX),
-    help="Size of a message.",
+    help="Size of a message; omit it for a run with a mix.",
 )
 @click.option(
     "--replication-factor",
     type=Count(1, COUNT_MAX),
-    default=3,
-    show_default=True,
+    show_default="3, or those of the mix",
     help="Replicas of a partition.",
 )
 @click.option(
     "--consumer-groups",
     type=Count(0, COUNT_MAX),
-    default=1,
-    show_default=True,
+    show_default="1, or those of the mix",
     help="Consumer groups that each read everything.",
 )
 @click.option(
@@ -101,9 +103,10 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     goal: str | None,
     mb_per_s: float | None,
     gb_per_day: float | None,
-    message_bytes: int,
-    replication_factor: int,
-    consumer_groups: int,
+    scale: float | None,
+    message_bytes: int | None,
+    replication_factor: int | None,
+    consumer_groups: int | None,
     growth: float,
     offline: float,
     headroom: float,
@@ -114,19 +117,22 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     """Calculate how many brokers a load needs, with their headroom and what binds first.
 
     The limits come from a run (--run), by the lower ends of their 90 % intervals, or from
-    --limit. With --sweep the answer is the smallest of the measured set-ups that carries the load.
+    --limit. A run with a mix answers for its parts in their proportions, at --scale times the mix
+    or at a payload of all parts. With --sweep the answer is the smallest of the measured set-ups
+    that carries the load.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.runs.planning import choose_setup, plan_brokers
+    from jobs.runs.planning import AskedDemand, choose_setup, plan_brokers
 
-    if (mb_per_s is None) == (gb_per_day is None):
-        count = 0 if mb_per_s is None else 2
+    given = 3 - [mb_per_s, gb_per_day, scale].count(None)
+    if given != 1:
         raise ConfigError(
-            f"{count} of --mb-per-s and --gb-per-day are given; expected exactly one of them; "
-            "correct the options"
+            f"{given} of --mb-per-s, --gb-per-day and --scale are given; expected exactly one of "
+            "them; correct the options"
         )
-    demand = Demand(
+    asked = AskedDemand(
         (gb_per_day or 0.0) * 1e3 / DAY_S if mb_per_s is None else mb_per_s,
+        scale,
         message_bytes,
         replication_factor,
         consumer_groups,
@@ -142,7 +148,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
             "correct the options"
         )
     if sweep_id is not None:
-        choose_setup(place_of(out, sweep_id), demand, json_file)
+        choose_setup(place_of(out, sweep_id), asked.plain("a sweep"), json_file)
         return
     folder = None if run_id is None else place_of(out, run_id)
-    plan_brokers(folder, goal, limit_mb_per_s, demand, json_file)
+    plan_brokers(folder, goal, limit_mb_per_s, asked, json_file)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,110 @@ from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
 from metrics.planning.setups import DAY_S, setups_of, smallest_setup
+from metrics.planning.shares import TrafficShare
 from metrics.reporting.files import write_file
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary
 from metrics.reporting.sweep.answer import case_words, load_answer, short
 from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import NP, SCALE
 from metrics.trial.state import ALL_BROKERS
 from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
+
+
+@dataclass(frozen=True)
+class AskedDemand:
+    """The demand as the options state it; None for what they leave out.
+
+    Attributes:
+        mb_per_s: payload from producers today, all brokers together; 0 with a scale [MB/s].
+        scale: how many times a mix [ratio].
+        message_bytes: size of a message [B].
+        replication_factor: replicas of a partition.
+        consumer_groups: number of groups that each read everything.
+        growth, offline, headroom, link_mbit_per_s: as in `Demand`.
+    """
+
+    mb_per_s: float
+    scale: float | None
+    message_bytes: int | None
+    replication_factor: int | None
+    consumer_groups: int | None
+    growth: float
+    offline: float
+    headroom: float
+    link_mbit_per_s: float | None
+
+    def plain(self, of: str) -> Demand:
+        """The demand for one kind of traffic.
+
+        Args:
+            of: what has the limits, such as `a sweep`.
+
+        Raises:
+            ConfigError: it has a scale, or no message size.
+        """
+        if self.scale is not None:
+            raise ConfigError(
+                f"--scale is {self.scale:g} and the limits are those of {of}; expected a run with "
+                "a mix, as a scale counts how many times its workload; use --mb-per-s or "
+                "--gb-per-day"
+            )
+        if self.message_bytes is None:
+            raise ConfigError(
+                f"--message-bytes is missing and the limits are those of {of}; expected the size "
+                "of a message, as limits depend on it; add it"
+            )
+        return Demand(
+            self.mb_per_s,
+            self.message_bytes,
+            3 if self.replication_factor is None else self.replication_factor,
+            1 if self.consumer_groups is None else self.consumer_groups,
+            self.growth,
+            self.offline,
+            self.headroom,
+            self.link_mbit_per_s,
+        )
+
+    def of(self, limits: Sequence[MeasuredLimit], name: str) -> Demand:
+        """The demand for these limits; that of a mix has its sizes, replicas and groups.
+
+        Args:
+            name: what has the limits, such as `run R`.
+
+        Raises:
+            ConfigError: an option does not suit the limits, or one is missing.
+        """
+        if not limits[0].parts:
+            return self.plain(name)
+        given = {
+            "--message-bytes": self.message_bytes,
+            "--replication-factor": self.replication_factor,
+            "--consumer-groups": self.consumer_groups,
+        }
+        named = [option for option, value in given.items() if value is not None]
+        if named:
+            raise ConfigError(
+                f"{' and '.join(named)} given and {name} measured a mix; expected none of them, as "
+                "each part has its own, which the run knows; omit them"
+            )
+        demand = Demand(
+            self.mb_per_s or 1.0,  # with a scale it follows from the mix
+            limits[0].message_bytes,
+            growth=self.growth,
+            offline=self.offline,
+            headroom=self.headroom,
+            link_mbit_per_s=self.link_mbit_per_s,
+            scale=self.scale,
+        )
+        return demand.of_mix(limits[0])
 
 
 def plan_brokers(
     folder: Path | None,
     goal: str | None,
     limit_mb_per_s: float | None,
-    demand: Demand,
+    asked: AskedDemand,
     json_file: Path | None,
 ) -> None:
     """Calculate and show how many brokers the demand needs.
@@ -40,15 +131,17 @@ def plan_brokers(
         json_file: a file for the answer for programs; None without one.
 
     Raises:
-        ConfigError: as `limits_of` raises, or a file cannot be read or written.
+        ConfigError: as `limits_of` and `AskedDemand.of` raise, or a file cannot be read or written.
     """
     caveat = ""
     if folder is not None:
         summary = load_summary(folder / "summary.json")
         caveat = summary.caveat
         limits = limits_of(summary, goal)
+        demand = asked.of(limits, f"run {summary.run_id}")
     else:
         assert limit_mb_per_s is not None, "checked above"
+        demand = asked.plain("one kind of traffic (--limit)")
         limits = [
             MeasuredLimit(
                 demand.message_bytes,
@@ -139,11 +232,11 @@ def _write(json_file: Path | None, document: Mapping[str, Any]) -> None:
 
 
 def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
-    """The limits of a run that planning can use.
+    """The limits of a run that planning can use; of a mix, the one along `scale`.
 
     Raises:
         ConfigError: the run has several goals and `goal` names none of them, or it has no limits
-            along np.
+            along np or scale.
     """
     goals = list(dict.fromkeys(boundary.goal for boundary in summary.boundaries))
     chosen = goal if goal is not None else goals[0] if len(goals) == 1 else None
@@ -152,14 +245,17 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
             f"run {summary.run_id} has the goals {', '.join(goals) or 'none'}, and --goal is "
             f"{goal or 'missing'}; expected one of them; name it with --goal"
         )
-    points = [b for b in summary.boundaries if b.goal == chosen and _is_answer(b)]
-    if any(boundary.parts for boundary in summary.boundaries):
+    of_goal = [each for each in summary.boundaries if each.goal == chosen]
+    of_part = next((each for each in of_goal if each.parts and each.along is not SCALE), None)
+    if of_part is not None:
         raise ConfigError(
-            f"run {summary.run_id} measured a mix, whose limit is a scale and not a rate of one "
-            "kind of traffic; expected limits along np; measure the part that matters as a "
-            "workload of its own"
+            f"run {summary.run_id} searched along {of_part.axis}, whose limit is that of one part "
+            "beside the others as they are; expected a limit of the whole mix; search it along "
+            "scale (redline find-limit without goal.search.axis)"
         )
-    if summary.replication_factor < 1:
+    points = list(filter(_is_answer, of_goal))
+    is_older = any(not each.replication_factor for point in points for each in point.parts)
+    if summary.replication_factor < 1 or is_older:
         raise ConfigError(
             f"the summary of run {summary.run_id} has no replication factor, as an older version "
             "wrote it; expected a newer summary; run redline find-limit again"
@@ -167,35 +263,62 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
     if not points:
         raise ConfigError(
             f"run {summary.run_id} ({summary.status}) has no closed bracket to plan with; expected "
-            "limits along np; finish it with redline find-limit --resume"
+            "limits along np, or of a mix along scale; finish it with redline find-limit --resume"
         )
-    return [
-        MeasuredLimit(
-            point.message_bytes,
-            point.mb_per_s_per_broker,
-            point.limited_by,
-            summary.replication_factor,
-            summary.consumer_groups,
-            point.mb_per_s_per_broker_low,
-            doubt_words(point),
-        )
-        for point in points
-    ]
+    return [_mix_limit(point) if point.parts else _plain_limit(point, summary) for point in points]
+
+
+def _plain_limit(point: Boundary, summary: RunSummary) -> MeasuredLimit:
+    return MeasuredLimit(
+        point.message_bytes,
+        point.mb_per_s_per_broker,
+        point.limited_by,
+        summary.replication_factor,
+        summary.consumer_groups,
+        point.mb_per_s_per_broker_low,
+        doubt_words(point),
+    )
+
+
+def _mix_limit(point: Boundary) -> MeasuredLimit:
+    """The limit of a mix, with its parts in their proportions."""
+    assert point.scale_sustained, "it is an answer along scale"
+    return MeasuredLimit(
+        point.message_bytes,
+        point.mb_per_s_per_broker,
+        point.limited_by,
+        max(each.replication_factor for each in point.parts),
+        sum(each.consumer_groups for each in point.parts),
+        point.mb_per_s_per_broker_low,
+        doubt_words(point),
+        parts=tuple(
+            TrafficShare(
+                each.part,
+                each.mb_per_s / point.mb_per_s,
+                each.bpm,
+                each.replication_factor,
+                each.consumer_groups,
+            )
+            for each in point.parts
+        ),
+        mix_mb_per_s=point.mb_per_s / point.scale_sustained,
+    )
 
 
 def _is_answer(boundary: Boundary) -> bool:
-    is_whole = boundary.axis == "np" and boundary.state == ALL_BROKERS
+    is_whole = boundary.along in {NP, SCALE} and boundary.state == ALL_BROKERS
     return boundary.gave_up is None and is_whole and boundary.mb_per_s > 0
 
 
 def _table(answer: Provision, demand: Demand) -> Table:
     low = answer.low_mb_per_s_per_broker
+    size = f" at {format_size(demand.message_bytes)}" if demand.scale is None else ""
     rows = [
         ("brokers to buy", f"{answer.brokers}"),
         *([("brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
         ("binds first", answer.binds_first),
         (
-            f"limit of a broker at {format_size(demand.message_bytes)}",
+            f"limit of a broker{size}",
             f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s",
         ),
         *([(f"its lower end {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
@@ -209,4 +332,7 @@ def _table(answer: Provision, demand: Demand) -> Table:
     ]
     needs = [(f"brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs]
     title = f"{format_mb_per_s(demand.mb_per_s * (1 + demand.growth))} MB/s needs"
+    if demand.scale is not None and answer.scale is not None:
+        title = f"{demand.scale * (1 + demand.growth):.3g} times the mix, {title}"
+        rows.append(("these brokers sustain", f"{answer.scale:.3g} times the mix"))
     return Table(title, ("what", "value"), tuple(rows + (needs if len(needs) > 1 else [])))

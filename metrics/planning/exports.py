@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ruamel.yaml import YAML
 
 from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import MeasuredLimit
+from metrics.planning.shares import TrafficShare, proportions, weighted
 from metrics.sources.rules import RuleSet
 from metrics.traffic.record_format import record_bytes
 from metrics.units import format_mb_per_s, format_ratio, format_size
@@ -58,24 +59,52 @@ class Allowance:
         return self.limit_log_bytes_per_s * self.safety / 1e6
 
     @property
+    def received_mb_per_s(self) -> float:
+        """The bytes that a broker may receive as leader and as follower [MB/s]."""
+        return self._log_mb_per_s(lambda each: each.replication_factor)
+
+    @property
+    def fetched_mb_per_s(self) -> float:
+        """The bytes that followers and consumer groups may fetch from a broker [MB/s]."""
+        return self._log_mb_per_s(lambda each: each.replication_factor - 1 + each.consumer_groups)
+
+    @property
+    def consumed_mb_per_s(self) -> float:
+        """The bytes that consumer groups may fetch from a broker [MB/s]."""
+        return self._log_mb_per_s(lambda each: each.consumer_groups)
+
+    @property
     def limit_log_bytes_per_s(self) -> float:
         """The lower end of the limit in the same bytes [B/s]."""
-        size = self.limit.message_bytes
-        return self.limit.conservative_mb_per_s * 1e6 * record_bytes(0, size, 1.0) / size
+        return self.limit.conservative_mb_per_s * 1e6 * weighted(self.limit.shares, _log_bytes)
+
+    def _log_mb_per_s(self, copies: Callable[[TrafficShare], float]) -> float:
+        """The bytes of records that a broker may carry, each part so many times [MB/s]."""
+        each_byte = weighted(self.limit.shares, lambda each: _log_bytes(each) * copies(each))
+        return self.limit.conservative_mb_per_s * self.safety * each_byte
 
     @property
     def origin(self) -> str:
         """The origin of the figure, in a sentence without its full stop."""
         limit = self.limit
+        traffic = (
+            f"the mix {proportions(limit.parts)}"
+            if limit.parts
+            else f"{format_size(limit.message_bytes)} messages with replication factor "
+            f"{limit.replication_factor} and {limit.consumer_groups} consumer "
+            f"group{'' if limit.consumer_groups == 1 else 's'}"
+        )
         text = (
             f"redline run {self.run_id}: a broker sustained "
-            f"{format_mb_per_s(limit.conservative_mb_per_s)} MB/s of "
-            f"{format_size(limit.message_bytes)} messages with replication factor "
-            f"{limit.replication_factor} and {limit.consumer_groups} consumer "
-            f"group{'' if limit.consumer_groups == 1 else 's'}; "
+            f"{format_mb_per_s(limit.conservative_mb_per_s)} MB/s of {traffic}; "
             f"{format_ratio(self.safety)} of it may be used"
         )
         return f"{text}; {self.caveat}" if self.caveat else text
+
+
+def _log_bytes(share: TrafficShare) -> float:
+    """Bytes in the log for each byte of payload, without headers of batches [ratio]."""
+    return record_bytes(0, share.message_bytes, 1.0) / share.message_bytes
 
 
 def lowest_limit(limits: Sequence[MeasuredLimit]) -> MeasuredLimit:
@@ -93,15 +122,13 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
     Args:
         disk_mb: disk space for the logs of each broker, which no run measures [MB].
     """
-    limit, led_kb = allowance.limit, allowance.log_mb_per_s * 1000.0
-    followers = limit.replication_factor - 1
     broker = {
         "brokerId": "-1",
         "capacity": {
             "DISK": f"{disk_mb:.0f}",
             "CPU": "100",
-            "NW_IN": f"{led_kb * (1 + followers):.0f}",
-            "NW_OUT": f"{led_kb * (followers + limit.consumer_groups):.0f}",
+            "NW_IN": f"{allowance.received_mb_per_s * 1000.0:.0f}",
+            "NW_OUT": f"{allowance.fetched_mb_per_s * 1000.0:.0f}",
         },
         "doc": allowance.origin,
     }
@@ -110,11 +137,11 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
 
 def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
     """The command that gives each of several Kafka users an equal share of each broker."""
-    limit, share = allowance.limit, allowance.log_mb_per_s * 1e6 / tenants
+    share = allowance.log_mb_per_s * 1e6 / tenants
     users = "1 user has" if tenants == 1 else f"{tenants} users share"
     rates = [f"producer_byte_rate={share:.0f}"]
-    if limit.consumer_groups:
-        rates.append(f"consumer_byte_rate={share * limit.consumer_groups:.0f}")
+    if allowance.limit.consumer_groups:
+        rates.append(f"consumer_byte_rate={allowance.consumed_mb_per_s * 1e6 / tenants:.0f}")
     return (
         f"# {allowance.origin}\n"
         f"# A quota applies to each broker separately; {users} the capacity of a broker.\n"

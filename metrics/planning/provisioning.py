@@ -3,7 +3,8 @@
 A measured limit is valid for the pattern that it was measured with. Between two measured message
 sizes the model assumes a cost per record and a cost per byte: a broker's time per message grows
 linearly with the size. Outside of the measured sizes there is no answer. Each further replica is
-assumed to cost as much as a measured one.
+assumed to cost as much as a measured one. The limit of a mix is valid for its parts in their
+proportions.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Annotated
 
 from metrics.columns import Column
 from metrics.common.errors import ConfigError
+from metrics.planning.shares import TrafficShare, proportions, weighted
 from metrics.planning.wire_model import Framing, wire_bytes
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
@@ -40,6 +42,10 @@ class MeasuredLimit:
         replication_factor, consumer_groups: numbers in the measured pattern.
         mb_per_s_low: lower end of the limit's 90 % interval, or None if not known [MB/s].
         doubt: reason why the limit is doubtful, without its full stop; empty if it is not.
+        parts: the parts of a mix, whose message size is a mean, whose replication factor is the
+            highest one, and whose groups are those of all parts; empty for other traffic.
+        mix_mb_per_s: payload of the mix at scale 1, all brokers together; None for other traffic
+            [MB/s].
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -49,6 +55,16 @@ class MeasuredLimit:
     consumer_groups: int = 0
     mb_per_s_low: float | None = None
     doubt: str = ""
+    parts: tuple[TrafficShare, ...] = ()
+    mix_mb_per_s: float | None = None
+
+    @property
+    def shares(self) -> tuple[TrafficShare, ...]:
+        """The parts of a mix; all of the traffic as one part where it is none."""
+        whole = TrafficShare(
+            "", 1.0, self.message_bytes, self.replication_factor, self.consumer_groups
+        )
+        return self.parts or (whole,)
 
     @property
     def conservative_mb_per_s(self) -> float:
@@ -70,6 +86,8 @@ class Demand:
         offline: share of brokers that may be offline while the others carry the load [ratio].
         headroom: share of a broker's limit that stays free [ratio].
         link_mbit_per_s: speed of a broker's network link in each direction, or None [Mbit/s].
+        scale: how many times a mix this is, without growth; None for other traffic [ratio].
+        parts: the parts of the mix; empty for other traffic.
     """
 
     mb_per_s: float
@@ -80,6 +98,34 @@ class Demand:
     offline: float = 0.0
     headroom: float = 0.0
     link_mbit_per_s: float | None = None
+    scale: float | None = None
+    parts: tuple[TrafficShare, ...] = ()
+
+    def of_mix(self, limit: MeasuredLimit) -> Demand:
+        """This demand in the proportions of a measured mix, with its sizes, replicas and groups.
+
+        Where the demand has a scale, its payload follows from it; otherwise the scale follows from
+        the payload.
+        """
+        assert limit.mix_mb_per_s, "the limit is that of a mix"
+        once, scale = limit.mix_mb_per_s, self.scale
+        return replace(
+            self,
+            mb_per_s=self.mb_per_s if scale is None else scale * once,
+            scale=self.mb_per_s / once if scale is None else scale,
+            message_bytes=limit.message_bytes,
+            replication_factor=limit.replication_factor,
+            consumer_groups=limit.consumer_groups,
+            parts=limit.parts,
+        )
+
+    @property
+    def shares(self) -> tuple[TrafficShare, ...]:
+        """The parts of a mix; all of the traffic as one part where it is none."""
+        whole = TrafficShare(
+            "", 1.0, self.message_bytes, self.replication_factor, self.consumer_groups
+        )
+        return self.parts or (whole,)
 
     def __post_init__(self) -> None:
         ratios = {"growth": self.growth, "offline": self.offline, "headroom": self.headroom}
@@ -122,6 +168,8 @@ class Provision:
         headroom_offline: the same with the planned share of brokers offline [ratio].
         needs: the requirement of each resource.
         assumptions: assumptions of the answer, a sentence each.
+        scale: how many times the mix this number of brokers sustains at its usable limit, all
+            brokers up; None for other traffic [ratio].
     """
 
     brokers: int
@@ -135,6 +183,7 @@ class Provision:
     headroom_offline: float
     needs: tuple[Need, ...]
     assumptions: tuple[str, ...]
+    scale: float | None = None
 
 
 def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
@@ -180,6 +229,14 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
                 "batches need more"
             ),
         )
+    if at_size.parts:
+        assumptions += (
+            (
+                "the parts keep their proportions of the payload "
+                f"({proportions(at_size.parts)}), and as many partitions on each broker as "
+                "measured; to check other proportions, search along scale.PART"
+            ),
+        )
     if at_size.mb_per_s_low is not None:
         assumptions = (_bought_for(usable, limit, for_limit), *assumptions)
     if at_size.doubt:
@@ -199,6 +256,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         headroom_offline=1.0 - needed / least_up / usable,
         needs=tuple(needs),
         assumptions=assumptions,
+        scale=None if not at_size.mix_mb_per_s else first.brokers * usable / at_size.mix_mb_per_s,
     )
 
 
@@ -235,17 +293,23 @@ def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
 
 def _payload_of_link(demand: Demand) -> float:
     """The payload per broker that fills its link in the busier direction [MB/s]."""
+    assert demand.link_mbit_per_s is not None
+    received = weighted(demand.shares, lambda each: _on_wire(each)[0])
+    sent = weighted(demand.shares, lambda each: _on_wire(each)[1])
+    return demand.link_mbit_per_s / 8.0 / max(received, sent)
+
+
+def _on_wire(share: TrafficShare) -> tuple[float, float]:
+    """Bytes that the brokers receive and send for each byte of payload; all share it evenly."""
     pattern = TrafficPattern(
         producers=1,
-        producer=ProducerPattern(demand.message_bytes, FULL_BATCHES_PER_S),
-        topic=TopicOptions(replication_factor=demand.replication_factor),
+        producer=ProducerPattern(share.message_bytes, FULL_BATCHES_PER_S),
+        topic=TopicOptions(replication_factor=share.replication_factor),
         phases=Phases(warmup_s=0.0, measure_s=1.0),
-        consumers=ConsumerOptions(groups=demand.consumer_groups),
+        consumers=ConsumerOptions(groups=share.consumer_groups),
     )
     sizes = wire_bytes(pattern, Framing())
-    assert demand.link_mbit_per_s is not None
-    on_wire = max(sizes.brokers_in, sizes.brokers_out)  # all brokers share it evenly
-    return demand.link_mbit_per_s / 8.0 * demand.message_bytes / on_wire
+    return sizes.brokers_in / share.message_bytes, sizes.brokers_out / share.message_bytes
 
 
 def limit_at(

@@ -30,6 +30,8 @@ class BoundaryPart:
         mps: messages per second of all of them [1/s].
         mb_per_s: their payload [MB/s].
         bpm: mean size of their messages [B].
+        replication_factor: replicas of each partition of its topics; 0 where it is not known.
+        consumer_groups: number of groups that read its topics.
     """
 
     part: str
@@ -37,6 +39,8 @@ class BoundaryPart:
     mps: float
     mb_per_s: float
     bpm: int
+    replication_factor: int = 0
+    consumer_groups: int = 0
 
 
 @dataclass(frozen=True)
@@ -375,7 +379,13 @@ def make_boundary(
         load_estimate=None if interval is None else interval.median,
         parts=tuple(
             BoundaryPart(
-                each.part, each.producers, each.records_per_s, each.mb_per_s, each.message_bytes
+                each.part,
+                each.producers,
+                each.records_per_s,
+                each.mb_per_s,
+                each.message_bytes,
+                each.topic.replication_factor,
+                each.consumers.groups,
             )
             for each in (sustained.parts if sustained else ())
         ),

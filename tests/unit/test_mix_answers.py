@@ -13,9 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.config.loading import load, load_workload
 from jobs.console.text import limit_evidence, point_words, trial_header
 from jobs.runs.estimate import describe_producer, mean_replicas, payload_rate, plan_of
-from jobs.runs.planning import limits_of
 from jobs.trials.calibration import calibration_table
-from metrics.common.errors import ConfigError
 from metrics.planning.planted import HandlerTime, planted_scale
 from metrics.reporting.limit_words import scale_words
 from metrics.reporting.page.answers import answer_of
@@ -102,12 +100,6 @@ def test_the_summary_has_the_scale_and_the_parts(tmp_path: Path) -> None:
     assert boundary["bpm"] == PATTERN.message_bytes
     assert [each["part"] for each in boundary["parts"]] == ["orders", "clicks", "images"]
     assert load_summary(tmp_path / "summary.json").boundaries[0].parts == limit().parts
-
-
-def test_a_mix_has_no_rate_to_plan_with() -> None:
-    summary = replace(summary_of_sizes([1_000]), boundaries=(limit(),))
-    with pytest.raises(ConfigError, match="measured a mix"):
-        limits_of(summary, None)
 
 
 # --- forecasts --------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_a_load_above_every_set_up_has_no_conclusion(tmp_path: Path) -> None:
     ("options", "answer", "part"),
     [
         (("--mb-per-s", "1", "--offline", "0.2"), ANSWER, "--offline or --link-mbit-per-s"),
-        (("--mb-per-s", "1", "--gb-per-day", "1"), ANSWER, "--mb-per-s and --gb-per-day"),
+        (("--mb-per-s", "1", "--gb-per-day", "1"), ANSWER, "--mb-per-s, --gb-per-day and --scale"),
         (("--mb-per-s", "1", "--limit", "5"), ANSWER, "--run, --limit and --sweep"),
         (
             ("--mb-per-s", "1", "--message-bytes", "100"),

@@ -1,0 +1,240 @@
+"""Plans and exports of a mix: its parts in their proportions, at a scale or a payload."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.config.loading import load_workload
+from jobs.export import export
+from jobs.plan import plan
+from jobs.runs.planning import limits_of
+from metrics.common.errors import ConfigError
+from metrics.planning.provisioning import Demand, MeasuredLimit, provision
+from metrics.planning.shares import TrafficShare
+from metrics.reporting.summary import RunSummary, write_summary
+from metrics.tables.boundary import make_boundary
+from metrics.traffic.axes import NP, SCALE, axis_named
+from metrics.traffic.record_format import record_bytes
+from metrics.windows.resource import Resource
+from search.interval import Interval
+from search.model import Bracket
+from tests.support.frozen import lost_keys
+from tests.support.rows import traffic
+
+MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
+PATTERN = load_workload(MIX).pattern(1, 3)
+POINT = replace(
+    make_boundary(
+        Bracket(270, 283),
+        SCALE,
+        PATTERN,
+        trials=5,
+        limited_by=Resource.REQUEST_HANDLERS,
+        interval=Interval(252.0, 279.0, 271.0),
+    ),
+    goal="strict",
+    interval_max=0.2,
+)
+"""2.7 times a mix of 2.8 MB/s on three brokers, 2.52 times it at the lower end."""
+SUMMARY = RunSummary(
+    "run-1", "a", "b", "c", "w", "strict", (POINT,), 3, caveat="a small cluster",
+    replication_factor=2,
+)  # fmt: skip
+LOW = 2.52 * 2.8 / 3
+"""The lower end of a broker's limit [MB/s]."""
+
+
+def run(command: click.Command, folder: Path, *options: str, summary: RunSummary = SUMMARY) -> str:
+    write_summary(summary, folder / "run-1" / "summary.json")
+    done = CliRunner().invoke(command, options, standalone_mode=False, catch_exceptions=False)
+    return done.output
+
+
+def planned(folder: Path, *options: str, summary: RunSummary = SUMMARY) -> dict[str, Any]:
+    file = folder / "plan.json"
+    place = str(folder / "run-1")
+    run(plan, folder, "--run", place, "--json", str(file), *options, summary=summary)
+    read: dict[str, Any] = json.loads(file.read_text())
+    assert not lost_keys("plan.json", read)
+    return read
+
+
+# --- the number of brokers ----------------------------------------------------------------
+
+
+def test_a_scale_gives_the_number_of_brokers(tmp_path: Path) -> None:
+    found = planned(tmp_path, "--scale", "5")
+    assert found["demand"]["mb_per_s"] == pytest.approx(5 * 2.8)
+    answer = found["answer"]
+    assert answer["limit_mb_per_s_per_broker"] == pytest.approx(2.7 * 2.8 / 3)
+    assert answer["low_mb_per_s_per_broker"] == pytest.approx(LOW)
+    assert answer["brokers"] == 6  # 5 / 2.52 × 3 brokers
+    assert answer["brokers_for_limit"] == 6
+    assert answer["scale"] == pytest.approx(6 * 2.52 / 3)
+    assert answer["binds_first"] == "request handlers"
+    assert found["caveat"] == "a small cluster"
+
+
+def test_a_payload_of_all_parts_is_the_scale_that_it_makes(tmp_path: Path) -> None:
+    by_payload = planned(tmp_path, "--mb-per-s", "14", "--growth", "0.5")
+    by_scale = planned(tmp_path, "--scale", "5", "--growth", "0.5")
+    assert by_payload["demand"]["scale"] == pytest.approx(5)
+    assert by_payload["answer"] == by_scale["answer"]
+    assert by_scale["answer"]["brokers"] == 9
+
+
+def test_the_demand_has_the_sizes_replicas_and_groups_of_the_parts(tmp_path: Path) -> None:
+    demand = planned(tmp_path, "--scale", "1")["demand"]
+    assert (demand["bpm"], demand["replication_factor"], demand["consumer_groups"]) == (
+        PATTERN.message_bytes, 2, 1,
+    )  # fmt: skip
+    parts = {each["part"]: each for each in demand["parts"]}
+    assert {name: each["bpm"] for name, each in parts.items()} == {
+        "orders": 1_000, "clicks": 100, "images": 10_000,
+    }  # fmt: skip
+    assert parts["images"]["replication_factor"] == 1
+    assert (parts["clicks"]["consumer_groups"], parts["orders"]["consumer_groups"]) == (1, 0)
+    assert sum(each["share"] for each in parts.values()) == pytest.approx(1.0)
+    assert parts["orders"]["share"] == pytest.approx(2.5 / 2.8)
+
+
+def test_never_fewer_brokers_than_replicas_of_any_part(tmp_path: Path) -> None:
+    assert planned(tmp_path, "--scale", "0.01")["answer"]["brokers"] == 2
+
+
+def test_it_is_printed_as_a_scale(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    printed = run(plan, tmp_path, "--run", str(tmp_path / "run-1"), "--scale", "5")
+    assert re.search(r"5 times the mix, 14\.0 MB/s needs", printed)
+    assert re.search(r"these brokers sustain +5\.04 times the mix", printed)
+    (note,) = [line for line in printed.splitlines() if "proportions" in line]
+    assert note.partition("note: ")[2] == snapshot
+
+
+def test_the_link_carries_each_part_with_its_replicas_and_groups() -> None:
+    """Both parts are sent more than received, so the times that a link needs for each add up."""
+    shares = (TrafficShare("a", 0.25, 100, 1, 2), TrafficShare("b", 0.75, 10_000, 3, 3))
+    limit = MeasuredLimit(500, 1e6, parts=shares, mix_mb_per_s=10.0)
+    found = provision([limit], Demand(1_000.0, 1, link_mbit_per_s=1_000.0).of_mix(limit))
+
+    def alone(share: TrafficShare) -> float:
+        """Payload of a link with the traffic of one part, as one kind of traffic [MB/s]."""
+        size, replicas, groups = (
+            share.message_bytes, share.replication_factor, share.consumer_groups,
+        )  # fmt: skip
+        demand = Demand(1.0, size, replicas, groups, link_mbit_per_s=1_000.0)
+        own = MeasuredLimit(size, 1e6, None, replicas, groups)
+        return provision([own], demand).plan_mb_per_s_per_broker
+
+    assert found.binds_first == "network link"
+    assert alone(shares[0]) > 1.3 * alone(shares[1])
+    assert found.plan_mb_per_s_per_broker == pytest.approx(
+        1 / (0.25 / alone(shares[0]) + 0.75 / alone(shares[1]))
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--mb-per-s", "1", "--scale", "2"],
+        ["--scale", "2", "--message-bytes", "1000"],
+        ["--scale", "2", "--replication-factor", "3", "--consumer-groups", "0"],
+        [],
+    ],
+    ids=["two", "size", "replicas", "none"],
+)
+def test_options_that_do_not_suit_a_mix_are_refused(
+    tmp_path: Path, options: list[str], snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        planned(tmp_path, *options)
+    assert str(error.value) == snapshot
+
+
+def test_a_scale_needs_a_mix(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    plain = make_boundary(Bracket(720, 756), NP, traffic(1, 1_000, 250.0, brokers=3), trials=4)
+    summary = replace(SUMMARY, boundaries=(replace(plain, goal="strict"),))
+    with pytest.raises(ConfigError) as error:
+        planned(tmp_path, "--scale", "2", summary=summary)
+    assert str(error.value) == snapshot(name="run")
+    with pytest.raises(ConfigError) as error:
+        planned(tmp_path, "--mb-per-s", "2", summary=summary)
+    assert str(error.value) == snapshot(name="size")
+    with pytest.raises(ConfigError, match=r"--scale is 2 .*--limit"):
+        run(plan, tmp_path, "--limit", "60", "--scale", "2")
+
+
+def test_the_limit_of_one_part_is_no_limit_of_the_mix(snapshot: SnapshotAssertion) -> None:
+    point = make_boundary(Bracket(200, 220), axis_named("scale.orders"), PATTERN, trials=5)
+    with pytest.raises(ConfigError) as error:
+        limits_of(replace(SUMMARY, boundaries=(replace(point, goal="strict"),)), None)
+    assert str(error.value) == snapshot
+
+
+def test_a_summary_without_the_replicas_of_parts_is_older(tmp_path: Path) -> None:
+    parts = tuple(replace(each, replication_factor=0) for each in POINT.parts)
+    older = replace(SUMMARY, boundaries=(replace(POINT, parts=parts),))
+    with pytest.raises(ConfigError, match="older version"):
+        planned(tmp_path, "--scale", "2", summary=older)
+
+
+# --- exports ------------------------------------------------------------------------------
+
+
+def exported(folder: Path, *options: str, summary: RunSummary = SUMMARY) -> str:
+    return run(export, folder, "run-1", "--out", str(folder), *options, summary=summary)
+
+
+def log_kb(part: str, payload_mb: float) -> float:
+    """The bytes in the log of a part's share of 2.8 MB/s of payload, at a broker's limit [kB/s]."""
+    size = {"orders": 1_000, "clicks": 100, "images": 10_000}[part]
+    return LOW * payload_mb / 2.8 * record_bytes(0, size, 1.0) / size * 1_000
+
+
+ORDERS, CLICKS, IMAGES = log_kb("orders", 2.5), log_kb("clicks", 0.1), log_kb("images", 0.2)
+
+
+def test_capacities_count_the_replicas_and_groups_of_each_part(tmp_path: Path) -> None:
+    text = exported(tmp_path, "--as", "capacity", "--disk-mb", "500000", "--safety", "0.5")
+    (broker,) = json.loads(text)["brokerCapacities"]
+    received, fetched = (float(broker["capacity"][name]) for name in ("NW_IN", "NW_OUT"))
+    assert received == pytest.approx(0.5 * (2 * ORDERS + 2 * CLICKS + IMAGES), abs=1)
+    assert fetched == pytest.approx(0.5 * (ORDERS + 2 * CLICKS), abs=1)
+
+
+def test_quotas_give_consumers_what_groups_read(tmp_path: Path) -> None:
+    text = exported(tmp_path, "--as", "quotas", "--tenants", "2", "--safety", "1")
+    found = re.search(r"producer_byte_rate=(\d+),consumer_byte_rate=(\d+)", text)
+    assert found is not None
+    assert int(found[1]) == pytest.approx(1_000 * (ORDERS + CLICKS + IMAGES) / 2, abs=1)
+    assert int(found[2]) == pytest.approx(1_000 * CLICKS / 2, abs=1)
+
+
+def test_alerts_name_the_mix(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    text = exported(tmp_path, "--as", "alerts", "--safety", "1")
+    (group,) = YAML(typ="safe").load(text)["groups"]
+    written = group["rules"][0]
+    limit = float(written["expr"].rpartition(" > ")[2])
+    assert limit == pytest.approx(1_000 * (ORDERS + CLICKS + IMAGES), abs=1)
+    assert written["annotations"]["description"] == snapshot
+
+
+def test_a_size_or_a_doubtful_limit_of_a_mix_is_refused(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        exported(tmp_path, "--as", "quotas", "--message-bytes", "1000")
+    assert str(error.value) == snapshot(name="size")
+    doubtful = replace(SUMMARY, boundaries=(replace(POINT, interval_max=0.01),))
+    with pytest.raises(ConfigError) as error:
+        exported(tmp_path, "--as", "quotas", summary=doubtful)
+    assert str(error.value) == snapshot(name="doubt")
