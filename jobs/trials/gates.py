@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
-from jobs.trials.recovery import LOOK_S, Baseline, Recovery, wait_until_at_rest, windows_between
+from jobs.trials.recovery import (
+    DEADLINE_S,
+    LOOK_S,
+    Baseline,
+    Recovery,
+    wait_until_at_rest,
+    windows_between,
+)
 from jobs.trials.whole_ticks import poll_after_ticks
 from jobs.trials.write_back import WriteBack
 from metrics.sources.beans import UPTIME_MS
@@ -18,7 +25,7 @@ from metrics.sources.rate_windows import reads_rates
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
 from metrics.trial.judgement import Reason
-from metrics.trial.others import ClientTraffic, Level
+from metrics.trial.others import ClientTraffic, Level, OtherLoad, OwnTraffic
 
 SETTLE_S = 10.0
 """Longest wait for brokers that are not at rest before the run [s]. Their readings after it are
@@ -32,6 +39,9 @@ FIRST_LOOK_S, LOOK_MAX_S = 12.0, 60.0
 others load them [s]."""
 RENEWAL_S = 10.0
 """Time for which they are watched after a trial in which the load of others had changed [s]."""
+OTHERS_PATIENCE_S = 15.0
+"""Time after which brokers that are busier than before the run, beside others who load them more,
+are measured again: their load is not left over from ours [s]."""
 LEVEL_S = 600.0
 """Time over which looks are the level of others [s]."""
 
@@ -102,7 +112,7 @@ class Gates:
         self.write_back = WriteBack()
         self.is_shared = False
         self.polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
-        self._baselines: Mapping[int, Baseline] = {}
+        self._baselines: dict[int, Baseline] = {}
         self._polled: Sequence[BrokerSample] = ()
         self._rested_s: float | None = None
         self._last_load = LastLoad() if last_load is None else last_load
@@ -129,10 +139,15 @@ class Gates:
         self._baselines = {window.broker_id: Baseline.of(window) for window in windows}
 
     def renew_level(self) -> None:
-        """Measure the load of others anew, after a trial in which it had changed."""
+        """Measure the load of others and the idle time beside it anew, after it had changed."""
         self._report(PhaseStarted("the load of other clients changed: measuring it again"))
-        self._polled = self._source.sample_all()
-        self._watch_others(RENEWAL_S)
+        first = self._polled = self._source.sample_all()
+        windows = windows_between(self._source, first, self._watch_others(RENEWAL_S))
+        for each in windows if self.is_shared else ():
+            if each.handler_idle is not None:
+                before = self._baselines.get(each.broker_id, Baseline())
+                idle = Baseline.of(each).handler_idle
+                self._baselines[each.broker_id] = replace(before, handler_idle=idle)
 
     def _watch_others_until(self, seconds: float) -> Sequence[BrokerSample]:
         """Look at the brokers until looks of so many seconds are known; returns the last poll."""
@@ -163,11 +178,14 @@ class Gates:
     @property
     def level(self) -> Level | None:
         """The load of others without ours, in the last minutes; None where brokers hide it."""
-        return Level.of(self._recent_looks() or [seen for _, seen in self._last_load.looks[-1:]])
+        looks = self._recent_looks() or [seen for _, seen in self._last_load.looks[-1:]]
+        return Level.of(looks, self.idle_at_rest if self.is_shared else None)
 
     @property
     def idle_at_rest(self) -> float:
-        """Lowest idle fraction of any broker's request handlers before the run [ratio].
+        """Lowest idle fraction of any broker's request handlers without our load [ratio].
+
+        It is that before the run, or of the last time that the load of others was measured anew.
 
         It is 1 where it is not known, and without other users, as a look of a second is too short.
         """
@@ -251,20 +269,40 @@ class Gates:
                 is_reported = True
             self._report(PhaseProgress(sentence))
 
-        earlier, self._polled = self._polled, ()
-        recovery = wait_until_at_rest(
-            self._source,
-            self._baselines,
-            earlier,
-            clock=self._clock,
-            pause=self._pause,
-            report=report,
-            unwritten=self.write_back.reasons,
-        )
+        def wait(deadline_s: float) -> Recovery:
+            earlier, self._polled = self._polled, ()
+            return wait_until_at_rest(
+                self._source,
+                self._baselines,
+                earlier,
+                deadline_s,
+                self._clock,
+                self._pause,
+                report,
+                self.write_back.reasons,
+            )
+
+        recovery = wait(OTHERS_PATIENCE_S if self.is_shared else DEADLINE_S)
+        waited_s = recovery.duration_s
+        if recovery.not_idle and waited_s < recovery.patience_s:
+            if recovery.invalidates and self._have_others_risen(recovery.look):
+                self.renew_level()
+            recovery = wait(DEADLINE_S - waited_s)
+            recovery = replace(recovery, duration_s=waited_s + recovery.duration_s)
         if not recovery.invalidates:
             self._note_look(*recovery.look)
             self._polled = self._source.sample_all()
         return recovery
+
+    def _have_others_risen(
+        self, look: tuple[Sequence[BrokerSample], Sequence[BrokerSample]]
+    ) -> bool:
+        """Whether others load the brokers more between two polls than their level explains."""
+        earlier, later = look
+        seen = ClientTraffic.between(earlier, later, brokers_of(self._source))
+        if seen is None:
+            return False
+        return OtherLoad.of(seen, OwnTraffic(0.0, 0.0), self.level).rise.share > 0.0
 
     def _rest_reasons(self) -> tuple[Reason, ...]:
         rested_s, self._rested_s = self._rested_s, None

@@ -34,6 +34,9 @@ for a transaction of one partition, and 202 for one of ten that are added one by
 """
 
 
+SCATTER_LEAST = 0.25
+"""Deviation of a rate from second to second that an answer states, as a share of the rate."""
+
 BEYOND_DEVIATIONS = 2.0
 """Others have changed where their load in a trial is further from their level than so many standard
 deviations of it."""
@@ -133,6 +136,11 @@ class Rate:
         spread = sum(lasted_s * (amount / lasted_s - mean) ** 2 for lasted_s, amount in amounts)
         return cls(mean, math.sqrt(spread / whole_s))
 
+    @property
+    def high(self) -> float:
+        """A rate that is usual at times: the mean and a standard deviation, as bursts have it."""
+        return self.mean + self.deviation
+
 
 @dataclass(frozen=True)
 class Level:
@@ -142,14 +150,17 @@ class Level:
         messages: messages [1/s].
         written: bytes of their record batches [B/s].
         read: bytes that they fetched [B/s]; None where brokers do not show it.
+        handler_idle: lowest idle fraction of any broker's request handlers beside it [ratio]; None
+            where it is not known.
     """
 
     messages: Rate = Rate()
     written: Rate = Rate()
     read: Rate | None = None
+    handler_idle: float | None = None
 
     @classmethod
-    def of(cls, looks: Sequence[ClientTraffic]) -> Level | None:
+    def of(cls, looks: Sequence[ClientTraffic], handler_idle: float | None = None) -> Level | None:
         """The level of some looks; None without any."""
         if not looks:
             return None
@@ -158,16 +169,20 @@ class Level:
             Rate.of([(each.duration_s, each.messages) for each in looks]),
             Rate.of([(each.duration_s, each.log_bytes) for each in looks]),
             Rate.of(read) if len(read) == len(looks) else None,
+            handler_idle,
         )
 
     @property
     def is_notable(self) -> bool:
-        """True where others load the brokers."""
-        read = self.read.mean if self.read else 0.0
-        return (
-            self.messages.mean > MESSAGES_LEAST_PER_S
-            or max(self.written.mean, read) > BYTES_LEAST_PER_S
-        )
+        """True where others load the brokers, all the time or in bursts."""
+        return _are_notable(self.messages, self.written, self.read or Rate())
+
+
+def _are_notable(messages: Rate, *written_or_read: Rate) -> bool:
+    return (
+        messages.high > MESSAGES_LEAST_PER_S
+        or max(each.high for each in written_or_read) > BYTES_LEAST_PER_S
+    )
 
 
 @dataclass(frozen=True)
@@ -207,8 +222,10 @@ class _Quantity:
         )
 
     def shown(self, rate: float) -> str:
-        """The rate in its unit."""
-        return f"{rate / self.scale:,.{self.digits}f}"
+        """The rate in its unit; one below it has a digit more, so that little is not nothing."""
+        value = rate / self.scale
+        is_little = self.digits > 0 and 0 < value < 1
+        return f"{value:,.{self.digits + is_little}f}"
 
 
 _MESSAGES = _Quantity("wrote", "messages/s", 1.0, 0, MESSAGES_LEAST_PER_S)
@@ -251,6 +268,8 @@ class OtherLoad:
         at_rest_bytes_deviation_per_s: standard deviation of the bytes before the trial [B/s].
         at_rest_read_bytes_deviation_per_s: standard deviation of the bytes that they fetched before
             the trial [B/s].
+        at_rest_handler_idle: lowest idle fraction of any broker's request handlers without our
+            load, when the load of others was last measured [ratio]; None where it is not known.
     """
 
     messages_per_s: float
@@ -265,6 +284,7 @@ class OtherLoad:
     at_rest_messages_deviation_per_s: float | None = None
     at_rest_bytes_deviation_per_s: float | None = None
     at_rest_read_bytes_deviation_per_s: float | None = None
+    at_rest_handler_idle: float | None = None
 
     @classmethod
     def of(cls, all_of_it: ClientTraffic, own: OwnTraffic, level: Level | None) -> OtherLoad:
@@ -288,6 +308,7 @@ class OtherLoad:
             rest.messages.deviation,
             rest.written.deviation,
             rest.read.deviation if rest.read else None,
+            rest.handler_idle,
         )
 
     def changes(self) -> list[Change]:
@@ -317,11 +338,27 @@ class OtherLoad:
 
     @property
     def is_notable(self) -> bool:
-        """True where others had more than a negligible load."""
-        return (
-            self.messages_per_s > MESSAGES_LEAST_PER_S
-            or max(self.bytes_per_s or 0.0, self.read_bytes_per_s or 0.0) > BYTES_LEAST_PER_S
-        )
+        """True where others had more than a negligible load, all the time or in bursts."""
+        return _are_notable(self.messages, self.written or Rate(), self.read or Rate())
+
+    @property
+    def messages(self) -> Rate:
+        """Messages of others in the trial, with their scatter before it [1/s]."""
+        return Rate(self.messages_per_s, self.at_rest_messages_deviation_per_s or 0.0)
+
+    @property
+    def written(self) -> Rate | None:
+        """Bytes of their record batches in the trial, with their scatter before it [B/s]."""
+        if self.bytes_per_s is None:
+            return None
+        return Rate(self.bytes_per_s, self.at_rest_bytes_deviation_per_s or 0.0)
+
+    @property
+    def read(self) -> Rate | None:
+        """Bytes that they fetched in the trial, with their scatter before it [B/s]."""
+        if self.read_bytes_per_s is None:
+            return None
+        return Rate(self.read_bytes_per_s, self.at_rest_read_bytes_deviation_per_s or 0.0)
 
 
 def _bytes_of_transactions(counts: Counts) -> float:
@@ -405,13 +442,13 @@ def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float])
     """
     if not any(each.is_notable for each in loads):
         return None
-    written = [each.bytes_per_s for each in loads if each.bytes_per_s is not None]
+    written = [each.written for each in loads if each.written is not None]
     if len(written) == len(loads):
         parts = [f"{_span(_WRITTEN, written)} written"]
     else:
-        parts = [f"{_span(_MESSAGES, [each.messages_per_s for each in loads])} written"]
-    read = [each.read_bytes_per_s for each in loads if each.read_bytes_per_s is not None]
-    if max(read, default=0.0) > BYTES_LEAST_PER_S:
+        parts = [f"{_span(_MESSAGES, [each.messages for each in loads])} written"]
+    read = [each.read for each in loads if each.read is not None]
+    if max((each.high for each in read), default=0.0) > BYTES_LEAST_PER_S:
         parts.append(f"{_span(_READ, read)} read")
     everything = max(
         own + (each.bytes_per_s or 0.0) for own, each in zip(own_bytes_per_s, loads, strict=True)
@@ -422,6 +459,11 @@ def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float])
     )
 
 
-def _span(quantity: _Quantity, rates: Sequence[float]) -> str:
-    low, high = quantity.shown(min(rates)), quantity.shown(max(rates))
-    return f"{low if low == high else f'{low} to {high}'} {quantity.unit}"
+def _span(quantity: _Quantity, rates: Sequence[Rate]) -> str:
+    means = [each.mean for each in rates]
+    low, high = quantity.shown(min(means)), quantity.shown(max(means))
+    span = f"{low if low == high else f'{low} to {high}'} {quantity.unit}"
+    scatter = max(each.deviation for each in rates)
+    if scatter <= SCATTER_LEAST * max(means):
+        return span
+    return f"{span} (± {quantity.shown(scatter)} from second to second)"

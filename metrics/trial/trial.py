@@ -134,12 +134,17 @@ class Trial:
         )
 
     def _handlers_at_rest(self, used: float | None) -> float:
-        """Utilization of the handlers before the run, by others; 0 where it is not known.
+        """Utilization of the handlers by others alone; 0 where it is not known.
+
+        It is that of the last time that their load was measured; in rows of older versions, that
+        before the run.
 
         Args:
             used: their utilization in the trial, 1 at the threshold [ratio].
         """
-        idle, at_rest = self.evidence.handler_idle_min, self.warm_up.idle_at_rest
+        idle, others = self.evidence.handler_idle_min, self.evidence.others
+        at_rest = others.at_rest_handler_idle if others else None
+        at_rest = self.warm_up.idle_at_rest if at_rest is None else at_rest
         if used is None or idle is None or idle >= 1.0 or at_rest is None:
             return 0.0
         return used * (1.0 - at_rest) / (1.0 - idle)

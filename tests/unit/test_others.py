@@ -8,7 +8,8 @@ import pytest
 
 from jobs.cluster.opening import LastLoad
 from jobs.console.events import PhaseStarted, RecordingReporter
-from jobs.trials.gates import FIRST_LOOK_S, LOOK_MAX_S, RENEWAL_S, Gates
+from jobs.trials.gates import FIRST_LOOK_S, LOOK_MAX_S, OTHERS_PATIENCE_S, RENEWAL_S, Gates
+from jobs.trials.recovery import DEADLINE_S
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
@@ -20,6 +21,7 @@ from metrics.trial.others import (
     ClientTraffic,
     Level,
     OtherLoad,
+    OwnTraffic,
     Rate,
     others_at,
     others_in,
@@ -293,6 +295,67 @@ def test_a_change_is_measured_anew() -> None:
     assert bed.messages.mean + 2 * bed.messages.deviation > 1_800.0
     texts = [each.text for each in bed.reporter.events if isinstance(each, PhaseStarted)]
     assert texts[-1] == "the load of other clients changed: measuring it again"
+
+
+def test_the_idle_time_beside_others_is_measured_anew_with_their_load() -> None:
+    bed = Bed(500.0)
+    assert bed.gates.idle_at_rest == pytest.approx(1.0)
+    bed.cluster.rate = 1_000.0
+    bed.cluster.idle = 0.6
+    bed.gates.renew_level()
+    assert bed.gates.idle_at_rest == pytest.approx(0.6, abs=0.01)
+    level = bed.gates.level
+    assert level is not None and level.handler_idle == bed.gates.idle_at_rest
+
+
+def test_brokers_without_others_keep_their_idle_time_at_rest() -> None:
+    bed = Bed(0.0, is_shared=False)
+    bed.cluster.idle = 0.6
+    bed.gates.renew_level()
+    assert bed.gates.idle_at_rest == 1.0
+    assert bed.gates.level is not None and bed.gates.level.handler_idle is None
+    assert bed.gates.pass_all(TOPIC) != ()
+
+
+def test_others_who_load_the_brokers_more_from_a_moment_on_refuse_no_trial() -> None:
+    bed = Bed(500.0)
+    bed.cluster.rate = 2_000.0
+    bed.cluster.idle = 0.6
+    bed.cluster.pause(5.0)
+    before_s = bed.cluster.now_s
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.cluster.now_s - before_s < OTHERS_PATIENCE_S + RENEWAL_S + 5.0
+    bed.cluster.pause(5.0)
+    before_s = bed.cluster.now_s
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.cluster.now_s - before_s < 5.0
+
+
+def test_brokers_that_are_busy_without_more_traffic_of_others_are_not_at_rest() -> None:
+    bed = Bed(500.0)
+    bed.cluster.idle = 0.6
+    bed.cluster.pause(5.0)
+    before_s = bed.cluster.now_s
+    (reason, *_) = bed.gates.pass_all(TOPIC)
+    assert reason.indicator == "not_at_rest" and "request handlers idle 0.60" in reason.text
+    assert reason.value == pytest.approx(DEADLINE_S, abs=2.0)
+    assert bed.cluster.now_s - before_s == pytest.approx(DEADLINE_S, abs=3.0)
+
+
+def test_bursts_are_a_load_of_others_that_an_answer_states() -> None:
+    looks = [ClientTraffic(1.0, 0.0, 0.0), *[ClientTraffic(1.0, 20.0, 384_000.0)] * 2]
+    looks += [ClientTraffic(1.0, 0.0, 0.0)] * 7
+    level = Level.of(looks)
+    assert level is not None and level.written.mean < 100_000 and level.is_notable
+    beside_bursts = OtherLoad.of(
+        ClientTraffic(10.0, 20_040.0, 20.768e6), OwnTraffic(20_000.0, 20e6), level
+    )
+    assert traffic_beside([beside_bursts], [2e6]) == (
+        "measured beside 0.08 MB/s (± 0.15 from second to second) written by other clients, whose "
+        "load may differ at other times; the brokers took up to 2.1 MB/s in all"
+    )
+    steady = Level.of([ClientTraffic(10.0, 40.0, 768_000.0)])
+    assert steady is not None and not steady.is_notable
 
 
 def test_the_answer_states_what_others_did_beside_it() -> None:

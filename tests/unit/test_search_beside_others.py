@@ -8,6 +8,7 @@ from statistics import fmean
 import pytest
 
 from metrics.trial.judgement import Judgement
+from metrics.trial.others import ClientTraffic, Level, OtherLoad, OwnTraffic
 from metrics.trial.warm_up import WarmUp
 from search.guide import Guide
 from search.guided import Guided
@@ -67,13 +68,20 @@ def test_others_that_leave_nothing_take_nothing_from_a_reading() -> None:
     assert own_utilization(0.3, 0.4) == 0.0
 
 
-@pytest.mark.parametrize(("idle_at_rest", "expected"), [(0.6, 0.5), (1.0, None), (None, None)])
-def test_a_trial_states_what_others_used_before(
-    idle_at_rest: float | None, expected: float | None
+@pytest.mark.parametrize(
+    ("idle_at_rest", "lately", "expected"),
+    [(0.6, None, 0.5), (1.0, None, None), (None, None, None), (0.9, 0.6, 0.5), (0.6, 1.0, None)],
+)
+def test_a_trial_states_what_others_used_when_they_were_last_measured(
+    idle_at_rest: float | None, lately: float | None, expected: float | None
 ) -> None:
+    rates = ClientTraffic(1.0, 0.0, 0.0)
+    others = OtherLoad.of(rates, OwnTraffic(0.0, 0.0), Level.of([rates], lately))
     made = replace(
         trial(),
-        evidence=evidence(brokers=(broker(1, handler_idle=0.4), broker(2, handler_idle=0.5))),
+        evidence=evidence(
+            brokers=(broker(1, handler_idle=0.4), broker(2, handler_idle=0.5)), others=others
+        ),
         judgements={"g": Judgement(Verdict.SUSTAINED, (), {HANDLER_IDLE: 0.75})},
         warm_up=WarmUp(idle_at_rest=idle_at_rest),
     )
