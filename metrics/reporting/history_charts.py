@@ -16,6 +16,11 @@ Rows = Sequence[Mapping[str, Any]]
 _COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f8a99"]
 _SHAPES = {"fell": "triangle-down", "rose": "triangle-up", "held": "circle", "first": "circle"}
 _WIDTH, _HEIGHT, _NIGHTS_HEIGHT = 620, 300, 180  # [px]
+_DENSE = 100
+"""Number of marks of a chart from which on they are small."""
+_TIMES_LEAST = 0.1
+"""Headroom below which a mark stays at the lower end, as 0 has no place on a logarithmic axis."""
+_TIMES_TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
 _OUTCOMES = {
     "regression": "#d55e00",
     "improvement": "#009e73",
@@ -215,26 +220,41 @@ def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
             "times": row["times"],
             "low": row["times_low"],
             "high": row["times_high"],
+            **{
+                f"shown {name}": max(_TIMES_LEAST, row[key])
+                for name, key in (("times", "times"), ("low", "times_low"), ("high", "times_high"))
+            },
             "first": f"broker {row['broker_id']}, {row['resource']}",
-            "kind": "estimate" if row["is_estimate"] else "measured limit",
+            "limit": "estimated" if row["is_estimate"] else "measured",
             "run": row["run_id"],
         }
         for row in answers
     ]
+    ends = [each[name] for each in values for name in ("shown low", "shown high")]
+    span = alt.Scale(type="log", nice=False, domain=[min(0.5, *ends), max(2.0, *ends)])
+    axis = alt.Axis(values=_TIMES_TICKS, format="~g")
     base = alt.Chart(alt.InlineData(values=values)).encode(
         x=_time_axis(),
-        y=alt.Y("times:Q", title="Times today's traffic fits", scale=alt.Scale(zero=True)),
+        y=alt.Y("shown times:Q", title="Times today's traffic fits", scale=span, axis=axis),
     )
     tips = [alt.Tooltip(f"{name}:Q", format=".3~r") for name in ("times", "low", "high")]
+    has_both = len({each["limit"] for each in values}) > 1
+    is_dense = len(values) > _DENSE
     full = alt.Chart(alt.InlineData(values=[{"times": 1.0}])).mark_rule(
         color="#d55e00", strokeDash=[4, 4]
     )
     layers = (
-        base.mark_rule(strokeWidth=2, opacity=0.5).encode(y="low:Q", y2="high:Q"),
-        base.mark_point(filled=True, size=70, opacity=1).encode(
+        base.mark_rule(strokeWidth=1 if is_dense else 2, opacity=0.5).encode(
+            y="shown low:Q", y2="shown high:Q"
+        ),
+        base.mark_point(filled=True, size=20 if is_dense else 70, opacity=1).encode(
             color=_color("first", "Gives out first"),
-            shape="kind:N",
-            tooltip=[*tips, "first:N", "kind:N", "run:N"],
+            shape=alt.Shape(
+                "limit:N",
+                scale=alt.Scale(domain=["measured", "estimated"], range=["circle", "diamond"]),
+                legend=alt.Legend(title="Limit") if has_both else None,
+            ),
+            tooltip=[*tips, "first:N", "limit:N", "run:N"],
         ),
         full.encode(y="times:Q"),
     )
@@ -243,7 +263,7 @@ def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
         layer=list(layers),
         title=_title(f"Headroom of {title}", legend),
         width=_WIDTH,
-        height=_NIGHTS_HEIGHT,
+        height=_HEIGHT,
     )
 
 

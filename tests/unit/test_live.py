@@ -89,6 +89,10 @@ def test_the_dashboard_and_the_page_have_the_existing_metrics(metrics: LiveMetri
     exprs = {target["expr"] for panel in dashboard["panels"] for target in panel["targets"]}
     recorded = {each for each in exprs if HEADROOM_SERIES in each}  # by rules of `redline export`
     assert len(recorded) == 2
+    for panel in dashboard["panels"][-2:]:  # a line at 1, and what to do without a series
+        drawn = panel["fieldConfig"]["defaults"]
+        assert [each["value"] for each in drawn["thresholds"]["steps"]] == [None, 1.0, 1.5]
+        assert "redline export --as alerts" in drawn["noValue"]
     shown = exprs - recorded
     assert shown <= names
     assert names - shown == {"redline_trial_number", "redline_message_bytes"}

@@ -331,7 +331,36 @@ def test_headroom_has_a_chart_for_each_cluster() -> None:
     charts = headroom_charts([row, {**row, "cluster": "b", "is_estimate": True, "run_id": None}])
     assert len(charts) == 2
     text = charts[1].to_json()
-    for part in ("Headroom of b", "broker 3, request handlers", '"kind": "estimate"', '"low": 2.5'):
+    for part in (
+        "Headroom of b",
+        "broker 3, request handlers",
+        '"limit": "estimated"',
+        '"low": 2.5',
+    ):
         assert part in text
     chart_output(*charts)
     assert headroom_charts([]) == []
+
+
+def test_a_chart_of_headroom_shows_both_kinds_of_limits_and_a_cluster_without_room() -> None:
+    """A night of 60 times beside a day of 1.2 leaves the day readable."""
+    row = {
+        "cluster": "a", "at_ms": 1e12, "times": 1.2, "times_low": 1.1, "times_high": 1.3,
+        "broker_id": 3, "resource": "request handlers", "is_estimate": False, "run_id": "run-1",
+    }  # fmt: skip
+    night = {**row, "times": 60.0, "times_low": 50.0, "times_high": 70.0, "is_estimate": True}
+    full = {**row, "times": 0.0, "times_low": 0.0, "times_high": 0.0}
+    (chart,) = headroom_charts([row, night, full])
+    drawn = chart.to_dict()
+    _, point, dashed = drawn["layer"]
+    assert point["encoding"]["y"]["scale"] == {
+        "type": "log", "nice": False, "domain": [0.1, 70.0]
+    }  # fmt: skip
+    assert point["encoding"]["shape"]["legend"]["title"] == "Limit"
+    sets = drawn["datasets"]
+    assert sets[dashed["data"]["name"]] == [{"times": 1.0}]
+    shown = [each["shown times"] for each in sets[point["data"]["name"]]]
+    assert shown == [1.2, 60.0, 0.1]
+    assert "0.5<" in _drawn(chart) and "NaN" not in _drawn(chart)
+    (of_one_kind,) = headroom_charts([row])
+    assert of_one_kind.to_dict()["layer"][1]["encoding"]["shape"]["legend"] is None
