@@ -15,6 +15,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.measure import TrialMeasurer
 from jobs.trials.others_fall import OthersFall
+from jobs.trials.replica_gauges import lacking_now
 from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
 from jobs.trials.watching import watching
@@ -153,7 +154,8 @@ class ContinuousMeasurer(TrialMeasurer):
                 self._announce(running.number, running.pattern)
             return LOOK_S
 
-        guarded = self._context.guards.watch(whole, channel)
+        lacking = partial(lacking_now, sampler.nodes, self._context)
+        guarded = self._context.guards.watch(whole, channel, lacking)
         fall = OthersFall(self._context, whole, channel, sampler.nodes, self._gates.level)
         ends: AbstractContextManager[None] = nullcontext()
         self._broker_ends = self._broker_sockets()

@@ -420,8 +420,19 @@ class Guards:
     # --- while a load runs --------------------------------------------------
 
     @contextmanager
-    def watch(self, pattern: TrafficPattern, channel: TaskChannel) -> Iterator[None]:
-        """Check the cluster while a load runs, and end the load when a guard trips."""
+    def watch(
+        self,
+        pattern: TrafficPattern,
+        channel: TaskChannel,
+        lacking: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[None]:
+        """Check the cluster while a load runs, and end the load when a guard trips.
+
+        Args:
+            lacking: the number of partitions without all replicas in sync, as the brokers'
+                metrics show it now; None where they do not. While it is 0, brokers are not asked
+                for all topics.
+        """
 
         def look() -> float | None:
             began_s = self._clock()
@@ -429,7 +440,7 @@ class Guards:
             if (overspent := self._overspent(self._under_way_bytes)) is not None:
                 self._trip(overspent)
             try:
-                self._check(is_paced=True)
+                self._check(is_paced=True, lacking=lacking)
             except Exception as error:  # noqa: BLE001 - no load may continue without its guards
                 self._trip(f"the cluster could not be watched: {type(error).__name__}: {error}")
             if self.ends_load is not None:
@@ -471,17 +482,20 @@ class Guards:
             return None
         return f"the topic {name} exists, by which an operator stops all runs; delete it afterwards"
 
-    def _check(self, is_paced: bool = False) -> None:
+    def _check(
+        self, is_paced: bool = False, lacking: Callable[[], float | None] = lambda: None
+    ) -> None:
         """Check the cluster.
 
         Args:
             is_paced: ask for all topics and all log directories only where that is due; the brake
                 has a look of its own then.
+            lacking: see `watch`.
         """
         self._check_lock()
         try:
             stop = None if is_paced else self._stop_request()
-            lacking = self._others_under_replicated(is_paced)
+            short = self._others_under_replicated(is_paced, lacking)
             missing = frozenset() if self.absence is None else self.absence.missing()
             dirs = self._due_log_dirs(is_paced)
         except AdminError as error:
@@ -491,7 +505,7 @@ class Guards:
         if stop is not None:
             self._trip(stop)
         self._checked_s = self._clock()
-        self._judge_replicas(lacking, missing)
+        self._judge_replicas(short, missing)
         self._judge_canaries()
         self._warn_of_unseen(dirs)
         limits = self._limits
@@ -566,10 +580,16 @@ class Guards:
         if self.tripped is None:
             self.tripped = why
 
-    def _others_under_replicated(self, is_paced: bool = False) -> Partitions:
+    def _others_under_replicated(
+        self, is_paced: bool = False, lacking: Callable[[], float | None] = lambda: None
+    ) -> Partitions:
         """Partitions of others that lack a replica; as last seen where no look is due."""
         if not self._limits.other_topics:
             return frozenset()
+        asks_otherwise = self._watches_disks or self.absence is not None  # notices silent brokers
+        if is_paced and asks_otherwise and lacking() == 0:
+            self._others_lacking = frozenset()
+            return self._others_lacking
         now_s = self._clock()
         if not is_paced or now_s - self._replicas_seen_s >= self._health.replicas_interval_s:
             found = self._health.under_replicated()

@@ -22,6 +22,7 @@ from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.others_fall import OthersFall
 from jobs.trials.point_topics import PointTopics
+from jobs.trials.replica_gauges import lacking_now
 from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
 from jobs.trials.unclean_stop import UncleanStop
@@ -360,7 +361,7 @@ class TrialMeasurer:
         )
         fall = OthersFall(context, pattern, channel, sampler.nodes, self._gates.level)
         with (
-            context.guards.watch(pattern, channel),
+            context.guards.watch(pattern, channel, partial(lacking_now, sampler.nodes, context)),
             fall.watch(),
             early_end.watch(),
             ticker.watch(),

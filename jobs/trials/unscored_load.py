@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import GeneratorError, StageFailedError, Target
+from jobs.trials.replica_gauges import lacking_now
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of, poll_interval_of
@@ -75,7 +77,8 @@ def offer_unscored(
 
         @contextmanager
         def watched(channel: TaskChannel) -> Iterator[None]:
-            with guards.watch(pattern, channel), watch(channel, sampler):
+            lacking = partial(lacking_now, sampler, context)
+            with guards.watch(pattern, channel, lacking), watch(channel, sampler):
                 yield
 
         try:

@@ -150,13 +150,13 @@ def guards(admin: Crowded, time: SimulatedWatch, **limits: Any) -> Guards:
     return made
 
 
-def watch(made: Guards, admin: Crowded) -> None:
+def watch(made: Guards, admin: Crowded, lacking: Callable[[], float | None] = lambda: None) -> None:
     """Watch one load, after the check before it."""
     made.require_healthy()
     admin.asked.clear()
     admin.partitions = 0
     channel = TaskChannel("127.0.0.1", 1, 1, lambda _: None)
-    with made.watch(PATTERN, channel):
+    with made.watch(PATTERN, channel, lacking):
         pass
 
 
@@ -214,6 +214,63 @@ def test_a_partition_of_others_that_loses_a_replica_stops_the_run_in_time(
     assert made.ends_load is not None and "others-0" in made.ends_load
     ended_s = sum(time.waits_s["guards"])
     assert broken_s <= ended_s <= broken_s + most_s
+
+
+def test_metrics_that_show_all_replicas_in_sync_replace_the_answer_about_all_topics(
+    time: SimulatedWatch,
+) -> None:
+    admin = Crowded(50_000)
+    watch(guards(admin, time), admin, lambda: 0.0)
+    assert admin.asked["topics"] == 0
+    assert share_of(admin, 50_000, LOAD_S) < SHARE_MAX / 2, admin.asked
+    # Our own partitions may lack replicas under a load, so then the brokers are asked as before.
+    watch(guards(admin, time), admin, lambda: 3.0)
+    assert admin.asked["topics"] == LOAD_S // 15.0 - 1
+
+
+def test_metrics_show_a_lost_replica_of_a_large_cluster_at_once(time: SimulatedWatch) -> None:
+    admin, broken_s = Crowded(50_000), 32.0
+    made = guards(admin, time)
+
+    def break_one(at_s: float) -> None:
+        admin.lacking = at_s >= broken_s
+
+    time.at = break_one
+    watch(made, admin, lambda: float(admin.lacking))
+    assert made.ends_load is not None and "others-0" in made.ends_load
+    assert broken_s <= sum(time.waits_s["guards"]) <= broken_s + INTERVAL_S
+
+
+def test_a_partition_that_lacked_a_replica_before_the_load_is_accepted_until_it_is_in_sync(
+    time: SimulatedWatch,
+) -> None:
+    admin = Crowded(50)
+    admin.lacking = True
+    made = guards(admin, time)
+
+    def repair_and_break(at_s: float) -> None:
+        admin.lacking = not 30.0 <= at_s < 60.0
+
+    time.at = repair_and_break
+    watch(made, admin, lambda: float(admin.lacking))
+    assert made.ends_load is not None and "others-0" in made.ends_load
+    assert 60.0 <= sum(time.waits_s["guards"]) <= 60.0 + INTERVAL_S
+
+
+def test_a_cluster_whose_metrics_alone_answer_is_still_noticed_as_silent(
+    time: SimulatedWatch,
+) -> None:
+    """Without disks to watch, and without brokers that may leave, nothing else is requested."""
+    admin = Crowded(50_000)
+    made = guards(admin, time, disk_free_bytes_min=None, disk_used_share_max=None)
+    made.absence = None
+
+    def fall_silent(at_s: float) -> None:
+        admin.is_silent = at_s >= 20.0
+
+    time.at = fall_silent
+    watch(made, admin, lambda: 0.0)
+    assert made.ends_load is not None and "could not be watched" in made.ends_load
 
 
 @pytest.mark.parametrize("other_topics", [True, False])
