@@ -75,11 +75,11 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     With two RUN_ID the command compares the limits that these runs of OUT found, without any load.
     """
     # Imported here, as --help and shell completion need none of it.
+    from jobs.campaigns.compare.body import ComparisonRun
+    from jobs.campaigns.compare.finished_runs import compare_finished
+    from jobs.campaigns.compare.pairs import Effort
+    from jobs.campaigns.compare.sides import load_sides, require_memory
     from jobs.console.printing import make_reporter
-    from jobs.runs.compare.body import ComparisonRun
-    from jobs.runs.compare.finished_runs import compare_finished
-    from jobs.runs.compare.pairs import Effort
-    from jobs.runs.compare.sides import load_sides, require_memory
     from jobs.runs.launch import launch
     from metrics.comparing.pairs import Side
 

@@ -42,8 +42,8 @@ def sweep(
     answer.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.runs.sweep.cases import load_sweep
-    from jobs.runs.sweep.command import execute_sweep
+    from jobs.campaigns.sweep.cases import load_sweep
+    from jobs.campaigns.sweep.command import execute_sweep
 
     loaded = load_sweep(experiment, overrides, cluster, quick=quick, repeats=repeats)
     return execute_sweep(loaded, options, resume, budget_s)

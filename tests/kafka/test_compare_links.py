@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.campaigns.compare.body import ComparisonRun
+from jobs.campaigns.compare.pairs import Effort
+from jobs.campaigns.compare.sides import load_sides
 from jobs.config.link import Link
 from jobs.console.events import RecordingReporter
-from jobs.runs.compare.body import ComparisonRun
-from jobs.runs.compare.pairs import Effort
-from jobs.runs.compare.sides import load_sides
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.link.devices import link_problem
 from metrics.common.errors import RegressionError

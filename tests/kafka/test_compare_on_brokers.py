@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.campaigns.compare.body import ComparisonRun
+from jobs.campaigns.compare.pairs import Effort
+from jobs.campaigns.compare.sides import load_sides
 from jobs.cluster.connect import connect
 from jobs.cluster.topic_plan import PREFIX
 from jobs.config.source import yaml_text
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
-from jobs.runs.compare.body import ComparisonRun
-from jobs.runs.compare.pairs import Effort
-from jobs.runs.compare.sides import load_sides
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import NoConclusionError

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from chispa import assert_df_equality
 
+from jobs.campaigns.nightly import body as nights
+from jobs.campaigns.nightly.body import NightRun
+from jobs.campaigns.nightly.measurement import CaseInvalidError
 from jobs.config.suite import Case, Suite, configuration_of
 from jobs.console.events import RecordingReporter
 from jobs.runs import lifecycle
 from jobs.runs.lifecycle import RunOrder, execute
-from jobs.runs.nightly import body as nights
-from jobs.runs.nightly.body import NightRun
-from jobs.runs.nightly.measurement import CaseInvalidError
 from jobs.trials.history import TrialHistory
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow

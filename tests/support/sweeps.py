@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from jobs.campaigns.sweep.cases import Sweep, load_sweep
+from jobs.campaigns.sweep.execution import SweepExecution, SweepOrder
 from jobs.console.events import Reporter
-from jobs.runs.sweep.cases import Sweep, load_sweep
-from jobs.runs.sweep.execution import SweepExecution, SweepOrder
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 

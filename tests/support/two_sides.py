@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from jobs.runs.compare.pairs import count_producers
+from jobs.campaigns.compare.pairs import count_producers
 from metrics.comparing.pairs import Side
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
@@ -26,7 +26,7 @@ def steady_machine(_trial: int) -> float:
 
 @dataclass
 class TwoSides:
-    """Two sides that make trials; a `jobs.runs.compare.pairs.Hold`.
+    """Two sides that make trials; a `jobs.campaigns.compare.pairs.Hold`.
 
     Attributes:
         capacity: side → capacity of a broker [MB/s].

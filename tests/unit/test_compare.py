@@ -12,9 +12,7 @@ import click.testing
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.compare import compare
-from jobs.console.events import Level, Notice, RecordingReporter
-from jobs.runs.compare.answer import (
+from jobs.campaigns.compare.answer import (
     ComparisonAnswer,
     SideFacts,
     answer_of,
@@ -22,16 +20,16 @@ from jobs.runs.compare.answer import (
     outcome_with,
     write_answer,
 )
-from jobs.runs.compare.body import ComparisonRun
-from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
-from jobs.runs.compare.presentation import (
+from jobs.campaigns.compare.body import ComparisonRun
+from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort
+from jobs.campaigns.compare.presentation import (
     bound_table,
     differences_table,
     effects_table,
     sentence,
     sentences,
 )
-from jobs.runs.compare.sides import (
+from jobs.campaigns.compare.sides import (
     SideSetup,
     load_sides,
     needed_bytes,
@@ -39,6 +37,8 @@ from jobs.runs.compare.sides import (
     settings_of,
     share_brokers,
 )
+from jobs.compare import compare
+from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.runs.lifecycle import RunOrder, RunState
 from jobs.runs.outcome import RunOutcome
 from jobs.setup.preflight import Machine

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from jobs.runs.compare.pairs import (
+from jobs.campaigns.compare.pairs import (
     EXCESS,
     SATURATED_ACHIEVED_SHARE,
     STEADY_LOWER,

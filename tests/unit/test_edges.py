@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jobs.campaigns.sweep.cases import load_sweep
 from jobs.config.loading import load_cluster, load_goal, load_workload
 from jobs.plan import plan
-from jobs.runs.sweep.cases import load_sweep
 from jobs.trials.control_server import _MALFORMED, TaskChannel, _message
 from metrics.common.errors import RedlineError
 from metrics.reporting.summary import load_summary, write_summary

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jobs.campaigns.nightly.junit import write_junit
 from jobs.config.exporter_rules import load_rules
 from jobs.config.loading import load_cluster, load_workload
 from jobs.config.profile import load_rate_profile
@@ -26,7 +27,6 @@ from jobs.engine.consuming.stream import FetchStream
 from jobs.engine.network.frames import FrameReader, correlation_id_of
 from jobs.engine.producing.control_requests import init_answer, leaders_in
 from jobs.engine.producing.protocol import decode_produce_response
-from jobs.runs.nightly.junit import write_junit
 from jobs.runs.run_lock import is_locked
 from jobs.testbed.profile import load_profile
 from metrics.columns import row_of

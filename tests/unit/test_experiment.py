@@ -9,10 +9,10 @@ import click.testing
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.campaigns.sweep.cases import load_sweep
+from jobs.campaigns.sweep.turns import turns
 from jobs.config.experiment import CASES_MAX
 from jobs.config.files import names_in
-from jobs.runs.sweep.cases import load_sweep
-from jobs.runs.sweep.turns import turns
 from jobs.sweep import sweep
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import CASE

@@ -14,6 +14,11 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.campaigns.measurements import measurement_named
+from jobs.campaigns.sweep.cases import case_of, load_sweep
+from jobs.campaigns.sweep.execution import body_of
+from jobs.campaigns.sweep.results import results_of
+from jobs.campaigns.sweep.turns import turns
 from jobs.checks.extensions import extension_findings
 from jobs.checks.finding import Severity
 from jobs.checks.survey import Needs
@@ -27,11 +32,6 @@ from jobs.engine.clients.registry import client_named, client_of
 from jobs.runs.environment import packages_of_extensions
 from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.measurement import Case, HeldMeasurement, HeldRun
-from jobs.runs.sweep.cases import case_of, load_sweep
-from jobs.runs.sweep.execution import body_of
-from jobs.runs.sweep.measurements import measurement_named
-from jobs.runs.sweep.results import results_of
-from jobs.runs.sweep.turns import turns
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import (
     APIS,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from jobs.campaigns.compare.answer import ComparisonAnswer, SideFacts, answer_of, write_answer
+from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort
 from jobs.list_runs import runs
-from jobs.runs.compare.answer import ComparisonAnswer, SideFacts, answer_of, write_answer
-from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort
 from jobs.runs.run_lock import is_locked, run_lock
 from metrics.common.errors import ConfigError
 from metrics.comparing.figures import ACKNOWLEDGED

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from jobs.campaigns.nightly import measurement
+from jobs.campaigns.nightly.measurement import CaseMeasurer, Night
 from jobs.config.suite import Case, configuration_of
-from jobs.runs.nightly import measurement
-from jobs.runs.nightly.measurement import CaseMeasurer, Night
 from jobs.trials.history import TrialHistory
 from metrics.trial.warm_up import WarmUp
 from search.line import Line

@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from junitparser import Error, Failure, JUnitXml, Skipped
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.campaigns.nightly.body import NightRun
+from jobs.campaigns.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
+from jobs.campaigns.nightly.junit import write_junit
 from jobs.config.suite import configuration_of
 from jobs.console.events import RecordingReporter
 from jobs.nightly import nightly
 from jobs.runs.lifecycle import RunOrder, RunState, execute
-from jobs.runs.nightly.body import NightRun
-from jobs.runs.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
-from jobs.runs.nightly.junit import write_junit
 from jobs.runs.resumption import config_text
 from jobs.traffic import traffic
 from jobs.trials.history import TrialHistory

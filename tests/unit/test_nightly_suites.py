@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from jobs.campaigns.nightly.conclusion import rule_of
+from jobs.campaigns.nightly.measurement import CaseInvalidError, config_of, expected_s, load_of
+from jobs.campaigns.nightly.settings import settings_of
 from jobs.config.suite import Suite, configuration_of, load_suite
-from jobs.runs.nightly.conclusion import rule_of
-from jobs.runs.nightly.measurement import CaseInvalidError, config_of, expected_s, load_of
-from jobs.runs.nightly.settings import settings_of
 from metrics.common.errors import ConfigError
 from metrics.comparing.nightly import Noise
 from tests.support.nights import SUITE, case_row

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from jobs.campaigns.sweep import execution
+from jobs.campaigns.sweep.cases import load_sweep
+from jobs.campaigns.sweep.execution import SweepExecution, SweepOrder
+from jobs.campaigns.sweep.results import finished as of_older
 from jobs.console.events import RecordingReporter
-from jobs.runs.sweep import execution
-from jobs.runs.sweep.cases import load_sweep
-from jobs.runs.sweep.execution import SweepExecution, SweepOrder
-from jobs.runs.sweep.results import finished as of_older
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.figures import TIME

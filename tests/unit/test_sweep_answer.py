@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.runs.sweep.answer import axes_of, in_order
-from jobs.runs.sweep.cases import load_sweep
-from jobs.runs.sweep.from_tables import answer_from
-from jobs.runs.sweep.measurements import measurement_named, own_names
-from jobs.runs.sweep.results import results_of
+from jobs.campaigns.measurements import measurement_named, own_names
+from jobs.campaigns.sweep.answer import axes_of, in_order
+from jobs.campaigns.sweep.cases import load_sweep
+from jobs.campaigns.sweep.from_tables import answer_from
+from jobs.campaigns.sweep.results import results_of
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
 from metrics.comparing.figures import LIMIT, TIME
 from metrics.comparing.recommending import recommendations

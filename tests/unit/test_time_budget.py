@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from jobs.campaigns.sweep import execution
+from jobs.campaigns.sweep.cases import load_sweep
+from jobs.campaigns.sweep.execution import SweepExecution, SweepOrder
 from jobs.config import load
 from jobs.console.events import Notice, RecordingReporter
 from jobs.runs.budget import TimeBudget, ending_within
-from jobs.runs.sweep import execution
-from jobs.runs.sweep.cases import load_sweep
-from jobs.runs.sweep.execution import SweepExecution, SweepOrder
 from tests.support.report_rows import summary_of_sizes
 
 TEXT = """

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jobs.campaigns.sweep.cases import Sweep, SweepCase
 from jobs.config.experiment import Experiment
-from jobs.runs.sweep.cases import Sweep, SweepCase
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from jobs.campaigns.compare.answer import CaseAnswer, ComparisonAnswer, SideFacts
+from jobs.campaigns.compare.pairs import Effort
+from jobs.campaigns.compare.sides import SideSetup, needed_bytes, share_brokers
 from jobs.console.events import Plan, Table
-from jobs.runs.compare.answer import CaseAnswer, ComparisonAnswer, SideFacts
-from jobs.runs.compare.pairs import Effort
-from jobs.runs.compare.sides import SideSetup, needed_bytes, share_brokers
 from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s, plan_of, trial_s
 from metrics.comparing.cause import resource_use
 from metrics.comparing.effects import PAIRS_MIN, Conclusion

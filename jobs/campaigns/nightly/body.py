@@ -7,6 +7,15 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from jobs.campaigns.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
+from jobs.campaigns.nightly.junit import write_junit
+from jobs.campaigns.nightly.measurement import (
+    CaseInvalidError,
+    CaseMeasurer,
+    Night,
+    expected_s,
+    load_of,
+)
 from jobs.config import Configuration
 from jobs.config.loading import require_open_loop
 from jobs.config.suite import LIMIT, Case, Suite
@@ -15,9 +24,6 @@ from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.budget import TimeBudget
 from jobs.runs.estimate import describe_producer, starting_s, trial_s
 from jobs.runs.lifecycle import Body, RunState
-from jobs.runs.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
-from jobs.runs.nightly.junit import write_junit
-from jobs.runs.nightly.measurement import CaseInvalidError, CaseMeasurer, Night, expected_s, load_of
 from jobs.runs.outcome import RunOutcome
 from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext

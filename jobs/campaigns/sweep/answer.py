@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from jobs.campaigns.sweep.cases import Sweep
+from jobs.campaigns.sweep.execution import SweepExecution
 from jobs.cluster.leftovers import begun_s
 from jobs.runs.estimate import caveat_of
 from jobs.runs.outcome import RunOutcome
-from jobs.runs.sweep.cases import Sweep
-from jobs.runs.sweep.execution import SweepExecution
 from metrics.comparing.sweeps import CASE, Result
 from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.units import iso_utc

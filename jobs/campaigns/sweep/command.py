@@ -7,6 +7,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from jobs.campaigns.sweep.answer import answer_of
+from jobs.campaigns.sweep.cases import Sweep
+from jobs.campaigns.sweep.execution import SweepExecution, SweepOrder, body_of
+from jobs.campaigns.sweep.turns import Turn, turns
 from jobs.cluster.lock import holder_text
 from jobs.console.events import Plan, RunStarted, Table, note, warn
 from jobs.live.followers import reporter_of
@@ -17,10 +21,6 @@ from jobs.runs.lifecycle import new_run_id
 from jobs.runs.options import RunOptions
 from jobs.runs.outcome import RunOutcome, finish
 from jobs.runs.run_lock import run_lock
-from jobs.runs.sweep.answer import answer_of
-from jobs.runs.sweep.cases import Sweep
-from jobs.runs.sweep.execution import SweepExecution, SweepOrder, body_of
-from jobs.runs.sweep.turns import Turn, turns
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.reporting.files import write_atomic
 

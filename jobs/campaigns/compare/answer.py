@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobs.runs.compare.pairs import ComparedSize
+from jobs.campaigns.compare.pairs import ComparedSize
 from jobs.runs.outcome import NO_CONCLUSION, RunOutcome
 from metrics.columns import as_document
 from metrics.common.errors import NoConclusionError, RegressionError

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from jobs.campaigns.sweep.cases import Sweep, case_of
+from jobs.campaigns.sweep.results import finished, results_of
+from jobs.campaigns.sweep.turns import Turn, turns
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.console.events import PhaseStarted, Reporter, warn
 from jobs.runs.budget import TimeBudget
@@ -17,9 +20,6 @@ from jobs.runs.context_factory import open_session
 from jobs.runs.lifecycle import Body, RunOrder, execute
 from jobs.runs.measurement import explaining
 from jobs.runs.outcome import RunOutcome, outcome_of
-from jobs.runs.sweep.cases import Sweep, case_of
-from jobs.runs.sweep.results import finished, results_of
-from jobs.runs.sweep.turns import Turn, turns
 from jobs.trials.context import Session
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.sweeps import Result

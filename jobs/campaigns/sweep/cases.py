@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from jobs.campaigns.measurements import measurement_named
 from jobs.config.experiment import Experiment
 from jobs.config.files import read_conf
 from jobs.config.loading import Configuration, load
@@ -16,7 +17,6 @@ from jobs.config.overrides import FILES
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
 from jobs.runs.measurement import Case, Measurement, require_measurable
-from jobs.runs.sweep.measurements import measurement_named
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import CASE
 from metrics.planning.setups import PROPERTIES_PREFIX

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jobs.runs.sweep.measurements import measurement_named
-from jobs.runs.sweep.results import CONCLUDED, results_of
+from jobs.campaigns.measurements import measurement_named
+from jobs.campaigns.sweep.results import CONCLUDED, results_of
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
 from metrics.reporting.older_runs import inferred_measurement

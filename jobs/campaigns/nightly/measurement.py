@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from jobs.campaigns.measurements import measurement_named
+from jobs.campaigns.nightly.settings import settings_of
 from jobs.config import Configuration
 from jobs.config.suite import LIMIT, Case, Suite, producers_at
 from jobs.console.events import PointFinished
 from jobs.runs.budget import ending_within
 from jobs.runs.estimate import line_of
 from jobs.runs.measurement import Case as MeasuredCase
-from jobs.runs.nightly.settings import settings_of
 from jobs.runs.results import boundary_of, why_no_answer
 from jobs.runs.search_progress import progress_updater
 from jobs.runs.search_start import warmed_lines
-from jobs.runs.sweep.measurements import measurement_named
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer

@@ -9,10 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.config import Configuration
-from jobs.console.events import Plan, Reporter, Table, note, warn
-from jobs.runs.artifacts import ArtifactWriter
-from jobs.runs.compare.answer import (
+from jobs.campaigns.compare.answer import (
     ComparisonAnswer,
     SideFacts,
     answer_of,
@@ -20,10 +17,13 @@ from jobs.runs.compare.answer import (
     outcome_with,
     write_answer,
 )
-from jobs.runs.compare.pairs import CaseComparer, ComparedSize, Effort, count_producers
-from jobs.runs.compare.presentation import answer_tables, plan_for, sentences
-from jobs.runs.compare.side_reporter import SideReporter
-from jobs.runs.compare.sides import SideSetup, share_brokers
+from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort, count_producers
+from jobs.campaigns.compare.presentation import answer_tables, plan_for, sentences
+from jobs.campaigns.compare.side_reporter import SideReporter
+from jobs.campaigns.compare.sides import SideSetup, share_brokers
+from jobs.config import Configuration
+from jobs.console.events import Plan, Reporter, Table, note, warn
+from jobs.runs.artifacts import ArtifactWriter
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.holding import Holder

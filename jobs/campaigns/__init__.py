@@ -1,0 +1,1 @@
+"""Campaigns: cases that are measured in turns, and compared; sweeps, nights and comparisons."""
