@@ -23,6 +23,7 @@ from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
+from metrics.traffic.axes import axis_named
 from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
 
@@ -52,14 +53,14 @@ def step_length_s(sample_interval_s: float, *, reads_rates: bool = False) -> flo
 def climb_within(
     most: int, load_max_s: float, stay_s: float, step_s: float, first_max: int | None
 ) -> tuple[Climb, int]:
-    """The climb to at most so many producers that fits into a time, and its last producers.
+    """The climb to at most a load that fits into a time, and its last load.
 
     Args:
-        most: producers of the last step, at most.
+        most: load of the last step, at most.
         load_max_s: longest time under load [s].
         stay_s: time after the last step [s].
         step_s: length of a step [s].
-        first_max: producers of the first step, at most; None for no bound.
+        first_max: load of the first step, at most; None for no bound.
     """
     steps = max(1, int((load_max_s - stay_s) / step_s))
     first = max(1, -(-most // (1 << steps - 1)))
@@ -96,7 +97,7 @@ class ClimbWatch:
         idle_at_rest: lowest idle fraction of any broker's handlers before the run [ratio].
 
     Attributes:
-        load: producers that have begun.
+        load: the load of the step, on the searched axis.
         same_since_s: since when the load is the same [s since the epoch]; None while it grows.
         is_short: whether the brokers took less than they were offered.
         was_too_large: whether the last step ended the load.
@@ -117,6 +118,11 @@ class ClimbWatch:
     idle: float | None = None
     _offered: float = 0.0
     _seen_s: float = 0.0
+
+    @property
+    def load_words(self) -> str:
+        """The load in words: `64 producers`, or `0.64 times the mix`."""
+        return axis_named(self.pattern.axis).amount(self.load)
 
     @property
     def is_stalled(self) -> bool:
@@ -147,7 +153,7 @@ class ClimbWatch:
         is_growing = self.same_since_s is None
         step = self.climb.step_at(now_s - start_s)
         if is_growing:
-            self.load = self.climb.producers_in(step, self.pattern.producers)
+            self.load = self.climb.load_in(step, self.pattern.on_axis)
         begun_s = self.same_since_s or start_s + step * self.climb.step_s
         reading = self._read(channel, samples, begun_s, now_s)
         decision = reading.next(self.context.config.goal.indicators.request_handler_idle_min)
@@ -159,10 +165,10 @@ class ClimbWatch:
         if not is_growing:
             return None if self.has_ended(channel, samples, now_s, begun_s) else LOOK_S
         idle = "" if reading.idle is None else f", handlers idle {reading.idle:.2f}"
-        self.context.reporter.report(PhaseProgress(f"{self.load} producers{idle}"))
+        self.context.reporter.report(PhaseProgress(f"{self.load_words}{idle}"))
         if decision is Climbing.STAY:
             channel.end_climb_after(now_s - start_s)
-        if decision is Climbing.STAY or self.load == self.pattern.producers:
+        if decision is Climbing.STAY or self.load == self.pattern.on_axis:
             self.same_since_s = begun_s
         return LOOK_S
 
@@ -171,13 +177,19 @@ class ClimbWatch:
     ) -> StepReading:
         """The reading of the current step."""
         assert channel.start_s is not None, "see look"
-        each_per_s = self.pattern.producer.rate_records_per_s
+        per_s = self.load * self.pattern.records_per_s / self.pattern.on_axis
         passed_s = now_s - max(self._seen_s, channel.start_s)
-        self._seen_s, self._offered = now_s, self._offered + self.load * each_per_s * passed_s
+        self._seen_s, self._offered = now_s, self._offered + per_s * passed_s
         waiting = max(0.0, self._offered - channel.written)
         idle = lowest_idle(samples, brokers_of(self.context.source), begun_s + SETTLE_S, now_s)
-        late_s = self.pattern.producer.options.linger_ms / 1000.0 + self.late_s
-        return StepReading(idle, waiting / (self.load * each_per_s), late_s, self.idle_at_rest)
+        late_s = _linger_s(self.pattern) + self.late_s
+        return StepReading(idle, waiting / per_s, late_s, self.idle_at_rest)
+
+
+def _linger_s(pattern: TrafficPattern) -> float:
+    """How long the producers' linger lets records wait; in a mix, the mean over all records [s]."""
+    waiting = sum(each.records_per_s * each.producer.options.linger_ms for each in pattern.loads)
+    return waiting / pattern.records_per_s / 1000.0
 
 
 def read_and_end(

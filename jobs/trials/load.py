@@ -169,7 +169,7 @@ class Generator:
         Returns one row per task, of the last window; `watch` receives the earlier ones.
 
         Args:
-            climb: when producers begin; None where all begin at once.
+            climb: the steps of a load that grows; None where all producers begin at once.
 
         Raises:
             ConfigError: the consumer groups have no slot, or a task lacks a part that the
@@ -283,6 +283,7 @@ def plans_of_parts(
             tasks=share.tasks,
             consumer_tasks=share.consumer_tasks,
             part=part.part,
+            climb=plan.climb and plan.climb.of_part(part.producers, plan.pattern.on_axis),
             first_partition=partition,
             first_producer=producer,
             first_group=group,

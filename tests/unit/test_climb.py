@@ -12,9 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.engine.batches.pool import pool_of
-from jobs.engine.producing.growth import GrowthEnd
+from jobs.engine.producing.growth import GrowthEnd, growing_schedule
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.trials import warm_up
 from jobs.trials.climb import READ_S, AtRest, ClimbWatch, climb_within, read_and_end
@@ -27,7 +26,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.traffic.climb import Climb
 from metrics.trial.warm_up import WarmUp
 from search.model import Verdict
-from tests.support.patterns import pattern
+from tests.support.patterns import pattern, plan
 
 CLIMB = Climb(first=3, step_s=2.0)
 
@@ -38,16 +37,16 @@ def test_each_step_has_twice_the_producers_of_the_one_before() -> None:
     ]
     for step in range(5):
         begun = [index for index in range(100) if CLIMB.start_s(index) <= step * 2.0]
-        assert len(begun) == CLIMB.producers_in(step, 100)
-    assert CLIMB.producers_in(9, 100) == 100
+        assert len(begun) == CLIMB.load_in(step, 100)
+    assert CLIMB.load_in(9, 100) == 100
 
 
 @pytest.mark.parametrize(("first", "most", "steps"), [(1, 1, 1), (1, 2, 2), (3, 12, 3), (3, 13, 4)])
 def test_the_last_step_has_all_producers(first: int, most: int, steps: int) -> None:
     climb = Climb(first, 1.0)
     assert climb.steps(most) == steps
-    assert climb.producers_in(steps - 1, most) == most
-    assert steps == 1 or climb.producers_in(steps - 2, most) < most
+    assert climb.load_in(steps - 1, most) == most
+    assert steps == 1 or climb.load_in(steps - 2, most) < most
 
 
 @pytest.mark.parametrize(("load_s", "step"), [(-1.0, 0), (0.0, 0), (1.99, 0), (2.0, 1), (7.0, 3)])
@@ -55,9 +54,12 @@ def test_a_step_lasts_its_time(load_s: float, step: int) -> None:
     assert CLIMB.step_at(load_s) == step
 
 
+GROWING = plan(pattern=pattern(12, rate_records_per_s=10.0), climb=CLIMB)
+
+
 def producers(start_s: float = 100.0) -> list[Producer]:
     """Twelve producers of a load that begins at 100 s."""
-    load = pattern(12, rate_records_per_s=10.0)
+    load = GROWING.pattern
     pool = pool_of(load.producer)
     return [
         Producer(
@@ -65,7 +67,7 @@ def producers(start_s: float = 100.0) -> list[Producer]:
             load.producer,
             pool.section_of(index),
             range(4),
-            schedule_for(load, index, start_s + CLIMB.start_s(index)),
+            growing_schedule(GROWING, index, start_s),
         )
         for index in range(12)
     ]
@@ -78,7 +80,7 @@ def test_producers_offer_nothing_before_they_begin() -> None:
 
 def test_an_end_of_the_growth_withdraws_only_producers_that_have_not_begun() -> None:
     load, driver = producers(), SimpleNamespace(climb_end_s=None)
-    growth = GrowthEnd(cast(DriverChannel, driver), 100.0)
+    growth = GrowthEnd(cast(DriverChannel, driver), GROWING, 100.0)
     growth.apply(load)
     assert sum(each.records_due_between(100.0, 106.0) for each in load) == 420
     driver.climb_end_s = 3.5
@@ -94,7 +96,7 @@ def test_an_end_of_the_growth_withdraws_only_producers_that_have_not_begun() -> 
 
 def test_without_a_driver_nothing_is_withdrawn() -> None:
     load = producers()
-    GrowthEnd(None, 100.0).apply(load)
+    GrowthEnd(None, GROWING, 100.0).apply(load)
     assert sum(each.records_due_between(100.0, 106.0) for each in load) == 420
 
 
@@ -162,7 +164,7 @@ class Brokers:
             grows = grows and not any("climb_end_s" in each for each in self.channel.sent)
             if grows:
                 step = self.climb.step_at(load_s - step_s)
-                load = self.climb.producers_in(step, self.watch.pattern.producers)
+                load = self.climb.load_in(step, self.watch.pattern.producers)
                 self.highest = max(self.highest, load)
             self._written += min(self.highest, self._capacity) * 100.0 * step_s
             self._idle_s += max(0.0, 1.0 - self._theirs - self.highest / self._limit) * step_s
@@ -203,7 +205,7 @@ def test_a_step_that_brokers_do_not_take_ends_the_load(capacity: float) -> None:
     watch = brokers.watch
     assert watch.was_too_large and watch.is_short
     assert capacity < watch.load <= 4 * capacity
-    first_large = next(n for n in range(9) if brokers.climb.producers_in(n, 64) > capacity)
+    first_large = next(n for n in range(9) if brokers.climb.load_in(n, 64) > capacity)
     assert length_s - NOTICE_S - 2.0 * first_large <= 4.0
 
 

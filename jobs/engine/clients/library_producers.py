@@ -22,10 +22,9 @@ from jobs.engine.clients.library_transactions import CommittingProducer, Transac
 from jobs.engine.network.connections import open_connections
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import UNACKNOWLEDGED
-from jobs.engine.producing.growth import GrowthEnd
+from jobs.engine.producing.growth import GrowthEnd, growing_schedule
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.producer_client import TaskLoad
-from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.producing.transactions import LOG_RECORDS_OF_AN_END
 from jobs.engine.producing.wire_producers import await_markers
 from jobs.engine.task.control_channel import DriverChannel
@@ -144,7 +143,7 @@ class LibraryLoop:
         hosted = [index for index, _ in self._hosted]
         self.account = Account(window, plan.pattern.producer.record_interval_s, hosted)
         self._wall_offset_s = wall_offset_s
-        self._growth_end = GrowthEnd(self._driver, start_s)
+        self._growth_end = GrowthEnd(self._driver, plan, start_s)
         self._senders = [self._make(*each, start_s) for each in self._hosted]
         self.producers = [sender.schedule for sender in self._senders]
         self._turn_until(lambda: window.start_s)
@@ -166,7 +165,7 @@ class LibraryLoop:
         start_s: float,
     ) -> LibrarySender:
         pattern = self._plan.pattern.producer
-        times = schedule_for(self._plan.pattern, index, start_s + self._plan.begin_s(index))
+        times = growing_schedule(self._plan, index, start_s)
         _topic, partitions = self._plan.partitions.topic_of(index)
         schedule = Producer(index, pattern, pool.section_of(index), partitions, times)
         return LibrarySender(schedule, library, records)

@@ -20,14 +20,13 @@ from jobs.engine.network.transport import Transport
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.control_requests import Registered
 from jobs.engine.producing.delivery import Delivery
-from jobs.engine.producing.growth import GrowthEnd
+from jobs.engine.producing.growth import GrowthEnd, growing_schedule
 from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.network_client import NetworkClient
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.producer_id import ProducerIdState
 from jobs.engine.producing.producer_report import producer_report
 from jobs.engine.producing.protocol import ProduceEncoder
-from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.producing.transactions import Transactions
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
@@ -133,8 +132,8 @@ class WireLoop:
             pattern.options.transaction_timeout_ms,
         )
         for index in hosted:
-            self._add_producer(index, start_s + plan.begin_s(index))
-        self._growth_end = GrowthEnd(self._driver, start_s)
+            self._add_producer(index, start_s)
+        self._growth_end = GrowthEnd(self._driver, plan, start_s)
         self._watch = self._network.watch()
         with _undisturbed():
             try:
@@ -153,7 +152,7 @@ class WireLoop:
             pattern,
             self._pool.section_of(index),
             partitions,
-            schedule_for(plan.pattern, index, start_s),
+            growing_schedule(plan, index, start_s),
             client_id,
             id_state,
             transactions,

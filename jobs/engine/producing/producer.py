@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from jobs.engine.batches.sections import Section
 from jobs.engine.producing.batch import Batch
+from jobs.engine.producing.key_spread import KeySpread
 from jobs.engine.producing.pending import PendingBatches
 from jobs.engine.producing.producer_id import ProducerIdState
 from jobs.engine.producing.schedule import EndingSchedule, Schedule, due_between
@@ -100,6 +101,7 @@ class Producer:
             to the leader is lost.
         id_state: state of an idempotent producer; None for others.
         transactions: state of transactions; None without them.
+        spread: choice of a partition for each record; None where batches choose theirs.
         closed_loop: whether records are there whenever there is room, so that their times count
             from the sealing, and none is late.
     """
@@ -126,6 +128,7 @@ class Producer:
         "ready_s",
         "scheduled_s",
         "section",
+        "spread",
         "transactions",
     )
 
@@ -157,6 +160,10 @@ class Producer:
         self._next_partition = _sticky_partitions(pattern, partitions, index)
         self._partition_bytes = 0
         self.partition = next(self._next_partition)
+        self.spread = None
+        if pattern.options.sticky_partition == "keys":
+            self.spread = KeySpread(pattern, partitions, index)
+            self._batch_size = 0  # no batch is followed by another one for its partition
         self._open()
         self.scheduled_s = self.ready_s
 
@@ -190,6 +197,14 @@ class Producer:
         self._schedule = EndingSchedule(self._schedule, 0)
         self._open()
         self.scheduled_s = self.ready_s
+
+    def hold(self, schedule: Schedule) -> None:
+        """Continue by another schedule, of which no record is due earlier.
+
+        The delivery looks at the producer when it would have anyway.
+        """
+        self._schedule = schedule
+        self._open()
 
     def buffer(self, batch: Batch) -> None:
         """Add a batch to those that wait to be sent."""

@@ -33,7 +33,7 @@ class TrialPlan:
             empty for their own.
         interface_speeds: interface → its speed, where the system does not report it [B/s].
         windows: number of windows measured without a gap; the task reports each to the driver.
-        climb: when producers begin after the start of the load; None where all begin at once.
+        climb: the steps of a load that grows; None where all producers begin at once.
         part: name of the part of a mix that these tasks offer; empty for other traffic. Then
             everything above is that of the part alone, counted from 0.
         first_partition, first_producer, first_group: numbers of the part's first partition,
@@ -105,10 +105,6 @@ class TrialPlan:
     def producers_of(self, task: int) -> range:
         """The producers that this task hosts."""
         return range(task, self.pattern.producers, self.tasks)
-
-    def begin_s(self, producer: int) -> float:
-        """When a producer begins, after the start of the load [s]."""
-        return 0.0 if self.climb is None else self.climb.start_s(producer)
 
     def start_offset(self, partition: int, first: int) -> int:
         """Offset at which a consumer group without a committed offset begins.

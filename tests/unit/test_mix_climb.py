@@ -1,0 +1,239 @@
+"""A load that grows along the scale of a mix: each part offers the scale of each step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from jobs.config.loading import load, load_workload
+from jobs.console.events import PhaseProgress, RecordingReporter
+from jobs.engine.producing.growth import GrowthEnd, growing_schedule
+from jobs.engine.producing.schedule import EvenSchedule, due_between
+from jobs.engine.task.control_channel import DriverChannel
+from jobs.engine.task.plan import TrialPlan
+from jobs.trials.climb import ClimbWatch, read_and_end
+from jobs.trials.context import RunContext
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.load import Target, plans_of_parts
+from jobs.trials.warm_up import can_climb
+from metrics.judging.climbing import Climbing, StepReading
+from metrics.planning.slots import share_slots
+from metrics.traffic.axes import SCALE
+from metrics.traffic.climb import Climb
+from metrics.traffic.mix import mix_of
+from metrics.traffic.pattern import TrafficPattern
+from tests.support.driven_delivery import DrivenDelivery
+from tests.support.patterns import pattern, plan
+
+MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
+MOST = 96
+WHOLE = SCALE.apply(load_workload(MIX).pattern(1, 3), MOST)
+CLIMB = Climb(first=3, step_s=2.0)
+STEPS = CLIMB.steps(MOST)
+"""3, 6, 12, 24, 48 and 96 % of the mix."""
+
+
+def plans(climb: Climb | None = CLIMB, slots: int = 4) -> tuple[TrialPlan, ...]:
+    """The plans of the parts, in one task for the producers of each."""
+    shares = share_slots(WHOLE, slots, reads=False)
+    whole = plan(pattern=WHOLE, tasks=sum(each.tasks for each in shares), climb=climb)
+    targets = [Target(("t",), (7,) * 4, {7: ("h", 1)}) for _ in WHOLE.parts]
+    return plans_of_parts(whole, targets, shares)
+
+
+# --- the steps --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("producers", [1, 2, 3, 7, 40, 1_000])
+@pytest.mark.parametrize(("first", "most"), [(1, 1), (1, 64), (3, 96), (5, 64), (64, 64), (7, 900)])
+def test_each_part_offers_the_scale_of_each_step(producers: int, first: int, most: int) -> None:
+    climb = Climb(first, 2.0).of_part(producers, most)
+    for step in range(climb.steps(most)):
+        at_s, whole, begun = step * 2.0, 0.0, 0
+        for index in range(producers):
+            shares = climb.shares(index)
+            assert shares[0][0] == climb.start_s(index)
+            assert [share for _, share in shares] == sorted(share for _, share in shares)
+            assert 0 < shares[0][1] <= shares[-1][1] == 1.0
+            now = [share for start_s, share in shares if start_s <= at_s]
+            whole += now[-1] if now else 0.0
+            begun += bool(now) and now[-1] < 1.0
+        assert whole / producers == pytest.approx(climb.load_in(step, most) / most)
+        assert begun <= 1, "one producer makes up for the rest"
+
+
+def test_a_load_of_one_pattern_grows_by_whole_producers() -> None:
+    climb = Climb(3, 2.0)
+    for index in range(100):
+        assert climb.shares(index) == [(climb.start_s(index), 1.0)]
+    single = plan(pattern=pattern(12, rate_records_per_s=10.0), climb=climb)
+    assert isinstance(growing_schedule(single, 7, 100.0), EvenSchedule)
+    assert plans_of_parts(single, (), [])[0].climb is climb
+
+
+# --- the schedules ----------------------------------------------------------------------
+
+
+def due(own: TrialPlan, from_s: float, to_s: float, last_step: int | None = None) -> int:
+    """Records of all producers of a part between two times after the start of the load."""
+    schedules = [
+        growing_schedule(own, index, 100.0, last_step) for index in range(own.pattern.producers)
+    ]
+    return sum(due_between(each, 100.0 + from_s, 100.0 + to_s) for each in schedules)
+
+
+def test_the_records_of_each_part_are_those_of_the_step() -> None:
+    for own in plans(replace(CLIMB, step_s=200.0)):
+        for step in range(STEPS):
+            scale = CLIMB.load_in(step, MOST) / MOST
+            expected = 200 * own.pattern.records_per_s * scale
+            found = due(own, 200.0 * step, 200.0 * (step + 1))
+            out_of_step = 2 * own.pattern.producer.records_per_batch
+            assert abs(found - expected) <= out_of_step + 0.02 * expected, (own.part, step)
+
+
+def test_without_growth_all_producers_begin_at_once() -> None:
+    for own in plans(None):
+        assert own.climb is None
+        out_of_step = own.pattern.producers * own.pattern.producer.records_per_batch
+        assert abs(due(own, 0.0, 100.0) - 100 * own.pattern.records_per_s) <= out_of_step
+
+
+def test_the_end_of_the_growth_holds_each_part_at_its_share() -> None:
+    """The load ends to grow in step 2, at 12 % of the mix; an eighth of what it would be."""
+    for own in plans(replace(CLIMB, step_s=200.0)):
+        driver = SimpleNamespace(climb_end_s=None)
+        driven = [FakeProducer(own, index) for index in range(own.pattern.producers)]
+        growth = GrowthEnd(cast(DriverChannel, driver), own, 100.0)
+        growth.apply(driven)  # type: ignore[arg-type]  # as far as it uses them
+        assert not any(each.is_withdrawn or each.is_held for each in driven)
+        before = [due_between(each.schedule, 100.0, 650.0) for each in driven]
+        driver.climb_end_s = 550.0
+        growth.apply(driven)  # type: ignore[arg-type]
+        for each, expected in zip(driven, before, strict=True):
+            now = 0 if each.is_withdrawn else due_between(each.schedule, 100.0, 650.0)
+            assert now == expected, "what is over stays as it is"
+        left = [each for each in driven if not each.is_withdrawn]
+        later = sum(due_between(each.schedule, 1_100.0, 2_100.0) for each in left)
+        held = 1_000 * own.pattern.records_per_s * 12 / MOST
+        assert abs(later - held) <= len(left) + 0.02 * held, own.part
+        assert sum(each.is_held for each in driven) <= 1
+
+
+class FakeProducer:
+    """A producer as the end of the growth sees it."""
+
+    def __init__(self, own: TrialPlan, index: int) -> None:
+        self.index = index
+        self.schedule = growing_schedule(own, index, 100.0)
+        self.is_withdrawn = self.is_held = False
+
+    def due_s(self, record: int) -> float:
+        return self.schedule.due_s(record)
+
+    def withdraw(self) -> None:
+        self.is_withdrawn = True
+
+    def hold(self, schedule: EvenSchedule) -> None:
+        self.schedule, self.is_held = schedule, True
+
+
+def test_a_producer_that_is_held_sends_each_record_once() -> None:
+    """Record 21 is due later by the other schedule, and the delivery has a time for it already."""
+    driven = DrivenDelivery(end_s=40.0, rate=2.0, acks="0")
+    producer = driven.producer
+    producer.hold(EvenSchedule(2.0, 0.0))
+    assert len(driven.until(10.0)) == producer.opened == 21
+    producer.hold(EvenSchedule(1.0, -10.25))  # record 21 is due at 10.75 instead of 10.5
+    assert driven.until(10.7) == []
+    assert len(driven.until(10.8)) == 1
+    driven.until(39.9)
+    assert producer.opened == 21 + 30
+    assert driven.counts.sent_by_partition == {0: 51}
+
+
+# --- the driver -------------------------------------------------------------------------
+
+
+class Growing(TaskChannel):
+    """The channel of a load that grows from time 1,000 on."""
+
+    def __init__(self) -> None:
+        super().__init__("driver", 1, 1, lambda call: call())
+        self.sent: list[dict[str, float]] = []
+        self.receive(0, {"start_s": 1_000.0})
+
+    def _send_soon(self, **message: float) -> None:
+        self.sent.append(message)
+
+
+def watch_of(whole: TrafficPattern) -> ClimbWatch:
+    context = SimpleNamespace(
+        reporter=RecordingReporter(),
+        source=SimpleNamespace(nodes={}),
+        config=SimpleNamespace(
+            goal=SimpleNamespace(indicators=SimpleNamespace(request_handler_idle_min=0.2))
+        ),
+    )
+    return ClimbWatch(cast(RunContext, context), whole, CLIMB, read_and_end)
+
+
+@pytest.mark.parametrize(("missing_s", "is_short"), [(0.3, False), (1.2, True)])
+def test_brokers_that_take_less_of_a_mix_end_its_growth(missing_s: float, is_short: bool) -> None:
+    """Records may wait for the linger, in the mean over all of them, and 0.75 s more."""
+    watch, channel = watch_of(WHOLE), Growing()
+    linger_s = (2_500 * 1.0 + 1_000 * 0.1) / 3_520  # images have no linger
+    per_s = WHOLE.records_per_s
+    for look in range(1, 60):
+        load_s, offered = look * 0.25, 0.0
+        for tick in range(look):
+            offered += 0.25 * per_s * CLIMB.load_in(int(tick * 0.25 / 2 + 1e-9), MOST) / MOST
+        rate = per_s * CLIMB.load_in(int(load_s / 2 + 1e-9), MOST) / MOST
+        channel.receive(0, {"written": max(0, int(offered - (linger_s + missing_s) * rate))})
+        if watch.look(channel, [], 1_000.0 + load_s) is None:
+            break
+    assert watch.was_too_large == watch.is_short == is_short
+    assert is_short or watch.load == MOST
+
+
+def test_progress_is_stated_as_a_scale() -> None:
+    watch, channel = watch_of(WHOLE), Growing()
+    watch.look(channel, [], 1_000.1)
+    (progress,) = cast(RecordingReporter, watch.context.reporter).events
+    assert isinstance(progress, PhaseProgress)
+    assert progress.detail == "0.03 times the mix"
+    assert watch.load == 3
+    assert StepReading(None, 0.0).next(0.2) is Climbing.GO_ON
+
+
+@pytest.mark.parametrize(
+    ("workload", "overrides", "grows"),
+    [
+        (MIX, [], True),
+        (MIX, ["goal.search.axis=scale.orders"], False),
+        ("demo", [], True),
+        ("demo", ["goal.search.axis=rate", "workload.np=4"], False),
+    ],
+    ids=["scale", "part", "np", "rate"],
+)
+def test_a_mix_grows_along_its_scale(workload: str, overrides: list[str], grows: bool) -> None:
+    config = load("testbed", workload, "default", overrides)
+    context = SimpleNamespace(config=config, pattern=lambda size, at: config.pattern(size, at, 3))
+    assert can_climb(cast(RunContext, context), config.workload.message_bytes[0]) is grows
+
+
+def test_parts_of_one_producer_begin_with_a_share_of_its_rate() -> None:
+    lone = replace(pattern(1, rate_records_per_s=64.0), part="lone")
+    many = replace(pattern(64, rate_records_per_s=1.0), part="many")
+    whole = replace(mix_of([lone, many]), load=64)
+    shares = share_slots(whole, 2)
+    made = plan(pattern=whole, tasks=2, climb=Climb(1, 100.0))
+    targets = [Target(("t",), (7,) * 4, {7: ("h", 1)})] * 2
+    one, other = plans_of_parts(made, targets, shares)
+    assert due(one, 0.0, 100.0) == pytest.approx(100, abs=1)
+    assert due(other, 0.0, 100.0) == pytest.approx(100, abs=1)
+    assert due(one, 300.0, 400.0) == due(other, 300.0, 400.0) == pytest.approx(800, abs=8)
