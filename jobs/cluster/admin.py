@@ -265,16 +265,17 @@ class KafkaAdmin:
         ]
 
     def adding_replicas(
-        self, partitions: Mapping[str, Sequence[int]]
+        self, partitions: Mapping[str, Sequence[int]] | None = None
     ) -> dict[tuple[str, int], frozenset[int]]:
         """(topic, partition) → brokers to which a reassignment copies it now.
 
         Args:
-            partitions: topic → the partitions in question.
+            partitions: topic → the partitions in question; None for all that are reassigned.
         """
+        asked = None if partitions is None else dict(partitions)
 
         def read() -> Any:
-            return self.client.list_partition_reassignments(dict(partitions))
+            return self.client.list_partition_reassignments(asked)
 
         found = self.ask("list reassignments of partitions", read)
         return {

@@ -156,6 +156,13 @@ class ClusterHealth:
         except AdminError:  # no ACL Describe on the cluster, or brokers before 2.4
             return {}
 
+    def is_reassigning(self) -> bool:
+        """Whether a reassignment copies replicas now; False where brokers do not list them."""
+        try:
+            return any(self._admin.adding_replicas().values())
+        except AdminError:
+            return False
+
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
         """The log directories of all brokers, as far as the brokers report them to this user.
 

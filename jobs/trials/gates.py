@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from jobs.cluster.opening import LastLoad
@@ -87,6 +87,7 @@ class Gates:
     Attributes:
         polls_at_rest: two polls of the brokers before the run, its first and its last.
         write_back: what the brokers' hosts still have to write; set before the baseline is taken.
+        reassigns: returns whether a reassignment copies replicas now; asked where followers lag.
         is_shared: whether others may use the brokers, so that their level takes longer looks; set
             before the baseline is taken.
     """
@@ -111,6 +112,8 @@ class Gates:
         self._prove = prove
         self.write_back = WriteBack()
         self.is_shared = False
+        self.reassigns: Callable[[], bool] = lambda: False
+        self._is_reassigning = False
         self.polls_at_rest: tuple[Sequence[BrokerSample], Sequence[BrokerSample]] = ((), ())
         self._baselines: dict[int, Baseline] = {}
         self._polled: Sequence[BrokerSample] = ()
@@ -273,7 +276,7 @@ class Gates:
             earlier, self._polled = self._polled, ()
             return wait_until_at_rest(
                 self._source,
-                self._baselines,
+                self._baselines_now(),
                 earlier,
                 deadline_s,
                 self._clock,
@@ -282,9 +285,13 @@ class Gates:
                 self.write_back.reasons,
             )
 
+        self._is_reassigning = self._is_reassigning and self.reassigns()
         recovery = wait(OTHERS_PATIENCE_S if self.is_shared else DEADLINE_S)
         waited_s = recovery.duration_s
         if recovery.not_idle and waited_s < recovery.patience_s:
+            if any(each.is_lag for each in recovery.not_idle) and self.reassigns():
+                self._is_reassigning = True
+                self._report(PhaseProgress("a reassignment copies replicas, so followers lag"))
             if recovery.invalidates and self._have_others_risen(recovery.look):
                 self.renew_level()
             recovery = wait(DEADLINE_S - waited_s)
@@ -293,6 +300,15 @@ class Gates:
             self._note_look(*recovery.look)
             self._polled = self._source.sample_all()
         return recovery
+
+    def _baselines_now(self) -> Mapping[int, Baseline]:
+        """The baselines; followers may lag in any way while a reassignment copies replicas."""
+        if not self._is_reassigning:
+            return self._baselines
+        return {
+            broker: replace(each, replica_lag_records=math.inf)
+            for broker, each in self._baselines.items()
+        }
 
     def _have_others_risen(
         self, look: tuple[Sequence[BrokerSample], Sequence[BrokerSample]]

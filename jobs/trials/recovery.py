@@ -29,6 +29,7 @@ DISK_GAIN = 2.0
 DISK_SPARE_BYTES_PER_S = 1e6
 """A disk is quiet while it writes less than `DISK_GAIN` times its rate at the start of the run,
 plus `DISK_SPARE_BYTES_PER_S` [B/s]."""
+LAGGING = "records behind"
 DISK_PATIENCE_S = 10.0
 """Longest wait for the disks of processes, when all else is idle [s]."""
 
@@ -71,11 +72,13 @@ class NotIdle:
     Attributes:
         invalidates: whether a trial that began now would be INVALID.
         is_write_back: whether a host still writes pages of the last load.
+        is_lag: whether a follower lacks records.
     """
 
     text: str
     invalidates: bool = True
     is_write_back: bool = False
+    is_lag: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,11 +130,11 @@ def why_not_idle(
     gauges = (
         (window.request_queue_max, baseline.waiting_requests, "requests wait for a handler"),
         (window.under_replicated_max, baseline.under_replicated, "partitions under-replicated"),
-        (window.replica_lag_max_records, 2 * baseline.replica_lag_records, "records behind"),
+        (window.replica_lag_max_records, 2 * baseline.replica_lag_records, LAGGING),
     )
     for value, limit, text in gauges:
         if value is not None and value > limit:
-            return NotIdle(f"{broker}: {value:.0f} {text}")
+            return NotIdle(f"{broker}: {value:.0f} {text}", is_lag=text == LAGGING)
     written, before = window.disk_write_bytes_per_s, baseline.disk_write_bytes_per_s
     if written is not None and written > DISK_GAIN * before + DISK_SPARE_BYTES_PER_S:
         text = f"{broker}: still writes {written / 1e6:.1f} MB/s to its disk"

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count, pairwise
 from statistics import fmean, linear_regression
 
+from jobs.cluster.health import ClusterHealth
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
 from jobs.trials.climb import (
@@ -146,6 +147,7 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     first.at_rest = lambda: _at_rest(gates)
     gates.write_back = WriteBack(context.hosts)
     gates.is_shared = not context.config.cluster.is_exclusive
+    gates.reassigns = ClusterHealth(context.cluster.admin).is_reassigning
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     rests_since_s = time.time()
     gates.take_baseline()

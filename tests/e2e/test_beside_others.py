@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -42,10 +43,12 @@ PRODUCER_PER_S = 31_250 / 16_000
 """Requests of one producer, each of a batch of nearly 16 kB [1/s]."""
 THEIRS_PER_S = 24.0
 CANARIES_PER_S = BROKERS / INTERVAL_S
-EVENT_S = 190.0
-"""Time from the start of the others to what happens once [s]: trials have begun by then."""
-
-Neighborhood = Callable[[Testbed], AbstractContextManager[object]]
+Neighborhood = Callable[[Testbed, Event], AbstractContextManager[object]]
+"""Testbed, event → the others, and what happens once when the event is set."""
+BEGINS, BEGINS_S = "trial-started trial=2", 400.0
+"""The line of the output at which the event is set, and the longest wait for it [s]."""
+COPIED_PER_S = 250_000
+"""Bytes that each broker copies for a reassignment [B/s]: it lasts for some trials."""
 
 
 def _limit(theirs_per_s: float) -> float:
@@ -54,46 +57,46 @@ def _limit(theirs_per_s: float) -> float:
 
 
 @contextmanager
-def _backfilled(testbed: Testbed) -> Iterator[None]:
+def _backfilled(testbed: Testbed, begun: Event) -> Iterator[None]:
     with ExitStack() as stack:
         writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S)))
-        stack.enter_context(backfill(testbed, writing.topic, EVENT_S, 2_000_000.0))
+        stack.enter_context(backfill(testbed, writing.topic, begun, 2_000_000.0))
         yield
 
 
 @contextmanager
-def _restarted(testbed: Testbed) -> Iterator[None]:
+def _restarted(testbed: Testbed, begun: Event) -> Iterator[None]:
     with ExitStack() as stack:
         writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S), replicas=2))
-        stack.enter_context(later(EVENT_S, lambda: restart(testbed, 2, 20.0, writing.topic)))
+        stack.enter_context(later(begun, lambda: restart(testbed, 2, 20.0, writing.topic)))
         yield
 
 
 @contextmanager
-def _reassigned(testbed: Testbed) -> Iterator[None]:
+def _reassigned(testbed: Testbed, begun: Event) -> Iterator[None]:
     with ExitStack() as stack:
         writing = stack.enter_context(Neighbor(testbed, steady(THEIRS_PER_S)))
-        stack.enter_context(later(EVENT_S, lambda: reassign(testbed, writing.topic)))
+        stack.enter_context(later(begun, lambda: reassign(testbed, writing.topic, COPIED_PER_S)))
         yield
 
 
 CASES: dict[str, tuple[Neighborhood, float, float]] = {
-    "steady": (lambda bed: Neighbor(bed, steady(THEIRS_PER_S)), THEIRS_PER_S, THEIRS_PER_S),
+    "steady": (lambda bed, _: Neighbor(bed, steady(THEIRS_PER_S)), THEIRS_PER_S, THEIRS_PER_S),
     "15 % more from a moment on": (
-        lambda bed: Neighbor(bed, step(THEIRS_PER_S, 1.15, EVENT_S)),
+        lambda bed, begun: Neighbor(bed, step(THEIRS_PER_S, 1.15, begun)),
         THEIRS_PER_S,
         1.15 * THEIRS_PER_S,
     ),
     "waves": (
-        lambda bed: Neighbor(bed, waves(THEIRS_PER_S, 0.3, 30.0)),
+        lambda bed, _: Neighbor(bed, waves(THEIRS_PER_S, 0.3, 30.0)),
         0.7 * THEIRS_PER_S,
         1.3 * THEIRS_PER_S,
     ),
-    "bursts": (lambda bed: Neighbor(bed, bursts(THEIRS_PER_S, 2.0, 10.0)), 0.0, THEIRS_PER_S),
+    "bursts": (lambda bed, _: Neighbor(bed, bursts(THEIRS_PER_S, 2.0, 10.0)), 0.0, THEIRS_PER_S),
     "a backfill": (_backfilled, THEIRS_PER_S, THEIRS_PER_S),
     "a restart": (_restarted, THEIRS_PER_S, THEIRS_PER_S),
     "a reassignment": (_reassigned, THEIRS_PER_S, THEIRS_PER_S),
-    "200 new topics an hour": (lambda bed: new_topics(bed, 18.0), 0.0, 0.0),
+    "200 new topics an hour": (lambda bed, _: new_topics(bed, 18.0), 0.0, 0.0),
 }
 """Case → the neighbors, and the lowest and highest requests per second that they send."""
 NEAR = 0.08
@@ -112,7 +115,8 @@ def quiet_neighbors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -> None:
     neighbors, low_per_s, high_per_s = CASES[case]
     bed = start("calibrated", brokers=BROKERS, root=tmp_path / "bed", name="foreign")
-    with bed as testbed, neighbors(testbed):
+    begun = Event()
+    with bed as testbed, neighbors(testbed, begun):
         command = RunningCommand(
             "find-limit", "--cluster", str(cluster_file(testbed.folder)),
             "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
@@ -122,6 +126,8 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
         )  # fmt: skip
         before, began_s = requests_of(testbed), time.monotonic()
         with command:
+            command.await_line(BEGINS, BEGINS_S)
+            begun.set()
             code = command.wait(800.0)
         lasted_s = time.monotonic() - began_s
         asked = control_requests(before, requests_of(testbed))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
@@ -26,6 +27,8 @@ LATE_MAX_S = 1.0
 """A neighbor that is later than this leaves records out, as its queue is full [s]."""
 PARTITIONS = 6
 
+_SIDES = ("leader", "follower")
+
 Rate = Callable[[float], float]
 """The requests per second of a neighbor, by the seconds since its start."""
 
@@ -35,9 +38,9 @@ def steady(per_s: float) -> Rate:
     return lambda _: per_s
 
 
-def step(per_s: float, factor: float, at_s: float) -> Rate:
-    """A rate that changes for good at a moment."""
-    return lambda now_s: per_s * (factor if now_s >= at_s else 1.0)
+def step(per_s: float, factor: float, begun: threading.Event) -> Rate:
+    """A rate that changes for good once an event is set."""
+    return lambda _: per_s * (factor if begun.is_set() else 1.0)
 
 
 def waves(per_s: float, swing: float, period_s: float) -> Rate:
@@ -113,6 +116,14 @@ class Neighbor:
             producer.close(timeout=5)
 
 
+def _is_set_before(begun: threading.Event, over: threading.Event) -> bool:
+    """Wait until an event is set; False where another one ends the wait."""
+    while not begun.wait(0.2):
+        if over.is_set():
+            return False
+    return not over.is_set()
+
+
 def forget_refused() -> None:
     """Collect the sockets of refused connections, which kafka-python leaves to the collector."""
     with warnings.catch_warnings():
@@ -133,12 +144,34 @@ def _beside(work: Callable[[], None], over: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def backfill(testbed: Testbed, topic: str, from_s: float, bytes_per_s: float) -> Iterator[None]:
-    """A consumer that begins to read a topic again and again, at a moment from now on."""
+def reading(testbed: Testbed, group: str, *topics: str) -> Iterator[None]:
+    """The only member of a consumer group, which reads these topics and commits its offsets."""
     over = threading.Event()
 
     def read() -> None:
-        if over.wait(from_s):
+        consumer = KafkaConsumer(
+            *topics, bootstrap_servers=list(testbed.bootstrap_servers), group_id=group,
+            auto_commit_interval_ms=1_000,
+        )  # fmt: skip
+        try:
+            while not over.is_set():
+                consumer.poll(timeout_ms=200)
+        finally:
+            consumer.close()
+
+    with _beside(read, over):
+        yield
+
+
+@contextmanager
+def backfill(
+    testbed: Testbed, topic: str, begun: threading.Event, bytes_per_s: float
+) -> Iterator[None]:
+    """A consumer that reads a topic again and again, once an event is set."""
+    over = threading.Event()
+
+    def read() -> None:
+        if not _is_set_before(begun, over):
             return
         consumer = KafkaConsumer(
             bootstrap_servers=list(testbed.bootstrap_servers), max_partition_fetch_bytes=200_000,
@@ -181,12 +214,12 @@ def new_topics(testbed: Testbed, every_s: float) -> Iterator[None]:
 
 
 @contextmanager
-def later(after_s: float, action: Callable[[], object]) -> Iterator[None]:
-    """Do something once, at a moment from now on, within this context."""
+def later(begun: threading.Event, action: Callable[[], object]) -> Iterator[None]:
+    """Do something once, when an event is set, within this context."""
     over = threading.Event()
 
     def act() -> None:
-        if not over.wait(after_s):
+        if _is_set_before(begun, over):
             action()
 
     with _beside(act, over):
@@ -214,10 +247,15 @@ def restart(testbed: Testbed, broker_id: int, down_s: float, topic: str) -> None
                 admin.elect_preferred_leaders(places)
 
 
-def reassign(testbed: Testbed, topic: str) -> None:
-    """Move all partitions of a topic to the next brokers."""
+def reassign(testbed: Testbed, topic: str, bytes_per_s: int) -> None:
+    """Move all partitions of a topic to the next brokers, each of which copies at this rate."""
     client = KafkaAdminClient(bootstrap_servers=list(testbed.bootstrap_servers))
+    paced = {f"{side}.replication.throttled.rate": str(bytes_per_s) for side in _SIDES}
+    all_replicas = {f"{side}.replication.throttled.replicas": "*" for side in _SIDES}
+    throttled = [ConfigResource(ConfigResourceType.BROKER, str(n + 1), paced) for n in range(3)]
+    throttled.append(ConfigResource(ConfigResourceType.TOPIC, topic, all_replicas))
     try:
+        client.alter_configs(throttled)
         client.alter_partition_reassignments(
             {TopicPartition(topic, n): [1 + (n + 1) % 3] for n in range(PARTITIONS)}
         )

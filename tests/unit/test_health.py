@@ -18,7 +18,7 @@ class Described(ScriptedAdmin):
     ) -> None:
         super().__init__()
         self._moved, self._answers = moved, answers
-        self.listed: list[Mapping[str, Sequence[int]]] = []
+        self.listed: list[Mapping[str, Sequence[int]] | None] = []
 
     def describe_topics(
         self, what: str = "look at all topics", names: Sequence[str] | None = None
@@ -38,7 +38,7 @@ class Described(ScriptedAdmin):
         ]
 
     def adding_replicas(
-        self, partitions: Mapping[str, Sequence[int]]
+        self, partitions: Mapping[str, Sequence[int]] | None = None
     ) -> dict[tuple[str, int], frozenset[int]]:
         self.listed.append(partitions)
         if not self._answers:
@@ -50,6 +50,13 @@ def test_replicas_that_a_reassignment_adds_are_not_lacking() -> None:
     admin = Described({("orders", 0): [3], ("orders", 1): [3]})
     assert ClusterHealth(admin).under_replicated() == {("orders", 1)}, "broker 2 is out of sync"
     assert admin.listed == [{"orders": [0, 1]}], "only partitions that lack one"
+
+
+def test_a_reassignment_is_under_way_while_it_adds_replicas() -> None:
+    admin = Described({("orders", 0): [3]})
+    assert ClusterHealth(admin).is_reassigning() and admin.listed == [None], "all partitions"
+    assert not ClusterHealth(Described({("orders", 0): []})).is_reassigning()
+    assert not ClusterHealth(Described({("orders", 0): [3]}, answers=False)).is_reassigning()
 
 
 def test_without_a_list_of_reassignments_all_count() -> None:

@@ -342,6 +342,34 @@ def test_brokers_that_are_busy_without_more_traffic_of_others_are_not_at_rest() 
     assert bed.cluster.now_s - before_s == pytest.approx(DEADLINE_S, abs=3.0)
 
 
+@pytest.mark.parametrize("is_under_way", [True, False])
+def test_followers_of_a_reassignment_may_lag(is_under_way: bool) -> None:
+    bed = Bed(500.0)
+    asked: list[float] = []
+
+    def reassigns() -> bool:
+        asked.append(bed.cluster.now_s)
+        return is_under_way
+
+    bed.gates.reassigns = reassigns
+    bed.cluster.pause(5.0)
+    assert bed.gates.pass_all(TOPIC) == () and not asked
+    bed.cluster.lag = 9_000.0
+    bed.cluster.pause(5.0)
+    reasons = bed.gates.pass_all(TOPIC)
+    if not is_under_way:
+        assert "broker 1: 9000 records behind" in reasons[0].text
+        return
+    assert reasons == ()
+    bed.cluster.pause(5.0)
+    before_s = bed.cluster.now_s
+    assert bed.gates.pass_all(TOPIC) == ()
+    assert bed.cluster.now_s - before_s < 5.0
+    is_under_way = False
+    bed.cluster.pause(5.0)
+    assert "records behind" in bed.gates.pass_all(TOPIC)[0].text
+
+
 def test_bursts_are_a_load_of_others_that_an_answer_states() -> None:
     looks = [ClientTraffic(1.0, 0.0, 0.0), *[ClientTraffic(1.0, 20.0, 384_000.0)] * 2]
     looks += [ClientTraffic(1.0, 0.0, 0.0)] * 7
