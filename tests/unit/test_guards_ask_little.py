@@ -81,7 +81,7 @@ class Crowded(ScriptedAdmin):
         return [{"name": "others-0", "partitions": [short, *rest]}, *others]
 
     def adding_replicas(
-        self, partitions: Mapping[str, Sequence[int]]
+        self, partitions: Mapping[str, Sequence[int]] | None = None
     ) -> dict[tuple[str, int], frozenset[int]]:
         return {}
 
