@@ -40,7 +40,7 @@ from metrics.sources.rate_windows import reads_rates
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
-from metrics.traffic.axes import NP
+from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.warm_up import WarmUp
@@ -423,8 +423,11 @@ def _lowest_idle(windows: Iterable[BrokerWindow]) -> float | None:
 
 
 def can_climb(context: RunContext, message_bytes: int) -> bool:
-    """Whether a load can grow by its producers: they are the searched axis and keep a rate."""
-    return context.config.axis is NP and not context.pattern(message_bytes, 1).producer.closed_loop
+    """Whether a load can grow by its producers: their number, or the scale of a mix, is the
+    searched axis, and they keep a rate.
+    """
+    axis = context.config.axis
+    return axis in {NP, SCALE} and not context.pattern(message_bytes, 1).producer.closed_loop
 
 
 def _climb(
@@ -447,7 +450,7 @@ def _climb(
     if not watch.is_stalled or left_s < SHORT_S:
         return loaded_s, not watch.was_too_large
     context.reporter.report(
-        PhaseStarted(f"{watch.load} producers fell short of their rate although {_ROOM}: once more")
+        PhaseStarted(f"{watch.load_words} fell short of the rate although {_ROOM}: once more")
     )
     again_s, watch = offer(left_s, f"{name}-again", None, at_rest, watch.load)
     return loaded_s + again_s, not watch.was_too_large
