@@ -15,7 +15,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.others import MESSAGES_LEAST_PER_S, ClientTraffic, Level
+from metrics.trial.others import ClientTraffic, Level
 from metrics.windows.spans import good_samples
 
 LOOK_S = 1.0
@@ -53,7 +53,7 @@ class OthersFall:
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts, where others load the brokers."""
         level = self._level
-        if level is None or self._most is None or level.messages.mean <= MESSAGES_LEAST_PER_S:
+        if level is None or self._most is None or not level.is_guarded:
             return nullcontext()
         return watching("others-fall", lambda: self.look(time.time()), LOOK_S)
 

@@ -43,6 +43,7 @@ from metrics.sources.source import brokers_of
 from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
+from metrics.trial.others import MESSAGES_LEAST_PER_S, Level
 from metrics.trial.warm_up import WarmUp
 from metrics.windows.broker import BrokerWindow, broker_window
 from metrics.windows.spans import good_samples
@@ -147,12 +148,13 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     first.at_rest = lambda: _at_rest(gates)
     gates.write_back = WriteBack(context.hosts)
     gates.is_shared = not context.config.cluster.is_exclusive
-    gates.reassigns = ClusterHealth(context.cluster.admin).is_reassigning
     context.reporter.report(PhaseStarted("measuring the brokers at rest"))
     rests_since_s = time.time()
     gates.take_baseline()
     if gates.is_shared:
         context.history.record_warm_up(WarmUp(idle_at_rest=gates.idle_at_rest))
+        gates.reassigns = ClusterHealth(context.cluster.admin).is_reassigning
+        _report_unguarded(context, gates.level)
     if context.canaries is not None:
         context.canaries.take_rest(rests_since_s)
     proof.at_rest = gates.polls_at_rest
@@ -168,6 +170,18 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
             )
         )
     return gates
+
+
+def _report_unguarded(context: RunContext, level: Level | None) -> None:
+    """State where others write too little for the guard of their throughput."""
+    is_on = context.config.goal.guards.others_fall_max is not None
+    if is_on and level and level.is_notable and not level.is_guarded:
+        context.reporter.report(
+            PhaseStarted(
+                f"other clients write {level.messages.mean:,.0f} messages/s: the guard of their "
+                f"throughput (guards.others_fall_max) is off up to {MESSAGES_LEAST_PER_S:.0f}"
+            )
+        )
 
 
 def _at_rest(gates: Gates) -> AtRest:

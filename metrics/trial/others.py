@@ -177,6 +177,11 @@ class Level:
         """True where others load the brokers, all the time or in bursts."""
         return _are_notable(self.messages, self.written, self.read or Rate())
 
+    @property
+    def is_guarded(self) -> bool:
+        """True where others write enough messages for the guard of their throughput."""
+        return self.messages.mean > MESSAGES_LEAST_PER_S
+
 
 def _are_notable(messages: Rate, *written_or_read: Rate) -> bool:
     return (

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.opening import LastLoad
 from jobs.console.events import PhaseStarted, RecordingReporter
+from jobs.trials import warm_up
+from jobs.trials.context import RunContext
 from jobs.trials.gates import FIRST_LOOK_S, LOOK_MAX_S, OTHERS_PATIENCE_S, RENEWAL_S, Gates
+from jobs.trials.history import TrialHistory
 from jobs.trials.recovery import DEADLINE_S
+from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.consumers import ConsumerOptions
 from metrics.trial.client import ClientWindow
@@ -368,6 +375,49 @@ def test_followers_of_a_reassignment_may_lag(is_under_way: bool) -> None:
     is_under_way = False
     bed.cluster.pause(5.0)
     assert "records behind" in bed.gates.pass_all(TOPIC)[0].text
+
+
+@pytest.mark.parametrize(
+    ("rate", "is_shared", "most", "is_told"),
+    [
+        (24.0, True, 0.5, True),
+        (24.0, True, None, False),
+        (24.0, False, 0.5, False),
+        (1.0, True, 0.5, False),
+        (60.0, True, 0.5, False),
+    ],
+)
+def test_a_run_states_that_others_write_too_little_for_the_guard(
+    monkeypatch: pytest.MonkeyPatch,
+    snapshot: SnapshotAssertion,
+    rate: float,
+    is_shared: bool,
+    most: float | None,
+    is_told: bool,
+) -> None:
+    gates = SimpleNamespace(
+        take_baseline=lambda: None, idle_at_rest=0.9, polls_at_rest=((), ()),
+        under_replicated_at_rest={}, level=Level.of([ClientTraffic(1.0, rate, 16_000 * rate)]),
+    )  # fmt: skip
+    monkeypatch.setattr(warm_up, "Gates", lambda *_, **__: gates)
+    admin = SimpleNamespace(adding_replicas=lambda: {("orders", 0): {2}})
+    history, reporter = TrialHistory(), RecordingReporter()
+    context = SimpleNamespace(
+        source=Cluster(), history=history, reporter=reporter, hosts=NoHosts(), canaries=None,
+        topics=SimpleNamespace(check=None), environment={},
+        cluster=SimpleNamespace(last_load=None, admin=admin),
+        config=SimpleNamespace(
+            cluster=SimpleNamespace(is_exclusive=not is_shared),
+            goal=SimpleNamespace(guards=SimpleNamespace(others_fall_max=most)),
+        ),
+    )  # fmt: skip
+    warm_up.open_gates(cast(RunContext, context), 60.0)
+    told = [each.text for each in reporter.events if isinstance(each, PhaseStarted)][1:]
+    assert len(told) == is_told
+    if is_told:
+        assert told[0] == snapshot
+        assert "24 messages/s" in told[0] and "guards.others_fall_max" in told[0]
+    assert not is_shared or (gates.reassigns() and history.warm_up.idle_at_rest == 0.9)
 
 
 def test_bursts_are_a_load_of_others_that_an_answer_states() -> None:
