@@ -5,6 +5,8 @@ Schedulers run it as a script: spark-submit --py-files WHEEL jobs/sweep.py …
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from jobs.entry import run
@@ -42,11 +44,19 @@ def sweep(
     answer.
     """
     # Imported here, as --help and shell completion need none of it.
+    from jobs.campaigns.sweep.body import SweepRun, require_begun
     from jobs.campaigns.sweep.cases import load_sweep
-    from jobs.campaigns.sweep.command import execute_sweep
+    from jobs.runs.launch import launch
 
     loaded = load_sweep(experiment, overrides, cluster, quick=quick, repeats=repeats)
-    return execute_sweep(loaded, options, resume, budget_s)
+    is_begun = None if resume is None else partial(require_begun, options.out.absolute() / resume)
+    return launch(
+        SweepRun(loaded, budget_s),
+        options,
+        run_id=resume,
+        resumes=resume is not None,
+        check=is_begun,
+    )
 
 
 if __name__ == "__main__":

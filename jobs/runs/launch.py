@@ -70,8 +70,7 @@ def launch(
         RedlineError: see `execute`.
     """
     with reporter_of(options.metrics_at, options.notify_from) as reporter:
-        configs = tuple(body.configurations.values())
-        if not may_begin(configs, partial(body.plan, options.out), options, reporter, action):
+        if not may_begin(body.loaded, partial(body.plan, options.out), options, reporter, action):
             return 0
         if check is not None:
             check()

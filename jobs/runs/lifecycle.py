@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -137,7 +137,15 @@ class Body(ABC):
     @property
     @abstractmethod
     def configurations(self) -> Mapping[str, Configuration]:
-        """The configuration of each side by its name; an empty name in a run without sides."""
+        """The configuration of each side by its name; an empty name in a run without sides.
+
+        A run without configurations opens nothing, and has no rows in the tables.
+        """
+
+    @property
+    def loaded(self) -> Sequence[Configuration]:
+        """The configurations of all clusters that the run loads."""
+        return tuple(self.configurations.values())
 
     @abstractmethod
     def plan(self, out: Path) -> Plan:
@@ -233,7 +241,7 @@ def _execute(
             _conclude_failed(body, run, ended_by)
         raise ended_by from ended_by.__cause__
     outcome = run.recorded or body.outcome(None)
-    with _closing_meanwhile(run, opened):
+    with _closing_meanwhile(run, opened) if run.contexts else opened:
         return finish(outcome, order.reporter, partial(body.conclude, run, outcome))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.campaigns.sweep.answer import answer_of
 from jobs.campaigns.sweep.cases import load_sweep
 from jobs.campaigns.sweep.from_tables import read_sweep
 from jobs.console.events import RecordingReporter, TrialFinished
@@ -16,6 +15,7 @@ from jobs.testbed.handle import Testbed
 from jobs.trials.unclean_stop import AFTER_SHARE
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
+from metrics.reporting.sweep.answer import load_answer
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
 from tests.support.sweeps import sweep_of, sweeping
@@ -100,7 +100,7 @@ def test_a_resumed_sweep_measures_no_case_twice(
         assert client.counts.offered_records == pytest.approx(4 * 250 * 2, abs=4)
         assert each.value == client.achieved_mb_per_s
         assert each.p99_ms is not None and each.p99_ms > 0
-    (found,) = answer_of(resumed, resumed.outcome(None)).effects
+    (found,) = load_answer(tmp_path / "s1" / "sweep.json").effects
     assert found.count == 1
     kept = TableStore(spark, str(tmp_path / "tables"))
     again = read_sweep(kept)

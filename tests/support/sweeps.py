@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import Sweep, load_sweep
-from jobs.campaigns.sweep.execution import SweepExecution, SweepOrder
 from jobs.console.events import Reporter
+from jobs.runs.lifecycle import RunOrder, execute
+from jobs.runs.outcome import RunOutcome
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
+from metrics.common.errors import NoConclusionError
+from metrics.comparing.sweeps import Result
 
 
 def sweep_of(folder: Path, testbed: Testbed, text: str) -> Sweep:
@@ -18,6 +24,31 @@ def sweep_of(folder: Path, testbed: Testbed, text: str) -> Sweep:
     return load_sweep(str(file), (), str(cluster_file(testbed.folder)))
 
 
-def sweeping(sweep: Sweep, folder: Path, reporter: Reporter) -> SweepExecution:
-    """The execution of the sweep `s1`, with its tables in the same folder."""
-    return SweepExecution(SweepOrder(sweep, reporter, "s1", folder / "s1", str(folder / "tables")))
+@dataclass
+class Sweeping:
+    """A sweep with its order; a sweep of the same id is resumed."""
+
+    body: SweepRun
+    order: RunOrder
+
+    @property
+    def results(self) -> list[Result]:
+        """The results of the measured cases."""
+        return self.body.results
+
+    def run(self) -> None:
+        """Execute the sweep to its end, with or without an answer."""
+        with suppress(NoConclusionError):
+            execute(self.body, self.order)
+
+    def outcome(self, error: BaseException | None) -> RunOutcome:
+        """The outcome of the sweep."""
+        return self.body.outcome(error)
+
+
+def sweeping(
+    sweep: Sweep, folder: Path, reporter: Reporter, budget_s: float | None = None
+) -> Sweeping:
+    """The sweep `s1`, with its tables in the same folder."""
+    order = RunOrder(reporter, folder, str(folder / "tables"), "s1", resumes=True)
+    return Sweeping(SweepRun(sweep, budget_s), order)

@@ -9,8 +9,8 @@ import click.testing
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import load_sweep
-from jobs.campaigns.sweep.turns import turns
 from jobs.config.experiment import CASES_MAX
 from jobs.config.files import names_in
 from jobs.sweep import sweep
@@ -251,7 +251,7 @@ def test_every_case_is_measured_once_in_each_repeat_and_brokers_start_once_a_clu
     tmp_path: Path,
 ) -> None:
     loaded = load_sweep(write(tmp_path, WHOLE))
-    groups = list(turns(loaded))
+    groups = list(SweepRun(loaded).schedule())
     assert len(groups) == 3 * 3
     everything = [turn for group in groups for turn in group]
     assert Counter(turn.case.name for turn in everything) == {c.name: 3 for c in loaded.cases}
@@ -260,7 +260,7 @@ def test_every_case_is_measured_once_in_each_repeat_and_brokers_start_once_a_clu
         assert len({turn.case.settings[THREADS] for turn in group}) == 1
     orders = [[turn.case.name for turn in everything[n : n + 6]] for n in (0, 6, 12)]
     assert len(set(map(tuple, orders))) > 1, "each repeat has an order of its own"
-    again = [turn.name for group in turns(loaded) for turn in group]
+    again = [turn.name for group in SweepRun(loaded).schedule() for turn in group]
     assert again == [turn.name for turn in everything], "the same when it is resumed"
 
 

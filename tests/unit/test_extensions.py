@@ -15,10 +15,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.campaigns.measurements import measurement_named
+from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import case_of, load_sweep
-from jobs.campaigns.sweep.execution import body_of
 from jobs.campaigns.sweep.results import results_of
-from jobs.campaigns.sweep.turns import turns
 from jobs.checks.extensions import extension_findings
 from jobs.checks.finding import Severity
 from jobs.checks.survey import Needs
@@ -264,7 +263,7 @@ def test_a_broken_measurement_ends_in_a_sentence_at_any_time(
 
     def measured() -> None:
         sweep = load_sweep(written(tmp_path, REST.replace("time-to-rest", "it")))
-        body_of(sweep, next(turns(sweep))[0]).plan(tmp_path)
+        SweepRun(sweep).plan(tmp_path)
         list(results_of(sweep.measurement, {}, 1, held))
 
     with pytest.raises(ConfigError, match=r"measurement it of of-others 1\.0 failed with Zero"):

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from jobs.campaigns.sweep import execution
+from jobs.campaigns.sweep import body
+from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import load_sweep
-from jobs.campaigns.sweep.execution import SweepExecution, SweepOrder
 from jobs.campaigns.sweep.results import finished as of_older
 from jobs.console.events import RecordingReporter
 from metrics.common.errors import ConfigError
@@ -27,6 +27,7 @@ from metrics.reporting.summary import load_summary
 from metrics.reporting.sweep.answer import load_answer
 from tests.support.commands import ROOT
 from tests.support.report_rows import summary_of_sizes
+from tests.support.sweeps import sweeping
 
 OLDER = ROOT / "tests" / "data" / "older-sweep"
 
@@ -66,13 +67,11 @@ def resumed(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[A
     def finished(path: Path) -> Any:
         return replace(summary_of_sizes([]), trials=()) if path.name in begun else of_older(path)
 
-    monkeypatch.setattr(execution, "open_cluster", lambda *_: None)
-    monkeypatch.setattr(SweepExecution, "_open_spark", lambda *_: None)
-    monkeypatch.setattr(execution, "execute", executed)
-    monkeypatch.setattr(execution, "finished", finished)
-    sweep = load_sweep(str(folder / "acks.yaml"))
-    order = SweepOrder(sweep, RecordingReporter(), "s1", folder / "s1", "unused")
-    under_way = SweepExecution(order)
+    monkeypatch.setattr(body, "open_cluster", lambda *_: None)
+    monkeypatch.setattr(SweepRun, "_open_spark", lambda *_: None)
+    monkeypatch.setattr(body, "execute", executed)
+    monkeypatch.setattr(body, "finished", finished)
+    under_way = sweeping(load_sweep(str(folder / "acks.yaml")), folder, RecordingReporter())
     under_way.run()
     return under_way, sorted(begun)
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.campaigns.sweep import execution
-from jobs.campaigns.sweep.cases import load_sweep
-from jobs.campaigns.sweep.execution import SweepExecution, SweepOrder
+from jobs.campaigns.sweep import body
+from jobs.campaigns.sweep.body import SweepRun
+from jobs.campaigns.sweep.cases import SweepCase, load_sweep
 from jobs.config import load
-from jobs.console.events import Notice, RecordingReporter
+from jobs.console.events import Notice, Plan, RecordingReporter
 from jobs.runs.budget import TimeBudget, ending_within
 from tests.support.report_rows import summary_of_sizes
+from tests.support.sweeps import sweeping
 
 TEXT = """
 asks: load
@@ -63,18 +63,21 @@ def test_a_sweep_states_which_cases_are_not_begun(
     def finished(folder: Path) -> Any:
         return replace(summary_of_sizes([]), run_id=folder.name) if folder in begun else None
 
-    monkeypatch.setattr(execution, "open_cluster", lambda *_: None)
-    monkeypatch.setattr(SweepExecution, "_open_spark", lambda *_: nullcontext())
-    monkeypatch.setattr(execution, "execute", executed)
-    monkeypatch.setattr(execution, "finished", finished)
-    order = SweepOrder(
-        load_sweep(str(file)), reporter, "s1", tmp_path / "s1", "unused", budget_s=100.0,
-        expected_s=lambda turn: 101.0 if turn.number == 2 else 10.0,
-    )  # fmt: skip
-    under_way = SweepExecution(order)
+    def forecast(self: SweepRun, case: SweepCase) -> Plan:
+        acks = case.settings["workload.producer.acks"]
+        plan = self.body_of(case).plan(tmp_path)
+        return replace(plan, duration_s=101.0 if acks == "1" else 10.0)
+
+    monkeypatch.setattr(body, "open_cluster", lambda *_: None)
+    monkeypatch.setattr(SweepRun, "_open_spark", lambda *_: None)
+    monkeypatch.setattr(SweepRun, "forecast", forecast)
+    monkeypatch.setattr(body, "execute", executed)
+    monkeypatch.setattr(body, "finished", finished)
+    under_way = sweeping(load_sweep(str(file)), tmp_path, reporter, budget_s=100.0)
     under_way.run()
     assert sorted(each.name for each in begun) == ["s1-c01-r1", "s1-c03-r1"]
-    assert [turn.number for turn in under_way.left] == [2]
-    (warned,) = (each.text for each in reporter.events if isinstance(each, Notice))
+    missing = under_way.body.missing
+    assert [(each.turn.number, each.is_begun) for each in missing] == [(2, False)]
+    warned = next(each.text for each in reporter.events if isinstance(each, Notice))
     assert warned.startswith("case acks=1, repeat 1 is not begun: it takes about 1 min 41 s")
     assert "1 cases did not fit into the budget" in (under_way.outcome(None).error or "")

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 
 from jobs.campaigns.sweep.cases import Sweep
-from jobs.campaigns.sweep.execution import SweepExecution
 from jobs.cluster.leftovers import begun_s
 from jobs.runs.estimate import caveat_of
+from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome
 from metrics.comparing.sweeps import CASE, Result
 from metrics.reporting.sweep.answer import SweepAnswer
@@ -23,14 +23,15 @@ def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
     }
 
 
-def answer_of(sweeping: SweepExecution, outcome: RunOutcome) -> SweepAnswer:
+def answer_of(
+    run: RunState, outcome: RunOutcome, sweep: Sweep, results: Sequence[Result]
+) -> SweepAnswer:
     """The answer of a sweep with this outcome."""
-    order = sweeping.order
-    sweep, experiment = order.sweep, order.sweep.experiment
+    sweep_id, experiment = run.order.run_id, sweep.experiment
     return SweepAnswer(
-        order.sweep_id,
+        sweep_id,
         # The id contains the start, also that of a resumed sweep.
-        iso_utc(begun_s(order.sweep_id) or sweeping.started_s),
+        iso_utc(begun_s(sweep_id) or run.started_s),
         iso_utc(time.time()),
         outcome.status,
         outcome.exit_code,
@@ -44,7 +45,7 @@ def answer_of(sweeping: SweepExecution, outcome: RunOutcome) -> SweepAnswer:
         sweep.measurement.figure,
         axes_of(sweep),
         experiment.repeats,
-        tuple(in_order(sweep, sweeping.results)),
+        tuple(in_order(sweep, results)),
         {case.name: case.settings for case in sweep.cases if CASE in case.shown},
     )
 

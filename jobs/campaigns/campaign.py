@@ -1,0 +1,188 @@
+"""A campaign: cases × schedule × reference, measured within one budget, with one answer.
+
+A preset states its cases, their schedule, and how one turn is measured; its reference is a pure
+part of `metrics.comparing`. Resume, budget, forecast and the files of the answer are the same for
+all presets.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Generic
+
+from jobs.campaigns.schedule import CaseT, Turn
+from jobs.console.events import Notice, PhaseStarted, Plan, Table, note, warn
+from jobs.runs.artifacts import ArtifactWriter
+from jobs.runs.budget import TimeBudget
+from jobs.runs.lifecycle import Body, RunState
+from jobs.runs.outcome import RunOutcome
+from metrics.common.errors import NoConclusionError
+from metrics.reporting.files import write_atomic
+
+
+@dataclass(frozen=True)
+class Missing(Generic[CaseT]):
+    """A turn without a figure.
+
+    Attributes:
+        is_begun: whether it was measured; else it did not fit into the budget.
+        why: the reason, a clause.
+    """
+
+    turn: Turn[CaseT]
+    is_begun: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class CampaignAnswer:
+    """The answer of a campaign, for programs and for people.
+
+    Attributes:
+        name: the name of its files, such as `sweep` for sweep.json and sweep.html.
+        write: writes the answer for programs.
+        page: the content of the page.
+        tables, notices: the answer on a terminal.
+        more: further files: their kinds, their paths, and what writes each.
+        remedy: how a user gets files that could not be written.
+    """
+
+    name: str
+    write: Callable[[Path], object]
+    page: Callable[[], str]
+    tables: Sequence[Table]
+    notices: Sequence[Notice]
+    remedy: str
+    more: Sequence[tuple[str, Path, Callable[[Path], object]]] = ()
+
+
+class Campaign(Body, Generic[CaseT]):
+    """Measures the turns of a schedule, and keeps all figures after an error or an interrupt.
+
+    Args:
+        budget_s: a turn starts only if it would end within this time [s]; None without a bound.
+
+    Attributes:
+        missing: the turns without a figure, in the order of the schedule.
+    """
+
+    def __init__(self, budget_s: float | None) -> None:
+        self.budget_s = budget_s
+        self.missing: list[Missing[CaseT]] = []
+        self._plans: dict[int, Plan] = {}
+
+    # --- what a preset states -----------------------------------------------
+
+    @abstractmethod
+    def schedule(self) -> Iterator[list[Turn[CaseT]]]:
+        """The turns, in groups that share brokers."""
+
+    @abstractmethod
+    def title(self, turn: Turn[CaseT]) -> str:
+        """The name of a turn for people."""
+
+    @abstractmethod
+    def forecast(self, case: CaseT) -> Plan:
+        """The plan of one measurement of a case."""
+
+    @abstractmethod
+    def starting_s(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> float:
+        """The estimated time beside all trials [s]."""
+
+    @abstractmethod
+    def about(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> tuple[str, ...]:
+        """The first notes of the plan."""
+
+    def take_over(self, run: RunState, turn: Turn[CaseT]) -> bool:
+        """Take over the figures of a turn that an earlier part measured; False without any."""
+        return False
+
+    @contextmanager
+    def opened(self, run: RunState, group: Sequence[Turn[CaseT]]) -> Iterator[None]:
+        """Open what the turns of a group share."""
+        yield
+
+    @abstractmethod
+    def measure_turn(self, run: RunState, turn: Turn[CaseT], budget: TimeBudget) -> None:
+        """Measure one turn, and keep its figures.
+
+        Raises:
+            NoConclusionError: it has none; other turns may still have some.
+            RedlineError: the campaign ends.
+        """
+
+    @abstractmethod
+    def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
+        """The answer from all figures until now."""
+
+    # --- what all have in common --------------------------------------------
+
+    def plan_of(self, turn: Turn[CaseT]) -> Plan:
+        """The plan of one turn; each case is forecast once."""
+        if turn.number not in self._plans:
+            self._plans[turn.number] = self.forecast(turn.case)
+        return self._plans[turn.number]
+
+    def plan(self, out: Path) -> Plan:
+        """The plan of all turns: their sum, and the time beside their trials."""
+        groups = list(self.schedule())
+        plans = [self.plan_of(turn) for group in groups for turn in group]
+        written = [each.write_bytes_max for each in plans]
+        first, by_case = plans[0], list(self._plans.values())
+        return replace(
+            first,
+            out=out,
+            message_bytes=tuple(dict.fromkeys(b for each in by_case for b in each.message_bytes)),
+            resolution=next((each.resolution for each in plans if each.resolution), None),
+            trials_estimated=sum(each.trials_estimated for each in plans),
+            duration_s=sum(each.duration_s for each in plans),
+            starting_s=self.starting_s(groups),
+            peak_mb_per_s=max(each.peak_mb_per_s or 0.0 for each in plans),
+            disk_bytes_max=max(each.disk_bytes_max or 0.0 for each in plans) or None,
+            write_bytes_max=sum(each or 0.0 for each in written) if all(written) else None,
+            notes=(*self.about(groups), *first.notes),
+        )
+
+    def measure(self, run: RunState) -> None:
+        """Measure all turns that were not measured before."""
+        budget = TimeBudget(self.budget_s, run.started_s)
+        groups = [[t for t in group if not self.take_over(run, t)] for group in self.schedule()]
+        for group in filter(None, groups):
+            with self.opened(run, group):
+                for turn in group:
+                    self._measure_in_time(run, turn, budget)
+
+    def _measure_in_time(self, run: RunState, turn: Turn[CaseT], budget: TimeBudget) -> None:
+        title, reporter = self.title(turn), run.order.reporter
+        if why := budget.refusal(self.plan_of(turn).duration_s):
+            self.missing.append(Missing(turn, is_begun=False, why=why))
+            warn(reporter, f"{title} is not begun: {why}")
+            return
+        reporter.report(PhaseStarted(title))
+        try:
+            self.measure_turn(run, turn, budget)
+        except NoConclusionError as error:  # other turns may still have an answer
+            self.missing.append(Missing(turn, is_begun=True, why=str(error)))
+            warn(reporter, f"{title}: {error}")
+
+    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
+        """Write the answer and its page, and report the figures."""
+        answer, reporter, files = self.answer(run, outcome), run.order.reporter, ArtifactWriter()
+        file = run.order.folder / f"{answer.name}.json"
+        page = file.with_suffix(".html")
+        files.write_answer_file("answer", file, run.order.json_file, answer.write)
+        files.write("page", page, lambda: write_atomic(page, answer.page()))
+        for what, path, write in answer.more:
+            files.write(what, path, partial(write, path))
+        for table in answer.tables:
+            reporter.report(table)
+        for notice in answer.notices:
+            reporter.report(notice)
+        for what, where in (*files.written, ("tables", run.order.tables)):
+            note(reporter, f"{what}: {where}")
+        files.require_all(answer.remedy)

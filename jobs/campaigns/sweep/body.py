@@ -1,0 +1,254 @@
+"""A sweep: each case of an experiment is a run, on brokers shared by cases with equal clusters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from jobs.campaigns.campaign import Campaign, CampaignAnswer
+from jobs.campaigns.schedule import Turn, shuffled
+from jobs.campaigns.sweep.answer import answer_of
+from jobs.campaigns.sweep.cases import Sweep, SweepCase, case_of
+from jobs.campaigns.sweep.results import finished, results_of
+from jobs.cluster.opening import OpenCluster, open_cluster
+from jobs.config import Configuration
+from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
+from jobs.runs.budget import TimeBudget
+from jobs.runs.context_factory import open_session
+from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s
+from jobs.runs.lifecycle import Body, RunOrder, RunState, execute
+from jobs.runs.measurement import explaining
+from jobs.runs.outcome import RunOutcome, outcome_of
+from jobs.trials.context import Session
+from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.comparing.sweeps import Result
+from metrics.reporting.files import write_atomic
+from metrics.reporting.sweep.answer import SweepAnswer
+from metrics.tables.sweep_case import SweepCase as RecordedCase
+
+PLAN = "experiment.json"
+"""The file in a sweep's folder with its experiment and cases, which --resume checks."""
+
+
+class SweepRun(Campaign[SweepCase]):
+    """Measures the cases of an experiment.
+
+    Args:
+        budget_s: the budget of the sweep [s]; None for the experiment's.
+
+    Attributes:
+        results: the results of the measured cases, with and without an answer.
+        nearby: the limit of the previous case, near which the next search begins.
+    """
+
+    def __init__(self, sweep: Sweep, budget_s: float | None = None) -> None:
+        super().__init__(sweep.experiment.budget_s if budget_s is None else budget_s)
+        self.sweep = sweep
+        self.results: list[Result] = []
+        self.nearby: int | None = None
+        self._stack = ExitStack()
+        self._session: Session | None = None
+        self._cluster: OpenCluster | None = None
+
+    @property
+    def configurations(self) -> Mapping[str, Configuration]:
+        """None of its own, as each case is a run."""
+        return {}
+
+    @property
+    def loaded(self) -> Sequence[Configuration]:
+        """The configurations of all cases."""
+        return [case.config for case in self.sweep.cases]
+
+    def schedule(self) -> Iterator[list[Turn[SweepCase]]]:
+        """All cases in each repeat, in a random order from the experiment's seed."""
+        experiment = self.sweep.experiment
+        return shuffled(
+            self.sweep.cases, experiment.repeats, experiment.seed, lambda each: each.config.cluster
+        )
+
+    def title(self, turn: Turn[SweepCase]) -> str:
+        """The case and its repeat."""
+        return f"case {turn.case.name}, repeat {turn.repeat}"
+
+    # --- the plan -----------------------------------------------------------
+
+    def body_of(self, case: SweepCase) -> Body:
+        """The body of a case's run; a search begins near the limit of the case before."""
+        measurement = self.sweep.measurement
+        with explaining(measurement):
+            asked = case_of(self.sweep.experiment, case.config)
+            return measurement.body(replace(asked, nearby=self.nearby))
+
+    def forecast(self, case: SweepCase) -> Plan:
+        """The plan of the case's run."""
+        return self.body_of(case).plan(Path())
+
+    def starting_s(self, groups: Sequence[Sequence[Turn[SweepCase]]]) -> float:
+        """Brokers start for each group of cases; looks are for each case."""
+        started_s = sum(brokers_s(group[0].case.config.cluster) for group in groups)
+        return SPARK_S + started_s + sum(map(len, groups)) * LOOKS_S
+
+    def about(self, groups: Sequence[Sequence[Turn[SweepCase]]]) -> tuple[str, ...]:
+        """The experiment, and what varies."""
+        experiment, cases = self.sweep.experiment, self.sweep.cases
+        values = {path: dict.fromkeys(each.settings[path] for each in cases)
+                  for path in experiment.varied}  # fmt: skip
+        varied = "; ".join(f"{path}: {', '.join(each)}" for path, each in values.items())
+        return (
+            f"experiment {experiment.name}: {experiment.description}",
+            f"{len(cases)} cases, {sum(map(len, groups))} measurements; varied: {varied}",
+        )
+
+    # --- measuring ----------------------------------------------------------
+
+    def resume(self, run: RunState) -> None:
+        """Write the experiment to the sweep's folder, or compare it with the file that exists.
+
+        Raises:
+            ConfigError: the sweep began with another experiment.
+        """
+        sweep, path = self.sweep, run.order.folder / PLAN
+        plan = {
+            "experiment": sweep.experiment.model_dump(mode="json"),
+            "cases": {f"{n}": case.name for n, case in enumerate(sweep.cases, 1)},
+        }
+        text = json.dumps(plan, indent=2, sort_keys=True, default=str) + "\n"
+        if not path.exists():
+            write_atomic(path, text)
+        elif path.read_text(encoding="utf-8") != text:
+            raise ConfigError(
+                f"the sweep {run.order.run_id} began with another experiment ({path}); expected "
+                "the same, as cases of two experiments do not compare; give the same file and "
+                "options, or start a new sweep"
+            )
+
+    def measure(self, run: RunState) -> None:
+        """Measure all cases with one Spark session."""
+        with self._stack:
+            super().measure(run)
+
+    @contextmanager
+    def opened(self, run: RunState, group: Sequence[Turn[SweepCase]]) -> Iterator[None]:
+        """Open the brokers of the group, and Spark with the first one."""
+        cluster, open_spark = group[0].case.config.cluster, partial(self._open_spark, run.order)
+        with ExitStack() as brokers:
+            self._cluster = open_cluster(cluster, run.order.reporter, brokers, open_spark)
+            open_spark()
+            yield
+
+    def _open_spark(self, order: RunOrder) -> None:
+        """Open one session and the tables, for all cases."""
+        if self._session is not None:
+            return
+        order.reporter.report(PhaseStarted("starting Spark"))
+        least = max(case.config.workload.slots_least for case in self.sweep.cases)
+        self._session = open_session(self._stack, order.slots, order.folder / "spark.log", least)
+        self._stack.callback(self._session.tables(order.tables).close)
+
+    def _folders(self, run: RunState, turn: Turn[SweepCase]) -> list[Path]:
+        """The folders of this turn's runs, the first try first."""
+        return sorted(run.order.folder.glob(f"{run.order.run_id}-{turn.name}*"))
+
+    def take_over(self, run: RunState, turn: Turn[SweepCase]) -> bool:
+        """Add the results of the turn's finished run."""
+        found = (finished(folder) for folder in self._folders(run, turn))
+        summary = next((each for each in found if each is not None), None)
+        if summary is None:
+            return False
+        measurement = self.sweep.measurement
+        self.results.extend(results_of(measurement, turn.case.shown, turn.repeat, summary))
+        limits = [load for each in summary.boundaries if (load := each.loads[0])]
+        self.nearby = limits[0] if limits else self.nearby
+        return True
+
+    def measure_turn(self, run: RunState, turn: Turn[SweepCase], budget: TimeBudget) -> None:
+        """Execute a run, and take over its results, also those without an answer."""
+        order, case, tries = run.order, turn.case, len(self._folders(run, turn))
+        name = f"{order.run_id}-{turn.name}{f'-{tries + 1}' if tries else ''}"
+        experiment = self.sweep.experiment.name
+        own = RunOrder(
+            order.reporter,
+            order.folder,
+            order.tables,
+            name,
+            order.slots,
+            locks=order.locks,
+            sweep_case=RecordedCase(order.run_id, experiment, case.name, turn.repeat, case.shown),
+            until_s=order.until_s,
+        )
+        unanswered: NoConclusionError | None = None
+        try:
+            execute(self.body_of(case), own, self._cluster, self._session)
+        except NoConclusionError as error:
+            unanswered = error
+        is_finished = self.take_over(run, turn)
+        assert is_finished, "every run writes its summary at its end"
+        if unanswered is not None:
+            raise unanswered
+
+    # --- concluding ---------------------------------------------------------
+
+    def outcome(self, error: BaseException | None) -> RunOutcome:
+        """The outcome by the error, or by the cases without an answer."""
+        if error is not None:
+            return outcome_of(error)
+        silent = sorted({each.why for each in self.results if each.value is None})
+        lacking = sum(each.value is None for each in self.results)
+        left = sum(not each.is_begun for each in self.missing)
+        if left or lacking or not self.results:
+            parts = [f"{lacking} of {len(self.results)} figures are missing"] if lacking else []
+            parts += [f"{left} cases did not fit into the budget"] * bool(left)
+            reasons = f": {'; '.join(silent[:3])}" if silent else ""
+            text = f"{' and '.join(parts) or 'nothing was measured'}{reasons}"
+            return RunOutcome("no conclusion", NoConclusionError.exit_code, text)
+        return RunOutcome()
+
+    def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
+        """The effects of the axes, with a chart."""
+        answer = answer_of(run, outcome, self.sweep, self.results)
+        document = answer.document()
+        table = Table(answer.experiment, answer.columns, answer.rows)
+        texts = (*answer.meanings, *answer.sentences, *answer.advices, *answer.caveats)
+        chart = ("chart", run.order.folder / "sweep.png", partial(_write_chart, answer))
+        return CampaignAnswer(
+            "sweep",
+            lambda path: write_atomic(path, document),
+            partial(_page, answer),
+            (table,) if answer.results else (),
+            [Notice(Level.NOTE, text) for text in texts],
+            "fix the disk, then write them with --resume, which measures no case twice",
+            (chart,) if any(each.value for each in answer.results) else (),
+        )
+
+
+# Altair is a tenth of the imports of a command that ends without a result.
+
+
+def _page(answer: SweepAnswer) -> str:
+    from metrics.reporting.sweep.page import sweep_page
+
+    return sweep_page(answer)
+
+
+def _write_chart(answer: SweepAnswer, path: Path) -> None:
+    from metrics.reporting.sweep.charts import write_sweep_chart
+
+    write_sweep_chart(answer, path)
+
+
+def require_begun(folder: Path) -> None:
+    """Require the folder of a sweep that is resumed.
+
+    Raises:
+        ConfigError: it does not exist.
+    """
+    if not folder.exists():
+        raise ConfigError(
+            f"--resume names the sweep {folder.name}, and {folder} does not exist; expected a "
+            "sweep of this --out; correct the id, or name the sweep's --out"
+        )
