@@ -90,7 +90,9 @@ class ProducerOptions:
         burst_on_s, burst_off_s: for "bursts", the length of a burst, and of the pause after it.
         partitioner_ignore_keys: whether messages with keys also go to the sticky partition.
         sticky_partition: change of the sticky partition: "random", as in Kafka's default
-            partitioner; or "round_robin", so that all partitions get the same number of batches.
+            partitioner; "round_robin", so that all partitions get the same number of batches; or
+            "keys" for none, as where each record's key chooses its partition: a request holds a
+            batch for each partition of its broker that gets records.
         partition_skew: exponent of Zipf's law for the choice at random: the partition with number
             n of a topic is chosen in proportion to 1/(n + 1)^exponent; 0 is even [ratio].
     """
@@ -142,7 +144,7 @@ class ProducerOptions:
     burst_on_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
     burst_off_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
     partitioner_ignore_keys: bool = False
-    sticky_partition: Annotated[Literal["random", "round_robin"], OURS] = "random"
+    sticky_partition: Annotated[Literal["random", "round_robin", "keys"], OURS] = "random"
     partition_skew: Annotated[float, Number(0, EXPONENT_MAX), OURS] = 0.0
 
     @property
@@ -188,7 +190,8 @@ class ProducerOptions:
         self._require_one_rate()
         self._require_possible_idempotence()
         self._require_possible_transactions()
-        if self.partition_skew and self.sticky_partition != "random":
+        self._require_possible_keys()
+        if self.partition_skew and self.sticky_partition == "round_robin":
             raise ValueError(
                 f"partition_skew is {self.partition_skew:g} and sticky_partition "
                 f"{self.sticky_partition}; expected random, as partitions in turn get equal "
@@ -214,6 +217,21 @@ class ProducerOptions:
             raise ValueError(
                 f"{have}; expected exactly one of rate_bytes_per_s, rate_records_per_s and rate; "
                 "set one and leave the others out, or set them to null"
+            )
+
+    def _require_possible_keys(self) -> None:
+        if self.sticky_partition != "keys":
+            return
+        if self.client != "wire":
+            raise ValueError(
+                f"sticky_partition is keys and client {self.client}; expected wire, which alone "
+                "chooses partitions for single records; set it, or leave out sticky_partition"
+            )
+        if self.has_transactions:
+            raise ValueError(
+                f"sticky_partition is keys and transaction_duration_ms "
+                f"{self.transaction_duration_ms:g}; expected random or round_robin, as a "
+                "transaction's partitions are added batch by batch; change one of them"
             )
 
     def _require_possible_idempotence(self) -> None:

@@ -21,6 +21,7 @@ from kafka.errors import for_code
 
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
+from jobs.engine.producing.key_spread import KeySpread
 from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.producer import Connection, MutedPartition, Producer
 from jobs.engine.producing.reach import Reach, awaited_brokers
@@ -457,7 +458,9 @@ class Delivery:
         if self.is_open and at_s < self._account.window.load_end_s:
             heapq.heappush(self._due, (at_s, next(self._tie_breaker), producer))
 
-    def _advance(self, producer: Producer, now: float) -> Produce | None:
+    def _advance(  # noqa: C901 - one more call for each batch would cost CPU time
+        self, producer: Producer, now: float
+    ) -> Produce | None:
         """Send or queue the ready batches of this producer, and set when to look at it again."""
         end_s = self._account.window.load_end_s
         transactions = producer.transactions
@@ -467,14 +470,17 @@ class Delivery:
             is_muted = is_held or not self._is_admitted(producer)
             if not is_muted and connection.has_room and not connection.pending:
                 records = producer.records_by(ready_s)
-                batch = producer.seal(records, now)
+                if producer.spread is None:
+                    batches = [producer.seal(records, now)]
+                else:
+                    batches = self._divide(producer, producer.spread, connection, records, now)
                 connection.open_batch_waits = False
                 if not producer.closed_loop:
                     self._account.count_late(now - ready_s, records, now)
                 if transactions is not None:
                     transactions.unsettled += 1
                 producer.scheduled_s = producer.ready_s
-                return self._send(connection, [batch], now)
+                return self._send(connection, batches, now)
             self._gather_from_s = now + _PRESSURE_S
             waiting: Connection | MutedPartition | Transactions = connection
             if transactions is not None and is_held:
@@ -517,13 +523,48 @@ class Delivery:
             and producer.partition not in producer.muted
             and all(batch.partition != producer.partition for batch in batches)
         ):
-            batches.append(producer.seal(producer.records_by(now), now))
+            records = producer.records_by(now)
+            if producer.spread is None:
+                batches.append(producer.seal(records, now))
+            else:
+                taken = {each.partition for each in batches}
+                batches += self._divide(producer, producer.spread, connection, records, now, taken)
             connection.open_batch_waits = False
             if producer.transactions is not None:
                 producer.transactions.unsettled += 1
             self._schedule(producer, producer.ready_s)
         self._unblock(producer)
         return self._send(connection, batches, now) if batches else None
+
+    def _divide(
+        self,
+        producer: Producer,
+        spread: KeySpread,
+        connection: Connection,
+        records: int,
+        now: float,
+        taken: Set[int] = frozenset(),
+    ) -> list[Batch]:
+        """Seal the records of the open batch as one batch for each partition that gets some.
+
+        The partitions are those that the broker of this connection leads, which always includes
+        that of the open batch.
+
+        Args:
+            taken: partitions that have a batch in the request already.
+        """
+        led = [
+            each
+            for each in spread.partitions
+            if self._leaders[each] == connection.broker
+            and each not in producer.muted
+            and each not in taken
+        ]
+        batches = []
+        for partition, share in spread.shares(records, led).items():
+            producer.partition = partition
+            batches.append(producer.seal(producer.section.fitting(share), now))
+        return batches
 
     def _unblock(self, producer: Producer) -> None:
         """Resume a blocked producer whose memory has room again."""

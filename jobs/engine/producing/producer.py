@@ -160,7 +160,7 @@ class Producer:
         self._next_partition = _sticky_partitions(pattern, partitions, index)
         self._partition_bytes = 0
         self.partition = next(self._next_partition)
-        self.spread = None
+        self.spread: KeySpread | None = None
         if pattern.options.sticky_partition == "keys":
             self.spread = KeySpread(pattern, partitions, index)
             self._batch_size = 0  # no batch is followed by another one for its partition
