@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from metrics.learning.decoded import all_seen
+from metrics.learning.requests import batches_per_request
 from metrics.learning.tally import BatchTally, quantile_of
 from metrics.learning.topic import TopicSeen
 
@@ -18,6 +19,9 @@ SEEN, FITTED, ASSUMED = "seen", "fitted", "assumed"
 
 IDEMPOTENT_SHARE = 0.5
 """Share of batches from which on a topic counts as written with producer ids [ratio]."""
+
+KEYED_BATCHES = 1.1
+"""Mean number of batches of a request above which keys choose partitions."""
 
 DEFAULT_BATCH_SIZE = 16_384
 """Kafka's default of `batch.size` [B]."""
@@ -63,6 +67,7 @@ class Fit:
         is_even: whether batches have nearly the same number of records.
         kind: "plain", "idempotent" or "transactional".
         transaction_ms: mean length of a transaction [ms]; None without transactions.
+        request_batches: mean number of batches of a request, 1 where it is not known.
     """
 
     producers: Figure
@@ -73,6 +78,14 @@ class Fit:
     is_even: bool
     kind: str
     transaction_ms: float | None = None
+    request_batches: float = 1.0
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the keys of records choose their partitions, so that requests hold several
+        batches.
+        """
+        return self.request_batches > KEYED_BATCHES and not self.is_full
 
 
 def fit(seen: TopicSeen) -> Fit:
@@ -96,7 +109,22 @@ def fit(seen: TopicSeen) -> Fit:
         is_even,
         kind,
         _transaction_ms(batches) if kind == "transactional" else None,
+        _request_batches(seen, linger_ms) if kind == "idempotent" else 1.0,
     )
+
+
+def _request_batches(seen: TopicSeen, open_ms: float) -> float:
+    """Mean number of batches of a request, 1 where it is not known.
+
+    Args:
+        open_ms: longest time between the first and the last record of a batch [ms].
+    """
+    if seen.now_per_s <= 0:
+        return 1.0
+    # A batch is open for up to a record's interval longer than its records show.
+    interval_ms = 1e3 * len(seen.batches.writers) / seen.now_per_s
+    linger_ms = open_ms + interval_ms / 2 if open_ms else 0.0
+    return batches_per_request(seen.batches, seen.facts.leaders, linger_ms) or 1.0
 
 
 def _fullness(batches: BatchTally) -> tuple[bool, float]:

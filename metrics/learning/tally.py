@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from metrics.learning.batches import BatchHeader
 from metrics.traffic.record_format import BATCH_HEADER_BYTES
@@ -12,6 +13,22 @@ SAME_END_MS = 5
 """Markers of one producer within this time end one transaction in several partitions [ms]."""
 MARKERS_MAX = 10_000
 """Number of markers of a producer whose times are kept."""
+OPENED_MAX = 200_000
+"""Number of batches of a topic whose times are kept."""
+
+
+class Opened(NamedTuple):
+    """When a producer opened a batch.
+
+    Attributes:
+        producer_id: id of the producer.
+        partition: partition of the batch.
+        first_ms: time of its first record [ms since the epoch].
+    """
+
+    producer_id: int
+    partition: int
+    first_ms: int
 
 
 @dataclass
@@ -65,6 +82,7 @@ class BatchTally:
         older: number of message sets of a format before v2.
         by_partition: partition → bytes that were read of it [B].
         producers: producer id → its tally.
+        opened: when batches with a producer id were opened, of the first `OPENED_MAX` of them.
     """
 
     batches: int = 0
@@ -86,6 +104,7 @@ class BatchTally:
     older: int = 0
     by_partition: Counter[int] = field(default_factory=Counter)
     producers: dict[int, ProducerTally] = field(default_factory=dict)
+    opened: list[Opened] = field(default_factory=list)
 
     def add(self, partition: int, batch: BatchHeader) -> None:
         """Count one batch of a partition."""
@@ -118,6 +137,8 @@ class BatchTally:
         if batch.producer_id >= 0:
             self.idempotent += 1
             self._add_producer(batch)
+            if not batch.has_append_time and len(self.opened) < OPENED_MAX:
+                self.opened.append(Opened(batch.producer_id, partition, batch.first_ms))
 
     def _add_producer(self, batch: BatchHeader) -> None:
         own = self.producers.setdefault(batch.producer_id, ProducerTally())

@@ -20,6 +20,9 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 END_S = 1_790_000_000.0
 """Time at which simulated logs end [s since the epoch]."""
 
+BROKERS = 3
+"""Number of brokers; partition n has its leader at broker n modulo this."""
+
 Message = tuple[bytes | None, bytes, Sequence[tuple[str, bytes]]]
 
 
@@ -127,6 +130,7 @@ class Kind:
         is_keyed: whether each record goes to a partition of its own choice.
         has_ids: whether producers have ids.
         is_random: whether records come at random times.
+        weights: weight of each partition in the choice; empty for equal ones.
     """
 
     producers: int
@@ -142,6 +146,13 @@ class Kind:
     headers: int = 0
     is_transactional: bool = False
     secret: bytes = b""
+    weights: tuple[float, ...] = ()
+
+    def choose(self, partitions: int, rng: random.Random) -> int:
+        """A partition."""
+        if not self.weights:
+            return rng.randrange(partitions)
+        return rng.choices(range(partitions), self.weights)[0]
 
 
 def written(
@@ -149,30 +160,8 @@ def written(
 ) -> dict[int, PartitionOfLog]:
     """The logs that producers of a kind write until `END_S`."""
     rng = random.Random(seed)
-    sent: list[tuple[int, int, list[int], int]] = []
-    for producer in range(kind.producers):
-        open_batches: dict[int, list[int]] = {}
-        sticky = rng.randrange(partitions)
-        at_s = END_S - seconds + rng.random() / kind.rate_per_s
-        while at_s < END_S:
-            for partition, times in list(open_batches.items()):
-                if at_s * 1e3 >= times[0] + kind.linger_s * 1e3:
-                    sent.append((int(times[0] + kind.linger_s * 1e3), partition, times, producer))
-                    del open_batches[partition]
-                    sticky = rng.randrange(partitions)
-            partition = rng.randrange(partitions) if kind.is_keyed else sticky
-            times = open_batches.setdefault(partition, [])
-            times.append(int(at_s * 1e3))
-            if len(times) >= kind.batch_records:
-                sent.append((times[-1], partition, times, producer))
-                del open_batches[partition]
-                sticky = rng.randrange(partitions)
-            gap_s = rng.expovariate(kind.rate_per_s) if kind.is_random else 1 / kind.rate_per_s
-            at_s += gap_s
-        for partition, times in open_batches.items():
-            sent.append((int(END_S * 1e3), partition, times, producer))
     logs = {number: PartitionOfLog() for number in range(partitions)}
-    for _, partition, times, producer in sorted(sent):
+    for _, partition, times, producer in sorted(sent_batches(kind, partitions, seconds, rng)):
         messages = [_message(kind, rng) for _ in times]
         number = 1_000 + producer if kind.has_ids else -1
         logs[partition].add(
@@ -181,6 +170,45 @@ def written(
             )
         )
     return logs
+
+
+def sent_batches(
+    kind: Kind, partitions: int, seconds: float, rng: random.Random
+) -> list[tuple[int, int, list[int], int]]:
+    """The batches that producers of a kind send until `END_S`.
+
+    Returns:
+        For each batch, the time at which it is sent, which is that of its request [ms since the
+        epoch], its partition, the times of its records, and the number of its producer.
+    """
+    sent: list[tuple[int, int, list[int], int]] = []
+    for producer in range(kind.producers):
+        open_batches: dict[int, list[int]] = {}
+        sticky = kind.choose(partitions, rng)
+        at_s = END_S - seconds + rng.random() / kind.rate_per_s
+        while at_s < END_S:
+            oldest: dict[int, float] = {}
+            for partition, times in open_batches.items():
+                broker = partition % BROKERS
+                oldest[broker] = min(oldest.get(broker, times[0]), times[0])
+            for partition, times in list(open_batches.items()):
+                ready_ms = oldest[partition % BROKERS] + kind.linger_s * 1e3
+                if at_s * 1e3 >= ready_ms:  # and with it all batches for its broker
+                    sent.append((int(ready_ms), partition, times, producer))
+                    del open_batches[partition]
+                    sticky = kind.choose(partitions, rng)
+            partition = kind.choose(partitions, rng) if kind.is_keyed else sticky
+            times = open_batches.setdefault(partition, [])
+            times.append(int(at_s * 1e3))
+            if len(times) >= kind.batch_records:
+                sent.append((times[-1], partition, times, producer))
+                del open_batches[partition]
+                sticky = kind.choose(partitions, rng)
+            gap_s = rng.expovariate(kind.rate_per_s) if kind.is_random else 1 / kind.rate_per_s
+            at_s += gap_s
+        for partition, times in open_batches.items():
+            sent.append((int(END_S * 1e3), partition, times, producer))
+    return sent
 
 
 def _message(kind: Kind, rng: random.Random) -> Message:
@@ -207,7 +235,9 @@ class ServedCluster(KafkaAdmin):
         before_fetch: called before each answer with data.
     """
 
-    def __init__(self, logs: Mapping[str, dict[int, PartitionOfLog]], brokers: int = 3) -> None:
+    def __init__(
+        self, logs: Mapping[str, dict[int, PartitionOfLog]], brokers: int = BROKERS
+    ) -> None:
         self.logs = dict(logs)
         self.brokers = brokers
         self.refused: set[str] = set()
