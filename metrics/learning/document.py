@@ -111,10 +111,16 @@ def lost_by(parts: Sequence[Part]) -> list[str]:
 def _lost_of(topic: TopicPart) -> list[str]:
     found, batches, facts = [], topic.seen.batches, topic.seen.facts
     skew = topic.seen.largest_over_mean
-    if skew > 1.5:
+    if topic.seen.is_skewed:
         found.append(
-            f"{facts.name}: its busiest partition has {skew:.1f} times the mean; a workload "
-            "spreads evenly"
+            f"{facts.name}: its busiest partition, number {topic.seen.busiest}, has {skew:.1f} "
+            "times the mean; in a workload the first partition is the busiest, which another "
+            "broker may lead"
+        )
+    elif topic.seen.may_be_even:
+        found.append(
+            f"{facts.name}: its busiest partition has {skew:.1f} times the mean, which may be "
+            "chance with so few records; a workload spreads evenly"
         )
     rest = batches.batches - batches.codecs[batches.codec]
     if rest > 0.05 * batches.batches:

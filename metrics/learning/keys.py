@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from metrics.learning.fit import ASSUMED, DEFAULT_BATCH_SIZE, FITTED, SEEN, Figure
 from metrics.learning.parts import Part
+from metrics.learning.spread import skew_of
 from metrics.traffic.payload import Payload
 from metrics.traffic.producer import BATCH_SIZE_MAX, LINGER_MS_MAX
 from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
@@ -105,6 +106,7 @@ def keys_of(part: Part, brokers: int) -> PartKeys:
             ),
         ),
         *_delivery(part, rate),
+        *_spread(part, brokers),
         *batch_keys,
         *payload_keys,
         *_topic(part, brokers),
@@ -396,10 +398,20 @@ def batch_size_of(
     return usual or min(BATCH_SIZE_MAX, round((least + beyond) / 2))
 
 
+def _spread(part: Part, brokers: int) -> list[WorkloadKey]:
+    """The skew of partitions, where the topics have one."""
+    figure = skew_of(part, brokers * _partitions_per_broker(part, brokers))
+    return [] if figure is None else [WorkloadKey("producer.partition_skew", figure.value, figure)]
+
+
+def _partitions_per_broker(part: Part, brokers: int) -> int:
+    return max(1, round(part.partitions / max(1, brokers)))
+
+
 def _topic(part: Part, brokers: int) -> list[WorkloadKey]:
     facts = part.first.seen.facts
     count = len(part.topics)
-    each = max(1, round(part.partitions / max(1, brokers)))
+    each = _partitions_per_broker(part, brokers)
     keys = [
         WorkloadKey("topic.count", count, Figure(count, SEEN, "topics that look alike")),
         WorkloadKey(

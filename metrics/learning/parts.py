@@ -47,6 +47,11 @@ class TopicPart:
         return self.seen.facts.name
 
     @property
+    def spread(self) -> float:
+        """The busiest partition's share over the mean; 1 where that may be chance [ratio]."""
+        return self.seen.largest_over_mean if self.seen.is_skewed else 1.0
+
+    @property
     def records_per_batch(self) -> float:
         """Mean records of a batch at the rate of scale 1.
 
@@ -191,12 +196,15 @@ def _grouped(ordered: Sequence[TopicPart], factor: float) -> list[list[TopicPart
 
 
 def _alike(first: TopicPart, other: TopicPart, factor: float) -> bool:
-    """Whether two topics look alike: equal in kind, and close in sizes, rates and partitions."""
+    """Whether two topics look alike: equal in kind, and close in sizes, rates, partitions and how
+    unevenly they spread.
+    """
     if _kind(first) != _kind(other):
         return False
     close = (
         (first.record_bytes, other.record_bytes),
         (first.records_per_batch, other.records_per_batch),
+        (first.spread, other.spread),
     )
     loose = (
         (first.records_per_s, other.records_per_s),

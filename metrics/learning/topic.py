@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from metrics.learning.curve import Curve
 from metrics.learning.decoded import RecordTally
 from metrics.learning.tally import BatchTally
+
+UNEVEN_FROM = 1.5
+"""Partitions are uneven where the busiest one has so many times the mean share [ratio]."""
+BATCH_SIZE = 16_384
+"""Bytes that a producer of Kafka's defaults writes to a partition before it chooses again [B]."""
+_SURE_SD = 3.0
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,40 @@ class TopicSeen:
         """The share of the busiest partition over the mean share [ratio]; 1 for an even spread."""
         shares = self.partition_shares
         return max(shares.values()) * len(shares) if shares else 1.0
+
+    @property
+    def busiest(self) -> int:
+        """The partition with the most records."""
+        return max(self.partition_shares, key=self.partition_shares.__getitem__)
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether the busiest partition has more than equal partitions would have by chance."""
+        return self.largest_over_mean > max(UNEVEN_FROM, self._by_chance)
+
+    @property
+    def may_be_even(self) -> bool:
+        """Whether the busiest partition has much more than the mean, which may be chance."""
+        return self.largest_over_mean > UNEVEN_FROM and not self.is_skewed
+
+    @property
+    def _by_chance(self) -> float:
+        """The highest share over the mean that equal partitions have by chance [ratio].
+
+        A producer fills a partition with `batch.size` bytes before it chooses the next one
+        (KIP-794). The number of choices of a partition is a Poisson number, and the largest one of
+        P such numbers exceeds their mean by about sqrt(2 ln P) standard deviations.
+        """
+        today, batches = self.curve.today, self.batches
+        partitions = len(self.partition_shares)
+        if not (today.counts and batches.batches and partitions):
+            return math.inf
+        chosen_bytes = max(BATCH_SIZE, batches.size_bytes / batches.batches)
+        bytes_each = (today.counts[-1] - today.counts[0]) * batches.record_bytes / partitions
+        if bytes_each <= 0:
+            return math.inf
+        deviations = math.sqrt(2 * math.log(partitions)) + _SURE_SD
+        return 1.0 + deviations / math.sqrt(bytes_each / chosen_bytes)
 
     @property
     def broker_shares(self) -> dict[int, float]:
