@@ -66,19 +66,27 @@ class Configuration:
         """The goal with this name."""
         return next(goal for goal in self.goals if goal.name == name)
 
+    def with_workload(self, **parts: object) -> Configuration:
+        """The same configuration with other parts of its workload."""
+        return replace(self, workload=self.workload.model_copy(update=parts))
+
+    def with_search(self, **keys: object) -> Configuration:
+        """The same configuration with other keys of the section `search` of its first goal."""
+        search = self.goal.search.model_copy(update=keys)
+        goal = self.goal.model_copy(update={"search": search})
+        return replace(self, goals=(goal, *self.goals[1:]))
+
     @property
     def in_full(self) -> Configuration:
         """The same configuration with windows of full length, for loads that are held."""
-        trial = self.workload.trial.in_full
-        return replace(self, workload=self.workload.model_copy(update={"trial": trial}))
+        return self.with_workload(trial=self.workload.trial.in_full)
 
     def sampled_every(self, least_s: float) -> Configuration:
         """The same configuration with at least this time between two samples of a broker [s]."""
         trial = self.workload.trial
         if least_s <= trial.sample_interval_s:
             return self
-        slower = replace(trial, sample_interval_s=least_s)
-        return replace(self, workload=self.workload.model_copy(update={"trial": slower}))
+        return self.with_workload(trial=replace(trial, sample_interval_s=least_s))
 
     @property
     def axis(self) -> Axis:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jobs.measurements.fill import Fill, move_volume, volume_result, with_parts
+from jobs.measurements.fill import Fill, move_volume, volume_result
 from jobs.runs.measurement import Case, Loads
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
@@ -50,11 +50,11 @@ class Drain(Fill):
         config, workload = loads.config, loads.config.workload
         silent = replace(workload.trial, volume_bytes=0)
         readers = replace(workload.consumers, start="earliest", backlog_records=0)
-        writing = with_parts(config, consumers=ConsumerOptions())
+        writing = config.with_workload(consumers=ConsumerOptions())
         move_volume(loads, "writing a volume", left=2, config=writing)
         if loads.case.cold:
             _drop_page_cache(loads)
-        reading = with_parts(config, trial=silent, consumers=readers)
+        reading = config.with_workload(trial=silent, consumers=readers)
         move_volume(loads, "reading it", config=reading)
 
     def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:

@@ -28,7 +28,7 @@ class Fill(HeldMeasurement):
         """Without a warm-up, as the volume counts from the first record on."""
         trial = case.config.workload.trial
         phases = replace(trial, warmup_s=0.0, ramp_up_s=0.0, early_end_error_rate=0.0)
-        return with_parts(case.config, trial=phases)
+        return case.config.with_workload(trial=phases)
 
     def hold(self, loads: Loads) -> None:
         """Write the volume."""
@@ -88,11 +88,6 @@ def volume_result(last: Mapping[str, Any], *, is_writing: bool) -> Result:
         limited_by=last["limited_by"],
         why=invalid or ("" if took_s else left),
     )
-
-
-def with_parts(config: Configuration, **parts: object) -> Configuration:
-    """The configuration with other parts of its workload."""
-    return replace(config, workload=config.workload.model_copy(update=parts))
 
 
 MEASUREMENT = Fill

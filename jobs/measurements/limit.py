@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from jobs.config import Configuration
 from jobs.runs.lifecycle import Body
@@ -48,10 +47,7 @@ def _begun_near(config: Configuration, limit: int) -> Configuration:
     """
     search = config.goal.search
     start = min(search.load_cap, max(2, math.ceil(limit / 0.75)))
-    goal = config.goal.model_copy(
-        update={"search": search.model_copy(update={"load_start_max": start})}
-    )
-    return replace(config, goals=(goal,))
+    return config.with_search(load_start_max=start)
 
 
 MEASUREMENT = Limit

@@ -46,8 +46,6 @@ def ending_within(config: Configuration, left_s: float | None) -> Configuration:
     """The configuration whose search ends in this time at the latest; None for any time [s]."""
     if left_s is None:
         return config
-    search = config.goal.search
-    own_s = search.budget.duration_s
-    budget = replace(search.budget, duration_s=left_s if own_s is None else min(left_s, own_s))
-    goal = config.goal.model_copy(update={"search": search.model_copy(update={"budget": budget})})
-    return replace(config, goals=(goal, *config.goals[1:]))
+    budget, own_s = config.goal.search.budget, config.goal.search.budget.duration_s
+    left_s = left_s if own_s is None else min(left_s, own_s)
+    return config.with_search(budget=replace(budget, duration_s=left_s))

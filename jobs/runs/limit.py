@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jobs.config import Configuration
@@ -63,6 +64,7 @@ class LimitRun(Body):
     Args:
         holds: whether the largest limit is held where the configuration leaves that open.
         climbs: whether a load that grows shows where the search begins, on warm brokers, too.
+        checks: whether the search looks for a change of the limit, where the goal says so.
 
     Attributes:
         boundaries: the boundaries of all goals until now; an error or an interrupt keeps them.
@@ -70,7 +72,14 @@ class LimitRun(Body):
 
     measurement = "limit"
 
-    def __init__(self, config: Configuration, *, holds: bool = True, climbs: bool = True) -> None:
+    def __init__(
+        self,
+        config: Configuration,
+        *,
+        holds: bool = True,
+        climbs: bool = True,
+        checks: bool = True,
+    ) -> None:
         require_endless(config)
         require_open_loop(config)
         require_failure_allowed(config)
@@ -81,6 +90,8 @@ class LimitRun(Body):
         self._begun: Mapping[str, tuple[Observation, ...]] | None = None
         self._calibration = Calibration()
         self._climbs = climbs
+        self._checks = checks
+        self._before = 0
         self._holds = holds or config.goal.search.steady_s is not None
 
     @property
@@ -93,14 +104,23 @@ class LimitRun(Body):
         plan = plan_of(self.config, out)
         return with_planned_hold(plan, self.config) if self._holds else plan
 
-    def resume(self, run: RunState) -> None:
-        """Load the trials of a resumed run, and replay its search."""
-        context = run.context
-        self._lines = {
+    def begin(self, context: RunContext) -> None:
+        """Begin with no point; earlier trials of the context belong to other searches."""
+        lines = {
             goal.name: line_of(context.workload, goal, context.brokers)
             for goal in self.config.goals
         }
-        self._points = {goal: [] for goal in self._lines}
+        self._lines = {
+            goal: replace(line, check_for_change=line.check_for_change and self._checks)
+            for goal, line in lines.items()
+        }
+        self._points = {goal: [] for goal in lines}
+        self._before = len(context.history.trials)
+
+    def resume(self, run: RunState) -> None:
+        """Load the trials of a resumed run, and replay its search."""
+        context = run.context
+        self.begin(context)
         if not run.order.resumes:
             return
         if self.config.goal.search.brokers_offline is not None:
@@ -124,10 +144,17 @@ class LimitRun(Body):
         """Search, size by size and for all goals from the same trials."""
         context = run.context
         self._keep_known(context)
-        progress = SearchProgress()
         drawing.prepare()  # loads slow libraries before any trial, while the run waits anyway
         climbs = self._climbs and not context.history.trials
-        gates = open_gates(context, self.config.cluster.warm_up_max_s, climbs=climbs)
+        self.search(context, open_gates(context, self.config.cluster.warm_up_max_s, climbs=climbs))
+        if self.config.goal.search.brokers_offline is not None:
+            context.guards.require_untripped()
+            for boundary in find_outage_limits(context, self._lines, self._points, self.boundaries):
+                self._keep_boundary(context, boundary)
+
+    def search(self, context: RunContext, gates: Gates) -> None:
+        """Search from the points until now, and keep each further one."""
+        progress = SearchProgress()
 
         def end_point(goal: str, point: FinishedPoint) -> None:
             self._points[goal][:] = with_checked(self._points[goal], point)
@@ -160,10 +187,10 @@ class LimitRun(Body):
                 raise
             if self._holds:
                 self._prove_steady(context, topics, gates, progress)
-        if self.config.goal.search.brokers_offline is not None:
-            context.guards.require_untripped()
-            for boundary in find_outage_limits(context, self._lines, self._points, self.boundaries):
-                self._keep_boundary(context, boundary)
+
+    def _trials(self, context: RunContext) -> Sequence[Trial]:
+        """The trials of this search."""
+        return context.history.trials[self._before :]
 
     def _keep_known(self, context: RunContext) -> None:
         """Keep the points of a resumed run."""
@@ -178,7 +205,7 @@ class LimitRun(Body):
         found = largest(self.boundaries)
         if found is None:
             return
-        trials, search = context.history.trials, self.config.goal.search
+        trials, search = self._trials(context), self.config.goal.search
         plan = steady_plan(self.config, found, trials, self._spent(context))
         announce(context, plan, found)
         own = next(each for each in trials if is_at(each, found))
@@ -214,7 +241,7 @@ class LimitRun(Body):
         """The cost of the run so far, its holds included."""
         name, line = next(iter(self._lines.items()))
         spent = line.spent(self._points[name])
-        for each in context.history.trials:
+        for each in self._trials(context):
             if each.steady:
                 rate = line.rate.bytes(each.point_message_bytes)
                 spent = spent.plus([each.observation(name)], rate)
@@ -237,9 +264,8 @@ class LimitRun(Body):
     def _keep_stopped(self, context: RunContext, why: str) -> None:
         """Keep the best brackets of a stopped search, which can be resumed."""
         message_bytes = next_size(self._lines, self._points)
-        own = [
-            trial for trial in context.history.trials if trial.point_message_bytes == message_bytes
-        ]
+        trials = self._trials(context)
+        own = [trial for trial in trials if trial.point_message_bytes == message_bytes]
         if message_bytes is None or not own:
             return
         for goal, line in self._lines.items():
@@ -250,9 +276,7 @@ class LimitRun(Body):
             )
             gave_up = GaveUp(bracket_of(line.searched(history)), why, interval)
             stopped = FinishedPoint(message_bytes, gave_up, history)
-            boundary = boundary_of(
-                stopped, context.history.trials, self.config, goal, context.brokers
-            )
+            boundary = boundary_of(stopped, trials, self.config, goal, context.brokers)
             self.boundaries.append(boundary)
             self._report(context, boundary)
 
@@ -260,7 +284,7 @@ class LimitRun(Body):
         self._keep_boundary(context, self._boundary(context, goal, point))
 
     def _boundary(self, context: RunContext, goal: str, point: FinishedPoint) -> Boundary:
-        boundary = boundary_of(point, context.history.trials, self.config, goal, context.brokers)
+        boundary = boundary_of(point, self._trials(context), self.config, goal, context.brokers)
         return self._calibration.complete(boundary, context, goal)
 
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:

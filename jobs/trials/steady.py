@@ -166,5 +166,5 @@ def _held(context: RunContext, hold_s: float) -> RunContext:
     """The same context with one window of this length, which no verdict ends early."""
     workload = context.config.workload
     phases = replace(workload.trial, measure_s=hold_s).in_full
-    config = replace(context.config, workload=workload.model_copy(update={"trial": phases}))
+    config = context.config.with_workload(trial=phases)
     return replace(context, config=config)

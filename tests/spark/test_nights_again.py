@@ -16,9 +16,8 @@ from chispa import assert_df_equality
 
 from jobs.campaigns.nightly import body as nights
 from jobs.campaigns.nightly.body import NightRun
-from jobs.campaigns.nightly.measurement import CaseInvalidError
 from jobs.config.suite import Case, Suite, configuration_of
-from jobs.console.events import RecordingReporter
+from jobs.console.events import Plan, RecordingReporter
 from jobs.runs import lifecycle
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.trials.history import TrialHistory
@@ -40,6 +39,8 @@ SUITE = Suite(
     min_effect=0.1,
     cases=(Case(name="limit", limit=1_000), Case(name="load", message_bytes=1_000, np=4)),
 )
+SHORT = Plan("c", "w", "g", 3, (1_000,), "", None, 60.0, 1, 60.0)
+"""The plan of each case, which takes a minute."""
 
 
 @dataclass
@@ -111,7 +112,7 @@ def cluster(
     monkeypatch.setattr(lifecycle, "ContextFactory", made.opening)
     monkeypatch.setattr(nights, "open_gates", lambda bench, most_s, climbs: None)
     monkeypatch.setattr(nights, "CaseMeasurer", made.measurer)
-    monkeypatch.setattr(nights, "expected_s", lambda config, case: 60.0)
+    monkeypatch.setattr(NightRun, "forecast", lambda self, case: SHORT)
     return made
 
 
@@ -189,7 +190,7 @@ def test_a_worse_night_ends_with_a_regression_at_each_repetition(
 def test_an_invalid_case_is_measured_again_and_one_without_time_is_named(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster.values = dict.fromkeys(("limit", "load"), CaseInvalidError("4 of 4 INVALID"))
+    cluster.values = dict.fromkeys(("limit", "load"), NoConclusionError("4 of 4 INVALID"))
     with pytest.raises(NoConclusionError, match="limit: invalid: 4 of 4 INVALID"):
         night(cluster, tmp_path, "n1")
     cluster.values = {"limit": 20.0, "load": 30.0}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jobs.campaigns.nightly import measurement
 from jobs.campaigns.nightly.measurement import CaseMeasurer, Night
 from jobs.config.suite import Case, configuration_of
+from jobs.runs import limit
 from jobs.trials.history import TrialHistory
 from metrics.trial.warm_up import WarmUp
 from search.line import Line
@@ -70,9 +70,9 @@ def begin(monkeypatch: pytest.MonkeyPatch, *, has_trials: bool, load_max_s: floa
         def __exit__(self, *_: object) -> None:
             return
 
-    monkeypatch.setattr(measurement, "run_lines", searched)
-    monkeypatch.setattr(measurement, "PointTopics", Topics)
-    monkeypatch.setattr(measurement, "progress_updater", lambda *_: None)
+    monkeypatch.setattr(limit, "run_lines", searched)
+    monkeypatch.setattr(limit, "PointTopics", Topics)
+    monkeypatch.setattr(limit, "progress_updater", lambda *_: None)
     measurer = CaseMeasurer(context, config, gates, Night(SUITE, "n1"))  # type: ignore[arg-type]
     with pytest.raises(BegunError) as begun:
         measurer.measure(CASES[0], None, None)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobs.campaigns.nightly.conclusion import rule_of
-from jobs.campaigns.nightly.measurement import CaseInvalidError, config_of, expected_s, load_of
+from jobs.campaigns.nightly.measurement import config_of, load_of, plan_of
 from jobs.campaigns.nightly.settings import settings_of
 from jobs.config.suite import Suite, configuration_of, load_suite
-from metrics.common.errors import ConfigError
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.nightly import Noise
 from tests.support.nights import SUITE, case_row
 
@@ -30,8 +30,8 @@ def test_the_suite_that_comes_with_the_project_is_sound() -> None:
     limit, load = suite.cases
     assert config_of(config, limit).workload.trial.early_end_error_rate > 0
     assert config_of(config, load).workload.trial.early_end_error_rate == 0
-    assert expected_s(config, load) == 3 * 13.0
-    assert expected_s(config, limit) > 15.0
+    assert plan_of(config, load).duration_s == 3 * 13.0
+    assert plan_of(config, limit).duration_s > 15.0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_share_keeps_the_load_of_its_first_night() -> None:
     other = replace(first, settings={"case.share": "0.8"})
     assert load_of(share, [other, replace(first, message_bytes=200)], limit_producers=10) == 5
     assert load_of(SUITE.cases[2], [first], limit_producers=None) == 3
-    with pytest.raises(CaseInvalidError, match="of the limit at 100 B, "):
+    with pytest.raises(NoConclusionError, match="of the limit at 100 B, "):
         load_of(share, [], limit_producers=None)
 
 

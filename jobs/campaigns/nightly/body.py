@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from jobs.campaigns.campaign import Campaign, CampaignAnswer
 from jobs.campaigns.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
 from jobs.campaigns.nightly.junit import write_junit
-from jobs.campaigns.nightly.measurement import (
-    CaseInvalidError,
-    CaseMeasurer,
-    Night,
-    expected_s,
-    load_of,
-)
+from jobs.campaigns.nightly.measurement import CaseMeasurer, Night, load_of, plan_of
+from jobs.campaigns.schedule import Turn, once
 from jobs.config import Configuration
 from jobs.config.loading import require_open_loop
 from jobs.config.suite import LIMIT, Case, Suite
-from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
-from jobs.runs.artifacts import ArtifactWriter
+from jobs.console.events import Level, Notice, Plan, Table
 from jobs.runs.budget import TimeBudget
-from jobs.runs.estimate import describe_producer, starting_s, trial_s
-from jobs.runs.lifecycle import Body, RunState
+from jobs.runs.estimate import starting_s
+from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome
 from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext
@@ -31,13 +27,12 @@ from jobs.trials.warm_up import open_gates
 from metrics.common.errors import ConfigError
 from metrics.comparing.nightly import judge_night
 from metrics.reporting.answer_page import AnswerPage, answer_page
-from metrics.reporting.files import write_atomic
 from metrics.reporting.nightly import CaseReport, NightReport, table_rows, write_night
 from metrics.tables.cases import CaseRow, Outcome
 from metrics.units import format_duration
 
 
-class NightRun(Body):
+class NightRun(Campaign[Case]):
     """Measures the cases of a suite, and judges them against earlier nights.
 
     Args:
@@ -56,14 +51,14 @@ class NightRun(Body):
         junit: Path | None = None,
     ) -> None:
         require_open_loop(config)
+        super().__init__(suite.budget_s if budget_s is None else budget_s)
         self.suite = suite
         self.config = config
         self.night = night
-        self._budget_s = suite.budget_s if budget_s is None else budget_s
         self._junit = junit
         self._rows: dict[str, CaseRow] = {}
         self._history: list[CaseRow] = []
-        self._missing: dict[str, tuple[Outcome, str]] = {}
+        self._measurer: CaseMeasurer | None = None
         self._cases: tuple[CaseReport, ...] = ()
 
     @property
@@ -71,34 +66,31 @@ class NightRun(Body):
         """The run's single configuration."""
         return {"": self.config}
 
-    def plan(self, out: Path) -> Plan:
-        """The plan of all cases."""
-        cluster, one_s = self.config.cluster, trial_s(self.config.workload)
-        all_s = sum(expected_s(self.config, case) for case in self.suite.cases)
+    def schedule(self) -> Iterator[list[Turn[Case]]]:
+        """Each case once, in the order of the suite."""
+        yield once(self.suite.cases)
+
+    def title(self, turn: Turn[Case]) -> str:
+        """The name of the case."""
+        return f"case {turn.case.name}"
+
+    # --- the plan -----------------------------------------------------------
+
+    def forecast(self, case: Case) -> Plan:
+        """The plan of a search, or of a fixed load."""
+        return plan_of(self.config, case)
+
+    def starting_s(self, groups: Sequence[Sequence[Turn[Case]]]) -> float:
+        """All cases share one start."""
+        return starting_s(self.config.cluster)
+
+    def about(self, groups: Sequence[Sequence[Turn[Case]]]) -> tuple[str, ...]:
+        """The names of the cases, and the budget."""
         names = ", ".join(case.name for case in self.suite.cases)
-        budget = "" if self._budget_s is None else f", within {format_duration(self._budget_s)}"
-        notes = [f"cases {names}{budget}", *cluster.caveats]
-        return Plan(
-            cluster=cluster.name,
-            workload=self.config.workload.name,
-            goal=self.config.goal_names,
-            brokers=cluster.brokers_known,
-            message_bytes=self.suite.sizes,
-            producer=describe_producer(self.config.workload),
-            resolution=self.config.goal.search.resolution,
-            trial_s=one_s,
-            trials_estimated=round(all_s / one_s),
-            duration_s=all_s,
-            out=out,
-            notes=tuple(notes),
-            starting_s=starting_s(cluster),
-        )
+        budget = "" if self.budget_s is None else f", within {format_duration(self.budget_s)}"
+        return (f"cases {names}{budget}",)
 
     # --- measuring ----------------------------------------------------------
-
-    @property
-    def _title(self) -> str:
-        return f"night {self.night} of suite {self.suite.name}"
 
     def has_results(self, folder: Path) -> bool:
         """Whether the folder has results; a night with a name may also run for the first time."""
@@ -125,36 +117,31 @@ class NightRun(Body):
         self._rows = {row.case: row for row in everything if row.run_id == context.run_id}
         context.history.numbering.resume_at(context.tables.next_trial(context.run_id))
 
+    def take_over(self, run: RunState, turn: Turn[Case]) -> bool:
+        """Whether the night measured the case before."""
+        return turn.case.name in self._rows
+
+    @contextmanager
+    def opened(self, run: RunState, group: Sequence[Turn[Case]]) -> Iterator[None]:
+        """Open the gates, and measure the brokers at rest."""
+        # As in a search of its own, a load that grows shows where the first limit is searched.
+        climbs = group[0].case.kind == LIMIT
+        gates = open_gates(run.context, self.config.cluster.warm_up_max_s, climbs=climbs)
+        night = Night(self.suite, self.night)
+        self._measurer = CaseMeasurer(run.context, self.config, gates, night)
+        yield
+
     def measure(self, run: RunState) -> None:
         """Measure the remaining cases of the night, and judge all of them."""
-        left = [case for case in self.suite.cases if case.name not in self._rows]
-        if left:
-            # As in a search of its own, a load that grows shows where the first limit is searched.
-            load_max_s, climbs = self.config.cluster.warm_up_max_s, left[0].kind == LIMIT
-            gates = open_gates(run.context, load_max_s, climbs=climbs)
-            night = Night(self.suite, self.night)
-            measurer = CaseMeasurer(run.context, self.config, gates, night)
-            for case in left:
-                self._measure(run, measurer, case)
+        super().measure(run)
         self._judge(run, None)
 
-    def _measure(self, run: RunState, measurer: CaseMeasurer, case: Case) -> None:
-        reporter = run.order.reporter
-        budget = TimeBudget(self._budget_s, run.started_s)
-        if why := budget.refusal(expected_s(self.config, case)):
-            self._miss(run, case, Outcome.NOT_MEASURED, why)
-            return
-        reporter.report(PhaseStarted(f"case {case.name}"))
-        try:
-            producers = None if case.kind == LIMIT else self._load_of(run.context, case)
-            self._rows[case.name] = measurer.measure(case, producers, budget.left_s)
-        except CaseInvalidError as error:
-            self._miss(run, case, Outcome.INVALID, str(error))
-
-    def _miss(self, run: RunState, case: Case, outcome: Outcome, why: str) -> None:
-        self._missing[case.name] = (outcome, why)
-        text = f"case {case.name}: {outcome.value}: {why}"
-        run.order.reporter.report(Notice(Level.WARNING, text))
+    def measure_turn(self, run: RunState, turn: Turn[Case], budget: TimeBudget) -> None:
+        """Measure a case; a search ends within the budget."""
+        assert self._measurer is not None, "see opened"
+        case = turn.case
+        producers = None if case.kind == LIMIT else self._load_of(run.context, case)
+        self._rows[case.name] = self._measurer.measure(case, producers, budget.left_s)
 
     def _load_of(self, context: RunContext, case: Case) -> int:
         if case.np is not None:
@@ -171,7 +158,14 @@ class NightRun(Body):
         if error is None:
             for each in comparisons:
                 run.context.tables.append_case(judged_row(each))
-        self._cases = case_reports(self.suite, comparisons, self._missing, error)
+        missing = {
+            each.turn.case.name: (
+                Outcome.INVALID if each.is_begun else Outcome.NOT_MEASURED,
+                each.why,
+            )
+            for each in self.missing
+        }
+        self._cases = case_reports(self.suite, comparisons, missing, error)
 
     def fail(self, run: RunState, error: BaseException) -> None:
         """Judge the cases that were measured before the error."""
@@ -181,8 +175,8 @@ class NightRun(Body):
         """The outcome by the error, or by the cases."""
         return outcome_of_night(self._cases, error)
 
-    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Write nightly.json, the page and the JUnit XML, and report each case."""
+    def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
+        """The report of each case, also for CI servers."""
         started_at, finished_at = run.times
         report = NightReport(
             run_id=run.order.run_id,
@@ -200,27 +194,22 @@ class NightRun(Body):
             cases=self._cases,
             environment=run.environment,
         )
-        file = run.order.folder / "nightly.json"
-        files, junit = ArtifactWriter(), self._junit
-        files.write_answer_file("summary", file, run.order.json_file, partial(write_night, report))
-        title = f"{self._title} on {self.config.cluster.name}"
+        title = f"night {self.night} of suite {self.suite.name} on {self.config.cluster.name}"
         columns = ("case", "tonight", "change", "interval", "nights", "outcome")
-        table = Table(title, columns, tuple(table_rows(self._cases)))
-        page = run.order.folder / "nightly.html"
-        files.write("report", page, lambda: write_atomic(page, answer_page(_page(report, table))))
-        if junit is not None:
-            files.write("JUnit XML", junit, lambda: write_junit(report, junit))
-        self._report(run, files, table)
-        files.require_all("fix the disk, then run the same command with the same --night")
+        table, junit = Table(title, columns, tuple(table_rows(self._cases))), self._junit
+        return CampaignAnswer(
+            "nightly",
+            partial(write_night, report),
+            lambda: answer_page(_page(report, table)),
+            (table,),
+            [Notice(_level(each), f"{each.case}: {each.text}") for each in self._cases],
+            "fix the disk, then run the same command with the same --night",
+            () if junit is None else (("JUnit XML", junit, partial(write_junit, report)),),
+        )
 
-    def _report(self, run: RunState, files: ArtifactWriter, table: Table) -> None:
-        reporter = run.order.reporter
-        reporter.report(table)
-        for each in self._cases:
-            level = Level.WARNING if each.outcome is Outcome.REGRESSION else Level.NOTE
-            reporter.report(Notice(level, f"{each.case}: {each.text}"))
-        for what, where in (*files.written, ("tables", run.order.tables)):
-            reporter.report(Notice(Level.NOTE, f"{what}: {where}"))
+
+def _level(case: CaseReport) -> Level:
+    return Level.WARNING if case.outcome is Outcome.REGRESSION else Level.NOTE
 
 
 def _page(report: NightReport, table: Table) -> AnswerPage:

@@ -13,22 +13,20 @@ from jobs.campaigns.measurements import measurement_named
 from jobs.campaigns.nightly.settings import settings_of
 from jobs.config import Configuration
 from jobs.config.suite import LIMIT, Case, Suite, producers_at
-from jobs.console.events import PointFinished
+from jobs.console.events import Plan
 from jobs.runs.budget import ending_within
-from jobs.runs.estimate import line_of
+from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case as MeasuredCase
-from jobs.runs.results import boundary_of, why_no_answer
-from jobs.runs.search_progress import progress_updater
-from jobs.runs.search_start import warmed_lines
+from jobs.runs.results import why_no_answer
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
+from metrics.common.errors import NoConclusionError
 from metrics.judging.attribution_votes import AttributionVote, combine_votes
-from metrics.tables.boundary import Boundary, BoundaryRow
+from metrics.tables.boundary import Boundary
 from metrics.tables.cases import CaseRow
 from metrics.trial.trial import Trial
-from search.lines import run_lines
 
 QUANTITIES: Mapping[str, tuple[str, Callable[[Trial], float | None]]] = {
     "handlers": ("handler_s_per_mb", lambda t: t.evidence.handler_s_per_mb),
@@ -36,10 +34,6 @@ QUANTITIES: Mapping[str, tuple[str, Callable[[Trial], float | None]]] = {
     "achieved": ("achieved_share", lambda t: t.evidence.client.achieved_share),
 }
 """What a fixed load compares, by its name in suites → the column of `cases`, and its value."""
-
-
-class CaseInvalidError(Exception):
-    """A measured case has no answer; the message states the reason."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +46,15 @@ class Night:
 
 def config_of(config: Configuration, case: Case) -> Configuration:
     """The configuration of one case."""
-    workload = config.workload.model_copy(update={"message_bytes": (case.size,)})
-    sized = replace(config, workload=workload)
+    sized = config.with_workload(message_bytes=(case.size,))
     return sized if case.limit is not None else sized.in_full
 
 
-def expected_s(config: Configuration, case: Case) -> float:
-    """The estimated duration of a case [s]."""
+def plan_of(config: Configuration, case: Case) -> Plan:
+    """The plan of a case."""
     load = None if case.kind == LIMIT else case.np or 1
     asked = MeasuredCase(config_of(config, case), load, case.repeats)
-    return measurement_named(case.kind).body(asked).plan(Path()).duration_s
+    return measurement_named(case.kind).body(asked).plan(Path())
 
 
 class CaseMeasurer:
@@ -79,7 +72,6 @@ class CaseMeasurer:
         self._config = config
         self._gates = gates
         self._night = night
-        self._topics = PointTopics(context)
 
     def measure(self, case: Case, producers: int | None, left_s: float | None) -> CaseRow:
         """Measure a case, and append its row.
@@ -89,17 +81,16 @@ class CaseMeasurer:
             left_s: the longest duration of a search [s]; None without a bound.
 
         Raises:
-            CaseInvalidError: the case has no valid answer.
+            NoConclusionError: the case has no valid answer.
             GuardStopError: a guard stopped the trial.
         """
         config, started_s = config_of(self._config, case), time.time()
         context = replace(self._context, config=config)
-        with self._topics:
-            row = (
-                self._limit(context, ending_within(config, left_s), case)
-                if producers is None
-                else self._load(context, config, case, producers)
-            )
+        row = (
+            self._limit(context, ending_within(config, left_s), case)
+            if producers is None
+            else self._load(context, config, case, producers)
+        )
         row = replace(row, at_s=started_s, duration_s=time.time() - started_s)
         context.tables.append_case(row)
         return row
@@ -107,26 +98,12 @@ class CaseMeasurer:
     # --- a limit ------------------------------------------------------------
 
     def _limit(self, context: RunContext, config: Configuration, case: Case) -> CaseRow:
-        goal, first = config.goal, len(context.history.trials)
-        line = line_of(config.workload, goal, context.brokers)
+        first = len(context.history.trials)
         # The cases of a night alternate, which shows changes of the cluster.
-        lines = {goal.name: replace(line, check_for_change=False)}
-        if not context.history.trials:
-            lines = warmed_lines(lines, context, self._topics, self._gates, case.size)
-        progress = SearchProgress()
-        points = run_lines(
-            lines,
-            lambda message_bytes: TrialMeasurer(
-                context, self._topics, self._gates, message_bytes, progress
-            ),
-            progress_updater(progress, lines, {goal.name: ()}),
-        )
-        (point,) = points[goal.name]
-        own = context.history.trials[first:]
-        boundary = boundary_of(point, own, config, goal.name, context.brokers)
-        names = (config.cluster.name, config.workload.name)
-        context.tables.append_boundary(BoundaryRow(context.run_id, time.time(), *names, boundary))
-        context.reporter.report(PointFinished(boundary))
+        searching = LimitRun(config, holds=False, checks=False)
+        searching.begin(context)
+        searching.search(context, self._gates)
+        (boundary,), own = searching.boundaries, context.history.trials[first:]
         return self._limit_row(context, case, boundary, [trial.number for trial in own])
 
     def _limit_row(
@@ -134,10 +111,10 @@ class CaseMeasurer:
     ) -> CaseRow:
         why = why_no_answer(boundary, self._config.goal)
         if why:
-            raise CaseInvalidError(f"the search found no limit: {why}")
+            raise NoConclusionError(f"the search found no limit: {why}")
         value = boundary.mb_per_s_per_broker
         if value <= 0:
-            raise CaseInvalidError("a single producer was too much")
+            raise NoConclusionError("a single producer was too much")
         return replace(
             self._row(context, case, boundary.np_sustained, tuple(trials)),
             measure="mb_per_s_per_broker",
@@ -156,16 +133,18 @@ class CaseMeasurer:
         spare = config.goal.search.invalid_repeats_max
         trials: list[Trial] = []
         progress = SearchProgress()
-        measurer = TrialMeasurer(context, self._topics, self._gates, case.size, progress)
-        while (left := case.repeats - _valid(trials)) > 0:
-            if len(trials) - _valid(trials) > spare:
-                last = "; ".join(f"{each.indicator}: {each.text}" for each in trials[-1].reasons)
-                raise CaseInvalidError(
-                    f"{len(trials) - _valid(trials)} of {len(trials)} trials were INVALID; the "
-                    f"last one: {last}"
-                )
-            progress.reason, progress.trials_left = f"case {case.name}", left
-            trials.append(measurer.trial(producers))
+        with PointTopics(context) as topics:
+            measurer = TrialMeasurer(context, topics, self._gates, case.size, progress)
+            while (left := case.repeats - _valid(trials)) > 0:
+                if len(trials) - _valid(trials) > spare:
+                    last = trials[-1].reasons
+                    why = "; ".join(f"{each.indicator}: {each.text}" for each in last)
+                    raise NoConclusionError(
+                        f"{len(trials) - _valid(trials)} of {len(trials)} trials were INVALID; "
+                        f"the last one: {why}"
+                    )
+                progress.reason, progress.trials_left = f"case {case.name}", left
+                trials.append(measurer.trial(producers))
         return self._load_row(context, case, producers, trials)
 
     def _load_row(
@@ -175,7 +154,7 @@ class CaseMeasurer:
         column, read = QUANTITIES[case.compares]
         values = tuple(value for trial in valid if (value := read(trial)) is not None and value > 0)
         if not values:
-            raise CaseInvalidError(
+            raise NoConclusionError(
                 f"no trial has the metric {column}; expected brokers that provide it; "
                 "make the case compare latency_p99 instead"
             )
@@ -241,7 +220,7 @@ def load_of(case: Case, history: Sequence[CaseRow], limit_producers: int | None)
         limit_producers: producers of the latest limit at this size, or None.
 
     Raises:
-        CaseInvalidError: the case has a share, and no limit is known.
+        NoConclusionError: the case has a share, and no limit is known.
     """
     if case.np is not None:
         return case.np
@@ -257,7 +236,7 @@ def load_of(case: Case, history: Sequence[CaseRow], limit_producers: int | None)
     if before:
         return before[-1].producers
     if not limit_producers:
-        raise CaseInvalidError(
+        raise NoConclusionError(
             f"its load is {share} of the limit at {case.size} B, which is unknown; expected an "
             "earlier limit of this size; add a case with a limit before it, or run redline "
             "find-limit"
