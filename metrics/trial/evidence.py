@@ -37,7 +37,9 @@ class ClusterFacts:
         queued_max_requests: broker id → its `queued.max.requests`, where it was read.
         offline: number of brokers that are offline on purpose, which controllers report as fenced.
         killed: broker that is killed on purpose in the window, to measure the failover.
-        followers: number of followers of each partition of the trial's topics.
+        followers: number of followers of each partition of the trial's topics; of a mix whose parts
+            differ, the mean over the bytes that its plan writes.
+        followers_of: part of a mix → followers of each partition of its topics, where parts differ.
         delete_delay_s: the brokers' shortest time from the check of retention to the deletion of a
             file; Kafka's default where it is not known [s].
     """
@@ -49,7 +51,8 @@ class ClusterFacts:
     under_replicated_at_rest: Mapping[int, float] = field(default_factory=dict)
     offline: int = 0
     killed: int | None = None
-    followers: int = 0
+    followers: float = 0
+    followers_of: Mapping[str, int] = field(default_factory=dict)
     delete_delay_s: float = 60.0
 
 
@@ -191,7 +194,24 @@ class Evidence:
         if self.cluster.offline or self.cluster.killed is not None:
             return None
         others = (self.others.bytes_per_s if self.others else None) or 0.0
-        return follower_lag(self.brokers, self.cluster.followers, self.client.duration_s, others)
+        return follower_lag(self.brokers, self.followers, self.client.duration_s, others)
+
+    @property
+    def followers(self) -> float:
+        """Followers of each byte that producers wrote in the window.
+
+        Brokers do not show what followers copied of each part of a mix. Where the parts differ,
+        it is the mean over the bytes that brokers acknowledged to each; 0 where a client library
+        does not report them.
+        """
+        of_parts = self.cluster.followers_of
+        if not of_parts:
+            return self.cluster.followers
+        written = {name: own.window_log_bytes for name, own in self.client.parts.items()}
+        known = {name: size for name, size in written.items() if size is not None}
+        if len(known) < len(of_parts) or not sum(known.values()):
+            return 0.0
+        return sum(of_parts[name] * size for name, size in known.items()) / sum(known.values())
 
     @property
     @column

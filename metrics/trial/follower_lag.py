@@ -20,7 +20,7 @@ class FollowerLag:
 
     Attributes:
         wanted_bytes_per_s: what followers have to copy, the producers' input once for each follower
-            of a partition [B/s].
+            [B/s].
         copied_bytes_per_s: what they copied [B/s].
         duration_s: length of the window [s].
         broker_id: the broker that copied least of what the others lead.
@@ -43,13 +43,13 @@ class FollowerLag:
 
 
 def follower_lag(
-    brokers: Sequence[BrokerWindow], followers: int, duration_s: float, others_bytes_per_s: float
+    brokers: Sequence[BrokerWindow], followers: float, duration_s: float, others_bytes_per_s: float
 ) -> FollowerLag | None:
     """The lag that followers gained; None without followers, or where a broker lacks the readings.
 
     Args:
         brokers: the windows of all brokers.
-        followers: number of followers of each partition of the trial's topics.
+        followers: number of followers of each byte that producers write.
         duration_s: length of the window [s].
         others_bytes_per_s: what other producers write, which may have no followers [B/s].
     """
