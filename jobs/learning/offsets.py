@@ -68,30 +68,36 @@ class OffsetLookup:
         }
 
     def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, Found]:
-        """The first offset at or after a time of each partition that a leader answers for.
+        """The first offset at or after a time of each partition; see `at_each`."""
+        return self.at_each(dict.fromkeys(places, time_ms))
+
+    def at_each(self, times_ms: Mapping[Place, int]) -> dict[Place, Found]:
+        """The first offset at or after its time of each partition that a leader answers for.
+
+        One request to a leader looks up all of its partitions.
 
         Args:
-            time_ms: a time [ms since the epoch], or one of `OffsetSpec`.
+            times_ms: partition → a time [ms since the epoch], or one of `OffsetSpec`.
 
         Raises:
             AdminError: a broker does not answer, or this user may not describe a topic.
         """
         led: dict[int, list[Place]] = defaultdict(list)
-        for place in places:
+        for place in times_ms:
             if self._leaders.get(place, -1) >= 0:
                 led[self._leaders[place]].append(place)
         found: dict[Place, Found] = {}
         for leader, own in led.items():
             for start in range(0, len(own), _AT_ONCE):
-                chunk = own[start : start + _AT_ONCE]
+                chunk = {place: times_ms[place] for place in own[start : start + _AT_ONCE]}
                 self._pace.wait()
-                found |= self._ask(leader, chunk, time_ms)
+                found |= self._ask(leader, chunk)
                 self._pace.count(len(chunk))
         return found
 
-    def _ask(self, leader: int, places: Sequence[Place], time_ms: int) -> dict[Place, Found]:
+    def _ask(self, leader: int, times_ms: Mapping[Place, int]) -> dict[Place, Found]:
         manager = self._admin.client._manager
-        request = _request(places, time_ms)
+        request = _request(times_ms)
         answer = self._admin.ask(
             f"look up offsets at broker {leader}",
             lambda: manager.run(manager.send, request, leader, QUERY_TIMEOUT_MS),
@@ -180,11 +186,11 @@ class OffsetLookup:
         return chosen
 
 
-def _request(places: Sequence[Place], time_ms: int) -> Any:
+def _request(times_ms: Mapping[Place, int]) -> Any:
     kind = ListOffsetsRequest.ListOffsetsTopic
-    partitions: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in places:
-        partitions[topic].append(partition)
+    partitions: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for (topic, partition), time_ms in times_ms.items():
+        partitions[topic].append((partition, time_ms))
     return ListOffsetsRequest(
         isolation_level=_UNCOMMITTED,
         topics=[
@@ -192,10 +198,10 @@ def _request(places: Sequence[Place], time_ms: int) -> Any:
                 name=name,
                 partitions=[
                     kind.ListOffsetsPartition(partition_index=number, timestamp=time_ms)
-                    for number in numbers
+                    for number, time_ms in own
                 ],
             )
-            for name, numbers in partitions.items()
+            for name, own in partitions.items()
         ],
         min_version=_VERSION,
     )

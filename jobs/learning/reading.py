@@ -19,7 +19,7 @@ from metrics.learning.decoded import RecordTally
 from metrics.learning.pacing import ReadingPace
 from metrics.learning.tally import BatchTally
 
-ANSWER_BYTES = 1_048_576
+ANSWER_BYTES = 2_097_152
 """Size of an answer at most, one batch excepted [B]."""
 PARTITIONS_AT_ONCE = 20
 """Partitions of one request at most."""

@@ -9,7 +9,7 @@ from functools import partial
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.learning.groups import groups_of
-from jobs.learning.offsets import LOOKUPS_PER_S, OffsetLookup, Place
+from jobs.learning.offsets import LOOKUPS_PER_S, Found, OffsetLookup, Place
 from jobs.learning.reading import BatchReader, Stretch
 from jobs.learning.topics import with_config, with_groups
 from metrics.learning.curve import HOUR_S, Curve, PartitionLog
@@ -22,7 +22,8 @@ PROBE_SHARE = 0.1
 """Share of the bytes that is read first, to learn how large records are."""
 LATE_SHARE = 0.05
 """A first record that is later than this share of the time that is read begins it [ratio]."""
-_LOOKUP_REQUESTS_PER_S = 10.0
+SPREAD_SHARE = 0.9
+"""Share of the time of reading over which the data is spread, so that all of it is read [ratio]."""
 _ASSUMED_RECORD_BYTES = 1_000.0
 
 
@@ -94,8 +95,8 @@ class Surveyor:
     ) -> None:
         self._admin, self._facts, self._bounds = admin, list(topics), bounds
         self._progress, self._clock, self._now = progress, clock, now
-        pace = ReadingPace(LOOKUPS_PER_S, _LOOKUP_REQUESTS_PER_S, clock, pause)
-        self._offsets = OffsetLookup(admin, topics, pace)
+        self._lookups = ReadingPace(LOOKUPS_PER_S, clock=clock, pause=pause)
+        self._offsets = OffsetLookup(admin, topics, self._lookups)
         self._pace = ReadingPace(bounds.bytes_per_s, clock=clock, pause=pause)
         self._reader = BatchReader(admin, self._pace, decodes=bounds.decodes)
         self._stretches: list[Stretch] = []
@@ -141,22 +142,33 @@ class Surveyor:
     def _look_up_curves(self, now_s: float) -> None:
         """The curve and the spread over partitions of each topic with records."""
         self._progress("looking up curves")
-        facts = {each.name: each for each in self._facts}
         known = self._offsets.curves({topic: self._logs[topic] for topic in self._windows}, now_s)
+        begins = self._offsets.at_each(
+            {
+                (topic, each): int(curve.today.times_s[0] * 1e3)
+                for topic, curve in known.items()
+                if curve.step_s
+                for each in self._logs[topic]
+            }
+        )
         for topic, curve in known.items():
-            self._curves[topic], self._shares[topic] = self._of_all(facts[topic], curve)
+            self._curves[topic], self._shares[topic] = self._of_all(topic, curve, begins)
 
-    def _of_all(self, facts: TopicFacts, curve: Curve) -> tuple[Curve, dict[int, float]]:
-        """The curve of all partitions from that of some, and each partition's share of a day."""
+    def _of_all(
+        self, topic: str, curve: Curve, begins: Mapping[Place, Found]
+    ) -> tuple[Curve, dict[int, float]]:
+        """The curve of all partitions from that of some, and each partition's share of a day.
+
+        Args:
+            begins: the offset of each partition at the begin of the curve's last day.
+        """
         if not curve.step_s:
             return curve, {}
-        logs = self._logs[facts.name]
-        today = curve.today
-        found = self._offsets.at([(facts.name, each) for each in logs], int(today.times_s[0] * 1e3))
+        logs, today = self._logs[topic], curve.today
         written = {
-            each: log.end_offset - offset if (offset := found[facts.name, each][0]) >= 0 else 0
+            each: log.end_offset - offset if (offset := begins[topic, each][0]) >= 0 else 0
             for each, log in logs.items()
-            if (facts.name, each) in found
+            if (topic, each) in begins
         }
         total, own = sum(written.values()), today.counts[-1] - today.counts[0]
         if total <= 0 or own <= 0:
@@ -172,7 +184,7 @@ class Surveyor:
             for partition, log in self._logs[topic].items()
         }
         known = groups_of(self._admin, ends, self.survey.notes.append)
-        facts = with_config(self._admin, self._facts, self.survey.notes.append)
+        facts = with_config(self._admin, self._facts, self.survey.notes.append, self._lookups)
         self._facts = with_groups(facts, known)
 
     # --- batches -----------------------------------------------------------------
@@ -203,27 +215,27 @@ class Surveyor:
         wanted = {topic: count * sizes[topic] for topic, count in records.items()}
         shares = shares_of(wanted, bytes_max - self._pace.bytes_read)
         facts = {each.name: each for each in self._facts}
+        spans_s = {
+            # A minute at least, of which only a part is read where it does not fit.
+            topic: min(STRETCH_MAX_S, max(60.0, STRETCH_MAX_S * min(1.0, share / wanted[topic])))
+            for topic, share in shares.items()
+        }
+        found = self._offsets.at_each(
+            {
+                (topic, each): int((now_s - span_s) * 1e3)
+                for topic, span_s in spans_s.items()
+                for each in self._logs[topic]
+            }
+        )
         planned: list[Stretch] = []
         for topic, share in shares.items():
-            part = min(1.0, share / wanted[topic])
-            # A minute at least, of which only a part is read where it does not fit.
-            stretch_s = min(STRETCH_MAX_S, max(60.0, STRETCH_MAX_S * part))
-            from_s = now_s - stretch_s
             logs = self._logs[topic]
-            found = self._offsets.at([(topic, each) for each in logs], int(from_s * 1e3))
-            starts = {each: at for (_, each), (at, _) in found.items() if at >= 0}
-            times_s = [at_s for at, at_s in found.values() if at >= 0 and at_s is not None]
-            begin_s = min(times_s, default=from_s)
-            # Records that begin within the stretch, as of a topic that is new.
-            is_late = now_s > begin_s > from_s + LATE_SHARE * stretch_s
-            if begin_s >= now_s:
-                self.survey.notes.append(
-                    f"{topic}: the times of its records lie {begin_s - now_s:,.0f} s ahead of this "
-                    "machine's clock, so its rates are not exact"
-                )
-            self._windows[topic] = (begin_s if is_late else from_s, now_s)
+            known = {each: found[topic, each] for each in logs if (topic, each) in found}
+            starts = {each: at for each, (at, _) in known.items() if at >= 0}
+            times_s = [at_s for at, at_s in known.values() if at >= 0 and at_s is not None]
+            self._windows[topic] = self._window(topic, spans_s[topic], times_s, now_s)
             # Partitions differ; where all fits, each may have more than its part.
-            slack = 2.0 if part == 1.0 else 1.2
+            slack = 2.0 if share >= wanted[topic] else 1.2
             bytes_each = slack * share / max(1, len(starts))
             planned += [
                 Stretch(
@@ -236,7 +248,34 @@ class Surveyor:
                 )
                 for each, at in starts.items()
             ]
+        offsets = dict.fromkeys(shares, 0.0)
+        for stretch in planned:
+            offsets[stretch.topic] += stretch.end - stretch.start
+        self._pace.spread(
+            sum(min(share, offsets[topic] * sizes[topic]) for topic, share in shares.items()),
+            SPREAD_SHARE * self._bounds.duration_s,
+        )
         return planned
+
+    def _window(
+        self, topic: str, span_s: float, times_s: Sequence[float], now_s: float
+    ) -> tuple[float, float]:
+        """The time that is read of a topic [s since the epoch].
+
+        Args:
+            span_s: time before now that is looked at [s].
+            times_s: times of the first records in it, of each partition [s since the epoch].
+        """
+        from_s = now_s - span_s
+        begin_s = min(times_s, default=from_s)
+        if begin_s >= now_s:
+            self.survey.notes.append(
+                f"{topic}: the times of its records lie {begin_s - now_s:,.0f} s ahead of this "
+                "machine's clock, so its rates are not exact"
+            )
+        # Records that begin within the stretch, as of a topic that is new.
+        is_late = now_s > begin_s > from_s + LATE_SHARE * span_s
+        return (begin_s if is_late else from_s, now_s)
 
     def _probe(self, records: Mapping[str, float], bytes_max: float) -> dict[str, float]:
         """Topic → the size of a record in the log, from a first look [B]."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from metrics.common.errors import ConfigError
+from metrics.learning.pacing import ReadingPace
 from metrics.learning.topic import GroupFacts, TopicFacts
 
 TOPICS_MAX = 500
@@ -80,11 +81,16 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
 
 
 def with_config(
-    admin: KafkaAdmin, topics: Sequence[TopicFacts], note: Callable[[str], None]
+    admin: KafkaAdmin,
+    topics: Sequence[TopicFacts],
+    note: Callable[[str], None],
+    pace: ReadingPace,
 ) -> list[TopicFacts]:
     """The topics with their properties; without them where this user may not read them."""
     found: list[TopicFacts] = []
     for topic in topics:
+        pace.wait()
+        pace.count(0)
         try:
             config = admin.topic_config(topic.name)
         except AdminError as error:

@@ -193,6 +193,7 @@ def _part(learned: LearnedPart) -> dict[str, Any]:
         "log_bytes_per_record": round(part.record_bytes, 2),
         "records_per_batch": round(part.records_per_batch, 3),
         "batches_per_s": round(part.records_per_s / part.records_per_batch, 3),
+        "requests_per_s": round(part.records_per_s / part.records_per_request, 3),
         "keys": [_key(each) for each in learned.keys.keys],
         "topics": [_topic(each) for each in part.topics],
     }

@@ -277,7 +277,11 @@ def _delivery(part: Part, rate: float) -> list[WorkloadKey]:
             )
         )
     if part.first.seen.records is not None and part.first.seen.records.keyed_share >= _KEYED_SHARE:
-        text = "keys do not choose the partition here; the spread over partitions is even"
+        text = (
+            "records choose their partitions as keys do, see sticky_partition"
+            if how.has_keys
+            else "keys do not choose the partition here; the spread over partitions is even"
+        )
         keys.append(
             WorkloadKey("producer.partitioner_ignore_keys", True, Figure(True, ASSUMED, text))
         )
@@ -321,7 +325,10 @@ def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> l
     largest = max(max(each.seen.batches.batch_sizes) for each in part.topics)
     size = next((each for each in USUAL_BATCH_SIZES if each >= largest), BATCH_SIZE_MAX)
     size = max(DEFAULT_BATCH_SIZE, size)
-    is_even = how.is_even and _is_whole(records)
+    if how.has_keys:
+        records = part.records_per_request
+        seen = f"{records:,.4g} records a request, in batches for several partitions"
+    is_even = how.is_even and not how.has_keys and _is_whole(records)
     exact_ms = 1e3 * (records - 1 + (0.5 if is_even and records >= 1.05 else 0.0)) / rate
     linger_ms = _digits(min(LINGER_MS_MAX, max(0.0, exact_ms)))
     keys = [
@@ -347,6 +354,9 @@ def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> l
             ),
         ),
     ]
+    if how.has_keys:
+        text = f"{how.request_batches:.3g} batches of a producer were opened within a linger"
+        keys.append(WorkloadKey("producer.sticky_partition", "keys", Figure("keys", FITTED, text)))
     if not is_even:
         keys.append(
             WorkloadKey(

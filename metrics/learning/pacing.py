@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-REQUESTS_PER_S = 10.0
-"""Highest rate of requests for data [1/s]."""
+REQUESTS_PER_S = 5.0
+"""Highest rate of requests [1/s]."""
 
 
 class ReadingPace:
@@ -41,6 +41,15 @@ class ReadingPace:
     def next_s(self) -> float:
         """Time at which the next request may be sent, on the clock [s]."""
         return max(self._next_s, self._clock())
+
+    def spread(self, size_bytes: float, duration_s: float) -> None:
+        """Read this much evenly over a time, at the highest rate at most.
+
+        Args:
+            size_bytes: size of all answers that follow [B].
+            duration_s: the time [s].
+        """
+        self._bytes_per_s = min(self._bytes_per_s, max(1.0, size_bytes) / duration_s)
 
     def wait(self) -> None:
         """Wait until the next request may be sent."""

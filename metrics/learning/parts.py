@@ -68,6 +68,15 @@ class TopicPart:
         return self.records_per_s / self.records_per_batch
 
     @property
+    def records_per_request(self) -> float:
+        """Mean records of a request at the rate of scale 1, which lingers as its batches do."""
+        batches = self.seen.batches.records_per_batch
+        if not self.fit.has_keys or self.seen.now_per_s <= 0:
+            return self.records_per_batch
+        found = batches * self.fit.request_batches
+        return 1 + (found - 1) * self.records_per_s / self.seen.now_per_s
+
+    @property
     def record_bytes(self) -> float:
         """Mean size of a record in the log [B]."""
         return self.seen.batches.record_bytes
@@ -117,6 +126,12 @@ class Part:
     def records_per_batch(self) -> float:
         """Mean records of a batch at scale 1."""
         return self.records_per_s / sum(each.batches_per_s for each in self.topics)
+
+    @property
+    def records_per_request(self) -> float:
+        """Mean records of a request at scale 1."""
+        requests_per_s = sum(each.records_per_s / each.records_per_request for each in self.topics)
+        return self.records_per_s / requests_per_s
 
     @property
     def producers(self) -> Figure:
@@ -221,6 +236,7 @@ def _kind(topic: TopicPart) -> tuple[object, ...]:
         topic.seen.batches.codec,
         topic.fit.kind,
         topic.fit.is_full,
+        topic.fit.has_keys,
         facts.replication_factor,
         len(facts.readers),
     )

@@ -233,6 +233,7 @@ class ServedCluster(KafkaAdmin):
         committed: group → topic → its members, and how far behind it is.
         requests: names of the requests, in order.
         before_fetch: called before each answer with data.
+        before_request: called with the name of each request.
     """
 
     def __init__(
@@ -251,6 +252,7 @@ class ServedCluster(KafkaAdmin):
         self.looked_up = 0
         self.fetched_bytes = 0
         self.before_fetch: Callable[[], None] = lambda: None
+        self.before_request: Callable[[str], None] = lambda _: None
         self.client: Any = SimpleNamespace(
             _manager=SimpleNamespace(run=self._run, send=None),
             list_groups=lambda: [{"group_id": each} for each in self.committed],
@@ -289,6 +291,7 @@ class ServedCluster(KafkaAdmin):
 
     def _run(self, _send: object, request: Any, broker: int, _timeout_ms: int) -> Any:
         self.requests.append(type(request).__name__)
+        self.before_request(type(request).__name__)
         if isinstance(request, ListOffsetsRequest):
             return self._answer_offsets(request)
         if isinstance(request, FetchRequest):

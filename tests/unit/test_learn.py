@@ -171,7 +171,9 @@ def test_a_copy_has_as_many_messages_and_batches_a_second(tmp_path: Path, served
         if own.options.arrivals == "fixed":
             records = own.records_per_batch
         if name != "packed":  # batch.size bounds it after compression, and the pattern before
-            assert records == pytest.approx(seen[name]["records_per_batch"], rel=0.03), name
+            requests_per_s = pattern.records_per_s / records
+            assert requests_per_s == pytest.approx(seen[name]["requests_per_s"], rel=0.03), name
+        assert (own.options.sticky_partition == "keys") == (name == "keyed")
         assert own.options.batch_size > seen[name]["records_per_batch"] * own.message_bytes / (
             2.2 if name == "packed" else 1.0
         )

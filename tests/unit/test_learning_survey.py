@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 
 import pytest
 
 from jobs.learning.history import rates_of
 from jobs.learning.offsets import OffsetLookup
-from jobs.learning.reading import BatchReader, Stretch
+from jobs.learning.reading import ANSWER_BYTES, BatchReader, Stretch
 from jobs.learning.survey import Bounds, Survey, Surveyor
 from jobs.learning.topics import matching_topics, pattern_of
 from metrics.common.errors import ConfigError
+from metrics.learning.batches import BatchHeader
 from metrics.learning.curve import Curve
 from metrics.learning.keys import keys_of
-from metrics.learning.pacing import ReadingPace
+from metrics.learning.pacing import REQUESTS_PER_S, ReadingPace
 from metrics.learning.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
+from metrics.learning.requests import batches_per_request
+from metrics.learning.tally import BatchTally
 from metrics.learning.topic import TopicSeen
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import (
+    BROKERS,
     END_S,
     Batch,
     Kind,
@@ -26,6 +31,7 @@ from tests.support.simulated_traffic import (
     ServedCluster,
     encoded,
     marker,
+    sent_batches,
     written,
 )
 
@@ -109,10 +115,53 @@ def test_linger_and_batch_size_give_batches_as_large_as_those_that_were_read(
         if part.fit.is_full:
             assert lingered > part.records_per_batch, name
         else:
-            assert lingered == pytest.approx(part.records_per_batch, rel=0.02), name
+            assert lingered == pytest.approx(part.records_per_request, rel=0.02), name
         assert is_random == (name in ("random", "keyed")), name
     size = int(str(keys_of(alone(learnt["full"]), 3).value("producer.batch_size")))
     assert 15 * 1_009 < size < 16 * 1_010 + 61
+
+
+def test_requests_of_producers_with_keys_hold_several_batches(
+    learnt: Mapping[str, TopicSeen],
+) -> None:
+    kind = KINDS["keyed"]
+    sent = sent_batches(kind, 6, SECONDS, random.Random(1))
+    requests = len({(at_ms, producer, n % BROKERS) for at_ms, n, _, producer in sent})
+    part = alone(learnt["keyed"])
+    assert part.fit.request_batches == pytest.approx(len(sent) / requests, rel=0.03)
+    assert part.fit.request_batches > 1.2
+    assert part.records_per_s / part.records_per_request == pytest.approx(
+        requests / SECONDS, rel=0.03
+    )
+    assert keys_of(part, 3).value("producer.sticky_partition") == "keys"
+    for name, seen in learnt.items():
+        if name != "keyed":
+            own = alone(seen)
+            assert own.records_per_request == own.records_per_batch, name
+            paths = {each.path for each in keys_of(own, 3).keys}
+            assert "producer.sticky_partition" not in paths, name
+
+
+def test_requests_are_counted_while_all_partitions_of_a_broker_are_read() -> None:
+    """Of one partition more was read than of the other, at both ends."""
+    tally = BatchTally()
+    for request in range(100):
+        for partition in (0, 3):
+            is_read = 20 <= request < 80 if partition else True
+            if is_read:
+                at_ms = 1_000 * request + partition
+                tally.add(partition, BatchHeader(request, 1, 1, 100, "none", at_ms, at_ms, 7))
+    leaders = dict.fromkeys(range(6), 1)
+    assert batches_per_request(tally, leaders, 50.0) == pytest.approx(2.0, rel=0.02)
+    assert batches_per_request(tally, leaders, 2.0) == pytest.approx(1.0, rel=0.02)
+    assert batches_per_request(BatchTally(), leaders, 50.0) is None
+
+
+def test_two_batches_for_one_partition_are_two_requests() -> None:
+    tally = BatchTally()
+    for number in range(100):
+        tally.add(0, BatchHeader(number, 1, 1, 100, "none", number, number, 7))
+    assert batches_per_request(tally, {0: 1}, 50.0) == 1.0
 
 
 def test_decoded_records_show_keys_headers_and_compression(
@@ -155,19 +204,53 @@ def test_reading_keeps_to_its_rate_and_its_time(
     assert min(each.read_share for each in survey.topics) < 0.5
 
 
+def test_requests_and_data_are_spread_over_the_time_of_reading(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    """No second has more than the stated requests, and no ten seconds much more than their part."""
+    admin, time = ServedCluster(logs), FakeTime()
+    seen: list[tuple[float, str, int]] = []
+    admin.before_request = lambda name: seen.append((time(), name, admin.fetched_bytes))
+    bounds = Bounds(5e6, 60.0)
+    survey = surveyed(admin, bounds, time=time)
+    assert [each.read_share for each in survey.topics] == [1.0] * len(KINDS)
+    lookups = [at_s for at_s, name, _ in seen if name != "FetchRequest"]
+    fetches = [at_s for at_s, name, _ in seen if name == "FetchRequest"]
+    for times in (lookups, fetches):
+        at_once = max(sum(at_s <= each < at_s + 2.0 for each in times) for at_s in times)
+        assert at_once <= 2 * REQUESTS_PER_S + 2
+    reading_s = fetches[-1] - fetches[0]
+    assert 0.5 * bounds.duration_s < reading_s <= bounds.duration_s
+    whole = admin.fetched_bytes
+    assert len(fetches) < 4 * whole / ANSWER_BYTES + 20, "few and large answers"
+    for at_s in fetches:
+        within = [size for time_s, _, size in seen if at_s <= time_s < at_s + 10.0]
+        assert within[-1] - within[0] < whole * 10.0 / reading_s + ANSWER_BYTES
+
+
+def test_look_ups_of_many_topics_are_few_requests(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    admin = ServedCluster({f"{name}-{n}": own for n in range(20) for name, own in logs.items()})
+    surveyed(admin)
+    times = {at_s for each in surveyed(ServedCluster(logs)).topics for at_s in each.curve.times_s}
+    # Ends, begins, first records, the last hour, what is read, and the begin of the last day.
+    assert admin.requests.count("ListOffsetsRequest") <= BROKERS * (6 + len(times))
+
+
 def test_large_batches_are_read_in_turns() -> None:
     logs = {}
     for name in ("first", "second"):
         logs[name] = {0: PartitionOfLog()}
         for number in range(4):
-            message = (None, bytes(700_000), ())
+            message = (None, bytes(1_400_000), ())
             logs[name][0].add(lambda base, n=number, m=message: encoded(base, [n], [m]))  # type: ignore[misc]
     admin, time = ServedCluster(logs), FakeTime()
     reader = BatchReader(admin, ReadingPace(1e9, 1.0, time, time.pause))
     stretches = [Stretch(name, 0, 0, 0, 4, 1e9) for name in logs]
     reader.read(stretches, time() + 1.5)
     assert [each.at for each in stretches] == [1, 1], "an early end leaves a part of each"
-    reader.read(stretches, time() + 60.0, bytes_max=2_000_000)
+    reader.read(stretches, time() + 60.0, bytes_max=4_000_000)
     assert sum(each.at for each in stretches) == 3, "the first answer beyond it is the last"
     reader.read(stretches, time() + 60.0)
     assert [each.read_share for each in stretches] == [1.0, 1.0]
