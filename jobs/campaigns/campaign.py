@@ -102,6 +102,10 @@ class Campaign(Body, Generic[CaseT]):
         """Take over the figures of a turn that an earlier part measured; False without any."""
         return False
 
+    def needed_s(self, turn: Turn[CaseT]) -> float:
+        """The time that the budget must have left for a turn [s]."""
+        return self.plan_of(turn).duration_s
+
     @contextmanager
     def opened(self, run: RunState, group: Sequence[Turn[CaseT]]) -> Iterator[None]:
         """Open what the turns of a group share."""
@@ -159,7 +163,7 @@ class Campaign(Body, Generic[CaseT]):
 
     def _measure_in_time(self, run: RunState, turn: Turn[CaseT], budget: TimeBudget) -> None:
         title, reporter = self.title(turn), run.order.reporter
-        if why := budget.refusal(self.plan_of(turn).duration_s):
+        if why := budget.refusal(self.needed_s(turn)):
             self.missing.append(Missing(turn, is_begun=False, why=why))
             warn(reporter, f"{title} is not begun: {why}")
             return

@@ -31,6 +31,10 @@ class TimeBudget:
             return None
         return max(0.0, self.total_s - (self.clock() - self.began_s))
 
+    def share(self, share: float) -> TimeBudget:
+        """The first part of the budget [share]."""
+        return self if self.total_s is None else replace(self, total_s=share * self.total_s)
+
     def refusal(self, needed_s: float) -> str:
         """The reason why a case with this estimated duration is not begun; empty if it fits."""
         left_s = self.left_s

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jobs.campaigns.campaign import Campaign, CampaignAnswer
 from jobs.campaigns.compare.answer import (
     ComparisonAnswer,
     SideFacts,
@@ -18,24 +21,26 @@ from jobs.campaigns.compare.answer import (
     write_answer,
 )
 from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort, count_producers
-from jobs.campaigns.compare.presentation import answer_tables, plan_for, sentences
+from jobs.campaigns.compare.presentation import answer_tables, plan_notes, sentences
 from jobs.campaigns.compare.side_reporter import SideReporter
 from jobs.campaigns.compare.sides import SideSetup, share_brokers
+from jobs.campaigns.schedule import Turn, once
 from jobs.config import Configuration
-from jobs.console.events import Plan, Reporter, Table, note, warn
-from jobs.runs.artifacts import ArtifactWriter
-from jobs.runs.lifecycle import Body, RunState
+from jobs.console.events import Level, Notice, Plan, Reporter, Table
+from jobs.runs.budget import TimeBudget
+from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s, plan_of, trial_s
+from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.holding import Holder
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.pairs import Side
 from metrics.reporting.answer_page import AnswerPage, answer_page
-from metrics.reporting.files import write_atomic
 from metrics.trial.trial import Trial
+from metrics.units import format_size
 
 
-class ComparisonRun(Body):
-    """Compares two sides, and keeps the results after an error or an interrupt.
+class ComparisonRun(Campaign[int]):
+    """Compares two sides at each message size; an error or an interrupt keeps the results.
 
     Each side has a run id of its own in the tables: `ID-a` and `ID-b`.
 
@@ -53,11 +58,13 @@ class ComparisonRun(Body):
         min_effect: float,
         budget_s: float | None = None,
     ) -> None:
+        super().__init__(budget_s)
         self._sides = sides
         self._effort = effort
         self._min_effect = min_effect
-        self._budget_s = budget_s
         self._cases: list[ComparedSize] = []
+        self._holders: dict[Side, Holder] = {}
+        self._began_s = 0.0
         self._answer = ComparisonAnswer({}, (), (), min_effect)
 
     @property
@@ -70,54 +77,103 @@ class ComparisonRun(Body):
         """Whether both sides load the same brokers, as they differ in workload or goal only."""
         return share_brokers(self._sides)
 
-    def plan(self, out: Path) -> Plan:
-        """The plan of the pairs for all sizes."""
-        return plan_for(self._sides, self._effort, self._budget_s, out)
-
     def reporter_of(self, name: str, reporter: Reporter) -> Reporter:
         """A reporter that marks events with the side."""
         return SideReporter(reporter, Side(name.upper()))
+
+    @property
+    def _config(self) -> Configuration:
+        """The configuration of A, whose sizes and search are those of B, too."""
+        return self._sides[Side.A].config
+
+    def schedule(self) -> Iterator[list[Turn[int]]]:
+        """Each message size once; its trials take turns A B B A."""
+        yield once(self._config.workload.message_bytes)
+
+    def title(self, turn: Turn[int]) -> str:
+        """The message size."""
+        return f"messages of {format_size(turn.case)}"
+
+    # --- the plan -----------------------------------------------------------
+
+    def forecast(self, case: int) -> Plan:
+        """The pairs at one size; estimated as a search with the same number of trials."""
+        config = self._config.with_workload(message_bytes=(case,))
+        plan, one_s, trials = plan_of(config, Path()), trial_s(config.workload), self._effort.trials
+        written = plan.write_bytes_max
+        return replace(
+            plan,
+            resolution=None,
+            trials_estimated=trials,
+            duration_s=trials * one_s,
+            write_bytes_max=None if written is None else written * trials / plan.trials_estimated,
+            disk_bytes_max=None,
+        )
+
+    def needed_s(self, turn: Turn[int]) -> float:
+        """Nothing, as a budget ends the pairs of a size and not the size."""
+        return 0.0
+
+    def starting_s(self, groups: Sequence[Sequence[Turn[int]]]) -> float:
+        """The brokers of both sides start one after the other."""
+        clusters = (setup.config.cluster for setup in self._sides.values())
+        return SPARK_S + sum(brokers_s(each) + LOOKS_S for each in clusters)
+
+    def about(self, groups: Sequence[Sequence[Turn[int]]]) -> tuple[str, ...]:
+        """The sides, the pairs and the memory."""
+        return plan_notes(self._sides, self._effort, self.budget_s)
+
+    def plan(self, out: Path) -> Plan:
+        """The plan of the pairs for all sizes, within the budget."""
+        plan, most_s = super().plan(out), self.budget_s or math.inf
+        labels = " against ".join(setup.label for setup in self._sides.values())
+        return replace(plan, cluster=labels, duration_s=min(plan.duration_s, most_s))
 
     # --- measuring ----------------------------------------------------------
 
     def measure(self, run: RunState) -> None:
         """Measure size after size; a size without an answer does not stop the others."""
-        self._measure_all(run)
+        super().measure(run)
         self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
 
     def fail(self, run: RunState, error: BaseException) -> None:
         """Conclude from the trials before the error."""
         self._answer = answer_of(self._facts(run), self._cases, self._min_effect)
 
-    def _measure_all(self, run: RunState) -> None:
-        config = self._sides[Side.A].config
-        search, sizes = config.goal.search, config.workload.message_bytes
-        brokers = run.contexts[_name(Side.A)].brokers
-        budget_s, begun_s = self._budget_s or math.inf, time.monotonic()
-        holders = {
+    @contextmanager
+    def opened(self, run: RunState, group: Sequence[Turn[int]]) -> Iterator[None]:
+        """Open the gates of both sides."""
+        self._began_s = time.time()
+        self._holders = {
             side: Holder(run.contexts[_name(side)], setup.config.cluster.warm_up_max_s)
             for side, setup in self._sides.items()
         }
-        with holders[Side.A], holders[Side.B]:
-            for done, message_bytes in enumerate(sizes, 1):
-                case = ComparedSize(message_bytes)
-                self._cases.append(case)
-                comparer = CaseComparer(
-                    partial(self._hold, run, holders, message_bytes),
-                    self._effort,
-                    search.load_start_max / brokers,
-                    search.load_cap / brokers,
-                    partial(_is_before, begun_s + budget_s * done / len(sizes)),
-                )
-                try:
-                    comparer.measure(case)
-                except NoConclusionError as error:  # other sizes may still have an answer
-                    case.notes.append(str(error))
+        with self._holders[Side.A], self._holders[Side.B]:
+            yield
+
+    def measure_turn(self, run: RunState, turn: Turn[int], budget: TimeBudget) -> None:
+        """Measure the pairs of one size, within its share of the budget."""
+        search, brokers = self._config.goal.search, run.contexts[_name(Side.A)].brokers
+        done = turn.number / len(self._config.workload.message_bytes)
+        own = replace(budget, began_s=self._began_s).share(done)
+        case = ComparedSize(turn.case)
+        self._cases.append(case)
+        comparer = CaseComparer(
+            partial(self._hold, run, turn.case),
+            self._effort,
+            search.load_start_max / brokers,
+            search.load_cap / brokers,
+            lambda: own.left_s != 0.0,
+        )
+        try:
+            comparer.measure(case)
+        except NoConclusionError as error:
+            case.notes.append(str(error))
+            raise
 
     def _hold(
         self,
         run: RunState,
-        holders: Mapping[Side, Holder],
         message_bytes: int,
         side: Side,
         load_per_broker: float,
@@ -126,7 +182,9 @@ class ComparisonRun(Body):
         load = count_producers(load_per_broker, run.contexts[_name(side)].brokers)
         done = sum(len(context.history.trials) for context in run.contexts.values())
         left = len(self._sides[side].config.workload.message_bytes) * self._effort.trials - done
-        return holders[side].hold(message_bytes, load, f"{side.value}: {reason}", max(1, left))
+        return self._holders[side].hold(
+            message_bytes, load, f"{side.value}: {reason}", max(1, left)
+        )
 
     def _facts(self, run: RunState) -> dict[Side, SideFacts]:
         return {
@@ -149,26 +207,22 @@ class ComparisonRun(Body):
         """The outcome by the error, or by the answer."""
         return outcome_with(self._answer) if error is None else outcome_of(error)
 
-    def conclude(self, run: RunState, outcome: RunOutcome) -> None:
-        """Write compare.json and the page, and report the results."""
-        file = run.order.folder / "compare.json"
-        head, files = self._head(run, outcome), ArtifactWriter()
-        write = partial(write_answer, self._answer, head)
-        files.write_answer_file("answer", file, run.order.json_file, write)
-        reporter = run.order.reporter
+    def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
+        """The effects, and their likely causes."""
         tables, texts = answer_tables(self._answer), tuple(sentences(self._answer))
-        page = run.order.folder / "compare.html"
-        text_of_page = answer_page(self._page(run, outcome, tables, texts))
-        files.write("report", page, partial(write_atomic, page, text_of_page))
-        for table in tables:
-            reporter.report(table)
-        for text in texts:
-            note(reporter, text)
-        for text in caveats_of_sides({s: f.caveats for s, f in self._answer.sides.items()}):
-            warn(reporter, f"caveat: {text}")
-        for what, where in files.written:
-            note(reporter, f"{what}: {where}")
-        files.require_all("fix the disk, then read the trials from the tables")
+        caveats = caveats_of_sides({s: f.caveats for s, f in self._answer.sides.items()})
+        page = self._page(run, outcome, tables, texts)
+        return CampaignAnswer(
+            "compare",
+            partial(write_answer, self._answer, self._head(run, outcome)),
+            partial(answer_page, page),
+            tables,
+            (
+                *(Notice(Level.NOTE, text) for text in texts),
+                *(Notice(Level.WARNING, f"caveat: {text}") for text in caveats),
+            ),
+            "fix the disk, then read the trials from the tables",
+        )
 
     @property
     def _caveat(self) -> str:
@@ -183,7 +237,7 @@ class ComparisonRun(Body):
     def _page(
         self, run: RunState, outcome: RunOutcome, tables: Sequence[Table], texts: tuple[str, ...]
     ) -> AnswerPage:
-        config = self._sides[Side.A].config
+        config = self._config
         labels = " against ".join(setup.label for setup in self._sides.values())
         return AnswerPage(
             title=f"{labels}, with {config.workload.name}",
@@ -199,7 +253,7 @@ class ComparisonRun(Body):
         )
 
     def _head(self, run: RunState, outcome: RunOutcome) -> dict[str, Any]:
-        config, (started_at, finished_at) = self._sides[Side.A].config, run.times
+        config, (started_at, finished_at) = self._config, run.times
         return {
             "compare_id": run.order.run_id,
             "started_at": started_at,
@@ -217,7 +271,3 @@ class ComparisonRun(Body):
 def _name(side: Side) -> str:
     """The name of a side in its run id."""
     return side.value.lower()
-
-
-def _is_before(end_s: float) -> bool:
-    return time.monotonic() < end_s

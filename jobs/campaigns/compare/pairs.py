@@ -1,7 +1,6 @@
 """The pairs of trials of a comparison: it chooses the next side and its load.
 
-The sides take turns A B B A, so that a machine that becomes slower or faster affects both
-equally.
+The sides take turns A B B A (`jobs.campaigns.schedule.order_of`).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
 
+from jobs.campaigns.schedule import order_of
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.pairs import Side, TrialPair, achieved_share
 from metrics.trial.trial import Trial
@@ -86,11 +86,6 @@ class ComparedSize:
     saturated: list[TrialPair] = field(default_factory=list)
     steady: list[TrialPair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-def order_of(pair: int) -> tuple[Side, Side]:
-    """The order of the sides in a pair: A B, B A, A B, …"""
-    return (Side.A, Side.B) if pair % 2 == 0 else (Side.B, Side.A)
 
 
 class CaseComparer:

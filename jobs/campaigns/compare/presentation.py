@@ -1,15 +1,13 @@
-"""The presentation of a comparison: its plan, its tables and its sentences."""
+"""The presentation of a comparison: the notes of its plan, its tables and its sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from jobs.campaigns.compare.answer import CaseAnswer, ComparisonAnswer, SideFacts
 from jobs.campaigns.compare.pairs import Effort
 from jobs.campaigns.compare.sides import SideSetup, needed_bytes, share_brokers
-from jobs.console.events import Plan, Table
-from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s, plan_of, trial_s
+from jobs.console.events import Table
 from metrics.comparing.cause import resource_use
 from metrics.comparing.effects import PAIRS_MIN, Conclusion
 from metrics.comparing.governors import short_name
@@ -28,18 +26,10 @@ _SHOWN = (
 )
 
 
-def plan_for(
-    sides: Mapping[Side, SideSetup], effort: Effort, budget_s: float | None, out: Path
-) -> Plan:
-    """The plan of a comparison, before any load."""
-    config = sides[Side.A].config
-    plan = plan_of(config, out)
-    sizes, one_s = len(config.workload.message_bytes), trial_s(config.workload)
-    trials = sizes * effort.trials
-    trials_s = trials * one_s if budget_s is None else min(trials * one_s, budget_s)
-    started_s = sum(brokers_s(side.config.cluster) + LOOKS_S for side in sides.values())
-    written = plan.write_bytes_max
-    memory = needed_bytes(sides)
+def plan_notes(
+    sides: Mapping[Side, SideSetup], effort: Effort, budget_s: float | None
+) -> tuple[str, ...]:
+    """The notes of the plan of a comparison."""
     notes = [
         *(f"{side.value} is {setup.label}" for side, setup in sides.items()),
         (
@@ -49,27 +39,11 @@ def plan_for(
         ),
     ]
     if any(side.memory_bytes for side in sides.values()):
-        notes.append(f"the brokers and Spark take about {format_volume(memory)} of memory")
+        memory = format_volume(needed_bytes(sides))
+        notes.append(f"the brokers and Spark take about {memory} of memory")
     if budget_s is not None:
         notes.append(f"no trial is begun after {format_duration(budget_s)} of trials")
-    return Plan(
-        cluster=" against ".join(setup.label for setup in sides.values()),
-        workload=plan.workload,
-        goal=plan.goal,
-        brokers=plan.brokers,
-        message_bytes=plan.message_bytes,
-        producer=plan.producer,
-        resolution=None,
-        trial_s=one_s,
-        trials_estimated=trials,
-        duration_s=trials_s,
-        # Estimated as for a search with the same number of trials.
-        write_bytes_max=None if written is None else written * trials / plan.trials_estimated,
-        out=out,
-        notes=(*notes, *plan.notes),
-        starting_s=SPARK_S + started_s,
-        peak_mb_per_s=plan.peak_mb_per_s,
-    )
+    return tuple(notes)
 
 
 def answer_tables(answer: ComparisonAnswer) -> list[Table]:

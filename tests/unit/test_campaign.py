@@ -1,0 +1,179 @@
+"""What all campaigns have in common: schedule, resume, budget, forecast and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.campaigns.campaign import Campaign, CampaignAnswer
+from jobs.campaigns.schedule import Turn, once, order_of, shuffled
+from jobs.config import Configuration
+from jobs.console.events import Level, Notice, PhaseStarted, Plan, RecordingReporter, Table
+from jobs.runs.budget import TimeBudget
+from jobs.runs.lifecycle import RunOrder, RunState, execute
+from jobs.runs.outcome import RunOutcome
+from metrics.common.errors import GuardStopError, NoConclusionError
+from metrics.comparing.pairs import Side
+
+
+class Letters(Campaign[str]):
+    """A campaign of letters, which a script measures."""
+
+    def __init__(
+        self, script: Mapping[str, BaseException | None], budget_s: float | None = None
+    ) -> None:
+        super().__init__(budget_s)
+        self.script = script
+        self.measured: list[str] = []
+        self.known: set[str] = set()
+        self.forecasts: list[str] = []
+        self.events: list[str] = []
+
+    @property
+    def configurations(self) -> Mapping[str, Configuration]:
+        return {}
+
+    def schedule(self) -> Iterator[list[Turn[str]]]:
+        turns = once(tuple(self.script))
+        yield turns[:2]
+        yield turns[2:]
+
+    def title(self, turn: Turn[str]) -> str:
+        return f"letter {turn.case}"
+
+    def forecast(self, case: str) -> Plan:
+        self.forecasts.append(case)
+        size = 100 if case == "a" else 1_000
+        return Plan("c", "w", "g", 3, (size,), "p", None, 5.0, 2, 10.0, write_bytes_max=7.0,
+                    notes=("of one",))  # fmt: skip
+
+    def starting_s(self, groups: Sequence[Sequence[Turn[str]]]) -> float:
+        return 100.0 * len(groups)
+
+    def about(self, groups: Sequence[Sequence[Turn[str]]]) -> tuple[str, ...]:
+        return ("letters",)
+
+    def take_over(self, run: RunState, turn: Turn[str]) -> bool:
+        return turn.case in self.known
+
+    @contextmanager
+    def opened(self, run: RunState, group: Sequence[Turn[str]]) -> Iterator[None]:
+        self.events.append("open")
+        yield
+        self.events.append("close")
+
+    def measure_turn(self, run: RunState, turn: Turn[str], budget: TimeBudget) -> None:
+        error = self.script[turn.case]
+        self.events.append(turn.case)
+        if error is not None:
+            raise error
+        self.measured.append(turn.case)
+
+    def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
+        text = f"{outcome.status}: {''.join(self.measured)}"
+        return CampaignAnswer(
+            "letters", lambda path: path.write_text(text), lambda: f"page of {text}",
+            (Table("letters", ("letter",), (("a",),)),), (Notice(Level.NOTE, text),),
+            "fix it", (("list", run.order.folder / "list.txt", lambda path: path.write_text("l")),),
+        )  # fmt: skip
+
+
+def run_of(campaign: Letters, folder: Path, **changes: Any) -> RecordingReporter:
+    """The reporter of an executed campaign."""
+    reporter = RecordingReporter()
+    execute(campaign, RunOrder(reporter, folder, "tables", "id", **changes))
+    return reporter
+
+
+def test_a_turn_without_a_conclusion_does_not_end_the_others(tmp_path: Path) -> None:
+    campaign = Letters({"a": None, "b": NoConclusionError("all INVALID"), "c": None})
+    reporter = run_of(campaign, tmp_path)
+    assert campaign.measured == ["a", "c"]
+    ((missing, why, begun),) = [(m.turn.case, m.why, m.is_begun) for m in campaign.missing]
+    assert (missing, why, begun) == ("b", "all INVALID", True)
+    texts = [each.text for each in reporter.events if isinstance(each, Notice)]
+    assert "letter b: all INVALID" in texts
+    phases = [each.text for each in reporter.events if isinstance(each, PhaseStarted)]
+    assert phases == ["letter a", "letter b", "letter c"]
+
+
+def test_a_guard_ends_a_campaign_and_its_figures_are_kept(tmp_path: Path) -> None:
+    campaign = Letters({"a": None, "b": GuardStopError("the disk is full"), "c": None})
+    with pytest.raises(GuardStopError):
+        run_of(campaign, tmp_path)
+    assert campaign.measured == ["a"]
+    assert (tmp_path / "id" / "letters.json").read_text() == "stopped by a guard: a"
+    assert "stopped by a guard" in (tmp_path / "id" / "letters.html").read_text()
+
+
+def test_a_resumed_campaign_opens_and_measures_only_what_is_left(tmp_path: Path) -> None:
+    campaign = Letters({"a": None, "b": None, "c": None, "d": None})
+    campaign.known = {"a", "b", "c"}
+    run_of(campaign, tmp_path, resumes=True)
+    assert campaign.events == ["open", "d", "close"]
+
+
+def test_a_turn_that_would_end_after_the_budget_is_not_begun(tmp_path: Path) -> None:
+    campaign = Letters({"a": None, "b": None}, budget_s=9.0)
+    reporter = run_of(campaign, tmp_path)
+    assert campaign.measured == []
+    assert [(each.turn.case, each.is_begun) for each in campaign.missing] == [
+        ("a", False), ("b", False),
+    ]  # fmt: skip
+    first = next(each.text for each in reporter.events if isinstance(each, Notice))
+    assert first.startswith("letter a is not begun: it takes about 10 s, and the budget has ")
+
+
+def test_the_forecast_is_the_sum_of_the_turns(tmp_path: Path) -> None:
+    campaign = Letters({"a": None, "b": None, "c": None})
+    plan = campaign.plan(tmp_path)
+    assert (plan.trials_estimated, plan.duration_s, plan.write_bytes_max) == (6, 30.0, 21.0)
+    assert (plan.starting_s, plan.message_bytes, plan.out) == (200.0, (100, 1_000), tmp_path)
+    assert plan.notes == ("letters", "of one")
+    campaign.plan(tmp_path)
+    assert campaign.forecasts == ["a", "b", "c"], "each case is forecast once"
+
+
+def test_all_files_are_written_and_shown_with_the_tables(tmp_path: Path) -> None:
+    reporter, copy = (
+        run_of(Letters({"a": None}), tmp_path, json_file=tmp_path / "j"),
+        tmp_path / "j",
+    )
+    assert copy.read_text() == "done: a"
+    texts = [each.text for each in reporter.events if isinstance(each, Notice)]
+    folder = tmp_path / "id"
+    assert texts == [
+        "done: a",
+        f"answer: {folder / 'letters.json'}",
+        f"answer: {copy}",
+        f"page: {folder / 'letters.html'}",
+        f"list: {folder / 'list.txt'}",
+        "tables: tables",
+    ]
+
+
+def test_two_sides_take_turns_so_that_each_is_as_often_first() -> None:
+    assert [side.value for pair in range(4) for side in order_of(pair)] == list("ABBAABBA")
+    assert {order_of(0)[0], order_of(1)[0]} == set(Side)
+
+
+def test_a_shuffled_schedule_has_each_case_once_in_each_repeat_and_is_repeatable() -> None:
+    cases = [SimpleNamespace(name=name, cluster=name in "ab") for name in "abcd"]
+
+    def names(seed: int) -> list[list[str]]:
+        groups = shuffled(cases, 3, seed, lambda each: each.cluster)
+        return [[f"{turn.case.name}{turn.repeat}" for turn in group] for group in groups]
+
+    made = names(1)
+    assert sorted(map(sorted, made)) == sorted(
+        [letter + str(repeat) for letter in pair] for pair in ("ab", "cd") for repeat in (1, 2, 3)
+    )
+    assert made == names(1)
+    assert made != names(2)
+    numbers = {t.name for group in shuffled(cases, 2, 1, lambda _: 0) for t in group}
+    assert numbers == {f"c0{number}-r{repeat}" for number in (1, 2, 3, 4) for repeat in (1, 2)}
