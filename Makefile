@@ -98,7 +98,7 @@ clean: ## Delete build products and the virtual environment, but not the cached 
 
 # The archive of Spark's classes is valid for one class path, which includes `files_java`.
 # Python before 3.10 cannot parse the set-up's code, so the shell checks the version.
-$(READY): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/files_java.py
+$(READY): setup.py conf/constraints.txt conf/hashes.txt jobs/spark/LocalFiles.java
 	@version=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); \
 	case "$$version" in \
 	3.1[0-9]|3.[2-9][0-9]) ;; \

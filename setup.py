@@ -184,6 +184,9 @@ setup(
     package_data={
         "conf": ["**/*.yaml", "**/*.txt", "**/*.properties", "**/*.json", "**/*.sha256"],
         "metrics.reporting": ["templates/*"],
+        "metrics.sources": ["*.java"],
+        "jobs.spark": ["*.java"],
+        "jobs.testbed": ["*.java"],
     },
     install_requires=REQUIRES,
     extras_require=EXTRAS,

@@ -14,32 +14,11 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from metrics.sources.java_class import compiled
+from metrics.sources.java_class import compiled, java_source
 
 _log = logging.getLogger(__name__)
 _NAME = "RedlineTermination"
-_SOURCE = """
-public class RedlineTermination implements sun.misc.SignalHandler {
-    private String pid;
-
-    public void passOnTo(String driver) {
-        pid = driver;
-        sun.misc.Signal.handle(new sun.misc.Signal("TERM"), this);
-    }
-
-    public void handle(sun.misc.Signal signal) {
-        try {
-            String[] command = new String[] {"/bin/sh", "-c", "kill -TERM " + pid};
-            if (new ProcessBuilder(command).start().waitFor() == 0) {
-                return;
-            }
-        } catch (Exception gone) {
-            // The driver has ended.
-        }
-        System.exit(143);
-    }
-}
-"""
+_SOURCE = java_source(__package__, _NAME)
 """Java source for Janino, hence the plain style. The shell has its own `kill`."""
 
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from importlib.resources import files
 from typing import Any
+
+
+def java_source(package: str | None, name: str) -> str:
+    """The file `NAME.java` of a package, also where the package is in a wheel.
+
+    Janino compiles it, hence its plain style: it supports neither lambdas nor type inference.
+    """
+    return (files(package or "") / f"{name}.java").read_text(encoding="utf-8")
 
 
 def compiled(jvm: Any, name: str, source: str) -> Any:

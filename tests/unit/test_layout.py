@@ -215,7 +215,25 @@ def test_the_wheel_holds_every_module_and_all_data_and_nothing_else(wheel: zipfi
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix not in (".py", ".pyc")
     }
-    assert held == code | data
+    java = {
+        str(path.relative_to(ROOT)) for name in PACKAGES for path in (ROOT / name).rglob("*.java")
+    }
+    assert len(java) > 5
+    assert held == code | data | java
+
+
+def test_java_classes_are_read_from_a_wheel_that_is_not_unpacked(
+    wheel: zipfile.Path, tmp_path: Path
+) -> None:
+    code = "from metrics.sources import poller_java as it; print(it.__file__); print(it.SOURCE)"
+    path = str(wheel.root.filename)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {path!r}); {code}"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    place, _, source = done.stdout.partition("\n")
+    assert place.startswith(path)
+    assert "public class RedlineJmxPoller {" in source
 
 
 def test_the_wheel_has_the_command_and_the_extras(wheel: zipfile.Path) -> None:
