@@ -12,12 +12,14 @@ from pydantic import Field, ValidationError, model_validator
 from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.cluster import DEFAULT_CLUSTER
 from jobs.config.files import read_conf
-from jobs.config.loading import Configuration, load
+from jobs.config.loading import Configuration, load, load_workload
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
 from metrics.common.bounds import Number, Text, Whole
 from metrics.common.errors import ConfigError
 from metrics.comparing.nightly import Noise
+from metrics.traffic.axes import NP, SCALE
+from metrics.traffic.mix import SCALE_UNITS
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 
 Measure = Literal["handlers", "latency_p99", "achieved"]
@@ -36,6 +38,9 @@ class Case(ConfigModel):
         np: number of producers of the fixed load.
         share: the fixed load as a share of a limit, instead of np [ratio]. The limit is the last
             one at this size that was known when the case was first measured.
+        mix: for a suite whose workload is a mix, instead of message sizes: "limit" searches how
+            many times the mix is sustained, "load" holds it at `scale` or `share`.
+        scale: how many times the mix is held [ratio].
         repeats: number of valid trials at the fixed load; their median counts.
         compares: the compared reading of a fixed load: "handlers", the busy time of the brokers'
             request handlers for a MB; "latency_p99"; "achieved", the achieved share of the
@@ -48,6 +53,8 @@ class Case(ConfigModel):
     message_bytes: Bytes | None = None
     np: Annotated[int, Whole(1, 100_000, "producers")] | None = None
     share: Annotated[float, Number(0, 1.5, above=True)] | None = None
+    mix: Literal["limit", "load"] | None = None
+    scale: Annotated[float, Number(0, 1_000, above=True)] | None = None
     repeats: Annotated[int, Whole(1, 100, "trials")] = 3
     compares: Measure = "handlers"
     noise: Annotated[Noise, FileSection()] | None = None
@@ -55,17 +62,28 @@ class Case(ConfigModel):
     @property
     def kind(self) -> str:
         """The measurement of the case, by its name: `limit` or `load`."""
-        return LOAD if self.limit is None else LIMIT
+        return self.mix or (LOAD if self.limit is None else LIMIT)
 
     @property
-    def size(self) -> int:
-        """The message size of the case [B]."""
-        found = self.limit if self.limit is not None else self.message_bytes
-        assert found is not None, "checked by _is_one_kind"
-        return found
+    def size(self) -> int | None:
+        """The message size of the case; None for a mix [B]."""
+        return self.message_bytes if self.limit is None else self.limit
+
+    @property
+    def held(self) -> int | None:
+        """The load to hold, in producers or in percent of a mix; None where it is a share."""
+        return self.np if self.scale is None else max(1, round(SCALE_UNITS * self.scale))
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Case:
+        if self.mix is not None:
+            self._require_mix()
+            return self
+        if self.scale is not None:
+            raise ValueError(
+                f"case {self.name} has scale and no mix; expected mix: load, as a scale counts how "
+                "many times a mix; add it, or state message_bytes with np or share"
+            )
         given = [each for each in ("message_bytes", "np", "share") if getattr(self, each)]
         if self.limit is not None and given:
             raise ValueError(
@@ -82,6 +100,22 @@ class Case(ConfigModel):
                 "message_bytes with one of np and share; correct it"
             )
         return self
+
+    def _require_mix(self) -> None:
+        of_sizes = [each for each in ("limit", "message_bytes", "np") if getattr(self, each)]
+        if of_sizes:
+            raise ValueError(
+                f"case {self.name} has mix and {', '.join(of_sizes)}; expected only scale or share "
+                "beside mix, as parts have their own sizes and producers; remove "
+                f"{', '.join(of_sizes)}"
+            )
+        given = [each for each in ("scale", "share") if getattr(self, each)]
+        if len(given) != (1 if self.mix == LOAD else 0):
+            raise ValueError(
+                f"case {self.name} has mix: {self.mix} and {' and '.join(given) or 'no load'}; "
+                "expected one of scale and share with mix: load, and neither with mix: limit; "
+                "correct it"
+            )
 
 
 class Suite(ConfigModel):
@@ -127,12 +161,24 @@ class Suite(ConfigModel):
     @model_validator(mode="after")
     def _cases_differ(self) -> Suite:
         names = [case.name for case in self.cases]
-        sizes = [case.limit for case in self.cases if case.limit is not None]
+        limits = [case for case in self.cases if case.kind == LIMIT]
+        sizes = [case.limit or "the limit of the mix" for case in limits]
         twice = [each for each in (*names, *sizes) if (*names, *sizes).count(each) > 1]
         if twice:
             raise ValueError(
                 f"cases holds {twice[0]} more than once; expected each name and each limit once; "
                 "rename or remove the repetition"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _cases_suit_one_workload(self) -> Suite:
+        of_mix = [case.name for case in self.cases if case.mix is not None]
+        others = [case.name for case in self.cases if case.mix is None]
+        if of_mix and others:
+            raise ValueError(
+                f"cases has {of_mix[0]} with mix and {others[0]} with a message size; expected "
+                "either in all cases, as they share one workload; make a suite of each"
             )
         return self
 
@@ -157,8 +203,8 @@ class Suite(ConfigModel):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The message sizes of all cases, each once [B]."""
-        return tuple(dict.fromkeys(case.size for case in self.cases))
+        """The message sizes of all cases, each once; none for a mix [B]."""
+        return tuple(dict.fromkeys(case.size for case in self.cases if case.size is not None))
 
     def noise_of(self, case: Case) -> Noise:
         """The stated noise of a case."""
@@ -195,16 +241,27 @@ def configuration_of(
     Raises:
         ConfigError: a file is wrong, or the goal is not suitable for a suite.
     """
-    given = (*suite.set, *overrides, f"workload.message_bytes={list(suite.sizes)}")
+    given = (*suite.set, *overrides)
+    is_mix = load_workload(suite.workload, given).mix is not None
+    if is_mix != (not suite.sizes):
+        workload = f"workload {suite.workload} is {'a' if is_mix else 'no'} mix"
+        expected = "mix: limit or mix: load" if is_mix else "cases with a message size"
+        raise ConfigError(
+            f"suite {suite.name} has cases {'with a message size' if is_mix else 'of a mix'} and "
+            f"{workload}; expected {expected}; correct the cases, or name another workload"
+        )
+    if suite.sizes:
+        given = (*given, f"workload.message_bytes={list(suite.sizes)}")
     config = load(cluster or suite.cluster, suite.workload, suite.goal, given)
-    if len(config.goals) > 1 or config.goal.search.axis != "np":
+    axis = SCALE if is_mix else NP
+    if len(config.goals) > 1 or config.axis is not axis:
         raise ConfigError(
             f"suite {suite.name} has goal {suite.goal}, along {config.goal.search.axis}; expected "
-            "one goal that searches along np; name another"
+            f"one goal that searches along {axis.name}; name another"
         )
     return config
 
 
-def producers_at(share: float, np_sustained: int) -> int:
-    """The number of producers for a share of a limit, at least 1."""
-    return max(1, math.floor(share * np_sustained))
+def load_at(share: float, load_sustained: int) -> int:
+    """The load for a share of a limit, at least 1."""
+    return max(1, math.floor(share * load_sustained))

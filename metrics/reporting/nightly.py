@@ -162,6 +162,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
     return {
         **head,
         "np": row.producers,
+        "scale": row.scale,
         "measure": row.measure,
         "unit": MEASURES[row.measure].unit,
         "value": row.value,

@@ -40,7 +40,7 @@ class CaseRow:
         cluster, workload, goal: name of the configuration file.
         kind: `limit` or `load`.
         message_bytes: bytes per message [B].
-        producers: number of producers at the limit or at the fixed load.
+        producers: number of producers at the limit or at the fixed load; of a mix, of all parts.
         trials: numbers of its trials within the run.
         measure: name of the column that is compared, or `achieved_share`.
         value: the compared figure, the median of `values` [unit of `measure`].
@@ -67,6 +67,8 @@ class CaseRow:
         nights: the nights of the comparison, newest last.
         text: the outcome in a sentence.
         duration_s: duration of the measurement.
+        scale: how many times a mix was sustained at the limit or offered at the fixed load; null
+            for other traffic [ratio].
     """
 
     run_id: str
@@ -103,6 +105,7 @@ class CaseRow:
     nights: tuple[str, ...] = ()
     text: str = ""
     duration_s: float = 0.0
+    scale: float | None = None
 
     @property
     def merit(self) -> float:

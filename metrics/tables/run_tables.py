@@ -10,6 +10,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.cases import CaseRow
 from metrics.tables.schema import RunRow
+from metrics.traffic.axes import NP, Axis
 from metrics.trial.trial import Trial
 
 
@@ -97,7 +98,7 @@ class RunTables(Protocol):
         ...
 
     def latest_limit(
-        self, cluster: str, workload: str, goal: str, message_bytes: int
+        self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
     ) -> int | None:
-        """The number of producers at the newest limit along np with these names; None without."""
+        """The newest limit along an axis with these names; None without."""
         ...

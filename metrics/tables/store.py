@@ -35,7 +35,7 @@ from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.sql_views import VIEWS
 from metrics.tables.trials import trial_from
 from metrics.tables.views import latest_boundaries, newest_cases, newest_of_each_state, newest_runs
-from metrics.traffic.axes import NP
+from metrics.traffic.axes import NP, Axis
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
 
@@ -388,9 +388,9 @@ class TableStore:
         return [restored(RunRow, row.asDict(recursive=True)) for row in rows]
 
     def latest_limit(
-        self, cluster: str, workload: str, goal: str, message_bytes: int
+        self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
     ) -> int | None:
-        """The number of producers at the newest limit along np with these names; None without."""
+        """The newest limit along an axis with these names; None without."""
         from pyspark.sql import functions as sql
 
         found = latest_boundaries(self.read("boundaries"))
@@ -398,13 +398,14 @@ class TableStore:
             "cluster": cluster,
             "workload": workload,
             "goal": goal,
-            "axis": NP.name,
+            "axis": axis.name,
             "bpm": message_bytes,
         }
         for column, value in wanted.items():
             found = found.where(sql.col(column).eqNullSafe(sql.lit(value)))
         known = found.collect()
-        return int(known[0]["np_sustained"]) if known else None
+        column = "np_sustained" if axis is NP else "load_sustained"
+        return int(known[0][column]) if known else None
 
     def trials(self, run_id: str) -> DataFrame:
         """The trials of a run in order."""

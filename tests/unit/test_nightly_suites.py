@@ -87,16 +87,16 @@ def test_a_case_may_have_its_own_noise_and_history_a_beginning(tmp_path: Path) -
 
 def test_a_share_keeps_the_load_of_its_first_night() -> None:
     share = SUITE.cases[1]
-    assert load_of(share, [], limit_producers=41) == 20
+    assert load_of(share, [], 41, 100) == 20
     first = case_row(
         1, case="load", message_bytes=100, producers=20, settings={"case.share": "0.5"}
     )
-    assert load_of(share, [first], limit_producers=10) == 20, "a lower limit must stay visible"
+    assert load_of(share, [first], 10, 100) == 20, "a lower limit must stay visible"
     other = replace(first, settings={"case.share": "0.8"})
-    assert load_of(share, [other, replace(first, message_bytes=200)], limit_producers=10) == 5
-    assert load_of(SUITE.cases[2], [first], limit_producers=None) == 3
+    assert load_of(share, [other, replace(first, message_bytes=200)], 10, 100) == 5
+    assert load_of(SUITE.cases[2], [first], None, 100) == 3
     with pytest.raises(NoConclusionError, match="of the limit at 100 B, "):
-        load_of(share, [], limit_producers=None)
+        load_of(share, [], None, 100)
 
 
 def test_settings_are_the_keys_that_change_a_figure() -> None:

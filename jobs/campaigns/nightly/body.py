@@ -140,14 +140,17 @@ class NightRun(Campaign[Case]):
         """Measure a case; a search ends within the budget."""
         assert self._measurer is not None, "see opened"
         case = turn.case
-        producers = None if case.kind == LIMIT else self._load_of(run.context, case)
-        self._rows[case.name] = self._measurer.measure(case, producers, budget.left_s)
+        load = None if case.kind == LIMIT else self._load_of(run.context, case)
+        self._rows[case.name] = self._measurer.measure(case, load, budget.left_s)
 
     def _load_of(self, context: RunContext, case: Case) -> int:
-        if case.np is not None:
-            return case.np
-        names = (self.config.cluster.name, self.config.workload.name, self.config.goal.name)
-        return load_of(case, self._history, context.tables.latest_limit(*names, case.size))
+        if case.held is not None:
+            return case.held
+        config = self.config
+        names = (config.cluster.name, config.workload.name, config.goal.name)
+        size = case.size or config.workload.message_bytes[0]
+        latest = context.tables.latest_limit(*names, size, config.axis)
+        return load_of(case, self._history, latest, size)
 
     # --- concluding ---------------------------------------------------------
 
@@ -165,7 +168,8 @@ class NightRun(Campaign[Case]):
             )
             for each in self.missing
         }
-        self._cases = case_reports(self.suite, comparisons, missing, error)
+        mean_bytes = self.config.workload.message_bytes[0]
+        self._cases = case_reports(self.suite, comparisons, missing, error, mean_bytes)
 
     def fail(self, run: RunState, error: BaseException) -> None:
         """Judge the cases that were measured before the error."""

@@ -31,11 +31,13 @@ def case_reports(
     comparisons: Sequence[NightComparison],
     missing: Missing,
     error: BaseException | None,
+    mean_bytes: int = 0,
 ) -> tuple[CaseReport, ...]:
     """The reports of all cases of a suite in order, also of those that were not measured.
 
     Args:
         error: the error that ended the night, or None.
+        mean_bytes: mean size of a mix's messages, for cases without a size [B].
     """
     compared = {each.tonight.case: case_report(each) for each in comparisons}
     why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
@@ -46,7 +48,7 @@ def case_reports(
             found.append(compared[case.name])
             continue
         outcome, text = missing.get(case.name, ended)
-        found.append(CaseReport(case.name, case.kind, case.size, outcome, text))
+        found.append(CaseReport(case.name, case.kind, case.size or mean_bytes, outcome, text))
     return tuple(found)
 
 

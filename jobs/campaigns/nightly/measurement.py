@@ -12,7 +12,7 @@ from statistics import median
 from jobs.campaigns.measurements import measurement_named
 from jobs.campaigns.nightly.settings import settings_of
 from jobs.config import Configuration
-from jobs.config.suite import LIMIT, Case, Suite, producers_at
+from jobs.config.suite import LIMIT, Case, Suite, load_at
 from jobs.console.events import Plan
 from jobs.runs.budget import ending_within
 from jobs.runs.limit import LimitRun
@@ -26,6 +26,7 @@ from metrics.common.errors import NoConclusionError
 from metrics.judging.attribution_votes import AttributionVote, combine_votes
 from metrics.tables.boundary import Boundary
 from metrics.tables.cases import CaseRow
+from metrics.traffic.mix import SCALE_UNITS
 from metrics.trial.trial import Trial
 
 QUANTITIES: Mapping[str, tuple[str, Callable[[Trial], float | None]]] = {
@@ -46,13 +47,13 @@ class Night:
 
 def config_of(config: Configuration, case: Case) -> Configuration:
     """The configuration of one case."""
-    sized = config.with_workload(message_bytes=(case.size,))
-    return sized if case.limit is not None else sized.in_full
+    sized = config if case.size is None else config.with_workload(message_bytes=(case.size,))
+    return sized if case.kind == LIMIT else sized.in_full
 
 
 def plan_of(config: Configuration, case: Case) -> Plan:
     """The plan of a case."""
-    load = None if case.kind == LIMIT else case.np or 1
+    load = None if case.kind == LIMIT else case.held or (1 if case.mix is None else SCALE_UNITS)
     asked = MeasuredCase(config_of(config, case), load, case.repeats)
     return measurement_named(case.kind).body(asked).plan(Path())
 
@@ -73,11 +74,11 @@ class CaseMeasurer:
         self._gates = gates
         self._night = night
 
-    def measure(self, case: Case, producers: int | None, left_s: float | None) -> CaseRow:
+    def measure(self, case: Case, load: int | None, left_s: float | None) -> CaseRow:
         """Measure a case, and append its row.
 
         Args:
-            producers: producers of a fixed load; None to search a limit.
+            load: a fixed load on the goal's axis; None to search a limit.
             left_s: the longest duration of a search [s]; None without a bound.
 
         Raises:
@@ -88,8 +89,8 @@ class CaseMeasurer:
         context = replace(self._context, config=config)
         row = (
             self._limit(context, ending_within(config, left_s), case)
-            if producers is None
-            else self._load(context, config, case, producers)
+            if load is None
+            else self._load(context, config, case, load)
         )
         row = replace(row, at_s=started_s, duration_s=time.time() - started_s)
         context.tables.append_case(row)
@@ -114,9 +115,10 @@ class CaseMeasurer:
             raise NoConclusionError(f"the search found no limit: {why}")
         value = boundary.mb_per_s_per_broker
         if value <= 0:
-            raise NoConclusionError("a single producer was too much")
+            least = "a single producer" if case.mix is None else boundary.along.amount(1)
+            raise NoConclusionError(f"{least} was too much")
         return replace(
-            self._row(context, case, boundary.np_sustained, tuple(trials)),
+            self._row(context, case, boundary.loads[0], tuple(trials)),
             measure="mb_per_s_per_broker",
             value=value,
             values=(value,),
@@ -127,14 +129,13 @@ class CaseMeasurer:
 
     # --- a fixed load -------------------------------------------------------
 
-    def _load(
-        self, context: RunContext, config: Configuration, case: Case, producers: int
-    ) -> CaseRow:
+    def _load(self, context: RunContext, config: Configuration, case: Case, load: int) -> CaseRow:
         spare = config.goal.search.invalid_repeats_max
         trials: list[Trial] = []
         progress = SearchProgress()
         with PointTopics(context) as topics:
-            measurer = TrialMeasurer(context, topics, self._gates, case.size, progress)
+            size = config.workload.message_bytes[0]
+            measurer = TrialMeasurer(context, topics, self._gates, size, progress)
             while (left := case.repeats - _valid(trials)) > 0:
                 if len(trials) - _valid(trials) > spare:
                     last = trials[-1].reasons
@@ -144,11 +145,11 @@ class CaseMeasurer:
                         f"the last one: {why}"
                     )
                 progress.reason, progress.trials_left = f"case {case.name}", left
-                trials.append(measurer.trial(producers))
-        return self._load_row(context, case, producers, trials)
+                trials.append(measurer.trial(load))
+        return self._load_row(context, case, load, trials)
 
     def _load_row(
-        self, context: RunContext, case: Case, producers: int, trials: Sequence[Trial]
+        self, context: RunContext, case: Case, load: int, trials: Sequence[Trial]
     ) -> CaseRow:
         valid = [trial for trial in trials if trial.is_valid]
         column, read = QUANTITIES[case.compares]
@@ -164,7 +165,7 @@ class CaseMeasurer:
             [AttributionVote(trial.judgement) for trial in valid if trial.limited_by]
         )
         return replace(
-            self._row(context, case, producers, tuple(trial.number for trial in trials)),
+            self._row(context, case, load, tuple(trial.number for trial in trials)),
             measure=column,
             value=median(values),
             values=values,
@@ -177,10 +178,9 @@ class CaseMeasurer:
             evidence=bound.text if bound else "",
         )
 
-    def _row(
-        self, context: RunContext, case: Case, producers: int, trials: tuple[int, ...]
-    ) -> CaseRow:
-        config = self._config
+    def _row(self, context: RunContext, case: Case, load: int, trials: tuple[int, ...]) -> CaseRow:
+        config = config_of(self._config, case)
+        size = config.workload.message_bytes[0]
         return CaseRow(
             run_id=context.run_id,
             event="measured",
@@ -192,56 +192,61 @@ class CaseMeasurer:
             workload=config.workload.name,
             goal=config.goal.name,
             kind=case.kind,
-            message_bytes=case.size,
-            producers=producers,
+            message_bytes=size,
+            producers=context.pattern(size, load).producers,
             trials=trials,
             measure="",
             value=0.0,
             values=(),
             environment=context.environment,
+            scale=None if case.mix is None else config.axis.shown(load),
             settings=settings_of(
-                config_of(config, case),
+                config,
                 case,
-                producers,
+                load,
                 context.source.name,
                 context.environment.get("cluster.id", ""),
             ),
         )
 
 
-def load_of(case: Case, history: Sequence[CaseRow], limit_producers: int | None) -> int:
-    """The producers of a fixed load.
+def load_of(
+    case: Case, history: Sequence[CaseRow], limit_load: int | None, message_bytes: int
+) -> int:
+    """A fixed load on the goal's axis.
 
     A share refers to the limit at the case's first measurement, and the load stays the same: a
     share of each night's own limit would fall with the limit, and hide its fall.
 
     Args:
         history: the rows of this suite on this cluster, oldest first.
-        limit_producers: producers of the latest limit at this size, or None.
+        limit_load: the latest limit at this size, or None.
+        message_bytes: message size; the mean one of a mix [B].
 
     Raises:
         NoConclusionError: the case has a share, and no limit is known.
     """
-    if case.np is not None:
-        return case.np
+    if case.held is not None:
+        return case.held
     assert case.share is not None, "checked by the suite"
     share = f"{case.share:g}"
     before = [
         row
         for row in history
         if row.case == case.name
-        and row.message_bytes == case.size
+        and row.message_bytes == message_bytes
         and row.settings.get("case.share") == share
     ]
     if before:
-        return before[-1].producers
-    if not limit_producers:
+        first = before[-1]
+        return first.producers if first.scale is None else round(SCALE_UNITS * first.scale)
+    if not limit_load:
+        at, of = (f" at {message_bytes} B", "this size") if case.mix is None else ("", "the mix")
         raise NoConclusionError(
-            f"its load is {share} of the limit at {case.size} B, which is unknown; expected an "
-            "earlier limit of this size; add a case with a limit before it, or run redline "
-            "find-limit"
+            f"its load is {share} of the limit{at}, which is unknown; expected an earlier limit of "
+            f"{of}; add a case with a limit before it, or run redline find-limit"
         )
-    return producers_at(case.share, limit_producers)
+    return load_at(case.share, limit_load)
 
 
 def _valid(trials: Sequence[Trial]) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jobs.config import Configuration, describe
-from jobs.config.suite import Case
+from jobs.config.suite import LIMIT, Case
+from metrics.traffic.axes import SCALE
 
 _OF_NO_TRIAL = ("name", "description", "message_bytes", "np")
 _OF_NO_VERDICT = ("name", "description", "guards.", "search.budget.")
@@ -11,25 +12,27 @@ _OF_SEARCHES = ("search.",)
 
 
 def settings_of(
-    config: Configuration, case: Case, producers: int, source: str, cluster_id: str
+    config: Configuration, case: Case, load: int, source: str, cluster_id: str
 ) -> dict[str, str]:
     """The settings of a case.
 
     Args:
         config: the configuration of the case.
-        producers: the load of a fixed load; a limit is an answer and no setting.
+        load: the fixed load on the goal's axis; a limit is an answer and no setting.
         source: name of the metrics' source.
         cluster_id: the cluster's id, which is omitted where each run starts new brokers.
     """
-    skipped = _OF_NO_VERDICT if case.limit is not None else (*_OF_NO_VERDICT, *_OF_SEARCHES)
+    skipped = _OF_NO_VERDICT if case.kind == LIMIT else (*_OF_NO_VERDICT, *_OF_SEARCHES)
     found = {
-        "case.bpm": str(case.size),
+        "case.bpm": str(config.workload.message_bytes[0]),
         "metrics.source": source,
         **_texts("workload", describe(config.workload), _OF_NO_TRIAL),
         **_texts("goal", describe(config.goal), skipped),
     }
-    if case.limit is None:
-        found |= {"case.np": str(producers), "case.compares": case.compares}
+    if case.kind != LIMIT:
+        named = {"np": str(load)} if case.mix is None else {"scale": f"{SCALE.shown(load):g}"}
+        found |= {f"case.{name}": value for name, value in named.items()}
+        found["case.compares"] = case.compares
     if case.share is not None:
         found["case.share"] = f"{case.share:g}"
     if not config.cluster.starts_brokers:
