@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jobs.checks.extensions import extension_findings
-from jobs.checks.finding import Finding, checked, ok, problem, problems_of, skipped
+from jobs.checks.finding import Finding, checked, ok, problem, problems_of, skipped, warning
 from jobs.config import Cluster, TestbedOptions
 from jobs.setup.jars import delta_jars
 from jobs.setup.preflight import (
@@ -26,6 +25,8 @@ from jobs.setup.preflight import (
     this_machine,
 )
 from jobs.testbed import facade
+from metrics.common.errors import ConfigError
+from metrics.common.extensions import APIS, installed_names, load_extension
 
 SPARK = "Spark's release"
 """The check on which all others of Spark depend."""
@@ -139,3 +140,19 @@ def _disk(testbed: TestbedOptions) -> list[Finding]:
 
 def _count(jars: Sequence[Path]) -> str:
     return f"{len(jars)} files in {jars[0].parent}"
+
+
+CHECK = "packages of others"
+
+
+def extension_findings() -> list[Finding]:
+    """A finding for each name that a package adds; a broken one matters where it is used."""
+    return [_finding(group, name) for group in APIS for name in installed_names(group)]
+
+
+def _finding(group: str, name: str) -> Finding:
+    try:
+        added = load_extension(group, name)
+    except ConfigError as error:
+        return warning(CHECK, str(error))
+    return ok(CHECK, f"{name} of {added.package} ({group})")

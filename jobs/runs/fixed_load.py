@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from jobs.config import Configuration
 from jobs.config.loading import require_endless
-from jobs.console.events import Plan, RunFinished, Table, note
-from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
+from jobs.console.events import Plan, Table, note
 from jobs.runs.estimate import (
     backlog_bytes,
     describe_producer,
@@ -24,14 +20,11 @@ from jobs.runs.estimate import (
 )
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
-from jobs.runs.results import REPORT, summary_of_run, write_report
-from jobs.runs.resumption import config_text
+from jobs.runs.results import conclude_run, summary_of_run
 from jobs.trials.holding import Holder
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.judging.disk_proof import proof_of
-from metrics.reporting.page.series import panels_of_run
 from metrics.reporting.proof_words import proof_words
-from metrics.reporting.summary import write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_mb_per_s, format_size
@@ -161,29 +154,12 @@ class FixedLoadRun(Body):
         summary = summary_of_run(
             run, self.config, outcome, trials=self.trials, measurement=self.measurement
         )
-        path, reporter = run.order.folder / "summary.json", run.order.reporter
-        files = ArtifactWriter()
-        files.write_answer_file(
-            "summary", path, run.order.json_file, partial(write_summary, summary)
-        )
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
-            reporter.report(trials_table(title, self.trials))
+            run.order.reporter.report(trials_table(title, self.trials))
             if text := proven_trial_words(self.trials):
-                note(reporter, text)
-        shown = list(files.written)
-        if run.contexts:
-            page, settings = run.order.folder / REPORT, json.loads(config_text(self.config))
-            series = panels_of_run(run.context.history.series, self.trials)
-            if files.write(
-                "report",
-                page,
-                lambda: write_report(page, summary, self.trials, settings, series),
-            ):
-                shown.insert(0, files.written[-1])
-        shown.append(("tables", run.order.tables))
-        reporter.report(RunFinished(summary, time.time() - run.started_s, tuple(shown)))
-        files.require_all(regeneration_hint(summary.run_id))
+                note(run.order.reporter, text)
+        conclude_run(run, self.config, summary, self.trials)
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:

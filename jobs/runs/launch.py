@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from jobs.cluster.opening import require_startable
 from jobs.config import Configuration
 from jobs.console.events import Plan, PlanShown, Reporter
 from jobs.live.followers import reporter_of
-from jobs.runs.consent import require_consent
 from jobs.runs.lifecycle import Body, RunOrder, execute, new_run_id
 from jobs.runs.options import RunOptions
 from jobs.spark.compatibility import require_supported_spark
 from jobs.trials.context import Session
+from metrics.common.errors import ConfigError
 
 OVERLOAD = "load it until it is overloaded"
 
@@ -86,3 +87,38 @@ def launch(
             until_s=options.until_s,
         )
         return execute(body, order, session=session)
+
+
+def require_consent(
+    configs: Iterable[Configuration],
+    reporter: Reporter,
+    yes: bool,
+    action: str = "load it until it is overloaded",
+    plan: Callable[[], PlanShown] | None = None,
+) -> None:
+    """Ask for consent once for each cluster with other users, unless --yes was given.
+
+    Args:
+        action: what the run does with the cluster.
+        plan: makes the plan that is shown before the question, such as time and bytes.
+
+    Raises:
+        ConfigError: standard input is no terminal, or the answer is no.
+    """
+    clusters = {
+        config.cluster.bootstrap_servers: config.cluster.name
+        for config in configs
+        if config.cluster.bootstrap_servers is not None and not yes
+    }
+    for servers, name in clusters.items():
+        cluster = f"cluster {name} at {', '.join(servers)} may have other users"
+        if not sys.stdin.isatty():
+            raise ConfigError(
+                f"{cluster}, and this run would {action}; expected --yes, as standard input is no "
+                "terminal; check the plan with --dry-run, then add --yes"
+            )
+        if plan is not None:
+            reporter.report(plan())
+            plan = None  # show it once
+        if not reporter.confirm(f"{cluster}: {action}?"):
+            raise ConfigError(f"{cluster}, and the answer was no; nothing was loaded")

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.config import Configuration
+from jobs.config import Configuration, Goal
 from jobs.config.loading import require_endless, require_open_loop
-from jobs.console.events import Plan, PointFinished, RunFinished
-from jobs.runs.artifacts import regeneration_hint
+from jobs.console.events import Plan, PointFinished
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outage_limits import find_outage_limits
 from jobs.runs.outcome import NO_CONCLUSION, RunOutcome, outcome_of
 from jobs.runs.results import (
     boundary_of,
+    conclude_run,
     series_from,
     summary_of_run,
     why_no_answer,
-    write_results,
 )
 from jobs.runs.resumption import config_text, replay, resumed_trials
 from jobs.runs.search_progress import progress_updater
-from jobs.runs.search_start import hinted_lines, warmed_lines
 from jobs.runs.steady import (
     SteadyAnswer,
     announce,
@@ -43,10 +40,9 @@ from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.steady import SteadyMeasurer
-from jobs.trials.warm_up import open_gates
+from jobs.trials.warm_up import open_gates, warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
-from metrics.reporting.page.series import panels_of_run
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.trial.state import ALL_BROKERS, place_of
 from metrics.trial.trial import Trial
@@ -333,20 +329,10 @@ class LimitRun(Body):
             self.boundaries, key=lambda b: (goals.index(b.goal), place_of(b.state), b.message_bytes)
         )
         summary = summary_of_run(run, self.config, outcome, found, measurement=self.measurement)
-        trials, series = None, None
-        if run.contexts:
-            trials = run.context.history.trials
-            series = panels_of_run(run.context.history.series, trials)
-        settings = json.loads(config_text(self.config))
-        order = run.order
-        files = write_results(
-            summary, order.folder, order.tables, trials, settings, series, order.json_file
-        )
-        took_s = time.time() - run.started_s
-        run.order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))
         if (table := calibration_table(found)) is not None:
             run.order.reporter.report(table)
-        files.require_all(regeneration_hint(summary.run_id))
+        trials = run.context.history.trials if run.contexts else ()
+        conclude_run(run, self.config, summary, trials)
 
 
 def _key(boundary: Boundary) -> tuple[str, int, str]:
@@ -356,3 +342,31 @@ def _key(boundary: Boundary) -> tuple[str, int, str]:
 def _answer(boundary: Boundary) -> tuple[object, ...]:
     """What a reader has to know again when it differs."""
     return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes
+
+
+def warmed_lines(
+    lines: Mapping[str, Line],
+    context: RunContext,
+    topics: PointTopics,
+    gates: Gates,
+    message_bytes: int,
+) -> dict[str, Line]:
+    """Load the brokers at the size that is measured first; the lines that begin at its reading.
+
+    Args:
+        lines: the searched lines, by the goal's name.
+        topics: the topics on which the search begins.
+    """
+    load_max_s = context.config.cluster.warm_up_max_s
+    if not load_max_s:
+        return dict(lines)
+    gates.warm(topics.open(warm_up_pattern(context, message_bytes, load_max_s)))
+    return hinted_lines(lines, context.history.warm_up, context.config.goals)
+
+
+def hinted_lines(
+    lines: Mapping[str, Line], warm_up: WarmUp, goals: Iterable[Goal]
+) -> dict[str, Line]:
+    """The lines whose first load follows from the reading of a warm-up."""
+    idle_min = {goal.name: goal.indicators.request_handler_idle_min for goal in goals}
+    return {name: replace(line, hint=warm_up.hint(idle_min[name])) for name, line in lines.items()}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from jobs.config import Configuration, Goal
-from jobs.runs.artifacts import ArtifactWriter
+from jobs.console.events import RunFinished
+from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
 from jobs.runs.change_words import change_words, not_checked, present_trials
 from jobs.runs.estimate import confirmation_of
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome
 from jobs.runs.proof import with_proof
 from jobs.runs.reproduce import command_of
+from jobs.runs.resumption import config_text
 from metrics.judging.attribution_votes import (
     VOTING_LOAD_RATIO_MAX,
     AttributionVote,
@@ -26,7 +30,7 @@ from metrics.judging.attribution_votes import (
 from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import doubt_words
 from metrics.reporting.page.model import build_report, is_held
-from metrics.reporting.page.series import Panels
+from metrics.reporting.page.series import Panels, panels_of_run
 from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.tables.run_tables import RunTables
@@ -287,6 +291,26 @@ def summary_of_run(
         trials=tuple(map(trial_document, trials)),
         measurement=measurement or "",
     )
+
+
+def conclude_run(
+    run: RunState, config: Configuration, summary: RunSummary, trials: Sequence[Trial]
+) -> None:
+    """Write the files of a run with these trials, and report its end.
+
+    Raises:
+        ConfigError: a file could not be written; everything else is done.
+    """
+    order, made, series = run.order, None, None
+    if run.contexts:
+        made, series = trials, panels_of_run(run.context.history.series, trials)
+    settings = json.loads(config_text(config))
+    files = write_results(
+        summary, order.folder, order.tables, made, settings, series, order.json_file
+    )
+    took_s = time.time() - run.started_s
+    order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))
+    files.require_all(regeneration_hint(summary.run_id))
 
 
 def write_results(

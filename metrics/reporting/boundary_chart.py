@@ -10,7 +10,6 @@ from typing import Any
 import altair as alt
 
 from metrics.reporting import drawing
-from metrics.reporting.chart_page import chart_page
 from metrics.reporting.chart_style import (
     NEUTRAL,
     PAGE,
@@ -21,6 +20,7 @@ from metrics.reporting.chart_style import (
 from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import AT_LEVEL, estimate_words, latency_words, span_words
 from metrics.reporting.summary import RunSummary
+from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.units import (
@@ -300,3 +300,8 @@ def _short_count(count: float) -> str:
 def _three_digits(value: float) -> str:
     digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{round(value, digits):g}"
+
+
+def chart_page(summary: RunSummary, spec: Mapping[str, Any]) -> str:
+    """Render the chart of `spec` with its figures as a table below it."""
+    return render("boundary.html", summary=summary, spec=spec)

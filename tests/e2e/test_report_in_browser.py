@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from metrics.reporting.boundary_chart import boundary_spec
-from metrics.reporting.chart_page import chart_page
+from metrics.reporting.boundary_chart import chart_page
 from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
 from metrics.windows.resource import Resource

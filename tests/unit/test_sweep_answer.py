@@ -14,7 +14,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.campaigns.measurements import measurement_named, own_names
-from jobs.campaigns.sweep.answer import axes_of, in_order
+from jobs.campaigns.sweep.body import axes_of, in_order
 from jobs.campaigns.sweep.cases import load_sweep
 from jobs.campaigns.sweep.from_tables import answer_from
 from jobs.campaigns.sweep.results import results_of
@@ -25,7 +25,7 @@ from metrics.comparing.sweeps import CASE, Result, effects_of
 from metrics.reporting.summary import RunSummary, trial_document
 from metrics.reporting.sweep.answer import SweepAnswer, load_answer, sentence
 from metrics.reporting.sweep.charts import sweep_specs, write_sweep_chart
-from metrics.reporting.sweep.page import sweep_page
+from metrics.reporting.sweep.charts import sweep_page
 from metrics.trial.trial import Trial
 from tests.support.frozen import lost_keys
 from tests.support.report_rows import summary_of_sizes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -11,24 +12,25 @@ from pathlib import Path
 
 from jobs.campaigns.campaign import Campaign, CampaignAnswer
 from jobs.campaigns.schedule import Turn, shuffled
-from jobs.campaigns.sweep.answer import answer_of
 from jobs.campaigns.sweep.cases import Sweep, SweepCase, case_of
 from jobs.campaigns.sweep.results import finished, results_of
+from jobs.cluster.leftovers import begun_s
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
 from jobs.runs.budget import TimeBudget
 from jobs.runs.context_factory import open_session
-from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s
+from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s, caveat_of
 from jobs.runs.lifecycle import Body, RunOrder, RunState, execute
 from jobs.runs.measurement import explaining
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.context import Session
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.comparing.sweeps import Result
+from metrics.comparing.sweeps import CASE, Result
 from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.answer import SweepAnswer
 from metrics.tables.sweep_case import SweepCase as RecordedCase
+from metrics.units import iso_utc
 
 PLAN = "experiment.json"
 """The file in a sweep's folder with its experiment and cases, which --resume checks."""
@@ -230,7 +232,7 @@ class SweepRun(Campaign[SweepCase]):
 
 
 def _page(answer: SweepAnswer) -> str:
-    from metrics.reporting.sweep.page import sweep_page
+    from metrics.reporting.sweep.charts import sweep_page
 
     return sweep_page(answer)
 
@@ -252,3 +254,46 @@ def require_begun(folder: Path) -> None:
             f"--resume names the sweep {folder.name}, and {folder} does not exist; expected a "
             "sweep of this --out; correct the id, or name the sweep's --out"
         )
+
+
+def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
+    """The axes by which cases differ, as paths or `CASE`, with their values as ordered texts."""
+    return {
+        path: tuple(dict.fromkeys(case.shown[path] for case in sweep.cases))
+        for path in sweep.cases[0].shown
+    }
+
+
+def answer_of(
+    run: RunState, outcome: RunOutcome, sweep: Sweep, results: Sequence[Result]
+) -> SweepAnswer:
+    """The answer of a sweep with this outcome."""
+    sweep_id, experiment = run.order.run_id, sweep.experiment
+    return SweepAnswer(
+        sweep_id,
+        # The id contains the start, also that of a resumed sweep.
+        iso_utc(begun_s(sweep_id) or run.started_s),
+        iso_utc(time.time()),
+        outcome.status,
+        outcome.exit_code,
+        outcome.error,
+        caveat_of(sweep.cases[0].config),
+        experiment.name,
+        experiment.description,
+        experiment.published,
+        sweep.measurement.name,
+        sweep.measurement.unit_on(sweep.cases[0].config.goal.search.axis),
+        sweep.measurement.figure,
+        axes_of(sweep),
+        experiment.repeats,
+        tuple(in_order(sweep, results)),
+        {case.name: case.settings for case in sweep.cases if CASE in case.shown},
+    )
+
+
+def in_order(sweep: Sweep, results: Sequence[Result]) -> list[Result]:
+    """Results in the order of the experiment's cases, sizes and repeats."""
+    place = {tuple(sorted(case.shown.items())): i for i, case in enumerate(sweep.cases)}
+    return sorted(
+        results, key=lambda r: (place[tuple(sorted(r.settings.items()))], r.message_bytes, r.repeat)
+    )

@@ -23,7 +23,6 @@ _SO_MEMINFO = 55
 # | busy_time, rwnd_limited, sndbuf_limited | bytes_sent, bytes_retrans
 _INFO = struct.Struct("=16xI4xI40xI8xI16xI16xQQ12xI16xQQQ8xQQ")
 _LEAST_BYTES = 104  # up to tcpi_total_retrans, since Linux 2.6
-_WITH_ACKED_BYTES = 136  # Linux 4.2
 _WITH_MIN_RTT_BYTES = 152  # Linux 4.6
 _WITH_LIMITS_BYTES = 192  # Linux 4.10
 _MEMINFO = struct.Struct(

@@ -15,6 +15,7 @@ from metrics.reporting import drawing
 from metrics.reporting.chart_style import specification
 from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.answer import SweepAnswer, case_words, short
+from metrics.reporting.templating import render
 from metrics.units import format_size
 
 _WIDTH, _HEIGHT = 360, 260  # [px]
@@ -23,6 +24,12 @@ _LABEL = 48  # from this length on the legend has one column [characters]
 _LATENCY = "latency p99 there [ms]"
 
 Rows = Sequence[Mapping[str, Any]]
+
+
+def sweep_page(answer: SweepAnswer) -> str:
+    """Render the effects, the charts, and all cases with links to the reports of their runs."""
+    charts = sweep_specs(answer)
+    return render("sweep.html", answer=answer, charts=charts, specs=[spec for _, spec in charts])
 
 
 def write_sweep_chart(answer: SweepAnswer, path: Path) -> None:
