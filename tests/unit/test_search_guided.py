@@ -110,14 +110,20 @@ def test_misleading_readings_and_neighbours_cost_two_trials_at_most(limits: Limi
     for limit in range(limits.load_cap + 1):
         most = bisection_trials(limits, limit) + ALLOWANCE
         for fake in range(1, limits.load_cap + 8, 3):
-            for prior in (None, Prior(1.0, 0.05), Prior(fake, 0.05), Prior(limits.load_cap, 0.3)):
-                for readings in (no_readings, as_if_limit_were(fake)):
-                    cluster = Scripted(limit, readings)
-                    guide = Guide(prior=prior, states_interval=False)
-                    result = run_search(Guided(limits, guide), cluster)
-                    assert_right(result, limit, limits)
-                    assert len(cluster.trials) <= most
-                    assert all(1 <= seen.load <= limits.load_cap for seen in cluster.trials)
+            misleading = Prior(fake, 0.05)
+            others = (None, Prior(1.0, 0.05), Prior(limits.load_cap, 0.3))
+            # Without readings only the first prior depends on `fake`.
+            for prior, readings in (
+                (misleading, no_readings),
+                *((prior, no_readings) for prior in others if fake == 1),
+                *((prior, as_if_limit_were(fake)) for prior in (misleading, *others)),
+            ):
+                cluster = Scripted(limit, readings)
+                guide = Guide(prior=prior, states_interval=False)
+                result = run_search(Guided(limits, guide), cluster)
+                assert_right(result, limit, limits)
+                assert len(cluster.trials) <= most
+                assert all(1 <= seen.load <= limits.load_cap for seen in cluster.trials)
 
 
 utilizations = st.floats(0.0, 30.0) | st.sampled_from([0.0, 0.5, 0.99, 1.0, 1.2])

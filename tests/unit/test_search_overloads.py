@@ -44,7 +44,7 @@ def next_load(*history: Observation) -> Measure:
 
 
 def test_the_guided_search_needs_fewer_trials_than_bisection_in_every_condition() -> None:
-    results = list(compare_overloads(conditions(0.1)))
+    results = list(compare_overloads(conditions(0.05)))
     own = [one for one in results if one.method == "redline"]
     plain = [one for one in results if one.method != "redline"]
     assert len(own) == len(plain) == 20
@@ -62,9 +62,13 @@ def test_the_guided_search_needs_fewer_trials_than_bisection_in_every_condition(
 # --- Recorded brokers ------------------------------------------------------------
 
 
+REPLAYS = {start: 40 if start == "cold" else 20 for start in STARTS}
+"""Start → searches on each ladder; cold ones are wrong most often, in 1 % of all."""
+
+
 @pytest.mark.parametrize("start", STARTS)
 def test_the_search_on_readings_of_real_brokers(start: str) -> None:
-    results = list(replay(ladders(), (start,), points=40))
+    results = list(replay(ladders(), (start,), points=REPLAYS[start]))
     own = [one for one in results if one.method == "redline"]
     plain = [one for one in results if one.method != "redline"]
     assert len(own) == len(plain) == len(ladders()) >= 12

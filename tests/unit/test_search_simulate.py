@@ -172,10 +172,10 @@ def test_drift_moves_the_capacity_and_the_truth_follows() -> None:
 def test_the_goals_of_the_benchmark_hold() -> None:
     """The full table is `make bench-search`; here on fewer clusters, with room for chance."""
     usual, rough = scenarios()[1], scenarios()[2]
-    conditions = [replace(usual, lines=60), replace(rough, lines=30)]
+    conditions = [replace(usual, lines=30), replace(rough, lines=15)]
     rows = {(row.scenario, row.contestant): row for row in compare(OURS, conditions)}
     own = rows[usual.name, "redline"]
-    assert own.trials_mean <= 4.0
+    assert own.trials_mean <= 4.2  # 4.0 on many, and two standard errors of 240
     assert own.off_5 <= 0.06
     assert own.off_10 <= 0.005
     assert own.confidence == pytest.approx(own.inside, abs=0.10)
