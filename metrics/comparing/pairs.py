@@ -110,8 +110,15 @@ STEADY = (
 
 
 def achieved_share(trial: Trial) -> float:
-    """Acknowledged records divided by offered records; 0 if no records were offered [ratio]."""
-    return trial.evidence.client.achieved_share or 0.0
+    """Acknowledged records divided by offered records; 0 if no records were offered [ratio].
+
+    Of a mix it is the share of the payload, as most of its records may be those of one small part.
+    """
+    client = trial.evidence.client
+    if trial.pattern.parts:
+        offered = client.offered_mb_per_s
+        return (client.achieved_mb_per_s or 0.0) / offered if offered else 0.0
+    return client.achieved_share or 0.0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from jobs.campaigns.compare.pairs import count_producers
+from jobs.campaigns.compare.pairs import load_of_cluster
 from metrics.comparing.pairs import Side
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
@@ -48,7 +48,7 @@ class TwoSides:
         """Make one trial."""
         self.made.append((side, load_per_broker))
         number = len(self.made)
-        producers = count_producers(load_per_broker, self.brokers)
+        producers = load_of_cluster(load_per_broker, self.brokers)
         offered = producers * PRODUCER_MB_PER_S
         takes = self.capacity[side] * self.brokers * self.machine(number)
         takes *= self.chance.lognormvariate(0.0, self.noise)

@@ -170,7 +170,7 @@ def test_no_difference_states_the_smallest_visible_loss(snapshot: SnapshotAssert
 
 def test_too_few_pairs_are_reported(snapshot: SnapshotAssertion) -> None:
     found = answer(10.0, 5.0, pairs=2)
-    assert found.unanswered == (1_000,)
+    assert [each.message_bytes for each in found.unanswered] == [1_000]
     text = sentence(found.cases[0], 0.05)
     assert "2 pairs" in text and "3 are needed" in text
     assert text == snapshot

@@ -104,11 +104,9 @@ class ComparisonAnswer:
         return any(case.conclusion is Conclusion.REGRESSION for case in self.cases)
 
     @property
-    def unanswered(self) -> tuple[int, ...]:
-        """The message sizes with too few pairs for an answer [B]."""
-        return tuple(
-            c.case.message_bytes for c in self.cases if c.conclusion is Conclusion.NO_ANSWER
-        )
+    def unanswered(self) -> tuple[ComparedSize, ...]:
+        """The sizes with too few pairs for an answer."""
+        return tuple(c.case for c in self.cases if c.conclusion is Conclusion.NO_ANSWER)
 
 
 def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
@@ -116,7 +114,9 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
     if answer.is_regression:
         return RunOutcome("done", RegressionError.exit_code)
     if answer.unanswered:
-        sizes = ", ".join(f"{message_bytes} B" for message_bytes in answer.unanswered)
+        sizes = ", ".join(
+            each.title if each.is_mix else f"{each.message_bytes} B" for each in answer.unanswered
+        )
         return RunOutcome(
             NO_CONCLUSION,
             NoConclusionError.exit_code,

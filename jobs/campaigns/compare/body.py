@@ -20,7 +20,7 @@ from jobs.campaigns.compare.answer import (
     outcome_with,
     write_answer,
 )
-from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort, count_producers
+from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort, load_of_cluster
 from jobs.campaigns.compare.presentation import answer_tables, plan_notes, sentences
 from jobs.campaigns.compare.side_reporter import SideReporter
 from jobs.campaigns.compare.sides import SideSetup, share_brokers
@@ -36,7 +36,6 @@ from metrics.common.errors import NoConclusionError
 from metrics.comparing.pairs import Side
 from metrics.reporting.answer_page import AnswerPage, answer_page
 from metrics.trial.trial import Trial
-from metrics.units import format_size
 
 
 class ComparisonRun(Campaign[int]):
@@ -91,8 +90,9 @@ class ComparisonRun(Campaign[int]):
         yield once(self._config.workload.message_bytes)
 
     def title(self, turn: Turn[int]) -> str:
-        """The message size."""
-        return f"messages of {format_size(turn.case)}"
+        """The message size, or the mix."""
+        case = ComparedSize(turn.case, is_mix=self._config.workload.mix is not None)
+        return case.title if case.is_mix else f"messages of {case.title}"
 
     # --- the plan -----------------------------------------------------------
 
@@ -156,7 +156,7 @@ class ComparisonRun(Campaign[int]):
         search, brokers = self._config.goal.search, run.contexts[_name(Side.A)].brokers
         done = turn.number / len(self._config.workload.message_bytes)
         own = replace(budget, began_s=self._began_s).share(done)
-        case = ComparedSize(turn.case)
+        case = ComparedSize(turn.case, is_mix=self._config.workload.mix is not None)
         self._cases.append(case)
         comparer = CaseComparer(
             partial(self._hold, run, turn.case),
@@ -164,6 +164,7 @@ class ComparisonRun(Campaign[int]):
             search.load_start_max / brokers,
             search.load_cap / brokers,
             lambda: own.left_s != 0.0,
+            self._config.axis.words,
         )
         try:
             comparer.measure(case)
@@ -179,7 +180,7 @@ class ComparisonRun(Campaign[int]):
         load_per_broker: float,
         reason: str,
     ) -> Trial:
-        load = count_producers(load_per_broker, run.contexts[_name(side)].brokers)
+        load = load_of_cluster(load_per_broker, run.contexts[_name(side)].brokers)
         done = sum(len(context.history.trials) for context in run.contexts.values())
         left = len(self._sides[side].config.workload.message_bytes) * self._effort.trials - done
         return self._holders[side].hold(

@@ -6,7 +6,7 @@ The sides take turns A B B A (`jobs.campaigns.schedule.order_of`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
@@ -15,7 +15,8 @@ from jobs.campaigns.schedule import order_of
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.pairs import Side, TrialPair, achieved_share
 from metrics.trial.trial import Trial
-from search.model import Verdict
+from metrics.units import format_size
+from search.model import PRODUCERS, Verdict
 
 SATURATED_ACHIEVED_SHARE = 0.85
 """Share of the offered load below which brokers take all that they can [ratio]."""
@@ -31,6 +32,8 @@ PROBES_MAX = 12
 RAISES_MAX = 6
 RAISE = 1.25
 """Least factor by which the load rises after a side was not saturated [ratio]."""
+PROPORTIONS_MAX = 0.1
+"""Difference between the shares that saturated brokers take of two parts of a mix [ratio]."""
 ALL_TAKEN = 0.97
 """Share of the offered load above which the capacity cannot be estimated [ratio]."""
 
@@ -42,7 +45,7 @@ class Hold(Protocol):
         """Make one trial, and append it to the tables.
 
         Args:
-            load_per_broker: producers for each broker of the side.
+            load_per_broker: load on the goal's axis for each broker of the side.
             reason: the purpose of the trial, for the progress.
         """
         ...
@@ -73,19 +76,26 @@ class ComparedSize:
     """The measurements at one message size.
 
     Attributes:
-        message_bytes: message size [B].
-        load: producers per broker in the last saturated trials.
-        steady_load: producers per broker in the steady trials; lowered until both sides sustain it.
+        message_bytes: message size; the mean one of a mix [B].
+        is_mix: whether the traffic is a mix, whose load is a scale [%].
+        load: load per broker in the last saturated trials.
+        steady_load: load per broker in the steady trials; lowered until both sides sustain it.
         saturated, steady: the pairs in order.
         notes: notes for readers of the answer.
     """
 
     message_bytes: int
+    is_mix: bool = False
     load: float | None = None
     steady_load: float | None = None
     saturated: list[TrialPair] = field(default_factory=list)
     steady: list[TrialPair] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """The message size, such as `1 kB`, or `the mix`."""
+        return "the mix" if self.is_mix else format_size(self.message_bytes)
 
 
 class CaseComparer:
@@ -94,8 +104,9 @@ class CaseComparer:
     Args:
         hold: makes a trial.
         effort: the numbers of trials.
-        load_start, load_cap: first and highest number of producers per broker.
+        load_start, load_cap: first and highest load per broker.
         has_time: states whether the budget permits another trial.
+        words: the unit of a load, in the plural.
     """
 
     def __init__(
@@ -105,12 +116,14 @@ class CaseComparer:
         load_start: float,
         load_cap: float,
         has_time: Callable[[], bool] = lambda: True,
+        words: str = PRODUCERS.many,
     ) -> None:
         self._hold = hold
         self._effort = effort
         self._load_start = load_start
         self._load_cap = load_cap
         self._has_time = has_time
+        self._words = words
 
     def measure(self, case: ComparedSize) -> None:
         """Measure the case; it keeps its pairs after an error or an interrupt.
@@ -130,6 +143,7 @@ class CaseComparer:
         case.steady_load = STEADY_SHARE * min(capacities)
         self._steady_pairs(case)
         self._note_overloads(case)
+        self._note_proportions(case)
 
     # --- finding the load ---------------------------------------------------
 
@@ -143,8 +157,8 @@ class CaseComparer:
                 trial = self._valid(side, load, "finding a load that neither side takes")
                 if trial is None or probes > PROBES_MAX:
                     raise NoConclusionError(
-                        f"no load saturates side {side.value}: the trials at {load:g} producers a "
-                        "broker are INVALID; see their reasons in the table trials"
+                        f"no load saturates side {side.value}: the trials at {load:g} "
+                        f"{self._words} a broker are INVALID; see their reasons in the table trials"
                     )
                 share = achieved_share(trial)
                 if is_full(trial):
@@ -152,8 +166,8 @@ class CaseComparer:
                     break
                 if load >= self._load_cap:
                     raise NoConclusionError(
-                        f"side {side.value} still takes {share:.0%} of {load:g} producers a "
-                        "broker, the highest load; raise goal.search.load_cap"
+                        f"side {side.value} still takes {share:.0%} of {load:g} "
+                        f"{self._words} a broker, the highest load; raise goal.search.load_cap"
                     )
                 load = min(2.0 * load, self._load_cap)
         return min(EXCESS * max(capacities), self._load_cap)
@@ -217,6 +231,17 @@ class CaseComparer:
                     "trials, so it did not sustain that load"
                 )
 
+    def _note_proportions(self, case: ComparedSize) -> None:
+        """Note where saturated brokers take the parts of a mix in other proportions."""
+        for side in Side:
+            taken = median_shares([pair.of(side) for pair in case.saturated])
+            if taken and max(taken.values()) - min(taken.values()) > PROPORTIONS_MAX:
+                named = ", ".join(f"{share:.0%} of {part}" for part, share in taken.items())
+                case.notes.append(
+                    f"saturated brokers of side {side.value} took {named}, so its capacity is that "
+                    "of the mix in these proportions"
+                )
+
     def _is_time_left(self, case: ComparedSize, done: int, wanted: int) -> bool:
         if self._has_time():
             return True
@@ -259,11 +284,20 @@ def _any(_trial: Trial) -> bool:
     return True
 
 
+def median_shares(trials: Sequence[Trial]) -> dict[str, float]:
+    """Part of a mix → the share of its records that brokers acknowledged, the median [ratio]."""
+    parts: dict[str, list[float]] = {}
+    for trial in trials:
+        for name, own in trial.evidence.client.parts.items():
+            parts.setdefault(name, []).append(own.achieved_share or 0.0)
+    return {name: median(shares) for name, shares in parts.items()}
+
+
 def _load_of(trial: Trial) -> float:
-    """The producers per broker of a trial."""
-    return trial.pattern.producers / max(1, trial.pattern.brokers)
+    """The load per broker of a trial."""
+    return trial.pattern.on_axis / max(1, trial.pattern.brokers)
 
 
-def count_producers(load_per_broker: float, brokers: int) -> int:
-    """The number of producers for a whole cluster."""
+def load_of_cluster(load_per_broker: float, brokers: int) -> int:
+    """The load on the goal's axis for a whole cluster."""
     return max(1, math.ceil(load_per_broker * brokers))

@@ -13,7 +13,7 @@ from metrics.comparing.effects import PAIRS_MIN, Conclusion
 from metrics.comparing.governors import short_name
 from metrics.comparing.pairs import Compared, Side
 from metrics.tables.environment import Difference
-from metrics.units import UNKNOWN, format_duration, format_size, format_volume
+from metrics.units import UNKNOWN, format_duration, format_volume
 from metrics.windows.resource import Resource
 
 _SHOWN = (
@@ -98,7 +98,7 @@ def _effect_row(case: CaseAnswer, each: Compared) -> tuple[str, ...]:
         interval = f"{_percent(effect.low - 1)} to {_percent(effect.high - 1)}"
         visible = f"{effect.smallest_visible:.1%}"
     return (
-        format_size(case.case.message_bytes),
+        case.case.title,
         f"{each.quantity.title}{f' [{unit}]' if unit else ''}",
         *means,
         UNKNOWN if effect is None else _percent(effect.change),
@@ -128,7 +128,7 @@ def bound_table(answer: ComparisonAnswer) -> Table:
                 used = resource_use(trials)
                 bound = evidence.limiting_resource.value if when == "saturated" else ""
                 cells = [_value(used.get(resource)) for resource in _SHOWN]
-                rows.append((format_size(case.case.message_bytes), when, side.value, bound, *cells))
+                rows.append((case.case.title, when, side.value, bound, *cells))
     shown = tuple(resource.value for resource in _SHOWN)
     return Table("Use of the brokers' resources", ("size", "when", "side", "bound by", *shown),
                  tuple(rows))  # fmt: skip
@@ -144,7 +144,7 @@ def differences_table(differences: Sequence[Difference]) -> Table | None:
 
 def sentence(case: CaseAnswer, min_effect: float) -> str:
     """The conclusion at one size, with its interval and the smallest visible loss."""
-    size, effect = format_size(case.case.message_bytes), case.capacity.effect
+    size, effect = case.case.title, case.capacity.effect
     if effect is None:
         count = len(case.capacity.pairs)
         return f"{size}: no answer; {count} pairs are valid, and {PAIRS_MIN} are needed"

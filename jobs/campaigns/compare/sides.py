@@ -23,6 +23,7 @@ from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.comparing.pairs import Side
 from metrics.planning.setups import PROPERTIES_PREFIX
+from metrics.traffic.axes import NP, SCALE
 
 TESTBED_KEYS = {
     "kafka": "kafka_version",
@@ -43,6 +44,14 @@ SAME_ON_BOTH = (
     ("goal", "search"),
 )
 """Keys, and those below them, by which a comparison chooses the load that both sides get."""
+
+SAME_IN_PARTS = (
+    ("producers",),
+    ("message_bytes",),
+    ("producer", "rate_bytes_per_s"),
+    ("producer", "rate_records_per_s"),
+)
+"""The same keys in each part of a mix."""
 
 FULL_WINDOWS = "workload.trial.early_end_error_rate=0"
 """The setting that gives all windows their full time; a window that ends early is biased."""
@@ -122,12 +131,16 @@ def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
 
 
 def _require_comparable(key: str, path: tuple[str, ...], option: str) -> None:
-    for same in SAME_ON_BOTH:
-        if path[: len(same)] == same:
-            raise ConfigError(
-                f"{option} sets {key}, from which a comparison chooses the load of both sides; "
-                f"expected the same value on both; give it with --set {key}=VALUE"
-            )
+    if path[:2] == ("workload", "mix"):
+        own = path[3:]  # a key of a part, or of several of its keys
+        is_fixed = any(own[: len(same)] == same[: len(own)] for same in SAME_IN_PARTS)
+    else:
+        is_fixed = any(path[: len(same)] == same for same in SAME_ON_BOTH)
+    if is_fixed:
+        raise ConfigError(
+            f"{option} sets {key}, from which a comparison chooses the load of both sides; "
+            f"expected the same value on both; give it with --set {key}=VALUE"
+        )
 
 
 def _require_broker_property(key: str, path: tuple[str, ...], option: str) -> None:
@@ -150,7 +163,8 @@ def load_sides(
             brokers of the testbed `cluster`, or any key by its full path, as `--set` has it.
 
     Raises:
-        ConfigError: a file or a setting is invalid, or the goal is not along np.
+        ConfigError: a file or a setting is invalid, or the goal is not along np, or scale for a
+            mix.
     """
     sides = {}
     for side, spec in specs.items():
@@ -188,13 +202,12 @@ def _require_cluster(spec: str, option: str) -> None:
 
 def _require_producers(config: Configuration) -> None:
     axis = config.goal.search.axis
-    if config.workload.mix is not None:
+    if config.workload.mix is not None and config.axis is not SCALE:
         raise ConfigError(
-            f"workload {config.workload.name} is a mix, and a comparison in turns changes the "
-            "number of equal producers; expected one kind of traffic; measure both sides with "
-            "redline find-limit, and compare them by redline compare RUN_ID RUN_ID"
+            f"goal {config.goal.name} searches along {axis}; expected scale, as a comparison "
+            "changes how many times the whole mix is offered; leave out goal.search.axis"
         )
-    if axis != "np":
+    if config.workload.mix is None and config.axis is not NP:
         raise ConfigError(
             f"goal {config.goal.name} searches along {axis}; expected goal.search.axis np, as a "
             "comparison changes the number of producers; choose another goal"
