@@ -5,8 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from jobs.cluster.admin import AdminError, KafkaAdmin
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResourceType
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from jobs.cluster.admin import QUERY_TIMEOUT_MS, AdminError, KafkaAdmin
 from metrics.common.errors import ConfigError
 from metrics.learning.pacing import ReadingPace
 from metrics.learning.topic import GroupFacts, TopicFacts
@@ -14,6 +19,17 @@ from metrics.learning.topic import GroupFacts, TopicFacts
 TOPICS_MAX = 500
 """Number of topics that one call reads."""
 _NAMED = 5
+_CONFIGS_AT_ONCE = 100
+_CONFIG_KEYS = (
+    "min.insync.replicas",
+    "cleanup.policy",
+    "compression.type",
+    "message.timestamp.type",
+    "retention.ms",
+    "retention.bytes",
+    "segment.bytes",
+)
+"""The properties of topics that a workload or its evidence states."""
 
 
 def pattern_of(texts: Sequence[str]) -> re.Pattern[str]:
@@ -86,19 +102,60 @@ def with_config(
     note: Callable[[str], None],
     pace: ReadingPace,
 ) -> list[TopicFacts]:
-    """The topics with their properties; without them where this user may not read them."""
+    """The topics with their properties; without them where this user may not read them.
+
+    One request reads the properties of many topics.
+    """
     found: list[TopicFacts] = []
-    for topic in topics:
+    problem = ""
+    for start in range(0, len(topics), _CONFIGS_AT_ONCE):
+        chunk = topics[start : start + _CONFIGS_AT_ONCE]
         pace.wait()
-        pace.count(0)
         try:
-            config = admin.topic_config(topic.name)
+            configs, refused = _configs(admin, [each.name for each in chunk])
         except AdminError as error:
-            note(f"properties of topics are not known: {error}")
-            return [*found, *topics[len(found) :]]
-        known = {name: value for name, value in config.items() if value is not None}
-        found.append(TopicFacts(topic.name, topic.leaders, topic.replication_factor, known))
+            configs, refused = {}, str(error)
+        pace.count(0)
+        problem = problem or refused
+        found += [replace(each, config=configs.get(each.name, {})) for each in chunk]
+    if problem:
+        note(f"properties of topics are not known: {problem}")
     return found
+
+
+def _configs(admin: KafkaAdmin, topics: Sequence[str]) -> tuple[dict[str, dict[str, str]], str]:
+    """Topic → its properties, and the first reason why some are not known, or nothing."""
+    kind = DescribeConfigsRequest.DescribeConfigsResource
+    resources = [
+        kind(
+            resource_type=ConfigResourceType.TOPIC.value,
+            resource_name=name,
+            configuration_keys=list(_CONFIG_KEYS),
+        )
+        for name in topics
+    ]
+    request = DescribeConfigsRequest(resources=resources, include_synonyms=False)
+    manager = admin.client._manager
+    answer = admin.ask(
+        f"read the configuration of {len(topics)} topics",
+        lambda: manager.run(manager.send, request, None, QUERY_TIMEOUT_MS),
+    )
+    refused = [each for each in answer.results if each.error_code]
+    found = {
+        str(result.resource_name): {
+            str(each.name): str(each.value)
+            for each in result.configs or ()
+            if each.value is not None
+        }
+        for result in answer.results
+        if not result.error_code
+    }
+    if not refused:
+        return found, ""
+    error = kafka_errors.for_code(refused[0].error_code).__name__
+    return found, (
+        f"{refused[0].resource_name}: {error}; this user needs the ACL DescribeConfigs on it"
+    )
 
 
 def with_groups(

@@ -11,6 +11,7 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -226,6 +227,7 @@ class ServedCluster(KafkaAdmin):
         logs: topic → partition → its log.
         refused: topics that this user may not read.
         hidden: topics that this user may not look up offsets of.
+        hidden_configs: topics whose properties this user may not read.
         moved_ms: times between which leaders answer that they moved [ms since the epoch].
         throttle_ms: throttle time of each answer with data.
         configs: topic → its properties.
@@ -243,6 +245,7 @@ class ServedCluster(KafkaAdmin):
         self.brokers = brokers
         self.refused: set[str] = set()
         self.hidden: set[str] = set()
+        self.hidden_configs: set[str] = set()
         self.moved_ms = (0, 0)
         self.throttle_ms = 0
         self.configs: dict[str, dict[str, str | None]] = {}
@@ -281,9 +284,6 @@ class ServedCluster(KafkaAdmin):
             for name, own in self.logs.items()
         ]  # fmt: skip
 
-    def topic_config(self, topic: str) -> dict[str, str | None]:
-        return self.configs.get(topic, {"min.insync.replicas": "1", "cleanup.policy": "delete"})
-
     def broker_config(
         self, broker_id: int, names: Sequence[str] | None = None
     ) -> dict[str, str | None]:
@@ -296,7 +296,26 @@ class ServedCluster(KafkaAdmin):
             return self._answer_offsets(request)
         if isinstance(request, FetchRequest):
             return self._answer_fetch(request, broker)
+        if isinstance(request, DescribeConfigsRequest):
+            return self._answer_configs(request)
         raise AssertionError(f"{type(request).__name__} changes the cluster, or is not known")
+
+    def _answer_configs(self, request: Any) -> Any:
+        usual = {"min.insync.replicas": "1", "cleanup.policy": "delete"}
+        results = []
+        for each in request.resources:
+            own = self.configs.get(each.resource_name, usual)
+            is_refused = each.resource_name in self.hidden_configs
+            code = kafka_errors.TopicAuthorizationFailedError.errno if is_refused else 0
+            shown = [
+                SimpleNamespace(name=name, value=value)
+                for name, value in own.items()
+                if name in each.configuration_keys and not is_refused
+            ]
+            results.append(
+                SimpleNamespace(resource_name=each.resource_name, error_code=code, configs=shown)
+            )
+        return SimpleNamespace(results=results)
 
     def _answer_offsets(self, request: Any) -> Any:
         answered = []

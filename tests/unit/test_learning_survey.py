@@ -238,6 +238,22 @@ def test_look_ups_of_many_topics_are_few_requests(
     assert admin.requests.count("ListOffsetsRequest") <= BROKERS * (6 + len(times))
 
 
+def test_properties_of_many_topics_are_one_request_and_some_may_be_refused(
+    logs: Mapping[str, dict[int, PartitionOfLog]],
+) -> None:
+    admin = ServedCluster({f"slow-{n}": logs["slow"] for n in range(120)})
+    admin.configs = {"slow-7": {"min.insync.replicas": "2", "flush.ms": "1"}}
+    admin.hidden_configs = {"slow-8", "slow-9"}
+    survey = surveyed(admin)
+    assert admin.requests.count("DescribeConfigsRequest") == 2
+    known = {each.facts.name: each.facts for each in survey.topics}
+    assert known["slow-7"].config == {"min.insync.replicas": "2"}, "of those that are stated"
+    assert known["slow-8"].config == {}
+    assert known["slow-119"].config["cleanup.policy"] == "delete"
+    (text,) = [each for each in survey.notes if "properties of topics" in each]
+    assert "slow-8: TopicAuthorizationFailedError" in text and "DescribeConfigs" in text
+
+
 def test_large_batches_are_read_in_turns() -> None:
     logs = {}
     for name in ("first", "second"):
@@ -272,7 +288,12 @@ def test_it_joins_no_group_and_commits_nothing(
     admin.committed = {"billing": {"hot": (3, 40)}, "audit": {"hot": (0, 7), "slow": (0, 1)}}
     admin.committed["never"] = {"hot": (1, 10**9)}  # it has no committed offset
     survey = surveyed(admin)
-    assert set(admin.requests) == {"ListOffsetsRequest", "FetchRequest", "OffsetFetchRequest"}
+    assert set(admin.requests) == {
+        "DescribeConfigsRequest",
+        "ListOffsetsRequest",
+        "FetchRequest",
+        "OffsetFetchRequest",
+    }
     hot = next(each.facts for each in survey.topics if each.facts.name == "hot")
     assert {(each.name, each.members, each.lag) for each in hot.groups} == {
         ("billing", 3, 240), ("audit", 0, 42),
