@@ -151,12 +151,16 @@ class Line:
         spent, searched = self.spent(others), self._searched_by(checking)
         return Budgeted(checking, self.budget, spent, rate, searched)
 
-    def is_suspicious(self, point: FinishedPoint) -> bool:
-        """True where the trials of a point themselves make a change of its limit probable."""
+    def is_suspicious(self, point: FinishedPoint, finished: Sequence[FinishedPoint]) -> bool:
+        """True where the trials of a point themselves make a change of its limit probable.
+
+        They are read with the curve that all finished sizes show, as a single size may not tell
+        the utilization at the limit from a change.
+        """
         if isinstance(point.result, GaveUp):
             return False
-        trials = self.searched(point.history)
-        return suspicion_of(trials, self.guide).probability >= BY_THEMSELVES
+        guide = replace(self.guide, curve=self._curve(finished))
+        return suspicion_of(self.searched(point.history), guide).probability >= BY_THEMSELVES
 
     def _checking(
         self,

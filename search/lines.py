@@ -68,7 +68,7 @@ def next_check(lines: Mapping[str, Line], finished: Finished) -> int | None:
         size
         for size in left
         if any(
-            lines[goal].is_suspicious(point)
+            lines[goal].is_suspicious(point, points)
             for goal, points in finished.items()
             for point in points
             if point.message_bytes == size

@@ -262,6 +262,13 @@ def test_a_line_costs_one_trial_more_at_the_size_that_was_measured_first() -> No
     assert simulated.clock.trials == trials + 1
 
 
+def test_a_utilization_below_one_at_every_limit_is_no_reason_to_check_each_size() -> None:
+    sizes = (100, 268, 720, 1_931, 5_179, 13_895, 37_276, 100_000)
+    simulated = SimulatedLine(line_spec(utilization_at_limit=0.6), 2)
+    points = run_line_on(replace(LINE, sizes=sizes), simulated)
+    assert sum(point.checked for point, _ in points) <= 3
+
+
 @pytest.mark.parametrize("at", [6, 9, 13])
 def test_all_sizes_that_may_have_changed_are_measured_again(at: int) -> None:
     simulated = SimulatedLine(line_spec(steps=((at, 0.6),)), 2)
