@@ -75,6 +75,15 @@ def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, .
     return (keys for keys, is_value in _paths(model, above) if is_value)
 
 
+def default_at(model: Model, path: Sequence[Any]) -> Any:
+    """The default of the key at `path`; None where it has none."""
+    here = model_at(model, path[:-1])
+    field = here.model_fields.get(str(path[-1])) if here else None
+    if field is None or field.is_required():
+        return None
+    return field.get_default(call_default_factory=True)
+
+
 def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
     """The path of each key below `model`, and whether the key holds a value."""
     for name, field in model.model_fields.items():

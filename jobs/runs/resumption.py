@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.config import Configuration, describe
+from jobs.config import Cluster, Configuration, Goal, Workload, describe
 from jobs.config.cluster import are_started_by_run
+from jobs.config.fields import Model, default_at
 from metrics.common.errors import ConfigError
 from metrics.tables.environment import SERIES
 from metrics.tables.run_tables import RunTables
@@ -145,7 +146,8 @@ def _series_of(environment: Mapping[str, str]) -> dict[str, list[str]]:
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The differences between two configurations, by file and key: `key was A and is B`.
 
-    Budgets and guards may differ, so that a run that one of them stopped can be resumed.
+    Budgets and guards may differ, so that a run that one of them stopped can be resumed. A key that
+    an older version did not have differs only from its default.
     """
     return [
         f"{kind}.{key} was {then.get(kind, {}).get(key)} and is {now.get(kind, {}).get(key)}"
@@ -153,7 +155,15 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         for key in sorted({*then.get(kind, {}), *now.get(kind, {})})
         if not key.startswith(("search.budget.", "guards."))
         and then.get(kind, {}).get(key) != now.get(kind, {}).get(key)
+        and (key in then.get(kind, {}) or now[kind][key] != _default(kind, key))
     ]
+
+
+def _default(kind: str, key: str) -> Any:
+    """The default of a key, as `config_text` has it."""
+    models: Mapping[str, Model] = {"cluster": Cluster, "workload": Workload, "goal": Goal}
+    found = default_at(models[kind.partition(" ")[0]], key.split("."))
+    return json.loads(json.dumps(dict(found) if isinstance(found, Mapping) else found, default=str))
 
 
 def replay(

@@ -61,12 +61,15 @@ class NightRule:
         min_effect: the smallest change that matters [share].
         history_max: maximum number of nights that count; the newest are used.
         since_s: time from which nights count [s since the epoch].
+        defaults: setting → its default, as text; a night of an older version lacks settings that
+            were added since, and has these.
     """
 
     noise: Mapping[str, Noise]
     min_effect: float
     history_max: int
     since_s: float = 0.0
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,11 @@ def _why_left_out(night: CaseRow, tonight: CaseRow, rule: NightRule) -> str | No
         return "before history_since"
     if night.outcome is not None and Outcome(night.outcome).stands_out:
         return f"its outcome was {night.outcome}, and history_since does not accept it"
-    found = difference(instrument_of(night), instrument_of(tonight))
+    found = [
+        each
+        for each in difference(instrument_of(night), instrument_of(tonight))
+        if not (each.before == ABSENT and rule.defaults.get(each.name) == each.after)
+    ]
     if not found:
         return None
     named = [f"{each.name} was {each.before}, is {each.after}" for each in found[:_NAMED_MAX]]

@@ -30,6 +30,7 @@ from tests.support.report_rows import summary_of_sizes
 from tests.support.sweeps import sweeping
 
 OLDER = ROOT / "tests" / "data" / "older-sweep"
+RUNS = ROOT / "tests" / "data" / "older-runs"
 
 
 def test_a_sweep_of_times_has_the_words_that_it_had() -> None:
@@ -56,7 +57,7 @@ def test_a_run_without_a_measurement_is_a_search_or_a_held_load() -> None:
 
 def resumed(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
     """The older sweep after its end, and the runs that were still to be made."""
-    shutil.copytree(OLDER, folder / "s1")
+    shutil.copytree(OLDER, folder / "s1", dirs_exist_ok=True)
     (folder / "acks.yaml").write_text(text, encoding="utf-8")
     begun: list[str] = []
 
@@ -83,6 +84,17 @@ def test_an_older_sweep_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     before = load_answer(OLDER / "sweep.json").results
     kept = {each.run_id: each.value for each in before if each.repeat == 1}
     assert {each.run_id: each.value for each in under_way.results} == kept
+
+
+def test_a_sweep_is_resumed_after_runs_of_two_earlier_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first is of commit 2053f56, the second of 13ccb174; their experiment.json is the same.
+    shutil.copytree(RUNS, tmp_path / "s1")
+    under_way, begun = resumed(tmp_path, (OLDER / "acks.yaml").read_text("utf-8"), monkeypatch)
+    assert begun == ["s1-c01-r3", "s1-c02-r3"]
+    found = {each.run_id: each.value for each in under_way.results if each.repeat == 2}
+    assert found == {"s1-c01-r2": 8.1, "s1-c02-r2": 12.3}
 
 
 def test_an_older_sweep_is_not_resumed_with_another_question(

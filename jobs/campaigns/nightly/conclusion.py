@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from jobs.campaigns.nightly.settings import default_settings
 from jobs.config.suite import Suite
 from jobs.runs.outcome import RunOutcome, outcome_of
 from metrics.common.errors import NoConclusionError, RegressionError
@@ -23,6 +24,7 @@ def rule_of(suite: Suite) -> NightRule:
         suite.min_effect,
         suite.history_max,
         suite.since_s,
+        default_settings(),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.config import Configuration, describe
+from jobs.config import Configuration, Goal, Workload, describe
+from jobs.config.fields import all_keys, default_at
 from jobs.config.suite import LIMIT, Case
 from metrics.traffic.axes import SCALE
 
@@ -46,3 +47,13 @@ def _texts(kind: str, keys: dict[str, object], skipped: tuple[str, ...]) -> dict
         for key, value in keys.items()
         if not any(key == each or (each.endswith(".") and key.startswith(each)) for each in skipped)
     }
+
+
+def default_settings() -> dict[str, str]:
+    """Setting → its default, for each key of a workload or a goal that has one."""
+    found = {
+        f"{kind}.{'.'.join(path)}": default_at(model, path)
+        for kind, model in (("workload", Workload), ("goal", Goal))
+        for path in all_keys(model)
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
