@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 
 REQUESTS_PER_S = 5.0
 """Highest rate of requests [1/s]."""
+LITTLE_BYTES_PER_S = 250_000.0
+"""A rate that is next to no load for a broker [B/s]; little data is read in seconds at it."""
 
 
 class ReadingPace:
@@ -43,13 +45,16 @@ class ReadingPace:
         return max(self._next_s, self._clock())
 
     def spread(self, size_bytes: float, duration_s: float) -> None:
-        """Read this much evenly over a time, at the highest rate at most.
+        """Read this much evenly over a time, or faster where that is next to no load.
+
+        The highest rate stays the bound.
 
         Args:
             size_bytes: size of all answers that follow [B].
             duration_s: the time [s].
         """
-        self._bytes_per_s = min(self._bytes_per_s, max(1.0, size_bytes) / duration_s)
+        even_per_s = max(LITTLE_BYTES_PER_S, size_bytes / duration_s)
+        self._bytes_per_s = min(self._bytes_per_s, even_per_s)
 
     def wait(self) -> None:
         """Wait until the next request may be sent."""

@@ -16,7 +16,7 @@ from metrics.common.errors import ConfigError
 from metrics.learning.batches import BatchHeader
 from metrics.learning.curve import Curve
 from metrics.learning.keys import keys_of
-from metrics.learning.pacing import REQUESTS_PER_S, ReadingPace
+from metrics.learning.pacing import LITTLE_BYTES_PER_S, REQUESTS_PER_S, ReadingPace
 from metrics.learning.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
 from metrics.learning.requests import batches_per_request
 from metrics.learning.tally import BatchTally
@@ -226,6 +226,13 @@ def test_requests_and_data_are_spread_over_the_time_of_reading(
     for at_s in fetches:
         within = [size for time_s, _, size in seen if at_s <= time_s < at_s + 10.0]
         assert within[-1] - within[0] < whole * 10.0 / reading_s + ANSWER_BYTES
+
+
+def test_little_data_is_read_in_seconds(logs: Mapping[str, dict[int, PartitionOfLog]]) -> None:
+    admin = ServedCluster({"slow": logs["slow"]})
+    survey = surveyed(admin, Bounds(5e6, 60.0))
+    assert survey.topics[0].read_share == 1.0
+    assert survey.took_s < 15.0 + admin.fetched_bytes / LITTLE_BYTES_PER_S
 
 
 def test_look_ups_of_many_topics_are_few_requests(
