@@ -142,7 +142,11 @@ class Gates:
         self._baselines = {window.broker_id: Baseline.of(window) for window in windows}
 
     def renew_level(self) -> None:
-        """Measure the load of others and the idle time beside it anew, after it had changed."""
+        """Measure the load of others and the idle time beside it anew, after it had changed.
+
+        Earlier looks count for as long as the new ones, so that both loads are usual.
+        """
+        self._forget_looks()
         self._report(PhaseStarted("the load of other clients changed: measuring it again"))
         first = self._polled = self._source.sample_all()
         windows = windows_between(self._source, first, self._watch_others(RENEWAL_S))
@@ -151,6 +155,15 @@ class Gates:
                 before = self._baselines.get(each.broker_id, Baseline())
                 idle = Baseline.of(each).handler_idle
                 self._baselines[each.broker_id] = replace(before, handler_idle=idle)
+
+    def _forget_looks(self) -> None:
+        """Keep only the last looks, as long as a new measurement together."""
+        kept: list[tuple[float, ClientTraffic]] = []
+        for at_s, seen in reversed(self._last_load.looks):
+            if sum(each.duration_s for _, each in kept) + seen.duration_s > RENEWAL_S:
+                break
+            kept.insert(0, (at_s, seen))
+        self._last_load.looks[:] = kept
 
     def _watch_others_until(self, seconds: float) -> Sequence[BrokerSample]:
         """Look at the brokers until looks of so many seconds are known; returns the last poll."""

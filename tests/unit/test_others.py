@@ -298,10 +298,29 @@ def test_a_change_is_measured_anew() -> None:
     before_s = bed.cluster.now_s
     bed.gates.renew_level()
     assert bed.cluster.now_s - before_s == pytest.approx(RENEWAL_S, abs=1.1)
-    assert bed.messages.mean == pytest.approx(1_000.0 + 1_000.0 * RENEWAL_S / 72.0, rel=0.05)
-    assert bed.messages.mean + 2 * bed.messages.deviation > 1_800.0
+    assert bed.messages.mean == pytest.approx(1_500.0, rel=0.05), "half before, half after it"
     texts = [each.text for each in bed.reporter.events if isinstance(each, PhaseStarted)]
     assert texts[-1] == "the load of other clients changed: measuring it again"
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.0, 3_000.0), (3_000.0, 0.0), (500.0, 3_000.0)])
+def test_a_change_for_good_costs_one_trial(before: float, after: float) -> None:
+    bed = Bed(before)
+    bed.cluster.rate = after
+
+    def share() -> float:
+        seen = ClientTraffic(10.0, 10 * (2 * after + 100), 10e3 * (2 * after + 100))
+        load = OtherLoad.of(seen, OwnTraffic(1_000.0, 1e6), bed.gates.level)
+        return load.rise.share if after > before else -load.fall.share
+
+    assert share() > 0.05
+    bed.gates.renew_level()
+    assert share() == 0.0
+    bed.cluster.rate = before
+    bed.cluster.pause(60.0)
+    seen = ClientTraffic(10.0, 20 * before + 1_000, 20e3 * before + 1e6)
+    back = OtherLoad.of(seen, OwnTraffic(1_000.0, 1e6), bed.gates.level)
+    assert back.rise.share == back.fall.share == 0.0, "the load before it is still usual"
 
 
 def test_the_idle_time_beside_others_is_measured_anew_with_their_load() -> None:
