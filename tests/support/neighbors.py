@@ -179,14 +179,14 @@ def backfill(
         )  # fmt: skip
         partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
         consumer.assign(partitions)
-        consumer.seek_to_beginning()
-        began_s, read_bytes = time.monotonic(), 0
+        began_s, read_bytes, ends = time.monotonic(), 0, dict.fromkeys(partitions, 0)
         try:
             while not over.wait(max(0.0, began_s + read_bytes / bytes_per_s - time.monotonic())):
+                if all(consumer.position(each) >= end for each, end in ends.items()):
+                    ends = consumer.end_offsets(partitions)
+                    consumer.seek_to_beginning()
                 found = consumer.poll(timeout_ms=200, max_records=50)
                 read_bytes += sum(len(r.value) for records in found.values() for r in records)
-                if not found:
-                    consumer.seek_to_beginning()
         finally:
             consumer.close()
 
