@@ -21,7 +21,6 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from jobs.engine.network.connections import ensure_descriptors
@@ -279,12 +278,7 @@ class ControlServer:
     def __enter__(self) -> ControlServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager

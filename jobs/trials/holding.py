@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import TracebackType
 
 from jobs.config import Configuration
 from jobs.trials.context import RunContext
@@ -87,10 +86,5 @@ class Holder:
     def __enter__(self) -> Holder:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._topics.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._topics.__exit__()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from shlex import quote
-from types import TracebackType
 
 from jobs.cluster.admin import AdminError
 from jobs.cluster.leftovers import leftovers
@@ -53,12 +52,7 @@ class PointTopics:
     def __enter__(self) -> PointTopics:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         trouble = self._delete()
         if trouble is not None:
             remain = f"topics of the run may remain: {trouble}; {self._remedy}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import TracebackType
 
 from jobs.console.events import Event, PhaseStarted, Reporter, TrialFinished
 from metrics.comparing.pairs import Side
@@ -31,10 +30,5 @@ class SideReporter:
     def __enter__(self) -> SideReporter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Do nothing: the other reporter stays open."""

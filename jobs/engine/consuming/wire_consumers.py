@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,7 +12,6 @@ from jobs.engine.consuming.fetching import FetchEncoder
 from jobs.engine.consuming.group_member import GroupError, Member, await_settled
 from jobs.engine.consuming.ledger import GroupLedger, Position
 from jobs.engine.consuming.reading import FetchChannel, Reader
-from jobs.engine.consuming.waker import Waker
 from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
@@ -28,6 +28,43 @@ _CHECK_INTERVAL_S = 0.1
 _LOOK_EVERY = 3
 _LEAVE_S = 10.0
 _LOOK_UP_S = 1.0
+
+
+class Waker:
+    """A pipe that a selector listens to; `wake` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._out, self._in = os.pipe()
+        os.set_blocking(self._out, False)
+        os.set_blocking(self._in, False)
+        self._closed = False
+
+    def fileno(self) -> int:
+        """The descriptor that the selector listens to."""
+        return self._out
+
+    def wake(self) -> None:
+        """Make the selector return."""
+        if not self._closed:
+            try:
+                os.write(self._in, b"x")
+            except BlockingIOError:
+                return  # full of wake-ups already
+
+    def clear(self) -> None:
+        """Read all wake-ups."""
+        while True:
+            try:
+                if not os.read(self._out, 4_096):
+                    return
+            except BlockingIOError:
+                return
+
+    def close(self) -> None:
+        """Close both ends; later wake-ups do nothing."""
+        self._closed = True
+        os.close(self._out)
+        os.close(self._in)
 
 
 class WireConsumers:

@@ -7,7 +7,6 @@ second.
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 
 from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.sample import HostSample
@@ -36,12 +35,7 @@ class HostWatch:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
