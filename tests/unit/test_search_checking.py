@@ -350,7 +350,7 @@ def test_fewer_than_two_trials_show_no_change() -> None:
 # --- the goals ----------------------------------------------------------------------
 
 
-SEARCHES = 60
+SEARCHES = 40
 """Number of searches of a condition; `python -m tests.bench.search --part changing` has 1,000."""
 
 

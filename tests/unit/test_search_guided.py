@@ -133,7 +133,7 @@ indicators = st.dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_any_readings_any_axis_monotone_verdicts(data: st.DataObject) -> None:
     start_max = data.draw(st.integers(1, 1024))
@@ -165,7 +165,7 @@ class AnyVerdict:
         return self.trials[-1]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     script=st.lists(
         st.tuples(st.sampled_from([SUSTAINED, OVERLOADED, INVALID]), indicators),

@@ -298,7 +298,7 @@ trials = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     history=trials,
     prior=st.none() | st.builds(Prior, st.floats(1, 1e5), st.floats(0.01, 0.5)),
