@@ -101,6 +101,10 @@ class Demand:
     scale: float | None = None
     parts: tuple[TrafficShare, ...] = ()
 
+    def suited_to(self, limits: Sequence[MeasuredLimit]) -> Demand:
+        """This demand for these limits; for those of a mix, see `of_mix`."""
+        return self.of_mix(limits[0]) if limits and limits[0].parts else self
+
     def of_mix(self, limit: MeasuredLimit) -> Demand:
         """This demand in the proportions of a measured mix, with its sizes, replicas and groups.
 

@@ -108,6 +108,15 @@ def test_the_demand_has_the_sizes_replicas_and_groups_of_the_parts(tmp_path: Pat
     assert parts["orders"]["share"] == pytest.approx(2.5 / 2.8)
 
 
+def test_a_demand_suits_the_limits_that_it_is_held_against() -> None:
+    """As the notebook does it, where a widget has sizes and replicas for all workloads."""
+    (limit,) = limits_of(SUMMARY, None)
+    demand = Demand(14.0, 1_000, 3, 4)
+    assert demand.suited_to([limit]) == demand.of_mix(limit)
+    assert demand.suited_to([MeasuredLimit(1_000, 60.0)]) == demand.suited_to([]) == demand
+    assert provision([limit], demand.suited_to([limit])).brokers == 6
+
+
 def test_never_fewer_brokers_than_replicas_of_any_part(tmp_path: Path) -> None:
     assert planned(tmp_path, "--scale", "0.01")["answer"]["brokers"] == 2
 
