@@ -54,7 +54,7 @@ from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 @click.option(
     "--message-bytes",
     type=Count(1, MESSAGE_BYTES_MAX),
-    help="Size of a message; omit it for a run with a mix.",
+    help="Size of a message; omit it for a mix.",
 )
 @click.option(
     "--replication-factor",
@@ -148,7 +148,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
             "correct the options"
         )
     if sweep_id is not None:
-        choose_setup(place_of(out, sweep_id), asked.plain("a sweep"), json_file)
+        choose_setup(place_of(out, sweep_id), asked, json_file)
         return
     folder = None if run_id is None else place_of(out, run_id)
     plan_brokers(folder, goal, limit_mb_per_s, asked, json_file)

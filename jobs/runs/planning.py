@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -161,11 +161,12 @@ def plan_brokers(
     )
 
 
-def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
+def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> None:
     """Show which set-up of a sweep carries the demand with its growth and headroom.
 
     Args:
         folder: the folder of the sweep.
+        asked: the demand; its message size may be missing where the sweep has one, as with a mix.
         json_file: a file for the answer for programs; None without one.
 
     Raises:
@@ -178,6 +179,10 @@ def choose_setup(folder: Path, demand: Demand, json_file: Path | None) -> None:
             f"the sweep {answer.sweep_id} states {answer.figure}; expected a sweep of limits in "
             "MB/s; name a sweep of an experiment with asks: limit"
         )
+    sizes = {each.message_bytes for each in answer.results if each.value}
+    if asked.message_bytes is None and len(sizes) == 1:
+        asked = replace(asked, message_bytes=sizes.pop())
+    demand = asked.plain(f"sweep {answer.sweep_id}")
     if demand.offline or demand.link_mbit_per_s is not None:
         raise ConfigError(
             "--offline or --link-mbit-per-s is given with --sweep; expected them with --run or "

@@ -90,6 +90,22 @@ def test_a_load_above_every_set_up_has_no_conclusion(tmp_path: Path) -> None:
         run_plan(tmp_path, "--mb-per-s", "30")
 
 
+def test_the_only_size_of_a_sweep_needs_no_option(tmp_path: Path) -> None:
+    """Such as the mean size of a mix."""
+    (tmp_path / "sweep.json").write_text(ANSWER.document(), encoding="utf-8")
+    options = ["--sweep", str(tmp_path), "--mb-per-s", "7"]
+    done = CliRunner().invoke(plan, options, standalone_mode=False, catch_exceptions=False)
+    assert "smallest measured set-up that carries this load: brokers 1, heap_mb 512" in done.output
+    two = replace(ANSWER, results=(*RESULTS, limit(1, 256, 5.0, message_bytes=100)))
+    (tmp_path / "sweep.json").write_text(two.document(), encoding="utf-8")
+    with pytest.raises(ConfigError, match="--message-bytes is missing and the limits are those of"):
+        CliRunner().invoke(plan, options, standalone_mode=False, catch_exceptions=False)
+    with pytest.raises(ConfigError, match="--scale is 2 and the limits are those of sweep s1"):
+        CliRunner().invoke(
+            plan, [*options[:2], "--scale", "2"], standalone_mode=False, catch_exceptions=False
+        )
+
+
 @pytest.mark.parametrize(
     ("options", "answer", "part"),
     [
