@@ -52,19 +52,23 @@ class Bisection:
 
     def next_load(self, bracket: Bracket) -> int:
         """The next load for a bracket that is still open."""
-        return self._probe(bracket).load
-
-    def _probe(self, bracket: Bracket) -> Measure:
-        low, high, amount = bracket.sustained, bracket.overloaded, self.limits.words.amount
+        low, high, start_max = bracket.sustained, bracket.overloaded, self.limits.load_start_max
         if high is not None:
-            return Measure((low + high) // 2, f"halving the bracket from {low} to {amount(high)}")
-        start_max = self.limits.load_start_max
+            return (low + high) // 2
         if low < start_max:
             middle = (start_max + 1) // 2
-            if low < middle:
-                return Measure(middle, f"starting light, in the middle of 0 to {amount(start_max)}")
-            return Measure(start_max, f"sustained at {amount(low)}; trying the maximum {start_max}")
-        load = min(2 * low, self.limits.load_cap)
+            return middle if low < middle else start_max
+        return min(2 * low, self.limits.load_cap)
+
+    def _probe(self, bracket: Bracket) -> Measure:
+        low, high, start_max = bracket.sustained, bracket.overloaded, self.limits.load_start_max
+        load, amount = self.next_load(bracket), self.limits.words.amount
+        if high is not None:
+            return Measure(load, f"halving the bracket from {low} to {amount(high)}")
+        if low < (start_max + 1) // 2:
+            return Measure(load, f"starting light, in the middle of 0 to {amount(start_max)}")
+        if low < start_max:
+            return Measure(load, f"sustained at {amount(low)}; trying the maximum {load}")
         return Measure(load, f"sustained at {amount(low)}; raising the maximum to {load}")
 
     def _halvings(self, bracket: Bracket) -> int:

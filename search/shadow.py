@@ -40,6 +40,8 @@ class Shadow:
         self._bisection = bisection
         self._hint_load = hint_load
         self._limits = bisection.limits
+        # Bracket → its `_fewest`, which several of the loads that a search considers need.
+        self._known: dict[Bracket, int] = {}
 
     def next_load(self, bracket: Bracket) -> int:
         """The next load of bisection, which knows only its own trials."""
@@ -61,9 +63,10 @@ class Shadow:
         hint = self._hint_load
         if hint is not None and bracket.overloaded is None and bracket.sustained < hint:
             bracket = Bracket(bracket.sustained, hint)
-        if self._limits.settle_bracket(bracket) is not None:
-            return used - self._fewest(Bracket(0, None), bracket, count_inside=True)
-        return used - self._fewest(Bracket(0, None), bracket, count_inside=False)
+        if bracket not in self._known:
+            is_settled = self._limits.settle_bracket(bracket) is not None
+            self._known[bracket] = self._fewest(Bracket(0, None), bracket, is_settled)
+        return used - self._known[bracket]
 
     def excess_after(self, used: int, bracket: Bracket, load: int) -> int:
         """The excess after one more trial at `load`, whatever its verdict."""
