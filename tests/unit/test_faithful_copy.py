@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -61,9 +62,9 @@ def learnt(kind: Kind) -> tuple[int, ProducerPattern]:
         for each in keys.keys
         if each.path.startswith(("producer.", "payload.")) and "rate" not in each.path
     }
-    (size,) = keys.value("message_bytes")  # type: ignore[misc]
+    sizes: Any = keys.value("message_bytes")
     rate = float(str(keys.value("producer.rate_records_per_s")))
-    return int(keys.producers.value), producer_pattern(size, rate, None, **options)
+    return int(keys.producers.value), producer_pattern(int(sizes[0]), rate, None, **options)
 
 
 def offered(producers: int, pattern: ProducerPattern) -> Counter[str]:
