@@ -69,11 +69,13 @@ class Calibration:
 
     def _with_scale(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
         """The boundary of a mix with its planted limit, where that is known."""
-        if not self._times:
-            return boundary
-        idle_min = context.thresholds[goal].indicators.request_handler_idle_min
         mix = context.pattern(boundary.message_bytes, SCALE_UNITS)
-        return replace(boundary, scale_planted=planted_scale(self._times, mix, idle_min))
+        limits = [planted_rates(context.environment).scale(mix, len(context.addresses))]
+        if self._times:
+            idle_min = context.thresholds[goal].indicators.request_handler_idle_min
+            limits.append(planted_scale(self._times, mix, idle_min))
+        known = [each for each in limits if each is not None]
+        return replace(boundary, scale_planted=min(known)) if known else boundary
 
     def _of_handlers(self, boundary: Boundary, context: RunContext, goal: str) -> list[float]:
         if not self._times:

@@ -44,6 +44,23 @@ class PlantedRates:
         limits = [self._of_disks(pattern, brokers), self._of_link(pattern)]
         return min((each for each in limits if each is not None), default=None)
 
+    def scale(self, mix: TrafficPattern, brokers: int) -> float | None:
+        """How many times a mix fills a disk or the link; None without a rate.
+
+        Args:
+            mix: the mix at scale 1.
+            brokers: number of brokers; each leads the same number of partitions of each part.
+        """
+        limits = [
+            [self._of_disks(each, brokers) for each in mix.loads],
+            [self._of_link(each) for each in mix.loads],
+        ]
+        used = [
+            sum(each.producers / most for each, most in zip(mix.loads, own, strict=True) if most)
+            for own in limits
+        ]
+        return 1.0 / max(used) if max(used) else None
+
     def _of_disks(self, pattern: TrafficPattern, brokers: int) -> float | None:
         if self.disk_bytes_per_s is None:
             return None

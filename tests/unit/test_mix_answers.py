@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import jsonschema
 import pytest
@@ -13,8 +15,10 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.config.loading import load, load_workload
 from jobs.console.text import limit_evidence, point_words, trial_header
 from jobs.runs.estimate import describe_producer, mean_replicas, payload_rate, plan_of
-from jobs.trials.calibration import calibration_table
+from jobs.trials.calibration import Calibration, calibration_table
+from jobs.trials.context import RunContext
 from metrics.planning.planted import HandlerTime, planted_scale
+from metrics.planning.planted_rates import PlantedRates
 from metrics.reporting.limit_words import scale_words
 from metrics.reporting.page.answers import answer_of
 from metrics.reporting.page.model import build_report
@@ -145,3 +149,47 @@ def test_a_run_shows_the_planted_limit_beside_the_one_found(snapshot: SnapshotAs
     table = calibration_table([replace(limit(), scale_planted=2.75)])
     assert table is not None
     assert (table.columns, table.rows) == snapshot
+
+
+def test_the_planted_limit_of_disks_and_a_link_adds_up_the_bytes_of_all_parts() -> None:
+    """Each part alone fills them at a number of producers; together, their shares add up."""
+    for rates in (PlantedRates(disk_bytes_per_s=5e6), PlantedRates(link_bytes_per_s=20e6)):
+        used = 0.0
+        for part in PATTERN.parts:
+            most = rates.producers(part, 3)
+            assert most is not None
+            used += part.producers / most
+        assert rates.scale(PATTERN, 3) == pytest.approx(1 / used)
+    disks = PlantedRates(disk_bytes_per_s=5e6)
+    both = PlantedRates(disk_bytes_per_s=5e6, link_bytes_per_s=1e9)
+    assert both.scale(PATTERN, 3) == disks.scale(PATTERN, 3)
+    assert disks.scale(PATTERN, 6) == pytest.approx(2 * (disks.scale(PATTERN, 3) or 0.0))
+    assert PlantedRates().scale(PATTERN, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "has_times", "planted"),
+    [({}, False, None), ({"disk.write_rate": "5MB/s"}, False, "disks"),
+     ({}, True, "handlers"), ({"disk.write_rate": "5MB/s"}, True, "handlers")],
+)  # fmt: skip
+def test_a_run_states_the_lowest_of_its_planted_limits(
+    environment: dict[str, str], has_times: bool, planted: str | None
+) -> None:
+    times = (HandlerTime(60.0, handlers=4),) * 3 if has_times else ()
+    known = {
+        "disks": PlantedRates(disk_bytes_per_s=5e6).scale(PATTERN, 3),
+        "handlers": planted_scale(times, PATTERN, 0.2) if times else None,
+        None: None,
+    }
+    indicators = SimpleNamespace(request_handler_idle_min=0.2)
+    context = SimpleNamespace(
+        config=SimpleNamespace(axis=SCALE),
+        environment=environment,
+        addresses={1: "a", 2: "b", 3: "c"},
+        thresholds={"default": SimpleNamespace(indicators=indicators)},
+        pattern=lambda size, load: SCALE.apply(PATTERN, load),
+    )
+    calibration = Calibration()
+    calibration._times = times
+    found = calibration.complete(limit(), cast(RunContext, context), "default")
+    assert found.scale_planted == (None if planted is None else pytest.approx(known[planted]))
