@@ -39,13 +39,17 @@ from jobs.campaigns.compare.sides import (
 )
 from jobs.compare import compare
 from jobs.console.events import Level, Notice, RecordingReporter
+from jobs.runs.budget import TimeBudget
 from jobs.runs.lifecycle import RunOrder, RunState
 from jobs.runs.outcome import RunOutcome
 from jobs.setup.preflight import Machine
-from metrics.common.errors import ConfigError
+from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.pairs import Side
+from metrics.trial.trial import Trial
+from search.model import Verdict
 from tests.support.frozen import lost_keys
+from tests.support.rows import trial
 from tests.support.two_sides import TwoSides
 
 ENVIRONMENT = {"broker.version": "4.1.2", "broker.config.num.io.threads": "2"}
@@ -339,3 +343,28 @@ def test_the_only_thing_that_differs_is_the_cause() -> None:
 def test_an_unknown_side_is_named_by_its_option() -> None:
     with pytest.raises(ConfigError, match=r"--a foo is neither a setting nor a cluster; expected"):
         load_sides({Side.A: "foo", Side.B: "testbed"}, "testbed", "1kB", "default", ())
+
+
+def test_an_invalid_trial_is_repeated_as_often_as_the_goal_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def hold(*given: Any) -> Trial:
+        made.append(given[-1])
+        invalid = replace(trial().judgement, verdict=Verdict.INVALID)
+        return trial(judgements={"default": invalid})
+
+    overrides = ("goal.search.invalid_repeats_max=4",)
+    sides = load_sides(
+        {Side.A: "num.io.threads=2", Side.B: "num.io.threads=1"}, "testbed", "1kB", "default",
+        overrides,
+    )  # fmt: skip
+    body = ComparisonRun(sides, Effort(4, 3), 0.05)
+    monkeypatch.setattr(body, "_hold", hold)
+    order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "id")
+    run = RunState(order, {"a": SimpleNamespace(brokers=3)})  # type: ignore[dict-item]
+    (turn,) = next(body.schedule())
+    with pytest.raises(NoConclusionError, match="no load saturates side A"):
+        body.measure_turn(run, turn, TimeBudget(None))
+    assert len(made) == 1 + 4

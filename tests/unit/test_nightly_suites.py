@@ -32,6 +32,8 @@ def test_the_suite_that_comes_with_the_project_is_sound() -> None:
     assert config_of(config, load).workload.trial.early_end_error_rate == 0
     assert plan_of(config, load).duration_s == 3 * 13.0
     assert plan_of(config, limit).duration_s > 15.0
+    assert plan_of(config, limit).write_bytes_max
+    assert plan_of(config, load).write_bytes_max is None, "it is a share of a limit"
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ class ComparisonRun(Campaign[int]):
         self._cases.append(case)
         comparer = CaseComparer(
             partial(self._hold, run, turn.case),
-            self._effort,
+            replace(self._effort, repeats_max=search.invalid_repeats_max),
             search.load_start_max / brokers,
             search.load_cap / brokers,
             lambda: own.left_s != 0.0,

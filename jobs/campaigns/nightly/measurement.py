@@ -52,10 +52,11 @@ def config_of(config: Configuration, case: Case) -> Configuration:
 
 
 def plan_of(config: Configuration, case: Case) -> Plan:
-    """The plan of a case."""
+    """The plan of a case; what a share of a limit writes is not known before the limit."""
     load = None if case.kind == LIMIT else case.held or (1 if case.mix is None else SCALE_UNITS)
     asked = MeasuredCase(config_of(config, case), load, case.repeats)
-    return measurement_named(case.kind).body(asked).plan(Path())
+    plan = measurement_named(case.kind).body(asked).plan(Path())
+    return plan if case.share is None else replace(plan, write_bytes_max=None)
 
 
 class CaseMeasurer:
