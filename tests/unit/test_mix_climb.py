@@ -163,7 +163,12 @@ def test_a_producer_that_is_held_sends_each_record_once() -> None:
 
 def test_tasks_offer_the_scale_of_each_step() -> None:
     """On a broker of this process: a quarter of the mix, a half of it, and all of it."""
-    phases: dict[str, Any] = {"warmup_s": 0.0, "measure_s": 1.0, "linger_ms": 2.0, "pool_bytes": 200_000}
+    phases: dict[str, Any] = {
+        "warmup_s": 0.0,
+        "measure_s": 1.0,
+        "linger_ms": 2.0,
+        "pool_bytes": 200_000,
+    }
     parts = [
         replace(pattern(4, rate_records_per_s=160.0, **phases), part="orders"),
         replace(pattern(1, rate_records_per_s=320.0, **phases), part="images"),
