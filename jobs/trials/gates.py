@@ -157,10 +157,10 @@ class Gates:
                 self._baselines[each.broker_id] = replace(before, handler_idle=idle)
 
     def _forget_looks(self) -> None:
-        """Keep only the last looks, as long as a new measurement together."""
+        """Keep only the last looks, as long as a new measurement together, but at least one."""
         kept: list[tuple[float, ClientTraffic]] = []
         for at_s, seen in reversed(self._last_load.looks):
-            if sum(each.duration_s for _, each in kept) + seen.duration_s > RENEWAL_S:
+            if kept and sum(each.duration_s for _, each in kept) + seen.duration_s > RENEWAL_S:
                 break
             kept.insert(0, (at_s, seen))
         self._last_load.looks[:] = kept

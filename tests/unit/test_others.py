@@ -303,6 +303,14 @@ def test_a_change_is_measured_anew() -> None:
     assert texts[-1] == "the load of other clients changed: measuring it again"
 
 
+def test_a_long_look_is_not_forgotten() -> None:
+    bed = Bed(500.0)
+    long = ClientTraffic(60.0, 60_000.0, 60e6)
+    bed.last_load.looks[:] = [(bed.cluster.now_s, long)]
+    bed.gates.renew_level()
+    assert bed.last_load.looks[0][1] is long and len(bed.last_load.looks) > 5
+
+
 @pytest.mark.parametrize(("before", "after"), [(0.0, 3_000.0), (3_000.0, 0.0), (500.0, 3_000.0)])
 def test_a_change_for_good_costs_one_trial(before: float, after: float) -> None:
     bed = Bed(before)
