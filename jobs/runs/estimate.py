@@ -11,6 +11,7 @@ from pathlib import Path
 from jobs.cluster.opening import LAG_CHECKS
 from jobs.config import Cluster, Configuration, Goal, Workload
 from jobs.console.events import Plan
+from jobs.trials.gates import LOOK_MAX_S
 from metrics.planning.disk_room import LogCleaning, retained_bytes
 from metrics.planning.executor_cpu import executor_cpu
 from metrics.planning.wire_model import describe
@@ -42,8 +43,12 @@ WARM_UP_S = 20.0
 
 
 def starting_s(cluster: Cluster) -> float:
-    """The time that a run takes beside its trials [s]."""
-    return SPARK_S + brokers_s(cluster) + LOOKS_S
+    """The time that a run takes beside its trials [s].
+
+    Beside other clients it includes the measurement of their load before the run.
+    """
+    others_s = 0.0 if cluster.is_exclusive else LOOK_MAX_S
+    return SPARK_S + brokers_s(cluster) + others_s + LOOKS_S
 
 
 def brokers_s(cluster: Cluster) -> float:

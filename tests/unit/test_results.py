@@ -26,6 +26,7 @@ from jobs.runs.resumption import config_text
 from jobs.spark.failures import SparkFailedError, report_spark_failures
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
+from jobs.trials.gates import LOOK_MAX_S
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import (
     ConfigError,
@@ -296,6 +297,13 @@ def test_the_plan_counts_the_time_beside_the_trials() -> None:
     assert f", {took} with the start and the end, at most" in shown["forecast"]
     assert "written with all replicas" in shown["forecast"]
     assert "MB/s from producers; up to" in shown["peak"]
+
+
+def test_the_plan_counts_the_minute_in_which_the_load_of_others_is_measured() -> None:
+    shared = plan_of(load("example", "1kB", "default"))
+    alone = plan_of(load("testbed", "1kB", "default"))
+    own_s = load("testbed", "1kB", "default").cluster.start_s
+    assert shared.starting_s == alone.starting_s - own_s + LOOK_MAX_S
 
 
 def test_quick_answers_within_a_quarter_of_an_hour() -> None:
