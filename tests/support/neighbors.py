@@ -255,7 +255,7 @@ def reassign(testbed: Testbed, topic: str, bytes_per_s: int) -> None:
     throttled = [ConfigResource(ConfigResourceType.BROKER, str(n + 1), paced) for n in range(3)]
     throttled.append(ConfigResource(ConfigResourceType.TOPIC, topic, all_replicas))
     try:
-        client.alter_configs(throttled)
+        client.alter_configs(throttled, raise_on_unknown=False)
         client.alter_partition_reassignments(
             {TopicPartition(topic, n): [1 + (n + 1) % 3] for n in range(PARTITIONS)}
         )
