@@ -45,13 +45,14 @@ ENDED = "Spark's driver ended during the run"
 TOO_LITTLE = "Spark's driver has too little memory; raise spark.driver.memory"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "memory", "message"),
     [
         pytest.param("killed", "1g", ENDED, id="killed"),
-        pytest.param("filled", "1g", TOO_LITTLE, id="heap filled", marks=pytest.mark.long),
-        pytest.param("started", "200m", TOO_LITTLE, id="small heap", marks=pytest.mark.long),
-        pytest.param("started", "20m", "Spark did not start", id="no heap", marks=pytest.mark.long),
+        pytest.param("filled", "1g", TOO_LITTLE, id="heap filled"),
+        pytest.param("started", "200m", TOO_LITTLE, id="small heap"),
+        pytest.param("started", "20m", "Spark did not start", id="no heap"),
     ],
 )
 def test_a_driver_that_fails_is_reported_in_one_line(
