@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,16 +11,33 @@ import pytest
 
 from jobs.campaigns.nightly.measurement import CaseMeasurer, Night
 from jobs.config.suite import Case, configuration_of
+from jobs.console.events import RecordingReporter
 from jobs.runs import limit
+from jobs.runs.limit import LimitRun
 from jobs.trials.history import TrialHistory
 from metrics.trial.warm_up import WarmUp
-from search.line import Line
+from search.line import FinishedPoint, Line
+from search.model import Bracket, GaveUp
 from tests.support.contexts import run_context
 from tests.support.nights import SUITE
 from tests.support.rows import trial
 
 CASES = (Case(name="one", limit=100), Case(name="two", limit=1_000))
 READ = WarmUp(24, 0.4, False)
+
+
+class Topics:
+    """Stands for the topics of a search."""
+
+    def __init__(self, _: Any) -> None:
+        self.open = lambda pattern: pattern
+        self.close = lambda: None
+
+    def __enter__(self) -> Topics:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
 
 
 class BegunError(Exception):
@@ -60,16 +78,6 @@ def begin(monkeypatch: pytest.MonkeyPatch, *, has_trials: bool, load_max_s: floa
     def searched(lines: Mapping[str, Line], *_: Any) -> Any:
         raise BegunError(lines)
 
-    class Topics:
-        def __init__(self, _: Any) -> None:
-            self.open = lambda pattern: pattern
-
-        def __enter__(self) -> Topics:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return
-
     monkeypatch.setattr(limit, "run_lines", searched)
     monkeypatch.setattr(limit, "PointTopics", Topics)
     monkeypatch.setattr(limit, "progress_updater", lambda *_: None)
@@ -102,3 +110,31 @@ def test_without_a_warm_up_a_limit_begins_without_a_reading(
 def test_a_case_has_the_name_of_its_measurement() -> None:
     held = Case(name="load", message_bytes=100, np=4)
     assert [each.kind for each in (*CASES, held)] == ["limit", "limit", "load"]
+
+
+def test_a_limit_of_a_night_has_only_the_trials_of_its_own_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = configuration_of(SUITE.model_copy(update={"cases": CASES[:1]}))
+    history = TrialHistory()
+    history.add(trial(1), ())  # of a load at the same size, measured before
+    context = run_context(
+        config=config, history=history, addresses={1: ("a", 1)},
+        tables=SimpleNamespace(append_boundary=lambda _: None), reporter=RecordingReporter(),
+        environment={},
+    )  # fmt: skip
+
+    def searched(lines: Mapping[str, Line], *others: Any) -> None:
+        own = replace(trial(2), judgements={config.goal.name: trial().judgement})
+        history.add(own, ())
+        (goal,) = lines
+        seen = (own.observation(goal),)
+        others[-1](goal, FinishedPoint(100, GaveUp(Bracket(0, own.load), "enough"), seen))
+
+    monkeypatch.setattr(limit, "run_lines", searched)
+    monkeypatch.setattr(limit, "PointTopics", Topics)
+    searching = LimitRun(config, holds=False, checks=False)
+    searching.begin(context)
+    searching.search(context, None)  # type: ignore[arg-type]
+    (boundary,) = searching.boundaries
+    assert (boundary.trials, boundary.gave_up) == (1, "enough")
