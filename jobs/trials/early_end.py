@@ -2,8 +2,8 @@
 
 A certain overload harms other clients of the brokers, so it ends as soon as it is certain. The
 window in which a lagging follower would leave the ISR is demanded only of a load that looks
-sustained. Where the load falls far short during the warm-up already, or leaves the handlers no idle
-time, its window begins at once.
+sustained. Where the load falls far short, or leaves the handlers no idle time, it is an overload by
+far: its window begins during the warm-up already, and needs the fewest slices that show a scatter.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ from search.signals import SATURATED_IDLE
 
 NOTICE_S = 1.0
 """Time between setting the end and the end itself, so that every task learns of it [s]."""
+SAMPLES_OVER = 2.5
+"""Sampling intervals of a look at the handlers' idle time, where samples are rare."""
 
 
 class EarlyEnd:
     """Watches a running trial, and ends its window when every goal has its verdict.
 
     Args:
-        may_begin_early: whether the window of a load that falls far short may begin during the
-            warm-up.
+        may_begin_early: whether an overload by far may be cut short: its window may begin during
+            the warm-up, and needs fewer slices.
     """
 
     def __init__(
@@ -87,41 +89,45 @@ class EarlyEnd:
         if start_s is None or rule is None:
             return self._phases.sample_interval_s / 2
         begun_s = start_s + self._channel.phases_now(self._phases).warmup_s
-        if now_s <= begun_s:
-            self._begin_early(now_s, now_s - start_s, rule)
+        load_s, is_begun = now_s - start_s, now_s > begun_s
+        has_begun_early = self._channel.begin_after_s is not None
+        is_far = has_begun_early or (
+            self._lasts_too_long(rule) and self._is_overload_by_far(now_s, load_s)
+        )
+        if is_far:
+            rule = replace(rule, first=FEWEST)
+        begin_s = load_s + NOTICE_S
+        if not is_begun:
+            if is_far and not has_begun_early and begin_s < self._phases.warmup_s:
+                self._channel.begin_after(begin_s)
         elif (end_s := self._end_now(begun_s, now_s, rule)) is not None:
             self._channel.end_after(end_s)
             return None
         return self._phases.sample_interval_s / 2
 
-    def _begin_early(self, now_s: float, load_s: float, rule: StopRule) -> None:
-        """Begin the window during the warm-up where the load is an overload that lasts too long."""
-        phases, begin_s = self._phases, load_s + NOTICE_S
+    def _lasts_too_long(self, rule: StopRule) -> bool:
+        """Whether the rule would end an overload by far later than wanted."""
+        phases = self._phases
         least_s = phases.warmup_s + rule.first * phases.sample_interval_s + NOTICE_S
-        if (
-            not self._may_begin_early
-            or self._channel.begin_after_s is not None
-            or least_s <= self._context.config.goal.search.overload_max_s
-        ):
-            return
-        full_s = load_s - phases.ramp_up_s
+        wanted_s = self._context.config.goal.search.overload_max_s
+        return self._may_begin_early and least_s > wanted_s
+
+    def _is_overload_by_far(self, now_s: float, load_s: float) -> bool:
+        """Whether the last seconds of the load show that it is far above the limit."""
+        full_s = load_s - self._phases.ramp_up_s
         self._written.append((full_s, self._channel.written))
-        if begin_s >= phases.warmup_s or full_s < SETTLED_S + SHORTFALL_S:
-            return
+        if full_s < SETTLED_S + SHORTFALL_S:
+            return False
+        # At least two samples of each broker, also where they are rare.
+        over_s = max(SHORTFALL_S, SAMPLES_OVER * self._phases.sample_interval_s)
         idle = lowest_idle(
-            self._sampler.samples_taken(),
-            brokers_of(self._context.source),
-            now_s - SHORTFALL_S,
-            now_s,
+            self._sampler.samples_taken(), brokers_of(self._context.source), now_s - over_s, now_s
         )
         is_saturated = idle is not None and idle <= SATURATED_IDLE
-        if is_saturated or is_far_beyond(self._written, self._offered_per_s):
-            self._channel.begin_after(begin_s)
+        return is_saturated or is_far_beyond(self._written, self._offered_per_s)
 
     def _end_now(self, begun_s: float, now_s: float, rule: StopRule) -> float | None:
         """The length to which the window can be cut [s], or None while it has to continue."""
-        if self._channel.begin_after_s is not None:
-            rule = replace(rule, first=FEWEST)
         verdicts = [rule.verdict(progress) for progress in self._progress(begun_s)]
         if None in verdicts:
             return None

@@ -16,7 +16,7 @@ from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.trial.evidence import ClusterFacts
-from search.early_stop import is_far_beyond
+from search.early_stop import FEWEST, is_far_beyond
 from tests.support.patterns import pattern
 
 START_S = 1_000.0
@@ -38,11 +38,11 @@ class Running(TaskChannel):
     def _send_soon(self, **message: float) -> None:
         self.sent.append(message)
 
-    def report(self, load_s: float) -> None:
+    def report(self, load_s: float, warmup_s: float) -> None:
         """The task's reports until so many seconds of load."""
         taken = round(self._share * LOAD.records_per_s * load_s)
         self.receive(0, {"written": taken})
-        into_s = load_s - self.phases_now(PHASES).warmup_s
+        into_s = load_s - self.phases_now(replace(PHASES, warmup_s=warmup_s)).warmup_s
         if into_s > 0:
             acked = round(self._share * LOAD.records_per_s * into_s)
             self.receive(0, {"at_s": into_s, "acked": acked})
@@ -58,6 +58,8 @@ class Trial:
     ramp_up_s: float = 0.0
     may_begin_early: bool = True
     rate_window_s: float | None = None
+    warmup_s: float = PHASES.warmup_s
+    interval_s: float = 1.0
 
     def run(self) -> tuple[float, list[dict[str, float]]]:
         """The seconds from the start of the load to its end, and the messages to the tasks."""
@@ -74,22 +76,30 @@ class Trial:
         early_end = EarlyEnd(
             cast(RunContext, context),
             ClusterFacts(isr_window_s=LAG_WINDOW_S, rate_window_s=self.rate_window_s),
-            replace(LOAD, phases=replace(PHASES, ramp_up_s=self.ramp_up_s)),
+            replace(
+                LOAD,
+                phases=replace(
+                    PHASES,
+                    ramp_up_s=self.ramp_up_s,
+                    warmup_s=self.warmup_s,
+                    sample_interval_s=self.interval_s,
+                ),
+            ),
             cast(TaskChannel, channel),
             cast("Sampler[BrokerSample]", SimpleNamespace(samples_taken=lambda: samples)),
             self.may_begin_early,
         )
         for half_s in range(1, int(2 * PHASES.load_s)):
             load_s = half_s / 2
-            if half_s % 2 == 0:
-                channel.report(load_s)
+            channel.report(load_s, self.warmup_s)
+            if load_s % self.interval_s == 0:
                 idle_ns = self.idle * load_s * 1e9
                 values = {HANDLER_IDLE_NS: idle_ns, "isr_shrinks": 0.0}
                 samples.append(BrokerSample(1, START_S + load_s, values))
             if early_end.look(START_S + load_s) is None:
                 break
         ends = [each["end_after_s"] for each in channel.sent if "end_after_s" in each]
-        warmup_s = channel.phases_now(PHASES).warmup_s
+        warmup_s = channel.phases_now(replace(PHASES, warmup_s=self.warmup_s)).warmup_s
         return warmup_s + (ends[0] if ends else PHASES.measure_s), channel.sent
 
 
@@ -110,6 +120,28 @@ def test_an_overload_that_is_only_just_one_has_its_warm_up_and_no_window_for_the
     ends_s, sent = Trial(share=0.9, idle=0.1).run()
     assert [list(each) for each in sent] == [["end_after_s"]]
     assert ends_s == PHASES.warmup_s + 8 + NOTICE_S
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        Trial(warmup_s=1.5, interval_s=2.0),
+        Trial(warmup_s=1.5, interval_s=2.0, share=1.0, idle=0.01),
+        Trial(warmup_s=2.0, interval_s=1.5),
+        Trial(warmup_s=1.5, interval_s=4.0, share=1.0, idle=0.01),
+    ],
+)
+def test_an_overload_by_far_needs_fewer_slices_where_samples_are_rare(trial: Trial) -> None:
+    """The warm-up is over before the overload shows."""
+    ends_s, sent = trial.run()
+    assert [list(each) for each in sent] == [["end_after_s"]]
+    slices = (ends_s - NOTICE_S - trial.warmup_s) / trial.interval_s
+    assert FEWEST <= slices < FEWEST + 1
+
+
+def test_an_overload_that_is_only_just_one_needs_all_slices_where_samples_are_rare() -> None:
+    ends_s, _ = Trial(warmup_s=1.5, interval_s=2.0, share=0.9, idle=0.1).run()
+    assert ends_s >= 1.5 + 8 * 2.0
 
 
 def test_an_overload_lasts_until_its_window_has_a_whole_tick_of_each_rate() -> None:
