@@ -164,7 +164,8 @@ def test_an_answer_of_an_unexpected_class_is_not_deserialized(
     with JmxNode(1, free_port(), leaders=answer) as node:
         message = refusal(node, jvm, None)
         assert "answers with objects that no reading has" in message and what in message
-        assert leaders(node, None, None) is None, "jmxquery leaves it out"
+        if answer is url:  # once, as each poll of jmxquery starts a JVM
+            assert leaders(node, None, None) is None, "jmxquery leaves it out"
 
 
 def test_a_filter_of_the_jvms_options_stays() -> None:
