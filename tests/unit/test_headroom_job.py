@@ -361,6 +361,18 @@ def test_the_answer_is_shown_appended_and_written(store: Store, tmp_path: Path) 
     assert {row.headroom_id for row in store.appended} == {document["headroom_id"]}
 
 
+def test_runs_without_an_answer_for_the_goal_are_named(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"has the goals default, and --goal is strict"):
+        answered(tmp_path, "--run=run-1", "--goal=strict")
+    point = BoundaryRow("run-1", START_S, "prod", "demo", boundary(gave_up="the budget is spent"))
+    monkeypatch.setattr(body, "read_rows", lambda *_: ([row_of(RUN)], [row_of(point)], []))
+    with pytest.raises(NoConclusionError, match="run-1 has no closed bracket"):
+        answered(tmp_path, "--run=run-1")
+    assert store.appended == []
+
+
 def test_keys_of_the_document_are_those_of_the_page(store: Store, tmp_path: Path) -> None:
     _, document = answered(tmp_path, "--run=run-1")
     page = (ROOT / "docs" / "headroom.md").read_text(encoding="utf-8")
