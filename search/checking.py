@@ -270,7 +270,7 @@ class Checking:
         """The limit that each reading shows [ln], and its distance from the load; None without
         one.
         """
-        curve = self._guide.believed_curve(trials)
+        curve = self._guide.curve_by_overloads(trials)
         return [
             (one.met - curve.gain * one.slope, one.slope)
             if one.by_curve and one.met is not None
@@ -302,7 +302,7 @@ class Checking:
         if doubt is not None and doubt[0] in (bracket.sustained, bracket.overloaded):
             return doubt[0]
         loads = [seen.load for seen in valid]
-        curve = self._guide.believed_curve(valid)
+        curve = self._guide.curve_by_overloads(valid)
         shown = zip(loads, evidence_of(valid, self._guide.signals, curve), strict=True)
         if any(load == bracket.sustained and one.by_curve for load, one in shown):
             return bracket.sustained
@@ -374,7 +374,7 @@ def describe(change: Change, words: LoadWords = PRODUCERS) -> str:
 def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Suspicion:
     """The evidence of a change in the trials of a point, oldest first."""
     valid = [seen for seen in trials if seen.verdict is not Verdict.INVALID]
-    curve = guide.believed_curve(valid)
+    curve = guide.curve_by_overloads(valid)
     return suspicion(evidence_of(valid, guide.signals, curve), curve)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, median
 
 from search.estimate import (
     READABLE_MIN,
@@ -195,6 +195,19 @@ class Guide:
     def believed_curve(self, history: Sequence[Observation]) -> Curve:
         """The curve by all readings and verdicts of one point."""
         return self._curve_believed(history, load_verdicts_of(history))
+
+    def curve_by_overloads(self, history: Sequence[Observation]) -> Curve:
+        """The believed curve, with the utilization of the overloads where most left handlers idle.
+
+        Another resource is the limit then. A search takes a single such overload for a fluke.
+        """
+        curve = self.believed_curve(history)
+        overloads = [seen for seen in history if seen.verdict is Verdict.OVERLOADED]
+        found = [self.signals.highest(seen) for seen in overloads]
+        used = [each for each in found if each is not None]
+        if len(used) < 2 or not 0.05 < (usual := median(used)) < UNLIKELY * curve.at_limit:
+            return curve
+        return replace(curve, at_limit=usual, at_limit_spread=CEILING_SPREAD)
 
     def bounded_estimate(
         self, history: Sequence[Observation], verdicts: Mapping[int, LoadVerdict], bracket: Bracket

@@ -144,6 +144,15 @@ def test_an_answer_that_its_repeats_contradicted_is_checked_once_more(seed: int)
     assert loads[-1][1] != next(load for checks, load in loads if checks)
 
 
+@pytest.mark.parametrize("seed", [2, 4, 11, 25])
+def test_overloads_that_leave_the_handlers_idle_are_no_change(seed: int) -> None:
+    spec = replace(SPEC, capacity=59.0, utilization_at_limit=0.6, curve_power=1.6)
+    end = run_on(Guided(LIMITS), SimulatedCluster(spec, seed))
+    assert is_right(end)
+    assert isinstance(end.result, Done)
+    assert not end.result.changed
+
+
 def test_repeats_that_stay_invalid_leave_the_answer_unchecked() -> None:
     class Spoiled(SimulatedCluster):
         def measure(self, load: int) -> Observation:
