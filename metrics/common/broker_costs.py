@@ -18,6 +18,17 @@ TOPICS_SHARE_MAX = 0.01
 LOG_DIRS_SHARE_MAX = 0.005
 """Largest share of a broker's core for answers about log directories while a load runs [ratio]."""
 
+SAMPLE_PARTITION_S = 0.3e-6
+"""CPU time of a broker for each partition that it has, in a sample by JMX: four gauges count
+them. An estimate [s]."""
+
+SAMPLES_SHARE_MAX = 0.0075
+"""Largest share of a broker's core for what partitions add to the samples [ratio]."""
+
+ORDINARY_LINES = 10_000
+"""Lines of an exporter's page up to which a scrape counts as that of a broker with few
+partitions."""
+
 
 def topics_interval_s(partitions: int) -> float:
     """Least time between two requests for all topics, which have so many partitions [s]."""
@@ -31,3 +42,26 @@ def log_dirs_interval_s(replicas: int) -> float:
         replicas: number of replicas that the broker has.
     """
     return replicas * LOG_S / LOG_DIRS_SHARE_MAX
+
+
+def jmx_interval_s(partitions: int) -> float:
+    """Least time between two samples of a broker by JMX [s].
+
+    Args:
+        partitions: number of partitions that the broker has, led or followed.
+    """
+    return partitions * SAMPLE_PARTITION_S / SAMPLES_SHARE_MAX
+
+
+def scrape_interval_s(took_s: float, lines: int) -> float:
+    """Least time between two scrapes of an exporter in a broker [s].
+
+    An exporter reads all beans of its broker, most of which are those of single partitions, also
+    where it is asked for few series.
+
+    Args:
+        took_s: length of a scrape, in which the broker computes [s].
+        lines: number of lines of the whole page.
+    """
+    grown = max(0.0, 1.0 - ORDINARY_LINES / max(1, lines))
+    return took_s * grown / SAMPLES_SHARE_MAX

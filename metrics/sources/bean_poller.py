@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import FACTS, NODE, PROBE, Reading
+from metrics.sources.beans import AT_START, NODE, Reading
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
 from metrics.sources.probe import brief, node_info, readings_for, with_lacks
 from metrics.sources.sample import BrokerSample
@@ -141,7 +141,7 @@ class BeanPoller(ABC, Generic[Address]):
 
     def _probe(self, endpoint: Address) -> tuple[int, NodeInfo]:
         try:
-            values = self._read(endpoint, (*PROBE, *FACTS), OPEN_DEADLINE_S)
+            values = self._read(endpoint, AT_START, OPEN_DEADLINE_S)
         except PollError as error:
             raise self.unreachable(endpoint, str(error)) from error
         return endpoint.node_id, node_info(endpoint, {k: str(v) for k, v in values.items()})

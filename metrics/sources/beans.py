@@ -279,6 +279,10 @@ Each role has a bean that no other process has. `ActiveControllerCount` and `Fen
 no role, as each broker of a cluster with ZooKeeper has them, too.
 """
 
+PARTITIONS = Reading("partitions", "kafka.server:type=ReplicaManager,name=PartitionCount", "Value")
+"""The reading of the number of partitions that a broker has, led or followed; read once, at the
+start."""
+
 ARGUMENTS = "jvm.arguments"
 _RUNTIME, _SYSTEM = "java.lang:type=Runtime", "java.lang:type=OperatingSystem"
 FACTS = (
@@ -292,6 +296,9 @@ FACTS = (
     Reading("memory_bytes", _SYSTEM, "TotalMemorySize"),
 )
 """Facts by which the brokers of two runs are compared; read once, at the start."""
+
+AT_START = (*PROBE, *FACTS, PARTITIONS)
+"""All readings that are read once, at the start."""
 
 
 FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean")

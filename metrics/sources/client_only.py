@@ -65,22 +65,16 @@ class ClientOnlySource:
         self._version = version
         self._close = close
         self._clock = clock
-        self._partitions = 0
         self.nodes: Mapping[int, NodeInfo] = {}
 
     def open(self) -> None:
         """See `MetricsSource.open`."""
-        self._partitions = sum(each.led for each in self._query_replicas().values())
-        roles = frozenset({Role.BROKER})
+        partitions = sum(each.led for each in self._query_replicas().values())
+        roles, spared_s = frozenset({Role.BROKER}), topics_interval_s(partitions)
         self.nodes = {
-            broker: NodeInfo(broker, self._version, roles, lacks=_LACKS)
+            broker: NodeInfo(broker, self._version, roles, lacks=_LACKS, spared_s=spared_s)
             for broker in self._broker_ids
         }
-
-    @property
-    def spared_s(self) -> float:
-        """See `metrics.sources.first_polls.Sparing`."""
-        return topics_interval_s(self._partitions)
 
     def sample_all(self) -> list[BrokerSample]:
         """See `MetricsSource.sample_all`."""
@@ -91,7 +85,6 @@ class ClientOnlySource:
             now_s = self._clock()
             return [BrokerSample(broker, now_s, error=str(error)) for broker in self._broker_ids]
         at_s = (began_s + self._clock()) / 2
-        self._partitions = sum(each.led for each in found.values())
         nothing = Replicas(0, 0, 0)
         return [
             BrokerSample(broker, at_s, _values(found.get(broker, nothing)))

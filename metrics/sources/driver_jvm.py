@@ -14,7 +14,7 @@ from typing import Any
 
 from metrics.sources import guard_java, poller_java
 from metrics.sources.access import ANSWERS, JmxAccess
-from metrics.sources.beans import FACTS, PROBE, Reading
+from metrics.sources.beans import AT_START, Reading
 from metrics.sources.java_class import bytecodes, compiled, named_apart
 from metrics.sources.probe import node_info, readings_for, unreachable, with_lacks
 from metrics.sources.sample import BrokerSample
@@ -123,7 +123,7 @@ class DriverJvmSource:
     def _probe(self) -> dict[int, NodeInfo]:
         for endpoint in self._endpoints:
             self._poller.add(endpoint.node_id, endpoint.url)
-            self._poller.plan(endpoint.node_id, plan_text((*PROBE, *FACTS)))
+            self._poller.plan(endpoint.node_id, plan_text(AT_START))
         return {
             endpoint.node_id: self._node(endpoint, answer.values)
             for endpoint, answer in self._first_answers()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from metrics.common.broker_costs import SAMPLES_SHARE_MAX
 from metrics.common.errors import ConfigError
 from metrics.sources.own_figures import changes_of_process, nodes_of_one_process
 from metrics.sources.sample import BrokerSample
@@ -38,16 +39,6 @@ class Reconnecting(Protocol):
 
     def reconnect(self) -> None:
         """Close the connections; the next sample opens new ones."""
-        ...
-
-
-@runtime_checkable
-class Sparing(Protocol):
-    """A source whose polls cost the brokers much, where they have many partitions."""
-
-    @property
-    def spared_s(self) -> float:
-        """Least time between two samples, for the brokers' sake [s]."""
         ...
 
 
@@ -112,7 +103,7 @@ def take_first_polls(
             hosts_s.append(clock() - began_s)
     _require_answers(rounds, nodes_s)
     _require_own_figures(rounds)
-    spared_s = source.spared_s if isinstance(source, Sparing) else 0.0
+    spared_s = max((each.spared_s for each in source.nodes.values()), default=0.0)
     return FirstPolls(rounds, (0.0,) if own_s else nodes_s, hosts_s or (0.0,), own_s, spared_s)
 
 
@@ -196,10 +187,16 @@ def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tup
         return (scrapes,)
     if least_s > _rounded_up(MARGIN * polls.poll_s):
         spared = (
-            f"each sample is an answer about all partitions of the cluster, as its brokers show no "
-            f"metrics: samples are taken every {least_s:g} s instead of every {interval_s:g} s "
-            f"(workload.trial.sample_interval_s), so that they cost the brokers little"
+            f"the brokers have so many partitions that samples cost them CPU time: samples are "
+            f"taken every {least_s:g} s instead of every {interval_s:g} s "
+            f"(workload.trial.sample_interval_s)"
         )
+        share = SAMPLES_SHARE_MAX * polls.spared_s / least_s
+        if share > 2 * SAMPLES_SHARE_MAX:
+            spared += (
+                f", which still takes about {share:.0%} of a core of a broker; a longer window "
+                f"(workload.trial.measure_s) needs fewer"
+            )
         return (spared,)
     sentence = (
         f"a poll of {polls.slower} takes {polls.poll_s:.2f} s, too long for "

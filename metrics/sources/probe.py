@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from metrics.common.broker_costs import jmx_interval_s
 from metrics.common.errors import ConfigError
 from metrics.sources.access import remedy_of_lock
 from metrics.sources.beans import (
@@ -13,6 +14,7 @@ from metrics.sources.beans import (
     FACTS,
     FROM_FIRST_USE,
     HANDLER_IDLE_NS,
+    PARTITIONS,
     QUORUM,
     Reading,
     Role,
@@ -50,7 +52,7 @@ def brief(error: str) -> str:
 
 
 def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
-    """The node behind an endpoint, from the answers to `metrics.sources.beans.PROBE`.
+    """The node behind an endpoint, from the answers to `metrics.sources.beans.AT_START`.
 
     Raises:
         ConfigError: the process is not a Kafka node, or has another node id than expected.
@@ -75,7 +77,14 @@ def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
     if ARGUMENTS in facts:
         facts[ARGUMENTS] = harmless_arguments(facts[ARGUMENTS])
     version = versions[str(endpoint.node_id)]
-    return NodeInfo(endpoint.node_id, version, roles, facts, has_quorum=QUORUM in values)
+    return NodeInfo(
+        endpoint.node_id,
+        version,
+        roles,
+        facts,
+        has_quorum=QUORUM in values,
+        spared_s=jmx_interval_s(int(float(values.get(PARTITIONS.name, 0)))),
+    )
 
 
 def readings_for(node: NodeInfo) -> tuple[Reading, ...]:

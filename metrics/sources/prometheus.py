@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
+from metrics.common.broker_costs import scrape_interval_s
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, Role
 from metrics.sources.http_access import HttpAccess
@@ -137,6 +138,7 @@ class PrometheusSource:
             self._require_handlers(scraper, values, found)
         has_quorum = CONTROLLER_EPOCH in values
         sampled = with_handlers(values, scrape.at_s, is_shared=roles >= _COMBINED)
+        rates = tuple(sorted({*names_with(scrape.values, ONE_MINUTE_RATE)} - {*scrape.values}))
         later = (self._rules or found.rules).selectors.keys() & {*FROM_FIRST_USE}
         return NodeInfo(
             endpoint.node_id,
@@ -150,7 +152,9 @@ class PrometheusSource:
             found.texts,
             found.preferred,
             found.refusals,
-            rates=tuple(sorted({*names_with(scrape.values, ONE_MINUTE_RATE)} - {*scrape.values})),
+            rates=rates,
+            # One-minute rates need samples that are as frequent as their ticks.
+            spared_s=0.0 if rates else scrape_interval_s(scrape.took_s, scrape.lines),
         )
 
     def _require_handlers(

@@ -8,7 +8,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 from metrics.common.errors import ConfigError
@@ -43,12 +43,14 @@ class Scrape:
         at_s: time of the exchange's middle [s since the epoch].
         values: reading → its value.
         took_s: length of the exchange [s].
+        lines: number of lines of the exporter's whole page, as far as it was read.
         error: why there are no readings, or None.
     """
 
     at_s: float
     values: Mapping[str, float] = field(default_factory=dict)
     took_s: float = 0.0
+    lines: int = 0
     error: str | None = None
 
 
@@ -132,7 +134,8 @@ class Scraper:
             ScrapeError: there is no answer with metrics; the next call connects again.
         """
         at_s, took_s, text = self._answer(timeout_s)
-        return Scrape(at_s, self._readings(text, at_s), took_s)
+        values = self._readings(text, at_s)
+        return Scrape(at_s, values, took_s, self._layout.lines)
 
     def poll(self, timeout_s: float) -> Poll:
         """The exporter's whole page; see `scrape` for arguments and errors."""
@@ -181,7 +184,7 @@ class Scraper:
         if part.values.keys() != whole.values.keys():
             self._path = PATH
             return whole
-        return part
+        return replace(part, lines=whole.lines)
 
     def close(self) -> None:
         """Close the connection; further calls are harmless."""

@@ -76,6 +76,8 @@ class NodeInfo:
         rates: readings whose counts follow from one-minute rates.
         interval_s: time between two samples, where another program takes them, such as a
             Prometheus server; 0 where each poll is a sample [s].
+        spared_s: least time between two samples for the sake of a broker with many partitions; 0
+            for any [s].
     """
 
     node_id: int
@@ -91,6 +93,7 @@ class NodeInfo:
     refused: tuple[str, ...] = ()
     rates: tuple[str, ...] = ()
     interval_s: float = 0.0
+    spared_s: float = 0.0
 
 
 class MetricsSource(Protocol):
