@@ -26,6 +26,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
 from metrics.trial.judgement import Reason
 from metrics.trial.others import ClientTraffic, Level, OtherLoad, OwnTraffic
+from metrics.windows.broker import BrokerWindow
 
 SETTLE_S = 10.0
 """Longest wait for brokers that are not at rest before the run [s]. Their readings after it are
@@ -42,6 +43,8 @@ RENEWAL_S = 10.0
 OTHERS_PATIENCE_S = 15.0
 """Time after which brokers that are busier than before the run, beside others who load them more,
 are measured again: their load is not left over from ours [s]."""
+BEHIND_IDLE = 0.05
+"""Handlers with a lower idle fraction than this work off requests that waited [ratio]."""
 LEVEL_S = 600.0
 """Time over which looks are the level of others [s]."""
 
@@ -151,10 +154,16 @@ class Gates:
         first = self._polled = self._source.sample_all()
         windows = windows_between(self._source, first, self._watch_others(RENEWAL_S))
         for each in windows if self.is_shared else ():
-            if each.handler_idle is not None:
+            if each.handler_idle is not None and not self._is_behind(each):
                 before = self._baselines.get(each.broker_id, Baseline())
                 idle = Baseline.of(each).handler_idle
                 self._baselines[each.broker_id] = replace(before, handler_idle=idle)
+
+    def _is_behind(self, window: BrokerWindow) -> bool:
+        """Whether a broker still works off requests, which may be those of the last load."""
+        waiting = self._baselines.get(window.broker_id, Baseline()).waiting_requests
+        idle = 1.0 if window.handler_idle is None else window.handler_idle
+        return (window.request_queue_max or 0.0) > waiting or idle < BEHIND_IDLE
 
     def _forget_looks(self) -> None:
         """Keep only the last looks, as long as a new measurement together, but at least one."""
@@ -326,8 +335,13 @@ class Gates:
     def _have_others_risen(
         self, look: tuple[Sequence[BrokerSample], Sequence[BrokerSample]]
     ) -> bool:
-        """Whether others load the brokers more between two polls than their level explains."""
+        """Whether others load the brokers more between two polls than their level explains.
+
+        Requests that brokers still work off may be ours, so their traffic is not that of others.
+        """
         earlier, later = look
+        if any(self._is_behind(each) for each in windows_between(self._source, earlier, later)):
+            return False
         seen = ClientTraffic.between(earlier, later, brokers_of(self._source))
         if seen is None:
             return False

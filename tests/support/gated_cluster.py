@@ -19,7 +19,7 @@ class Cluster(ScriptedSource):
         super().__init__((1, 2), now_s=10_000.0)
         self.idle = idle
         self.written_per_s = 0.0
-        self.short = self.lag = 0.0
+        self.short = self.lag = self.waiting = 0.0
         self.started_s = self.now_s - up_s
         self._seen_s, self._idle_s, self._written = self.now_s, 0.0, 0.0
         self.checks: list[TopicState] = []
@@ -36,6 +36,7 @@ class Cluster(ScriptedSource):
             "produce_total_ms_count": 20_000.0,
             "under_replicated_partitions": self.short,
             "replica_max_lag_records": self.lag,
+            "request_queue_size": self.waiting,
         }
         return [BrokerSample(i, self.now_s, values) for i in BROKERS]
 

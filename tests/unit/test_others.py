@@ -376,6 +376,16 @@ def test_brokers_that_are_busy_without_more_traffic_of_others_are_not_at_rest() 
     assert bed.cluster.now_s - before_s == pytest.approx(DEADLINE_S, abs=3.0)
 
 
+@pytest.mark.parametrize(("waiting", "idle"), [(3.0, 0.3), (0.0, 0.01)])
+def test_requests_that_brokers_work_off_are_no_load_of_others(waiting: float, idle: float) -> None:
+    bed = Bed(500.0)
+    bed.cluster.rate, bed.cluster.waiting, bed.cluster.idle = 2_000.0, waiting, idle
+    bed.cluster.pause(5.0)
+    assert bed.gates.pass_all(TOPIC)[0].indicator == "not_at_rest"
+    bed.gates.renew_level()
+    assert bed.gates.idle_at_rest == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("is_under_way", [True, False])
 def test_followers_of_a_reassignment_may_lag(is_under_way: bool) -> None:
     bed = Bed(500.0)
