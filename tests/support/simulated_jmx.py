@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from metrics.sources.beans import PROBE, Kind, Role, beans_for
+from metrics.sources.beans import PARTITIONS, PROBE, Kind, Role, beans_for
 from metrics.sources.source import JmxEndpoint
 from tests.bench.sampling import bare_jvm
 from tests.support.relay import Relay
@@ -150,8 +150,27 @@ public class SimulatedBrokers {
         }
     }
 
-    /** Starts brokers with ids from 1 on, and returns the port of each. */
-    public static String start(int count, int firstPort, String beans) throws Exception {
+    /** Registers beans of partitions, which no sample reads. */
+    static void crowd(MBeanServer server, int partitions) throws Exception {
+        String[] names = new String[] {"kafka.cluster:type=Partition,name=UnderReplicated",
+            "kafka.log:type=Log,name=Size", "kafka.log:type=Log,name=LogEndOffset"};
+        Simulated bean = new Simulated("kafka.cluster:type=Partition");
+        bean.constants.put("Value", Double.valueOf(7.0));
+        for (int i = 0; i < partitions; i++) {
+            for (int j = 0; j < names.length; j++) {
+                String place = ",topic=others-" + i / 50 + ",partition=" + i % 50;
+                server.registerMBean(bean, new ObjectName(names[j] + place));
+            }
+        }
+    }
+
+    /**
+     * Starts brokers with ids from 1 on, and returns the port of each.
+     *
+     * Each has beans of so many partitions of others.
+     */
+    public static String start(int count, int firstPort, String beans, int partitions)
+            throws Exception {
         StringBuilder ports = new StringBuilder();
         OnLoopback factory = new OnLoopback();
         Map environment = new HashMap();
@@ -165,6 +184,7 @@ public class SimulatedBrokers {
             }
             MBeanServer server = MBeanServerFactory.newMBeanServer();
             fill(server, beans, id);
+            crowd(server, partitions);
             JMXServiceURL url = new JMXServiceURL("service:jmx:rmi://" + LOOPBACK + ":" + port
                 + "/jndi/rmi://" + LOOPBACK + ":" + port + "/jmxrmi");
             JMXConnectorServerFactory.newJMXConnectorServer(url, environment, server).start();
@@ -194,7 +214,7 @@ _STANDS_FOR = {
 }
 
 
-def beans_of_a_broker() -> Iterator[tuple[str, str, str, str]]:
+def beans_of_a_broker(partitions: int = 0) -> Iterator[tuple[str, str, str, str]]:
     """Object name, attribute, `grows` or `is`, and value."""
     for bean in beans_for(VERSION, (Role.BROKER,)):
         for name in _names(bean.object_name):
@@ -207,9 +227,10 @@ def beans_of_a_broker() -> Iterator[tuple[str, str, str, str]]:
                 yield name, bean.attribute, "grows", str(PER_S.get(bean.name, 1000.0))
             else:
                 yield name, bean.attribute, "is", str(NOW.get(bean.name, 0.0))
-    for reading in PROBE:
+    for reading in (*PROBE, PARTITIONS) if partitions else PROBE:
         if reading.name != "controller":
             value = f"text {VERSION}" if reading.attribute == "Version" else "30.0"
+            value = str(partitions) if reading is PARTITIONS else value
             for name in _names(reading.object_name):
                 yield name, reading.attribute, "is", value
 
@@ -254,15 +275,21 @@ def delayed_jmx(count: int, round_trip_s: float) -> Iterator[SimulatedJmx]:
 
 
 @contextmanager
-def simulated_jmx(count: int, options: tuple[str, ...] = ()) -> Iterator[SimulatedJmx]:
-    """A JVM with this number of brokers."""
-    beans = "\n".join("\t".join(each) for each in beans_of_a_broker())
+def simulated_jmx(
+    count: int, options: tuple[str, ...] = (), others: int = 0
+) -> Iterator[SimulatedJmx]:
+    """A JVM with this number of brokers.
+
+    Args:
+        others: partitions of others on each broker, with beans of their own.
+    """
+    beans = "\n".join("\t".join(each) for each in beans_of_a_broker(others))
     options = ("-Xmx1g", "-Xss256k", "-Djava.rmi.server.hostname=127.0.0.1", *options)
     with bare_jvm(*options) as (jvm, pid):
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.cook(_JAVA)
         brokers = compiler.getClassLoader().loadClass("SimulatedBrokers").newInstance()
-        ports = brokers.start(count, _FIRST_PORT, beans).split()
+        ports = brokers.start(count, _FIRST_PORT, beans, others).split()
         endpoints = [JmxEndpoint(i, "127.0.0.1", int(port)) for i, port in enumerate(ports, 1)]
         yield SimulatedJmx(endpoints, pid, brokers.calls)
         del compiler, brokers
