@@ -85,6 +85,9 @@ def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
     return [
         spec.java,
         f"-Xmx{_HEAP_MB}m",
+        # A master and its workers have little to do: half of the CPU time of their start is saved.
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
         f"{MARKER}{spec.id}",
         "-Djava.awt.headless=true",
         "-Djava.net.preferIPv4Stack=true",

@@ -75,6 +75,7 @@ def test_all_listen_on_loopback_and_workers_call_the_master(nodes: Nodes) -> Non
         assert command[command.index("--host") + 1] == "127.0.0.1"
         assert command[command.index("--port") + 1] == str(node.port)
         assert f"-Dredline.testbed={SPEC.id}" in command
+        assert "-XX:TieredStopAtLevel=1" in command, "its start takes half of the CPU time"
         variables = spark_environment(WITH_SPARK, node, {})
         assert variables["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert spark_command(WITH_SPARK, worker, master)[-1] == master.url == "spark://127.0.0.1:22006"
