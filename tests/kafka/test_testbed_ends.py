@@ -27,6 +27,8 @@ from tests.support.processes import becomes, processes_with
 
 pytestmark = pytest.mark.together
 
+ONE_NODE = {"metadata": "combined"}
+"""Override for one broker without another process that is its controller."""
 # Long enough for a busy machine; on an idle one all processes end within a second.
 GONE_S = 60.0
 
@@ -57,7 +59,7 @@ def test_it_ends_with_its_owner(tmp_path: Path, signum: signal.Signals) -> None:
     with owner_process(tmp_path) as owner:
         testbed_id = next_line(owner)
         assert next_line(owner) == "ready"
-        assert len(processes_with(testbed_id)) == 3
+        assert len(processes_with(testbed_id)) == 2
         owner.send_signal(signum)
         owner.wait(GONE_S)
         assert becomes(lambda: not processes_with(testbed_id), GONE_S)
@@ -89,7 +91,7 @@ def check_for(testbed: Testbed, duration_s: float) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere `down` cleans up, see below")
 def test_brokers_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
-    testbed = start(brokers=1, root=tmp_path)
+    testbed = start(brokers=1, root=tmp_path, overrides=ONE_NODE)
     try:
         os.kill(testbed.supervisor_pid, signal.SIGKILL)
         assert becomes(lambda: not processes_with(testbed.id), GONE_S)
@@ -102,9 +104,10 @@ def test_brokers_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     assert (tmp_path / "failed" / testbed.id / "broker-1" / "server.log").exists()
 
 
-def test_down_cleans_up_after_a_crash_and_keeps_a_running_testbed(tmp_path: Path) -> None:
-    with start(brokers=1, root=tmp_path) as alive:
-        crashed = tmp_path / "default-deadbeef"
+def clean_up_beside_a_crash_and_fail(root: Path) -> None:
+    """Let `down` clean up beside a running testbed; then raise an error with its id."""
+    with start(brokers=1, root=root) as alive:
+        crashed = root / "default-deadbeef"
         crashed.mkdir()
         state = read_state(alive.folder)
         assert state is not None and state.supervisor is not None
@@ -116,13 +119,27 @@ def test_down_cleans_up_after_a_crash_and_keeps_a_running_testbed(tmp_path: Path
             replace(node, directory=str(crashed / f"node-{node.node_id}")) for node in state.nodes
         )
         write_state(crashed, replace(state, spec=spec, supervisor=dead, nodes=nodes))
-        assert [report.is_alive for report in status(tmp_path)].count(False) == 1
-        done = down("default", tmp_path)
+        assert [report.is_alive for report in status(root)].count(False) == 1
+        done = down("default", root)
         assert done.stopped is None
         assert [(each.name, each.processes) for each in done.cleaned] == [("default", 0)]
         assert not crashed.exists()
         assert len(processes_with(alive.id)) == 3
         alive.check()
+        raise ValueError(alive.id)
+
+
+def test_down_cleans_up_after_a_crash_and_an_error_of_the_owner_keeps_the_logs(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ValueError, match="default-") as caught:
+        clean_up_beside_a_crash_and_fail(tmp_path)
+    testbed_id = str(caught.value)
+    assert processes_with(testbed_id) == []
+    kept = read_state(tmp_path / "failed" / testbed_id)
+    assert kept is not None
+    assert kept.reason == f"its owner stopped with ValueError: {testbed_id}"
+    assert Path(kept.nodes[0].directory).name == "controller-100"
 
 
 def test_a_broker_that_cannot_start_has_a_message_and_keeps_its_logs(tmp_path: Path) -> None:
@@ -140,13 +157,13 @@ def test_a_broker_that_cannot_start_has_a_message_and_keeps_its_logs(tmp_path: P
 
 
 def test_a_broker_that_dies_ends_the_testbed(tmp_path: Path) -> None:
-    with start(brokers=2, root=tmp_path) as testbed:
+    with start(brokers=1, root=tmp_path) as testbed:
         testbed.check()
-        os.kill(testbed.pids[2], signal.SIGKILL)
+        os.kill(testbed.pids[1], signal.SIGKILL)
         assert becomes(lambda: not processes_with(testbed.id), 30)
-        with pytest.raises(TestbedLostError, match="broker 2 was ended by SIGKILL"):
+        with pytest.raises(TestbedLostError, match="broker 1 was ended by SIGKILL"):
             testbed.check()
-    assert (tmp_path / "failed" / testbed.id / "broker-2" / "server.log").exists()
+    assert (tmp_path / "failed" / testbed.id / "broker-1" / "server.log").exists()
 
 
 def _await_end(spec: Spec, root: Path) -> None:
@@ -164,23 +181,13 @@ def test_it_stops_before_it_holds_more_than_its_disk_limit(
         return cluster_text(folder, state)
 
     monkeypatch.setattr("jobs.testbed.launcher.cluster_text", late)
-    profile = adapt(load_profile("disk-bound"), brokers=1)
+    profile = adapt(load_profile("disk-bound"), brokers=1, overrides=ONE_NODE)
     spec = make_spec(profile, "small", kafka_jars(profile.kafka_version))
     spec = replace(spec, disk_limit_bytes=1000)
     with pytest.raises(TestbedDiskError, match="more than disk_limit_bytes") as caught:
         _await_end(spec, tmp_path)
     assert caught.value.exit_code == 5
     assert processes_with(spec.id) == []
-
-
-def test_an_error_of_the_owner_keeps_the_logs(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="of mine"), start(brokers=1, root=tmp_path) as testbed:
-        raise ValueError("of mine")
-    assert processes_with(testbed.id) == []
-    kept = read_state(tmp_path / "failed" / testbed.id)
-    assert kept is not None
-    assert kept.reason == "its owner stopped with ValueError: of mine"
-    assert Path(kept.nodes[0].directory).name == "controller-100"
 
 
 def test_a_start_that_takes_too_long_names_the_missing_brokers(tmp_path: Path) -> None:

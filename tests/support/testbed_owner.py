@@ -30,7 +30,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ROOT = Path(sys.argv[1])
     threading.Thread(target=say_id, args=(ROOT,), daemon=True).start()
-    with start(brokers=1, name="owned", root=ROOT):
+    with start(brokers=1, name="owned", root=ROOT, overrides={"metadata": "combined"}):
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         time.sleep(600)
