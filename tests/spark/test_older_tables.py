@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ from metrics.traffic.producer import ProducerPattern
 from metrics.trial.consumption import GroupCounts, GroupWindow, ReadRange
 from metrics.trial.histogram import Quantiles
 from metrics.trial.state import ALL_BROKERS
+from metrics.trial.trial import Trial
 from metrics.windows.series import SERIES
 from search.model import Verdict
 from tests.support import frames
@@ -69,7 +72,12 @@ Row = dict[str, Any]
 
 def rows(frame: DataFrame, table: str) -> list[Row]:
     """The rows of a table in the order of their keys."""
-    return [row.asDict(recursive=True) for row in frame.orderBy(*KEYS[table]).collect()]
+    return sorted((row.asDict(recursive=True) for row in frame.collect()), key=key_in(table))
+
+
+def key_in(table: str) -> Callable[[Row], tuple[Any, ...]]:
+    """The function that returns the key of a row."""
+    return itemgetter(*KEYS[table])
 
 
 def assert_says(now: Any, then: Any, where: str = "") -> None:
@@ -105,6 +113,20 @@ def older(out: Path, spark: SparkSession) -> TableStore:
     return TableStore(spark, str(out / "tables"))
 
 
+@pytest.fixture(scope="module")
+def older_rows(out: Path, spark_for_all: SparkSession) -> dict[str, list[Row]]:
+    """Table → its rows, each read once."""
+    store = TableStore(spark_for_all, str(out / "tables"))
+    return {table: rows(store.read(table), table) for table in KEYS}
+
+
+@pytest.fixture(scope="module")
+def older_trials(out: Path, spark_for_all: SparkSession) -> dict[str, list[Trial]]:
+    """Run → its trials, each read once."""
+    store = TableStore(spark_for_all, str(out / "tables"))
+    return {run_id: store.trials_of(run_id) for run_id in TRIALS}
+
+
 # --- reading ------------------------------------------------------------------
 
 NOT_READ = ("by_producer", "end_offset_growth_records")
@@ -123,35 +145,38 @@ UNTOLD = TrafficPattern(
 """Default values of options; version 0.1.0 wrote only some of them into its rows."""
 
 
-@pytest.fixture
-def defaults(older: TableStore, spark: SparkSession) -> Row:
-    """The columns of a pattern that the older table does not have, with their defaults."""
-    had = older.trials(LIMIT).columns
-    (row,) = rows(frames.table(spark, "trials", [row_of(trial(pattern=UNTOLD))]), "trials")
-    names = schema_of(TrafficPattern).names
-    return NEWER | {name: row[name] for name in names if name not in had}
-
-
-@pytest.mark.parametrize("run_id", TRIALS)
-def test_a_trial_has_all_values_of_its_row(
-    older: TableStore, spark: SparkSession, run_id: str, defaults: Row
+def test_each_trial_has_all_values_of_its_row(
+    older: TableStore,
+    older_trials: dict[str, list[Trial]],
+    older_rows: dict[str, list[Row]],
+    spark: SparkSession,
 ) -> None:
-    then = rows(older.trials(run_id).drop(*NOT_READ), "trials")
-    found = [row_of(each) for each in older.trials_of(run_id)]
-    now = rows(frames.table(spark, "trials", found).drop(*NOT_READ), "trials")
-    assert len(now) == TRIALS[run_id]
+    (plain,) = rows(frames.table(spark, "trials", [row_of(trial(pattern=UNTOLD))]), "trials")
+    had = older.read("trials").columns
+    lacking = [name for name in schema_of(TrafficPattern).names if name not in had]
+    defaults = NEWER | {name: plain[name] for name in lacking}
     assert {"retries", "enable_idempotence", "measure_s"} <= defaults.keys()
     assert {"acks", "linger_ms", "compression", "topics", "ramp_up_s"}.isdisjoint(defaults)
+    assert {run_id: len(found) for run_id, found in older_trials.items()} == TRIALS
+    found = [row_of(each) for of_run in older_trials.values() for each in of_run]
+    now = rows(frames.table(spark, "trials", found).drop(*NOT_READ), "trials")
+    then = [
+        {name: value for name, value in row.items() if name not in NOT_READ}
+        for row in older_rows["trials"]
+    ]
     assert_says(now, [{**row, **defaults} for row in then])
 
 
-@pytest.mark.parametrize("run_id", TRIALS)
-def test_the_values_of_a_row_are_in_the_right_fields(older: TableStore, run_id: str) -> None:
-    stored = rows(older.trials(run_id), "trials")
-    for found, row in zip(older.trials_of(run_id), stored, strict=True):
+def test_the_values_of_a_row_are_in_the_right_fields(
+    older_trials: dict[str, list[Trial]], older_rows: dict[str, list[Row]], spark: SparkSession
+) -> None:
+    trials = {(each.run_id, each.number): each for some in older_trials.values() for each in some}
+    assert len(trials) == len(older_rows["trials"]) == sum(TRIALS.values())
+    for row in older_rows["trials"]:
+        found = trials[row["run_id"], row["trial"]]
         evidence, seen = found.evidence, found.evidence.client
         took_s = (row["finished_at"] - row["started_at"]).total_seconds()
-        assert (found.number, found.load) == (row["trial"], row["np"])
+        assert found.load == row["np"]
         assert found.duration_s == pytest.approx(took_s)
         assert seen.start_s == row["window_start"].timestamp()
         assert (found.verdict.value, found.attribution) == (row["verdict"], row["attribution"])
@@ -180,10 +205,12 @@ def test_the_values_of_a_row_are_in_the_right_fields(older: TableStore, run_id: 
             assert [asdict(each) for each in group.read_by_partition] == stored["read_by_partition"]
 
 
-def test_the_goals_of_a_trial_keep_their_own_verdicts(older: TableStore) -> None:
+def test_the_goals_of_a_trial_keep_their_own_verdicts(
+    older_trials: dict[str, list[Trial]], spark: SparkSession
+) -> None:
     found = {
         each.load: [judgement.verdict for judgement in each.judgements.values()]
-        for each in older.trials_of(LIMIT)
+        for each in older_trials[LIMIT]
     }
     over, fine = Verdict.OVERLOADED, Verdict.SUSTAINED
     assert found == {32: [over, fine], 23: [fine, fine], 45: [over, fine], 64: [over, over]}
@@ -212,22 +239,21 @@ def grown(spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.parametrize("table", KEYS)
 def test_older_rows_stay_as_they_are_and_have_null_in_new_columns(
-    grown: TableStore, older: TableStore, table: str, spark: SparkSession
+    grown: TableStore, older_rows: dict[str, list[Row]], table: str, spark: SparkSession
 ) -> None:
-    then = rows(older.read(table), table)
-    keys = {tuple(row[name] for name in KEYS[table]) for row in then}
-    now = [row for row in rows(grown.read(table), table)
-           if tuple(row[name] for name in KEYS[table]) in keys]  # fmt: skip
+    then, key = older_rows[table], key_in(table)
+    keys = {key(row) for row in then}
+    now = [row for row in rows(grown.read(table), table) if key(row) in keys]
     assert_says(now, then)
 
 
 def test_an_older_run_can_have_trials_of_this_version(
-    grown: TableStore, older: TableStore, spark: SparkSession
+    grown: TableStore, older_trials: dict[str, list[Trial]], spark: SparkSession
 ) -> None:
     assert grown.next_trial(LIMIT) == NEW_TRIAL.number + 1
     *before, made = grown.trials_of(LIMIT)
     # The comparison uses texts, as an unknown number is NaN, which is not equal to itself.
-    assert repr(before) == repr(older.trials_of(LIMIT))
+    assert repr(before) == repr(older_trials[LIMIT])
     assert (made.number, made.pattern, made.judgements) == (
         NEW_TRIAL.number,
         NEW_TRIAL.pattern,
@@ -278,7 +304,7 @@ def test_a_second_opening_adds_nothing_to_an_older_table(
 
 @pytest.mark.long
 def test_older_tables_of_a_catalog_accept_newer_rows(
-    older: TableStore, tmp_path: Path, spark: SparkSession
+    older_trials: dict[str, list[Trial]], tmp_path: Path, spark: SparkSession
 ) -> None:
     shutil.copytree(OLDER, tmp_path / "tables")
     spark.sql(f"CREATE SCHEMA {SCHEMA}")
@@ -288,7 +314,7 @@ def test_older_tables_of_a_catalog_accept_newer_rows(
             spark.sql(f"CREATE TABLE {SCHEMA}.{table} USING delta {where}")
         *before, made = add_rows(TableStore(spark, SCHEMA)).trials_of(LIMIT)
         assert made.evidence.client == NEW_TRIAL.evidence.client
-        assert repr(before) == repr(older.trials_of(LIMIT))
+        assert repr(before) == repr(older_trials[LIMIT])
     finally:
         spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
@@ -307,14 +333,15 @@ def test_views_accept_rows_of_both_versions(grown: TableStore, spark: SparkSessi
 # --- views and pages ----------------------------------------------------------
 
 
-def test_the_summary_of_a_search_has_both_of_its_points(older: TableStore) -> None:
+def test_the_summary_of_a_search_has_both_of_its_points(
+    older: TableStore, older_rows: dict[str, list[Row]]
+) -> None:
     found = read_summary(older)
     assert (found.run_id, found.status, found.brokers, found.exit_code) == (LIMIT, "done", 1, 0)
     assert (found.started_at, found.finished_at) == ("2026-11-22T10:55:15Z", "2026-11-22T10:56:14Z")
     assert (found.replication_factor, found.consumer_groups) == (1, 1)
     assert found.environment["redline.version"] == "0.1.0"
-    stored = rows(older.read("boundaries"), "boundaries")
-    for point, row in zip(found.boundaries, stored, strict=True):
+    for point, row in zip(found.boundaries, older_rows["boundaries"], strict=True):
         kept = {name: row.get(name) for name in as_document(point)}
         assert as_document(point) == kept | {
             "state": ALL_BROKERS,
@@ -433,10 +460,12 @@ def test_the_views_of_runs_points_and_nights_accept_older_tables(older: TableSto
     )
 
 
-def test_a_night_reads_back_with_its_verdict(older: TableStore) -> None:
+def test_a_night_reads_back_with_its_verdict(
+    older: TableStore, older_rows: dict[str, list[Row]]
+) -> None:
     (found,) = older.cases("suite", "testbed")
-    (row,) = [each for each in rows(older.read("cases"), "cases") if each["event"] == "judged"]
-    kept = row | {"at": row["at"].timestamp()}
+    (row,) = [each for each in older_rows["cases"] if each["event"] == "judged"]
+    kept = {"scale": None} | row | {"at": row["at"].timestamp()}  # a column of later versions
     assert as_document(found) == {name: kept[name] for name in as_document(found)}
     assert (found.trials, found.verdicts) == ((1,), ("SUSTAINED",))
 
