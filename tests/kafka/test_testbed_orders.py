@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -38,7 +39,9 @@ def is_silent(port: int) -> bool:
     return False
 
 
-def test_a_broker_is_killed_and_restarted_and_the_testbed_stays(tmp_path: Path) -> None:
+def test_a_broker_is_killed_and_restarted_and_a_stopped_testbed_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     # The controller fences a killed broker after this time; the default is 9 s.
     quick = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
     with start(brokers=2, root=tmp_path, overrides=quick) as testbed:
@@ -62,8 +65,20 @@ def test_a_broker_is_killed_and_restarted_and_the_testbed_stays(tmp_path: Path) 
 
         with pytest.raises(TestbedStateError, match="has no broker 3; expected one of 1, 2"):
             testbed.kill_broker(3)
+        nodes = [testbed.controller, *testbed.brokers.values()]
+        ports = [port for node in nodes for port in (node.port, node.jmx_port)]
+        pids = [*testbed.pids.values(), testbed.supervisor_pid]
+        assert len(processes_with(testbed.id)) == len(pids) == 4
+        assert all(accepts(port, timeout_s=5) for port in ports)
     with pytest.raises(TestbedStateError, match="is stopped"):
         testbed.kill_broker(1)
+    testbed.stop()  # the second call does nothing
+    assert processes_with(testbed.id) == []
+    assert not any(accepts(port, timeout_s=1) for port in ports)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock"]
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

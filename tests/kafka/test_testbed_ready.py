@@ -1,20 +1,17 @@
-"""A ready testbed has its documented state, and a stopped one leaves no process and no file."""
+"""A ready testbed has its documented state."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import psutil
 import pytest
 
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
 from jobs.testbed.model import CONTROLLER_ID, HOST
 from jobs.testbed.ports import accepts
 from jobs.testbed.probe import registered_brokers
 from tests.support.exporters import Exporter
-from tests.support.processes import processes_with
 
 pytestmark = pytest.mark.together
 
@@ -71,19 +68,3 @@ def test_logs_exist_while_it_runs_and_have_the_version(kafka_testbed: Testbed) -
     for node in kafka_testbed.brokers.values():
         log = (Path(node.directory) / "server.log").read_text()
         assert f"Kafka version: {kafka_testbed.kafka_version}" in log
-
-
-def test_a_stopped_testbed_leaves_no_process_no_port_and_no_file(tmp_path: Path) -> None:
-    with start(brokers=1, name="short", root=tmp_path) as testbed:
-        ports = [testbed.controller.port, testbed.controller.jmx_port]
-        ports += [each for node in testbed.brokers.values() for each in (node.port, node.jmx_port)]
-        pids = [*testbed.pids.values(), testbed.supervisor_pid]
-        assert len(processes_with(testbed.id)) == 3
-        assert all(accepts(port, timeout_s=5) for port in ports)
-    testbed.stop()  # the second call does nothing
-    assert processes_with(testbed.id) == []
-    assert not any(accepts(port, timeout_s=1) for port in ports)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".lock"]
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
