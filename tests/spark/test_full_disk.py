@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from metrics.common.errors import ConfigError
+from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from tests.support.evidence import sample
 from tests.support.rows import trial
@@ -56,7 +57,10 @@ def filled(store: TableStore) -> tuple[int, str]:
     pytest.fail("the disk took it all")
 
 
-def test_tables_that_cannot_be_created_are_reported(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_that_cannot_be_created_are_reported(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metrics.tables.store.SCHEMAS", {"runs": SCHEMAS["runs"]})
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match=r"cannot be written.*or name others by --tables"):
         TableStore(spark, str(tmp_path / "file" / "tables")).open().settle()
