@@ -14,6 +14,7 @@ from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.launcher import start
+from search.early_stop import FEWEST
 from tests.support.commands import RunningCommand
 from tests.support.neighbors import Neighbor, steady
 from tests.support.search_impact import impact_of
@@ -24,6 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 LIMIT = 80
 """Producers that the brokers take at the limit, without followers and others."""
+OVERLOAD = 5 * LIMIT // 4
 LATE_S = 1.0
 """An early end is announced so long before, and looks are half a second apart [s]."""
 
@@ -39,7 +41,8 @@ def test_an_overload_on_slow_isr_settings_ends_in_time(tmp_path: Path) -> None:
             "--set=workload.message_bytes=[1000]", "--set=workload.topic.replication_factor=2",
             "--set=workload.trial.measure_s=45", "--set=cluster.warm_up_max_s=0",
             "--set=goal.search.method=bisection",
-            f"--set=goal.search.load_start_max={5 * LIMIT // 4}",
+            # Bisection begins in the middle of 0 and its guess.
+            f"--set=goal.search.load_start_max={2 * OVERLOAD}",
             "--set=goal.search.budget.trials=1", "--set=goal.search.check_for_change=false",
             folder=tmp_path,
         )  # fmt: skip
@@ -49,9 +52,11 @@ def test_an_overload_on_slow_isr_settings_ends_in_time(tmp_path: Path) -> None:
     assert code == 3, command.text[-2_000:]
     log.warning("impact %s", impact_of(tmp_path / "out" / "tables"))
     (trial,) = DeltaTable(tmp_path / "out" / "tables" / "trials").to_pyarrow_table().to_pylist()
-    assert trial["np"] == 5 * LIMIT // 4
+    assert trial["np"] == OVERLOAD
     assert trial["verdict"] == "OVERLOADED", trial["reasons"]
-    assert trial["load_s"] <= 10.0 + LATE_S
+    # Brokers that a busy machine samples rarely need four samples after the first 5 s.
+    rare_s = 5.0 + (FEWEST + 1) * trial["sample_interval_s"]
+    assert trial["load_s"] <= max(10.0, rare_s) + LATE_S
 
 
 @pytest.mark.parametrize(
