@@ -46,10 +46,12 @@ class Submitter:
         within: Sequence[str] = (),
         cluster: Path | None = None,
         secrets: Mapping[str, str] | None = None,
+        spark: Mapping[str, str] | None = None,
     ) -> RunningCommand:
         """Submit a script of jobs/, named without .py.
 
         Args:
+            spark: further settings of Spark.
             cache: cache folder of jars; by default that of this checkout.
             within: command that runs spark-submit, for example in a container.
             cluster: file of the cluster to load; by default the testbed's.
@@ -66,6 +68,7 @@ class Submitter:
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.dir": self.events.as_uri(),
+            **(spark or {}),
         }
         conf = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
         master = str(self.testbed.state.spark_master)
@@ -115,12 +118,12 @@ def executors_by_worker(testbed: Testbed) -> dict[int, list[psutil.Process]]:
 
 
 def records_written(testbed: Testbed) -> int:
-    """Sum of the end offsets of all topics of runs."""
+    """Sum of the end offsets of all topics of runs, without those of canaries."""
     written = 0
     with connect(testbed.bootstrap_servers) as admin:
         for topic in admin.topic_names():
             seen = admin.partitions_seen_by(testbed.broker_ids[0], [topic])[topic]
-            if topic.startswith(PREFIX) and seen:
+            if topic.startswith(PREFIX) and not topic.endswith("-canary") and seen:
                 written += sum(end_offsets_of(admin, topic, seen).values())
     return written
 
