@@ -27,26 +27,48 @@ WITHOUT_SPARK = {
 """Jobs that need no session: their arguments, their exit code, and a part of their output."""
 
 
-def ran_without(modules: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
-    code = (
-        f"import sys\nfor name in {modules}: sys.modules[name] = None\n"
-        f"from jobs.cli import main\nsys.argv = ['redline', *{arguments}]\nmain()"
-    )
+WITHOUT = """
+import sys
+for name in {modules}:
+    sys.modules[name] = None
+from jobs.cli import main
+for given in {commands}:
+    sys.argv = ["redline", *given]
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    print("{ENDED}", code)
+sys.exit(code)
+"""
+ENDED = "ended with"
+
+
+def ran_without(
+    modules: tuple[str, ...], *commands: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
+    """A process that runs these commands in turn, without these modules."""
+    code = WITHOUT.format(modules=modules, commands=commands, ENDED=ENDED)
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
                           check=False)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WITHOUT_SPARK)
-def test_jobs_without_a_session_need_no_spark_and_no_pictures(name: str, tmp_path: Path) -> None:
-    arguments, code, part = WITHOUT_SPARK[name]
-    given = (name, *arguments.format(folder=tmp_path).split())
-    done = ran_without(("pyspark", "delta", "py4j", "vl_convert", "scipy"), *given)
-    assert done.returncode == code, done.stderr
-    assert part.format(folder=tmp_path) in done.stdout + done.stderr
+def test_jobs_without_a_session_need_no_spark_and_no_pictures(tmp_path: Path) -> None:
+    """One process for all of them, as each start takes a second of CPU time."""
+    commands = [
+        (name, *arguments.format(folder=tmp_path).split())
+        for name, (arguments, _, _) in WITHOUT_SPARK.items()
+    ]
+    done = ran_without(("pyspark", "delta", "py4j", "vl_convert", "scipy"), *commands)
+    ends = [line for line in done.stdout.splitlines() if line.startswith(ENDED)]
+    codes = [code for _, code, _ in WITHOUT_SPARK.values()]
+    assert ends == [f"{ENDED} {code}" for code in codes], done.stdout + done.stderr
+    for _, _, part in WITHOUT_SPARK.values():
+        assert part.format(folder=tmp_path) in done.stdout + done.stderr
 
 
 def test_a_job_that_needs_spark_names_the_extra() -> None:
-    done = ran_without(("pyspark",), "find-limit", "--dry-run")
+    done = ran_without(("pyspark",), ("find-limit", "--dry-run"))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "redline find-limit needs Spark" in line

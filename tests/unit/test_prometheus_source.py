@@ -23,7 +23,7 @@ from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, NodeInfo
 from tests.support.processes import PATIENCE_S
 from tests.support.served_exporter import BROKER, HANDLERS, LEADERS, Exporter, serving
-from tests.support.simulated_exporters import simulated_exporters
+from tests.support.simulated_exporters import fetch_counts, simulated_exporters
 
 OWN_HANDLERS = "kafka_server_kafkarequesthandlerpool_brokerrequesthandleravgidlepercent_count"
 EPOCH = "kafka_server_raft_metrics_current_epoch"
@@ -378,7 +378,7 @@ def test_many_hanging_exporters_do_not_delay_the_others() -> None:
             assert [each.error for each in source.sample_all()] == [None] * len(ports)
 
 
-def test_hundreds_of_brokers_and_hosts_are_each_sampled_once_a_round() -> None:
+def test_hundreds_of_brokers_and_hosts_are_each_sampled_once_a_round_by_one_request() -> None:
     count = 200
     with simulated_exporters(count, count) as (brokers, hosts):
         endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(brokers, 1)]
@@ -389,8 +389,15 @@ def test_hundreds_of_brokers_and_hosts_are_each_sampled_once_a_round() -> None:
         ):
             source.open()
             machines.open()
+            before = fetch_counts(brokers[0])
             rounds = [source.sample_all() for _ in range(2)]
             looks = machines.sample_all()
+            after = fetch_counts(brokers[0])
+    assert {kind: after[kind] - before[kind] for kind in after} == {
+        "broker": 2 * count,
+        "host": count,
+        "connections": 1,  # the connection of this request
+    }
     for samples in rounds:
         assert [(each.broker_id, each.error) for each in samples] == [
             (i, None) for i in range(1, count + 1)
@@ -399,6 +406,6 @@ def test_hundreds_of_brokers_and_hosts_are_each_sampled_once_a_round() -> None:
     assert [len(each) for each in names] == [58], "every broker shows the same readings"
     assert [each.error for each in looks] == [None] * count
     assert {each.values["cores"] for each in looks} == {16.0}
-    for before, after in zip(*rounds, strict=True):
-        idle_ns = after.values["handler_idle_ns"] - before.values["handler_idle_ns"]
+    for one, other in zip(*rounds, strict=True):
+        idle_ns = other.values["handler_idle_ns"] - one.values["handler_idle_ns"]
         assert idle_ns >= 0, "counters grow"

@@ -120,8 +120,10 @@ def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None
     assert growth(room) < 2.05
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(1_000, marks=pytest.mark.long)])
-def test_a_round_sends_one_request_to_each_exporter(count: int) -> None:
+@pytest.mark.long
+def test_a_round_sends_one_request_to_each_of_a_thousand_exporters() -> None:
+    """Hundreds are in tests/unit/test_prometheus_source.py."""
+    count = 1_000
     with simulated_exporters(count, count) as (brokers, hosts):
         endpoints = [Endpoint(i, "127.0.0.1", port) for i, port in enumerate(brokers, 1)]
         addresses = {i: f"127.0.0.1:{port}" for i, port in enumerate(hosts, 1)}
