@@ -141,6 +141,7 @@ def test_the_chart_exists(run: Run) -> None:
         assert f"Goal {goal}" in (run.folder / "report.html").read_text()
 
 
+@pytest.mark.long
 @pytest.mark.together
 def test_an_interruption_leaves_finished_trials_and_no_process(tmp_path: Path) -> None:
     with RunningCommand(*SMALL, *CALM, folder=tmp_path) as command:

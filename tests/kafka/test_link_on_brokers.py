@@ -178,6 +178,7 @@ def lost(testbed: Testbed) -> bool:
     return False
 
 
+@pytest.mark.long
 @pytest.mark.together
 def test_the_end_of_a_line_process_ends_the_testbed(root: Path) -> None:
     with linked(root) as testbed:
