@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import statistics
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from kafka import KafkaConsumer
 
-from jobs.cluster.connect import connect
 from jobs.config.loading import load_workload
 from jobs.config.workload import Workload
 from jobs.console.events import RecordingReporter
@@ -25,15 +19,13 @@ from jobs.learning.survey import Bounds
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from tests.support.java_traffic import JavaKind, JavaTraffic, java_traffic
+from tests.support.java_traffic import JavaKind
+from tests.support.original_traffic import GROUPS, PLAIN, WORD, original_traffic
 
 log = logging.getLogger(__name__)
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
-WORD = "Mustermann-4711"
-PARTITIONS = 6
-PLAIN = {"enable.idempotence": "false", "acks": "1"}
 KINDS = {
     "small-hot": JavaKind(4, 250, 200, properties={**PLAIN, "linger.ms": "20"}),
     "large": JavaKind(
@@ -43,57 +35,16 @@ KINDS = {
     "keyed": JavaKind(3, 60, 500, keys=50, properties={"linger.ms": "100"}),
     "many-slow": JavaKind(40, 1, 1_000, properties={"linger.ms": "5"}),
 }  # fmt: skip
-GROUPS = ("billing", "audit")
 LOADED_S = 75.0
 """Time for which producers send before their traffic is learnt [s]."""
-REST_S = 12.0
-"""Time in which brokers at rest show what they use themselves [s]."""
+READ_S = 30.0
+"""Time of reading, at most [s]."""
 
 
 @pytest.fixture(scope="module")
 def testbed() -> Iterator[Testbed]:
     overrides: dict[str, object] = {"heap_mb": 384, "jvm_options": "-XX:TieredStopAtLevel=1"}
     with start("default", brokers=3, overrides=overrides, name="learn") as running:
-        yield running
-
-
-@contextmanager
-def reading(testbed: Testbed, group: str) -> Iterator[None]:
-    """A consumer of a group that reads one topic."""
-    over = threading.Event()
-
-    def read() -> None:
-        consumer = KafkaConsumer(
-            "small-hot", bootstrap_servers=list(testbed.bootstrap_servers), group_id=group,
-            auto_commit_interval_ms=1_000,
-        )  # fmt: skip
-        try:
-            while not over.is_set():
-                consumer.poll(timeout_ms=200)
-        finally:
-            consumer.close()
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-@contextmanager
-def sending(testbed: Testbed, folder: Path) -> Iterator[JavaTraffic]:
-    """The four kinds, and two groups that read one of them, for a while before this context."""
-    with connect(testbed.bootstrap_servers) as admin:
-        for topic in KINDS:
-            placed = {n: [1 + n % 3, 1 + (n + 1) % 3] for n in range(PARTITIONS)}
-            admin.create_topic(topic, placed, {})
-    with ExitStack() as stack:
-        running = stack.enter_context(java_traffic(testbed, KINDS, WORD, folder / "errors.log"))
-        for group in GROUPS:
-            stack.enter_context(reading(testbed, group))
-        time.sleep(LOADED_S)
         yield running
 
 
@@ -108,11 +59,12 @@ def learnt(testbed: Testbed, folder: Path, **options: Any) -> dict[str, Any]:
 
 
 def test_learnt_figures_are_those_of_java_producers(testbed: Testbed, tmp_path: Path) -> None:
-    with sending(testbed, tmp_path) as traffic:
+    with original_traffic(testbed, tmp_path, KINDS) as traffic:
+        time.sleep(LOADED_S)
         for decodes in (False, True):
             folder = tmp_path / f"decoded-{decodes}"
             folder.mkdir()
-            found = learnt(testbed, folder, bounds=Bounds(decodes=decodes))
+            found = learnt(testbed, folder, bounds=Bounds(duration_s=READ_S, decodes=decodes))
             planted = {topic: traffic.batch_bytes_of_last_minute(topic) for topic in KINDS}
             workload = load_workload(str(folder / "mine.yaml"))
             assert {part.name for part in workload.parts} == set(KINDS)
@@ -173,35 +125,3 @@ def require_kept_nowhere(folder: Path) -> None:
     for file in folder.rglob("*"):
         if file.is_file():
             assert WORD.encode() not in file.read_bytes(), file
-
-
-def cpu_s(testbed: Testbed) -> float:
-    """CPU time of all brokers so far [s]."""
-    times = [psutil.Process(testbed.pids[each]).cpu_times() for each in testbed.broker_ids]
-    return sum(each.user + each.system for each in times)
-
-
-def test_reading_these_figures_costs_brokers_less_than_a_hundredth_of_a_core(
-    testbed: Testbed, tmp_path: Path
-) -> None:
-    """What the test before this one left is read from brokers at rest, where little hides it.
-
-    A call may read for a minute, and ends earlier where topics have less: its CPU time counts
-    over the minute.
-    """
-    costs = []
-    for turn in range(3):
-        began_s, began_cpu_s = time.monotonic(), cpu_s(testbed)
-        time.sleep(REST_S)
-        rest = (cpu_s(testbed) - began_cpu_s) / (time.monotonic() - began_s)
-        folder = tmp_path / str(turn)
-        folder.mkdir()
-        began_s, began_cpu_s = time.monotonic(), cpu_s(testbed)
-        learnt(testbed, folder, bounds=Bounds())
-        took_s = time.monotonic() - began_s
-        costs.append(cpu_s(testbed) - began_cpu_s - rest * took_s)
-        log.warning(
-            "%.4f cores at rest; %.3f s of CPU time for learning, in %.1f s",
-            *(rest, costs[-1], took_s),
-        )
-    assert statistics.median(costs) < 0.01 * Bounds().duration_s, costs
