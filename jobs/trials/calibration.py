@@ -29,7 +29,7 @@ from metrics.traffic.mix import SCALE_UNITS
 from metrics.traffic.pattern import TrafficPattern
 from metrics.units import UNKNOWN, format_size
 
-LIGHT_S = 6.0
+LIGHT_S = 4.0
 """Length of the window under a light load [s]."""
 IDLE_LEAST = 0.9
 """Idle fraction that a light load leaves the handlers at least."""
