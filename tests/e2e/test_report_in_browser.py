@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from metrics.reporting.boundary_chart import boundary_spec
-from metrics.reporting.boundary_chart import chart_page
+from metrics.reporting.boundary_chart import boundary_spec, chart_page
 from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
 from metrics.windows.resource import Resource

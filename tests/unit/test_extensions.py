@@ -18,8 +18,8 @@ from jobs.campaigns.measurements import measurement_named
 from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import case_of, load_sweep
 from jobs.campaigns.sweep.results import results_of
-from jobs.checks.machine import extension_findings
 from jobs.checks.finding import Severity
+from jobs.checks.machine import extension_findings
 from jobs.checks.survey import Needs
 from jobs.config import load
 from jobs.config.loading import load_cluster

@@ -16,9 +16,8 @@ from metrics.columns import row_of
 from metrics.reporting.page.answers import answer_of, headline
 from metrics.reporting.page.binding import Use
 from metrics.reporting.page.model import Report, build_report
-from metrics.reporting.page.page import report_page
+from metrics.reporting.page.page import WORDS, report_page
 from metrics.reporting.page.trials import WINDOWS_MAX
-from metrics.reporting.page.page import WORDS
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import summary_of
 from metrics.reporting.trial_charts import throughput_latency_spec

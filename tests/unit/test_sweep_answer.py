@@ -24,8 +24,7 @@ from metrics.comparing.recommending import recommendations
 from metrics.comparing.sweeps import CASE, Result, effects_of
 from metrics.reporting.summary import RunSummary, trial_document
 from metrics.reporting.sweep.answer import SweepAnswer, load_answer, sentence
-from metrics.reporting.sweep.charts import sweep_specs, write_sweep_chart
-from metrics.reporting.sweep.charts import sweep_page
+from metrics.reporting.sweep.charts import sweep_page, sweep_specs, write_sweep_chart
 from metrics.trial.trial import Trial
 from tests.support.frozen import lost_keys
 from tests.support.report_rows import summary_of_sizes

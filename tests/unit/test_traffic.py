@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from jobs.config import load
 from jobs.console.events import Level, Notice, PlanShown, RecordingReporter
 from jobs.console.printing import make_reporter
-from jobs.runs.launch import require_consent
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, trials_table
+from jobs.runs.launch import require_consent
 from jobs.traffic import traffic
 from metrics.common.errors import ConfigError, RegressionError
 from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
