@@ -1,10 +1,11 @@
-"""Markers by folder, the order of the tests, and the Spark session of the run."""
+"""Markers by folder, the order of the tests, and the Spark session and the tables of the run."""
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from tests.support.sharing import ROOT, BySharing, computes, shared_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from metrics.tables.store import TableStore
 
 # Hypothesis draws the same examples in each run, however busy the machine is.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -123,3 +126,29 @@ def spark(spark_for_all: SparkSession) -> Iterator[SparkSession]:
     """The session of the run; leaked sockets are collected while `PYSPARK_LEAK` applies."""
     yield spark_for_all
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def new_store(
+    spark_for_all: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Path], TableStore]:
+    """A function that returns a store with tables without rows, in a folder that it makes.
+
+    The tables are created once and copied, as their creation takes seconds of CPU time.
+    """
+    from metrics.tables.store import TableStore
+
+    empty = tmp_path_factory.mktemp("empty") / "tables"
+    TableStore(spark_for_all, str(empty)).open().settle()
+
+    def store_in(folder: Path) -> TableStore:
+        shutil.copytree(empty, folder)
+        return TableStore(spark_for_all, str(folder))
+
+    return store_in
+
+
+@pytest.fixture
+def empty_tables(new_store: Callable[[Path], TableStore], tmp_path: Path) -> None:
+    """Tables without rows in `tmp_path`/tables, for a test of a run that need not create them."""
+    new_store(tmp_path / "tables")

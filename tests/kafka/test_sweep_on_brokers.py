@@ -78,6 +78,7 @@ def trials_of(reporter: RecordingReporter) -> list[Trial]:
     return [event.trial for event in reporter.events if isinstance(event, TrialFinished)]
 
 
+@pytest.mark.usefixtures("empty_tables")
 def test_a_resumed_sweep_measures_no_case_twice(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path
 ) -> None:
