@@ -42,6 +42,7 @@ PRODUCERS, RECORDS_PER_S = 3, 250.0
 STEP = RateProfile("step", ((0, 0.5), (6, 0.5), (6, 2), (12, 2)))
 
 
+@pytest.mark.usefixtures("empty_tables")
 @pytest.mark.parametrize("profile", [pytest.param(None, marks=pytest.mark.long), STEP])
 def test_windows_follow_each_other_and_every_record_is_in_one_of_them(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, profile: RateProfile | None
@@ -109,6 +110,7 @@ def assert_kept(tables: TableStore, trials: Sequence[Trial], profile: RateProfil
             assert kept[trial.number, each.broker_id] >= seen - 1
 
 
+@pytest.mark.usefixtures("empty_tables")
 def test_a_surplus_record_in_the_topic_is_reported(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
