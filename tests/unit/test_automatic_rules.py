@@ -209,8 +209,8 @@ def test_of_missing_readings_doctor_says_what_follows_and_what_to_export(
     )
     assert sentences == snapshot
     by_jmx = NodeInfo(1, "4.1", node.roles, lacks=node.lacks)
-    told = metrics_rules("jmx", {1: by_jmx}, [], 60.0)
-    assert not [each for each in told if each.remedy]
+    found = metrics_rules("jmx", {1: by_jmx}, [], 60.0)
+    assert not [each for each in found if each.remedy]
 
 
 def test_brokers_with_different_rules_have_their_own_series() -> None:

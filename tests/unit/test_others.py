@@ -415,7 +415,7 @@ def test_followers_of_a_reassignment_may_lag(is_under_way: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "is_shared", "most", "is_told"),
+    ("rate", "is_shared", "most", "is_stated"),
     [
         (24.0, True, 0.5, True),
         (24.0, True, None, False),
@@ -430,7 +430,7 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
     rate: float,
     is_shared: bool,
     most: float | None,
-    is_told: bool,
+    is_stated: bool,
 ) -> None:
     gates = SimpleNamespace(
         take_baseline=lambda: None, idle_at_rest=0.9, polls_at_rest=((), ()),
@@ -449,11 +449,11 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
         ),
     )  # fmt: skip
     warm_up.open_gates(cast(RunContext, context), 60.0)
-    told = [each.text for each in reporter.events if isinstance(each, PhaseStarted)][1:]
-    assert len(told) == is_told
-    if is_told:
-        assert told[0] == snapshot
-        assert "24 messages/s" in told[0] and "guards.others_fall_max" in told[0]
+    stated = [each.text for each in reporter.events if isinstance(each, PhaseStarted)][1:]
+    assert len(stated) == is_stated
+    if is_stated:
+        assert stated[0] == snapshot
+        assert "24 messages/s" in stated[0] and "guards.others_fall_max" in stated[0]
     assert not is_shared or (gates.reassigns() and history.warm_up.idle_at_rest == 0.9)
 
 
