@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
 
 from jobs.checks.finding import Finding, ok, warning
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import HANDLER_IDLE_NS
+from metrics.sources.history import History, KeepsHistory
 from metrics.sources.scraper import ScrapeError
 from metrics.sources.source import MetricsSource, sample_interval_of
 
 CHECK = "history"
 SPAN_S, STEP_S = 86_400.0, 600.0
 """Time that is looked at, and between two numbers of it [s]."""
-
-History = Sequence[tuple[float, float]]
-"""(time [s since the epoch], value) of a reading, oldest first."""
-
-
-@runtime_checkable
-class KeepsHistory(Protocol):
-    """A source that keeps the readings of the past."""
-
-    def history(
-        self, reading: str, from_s: float, to_s: float, step_s: float
-    ) -> Mapping[int, History]:
-        """Broker id → a reading in the past; see `PrometheusServerSource.history`."""
-        ...
 
 
 def history_findings(

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster
 from jobs.config.metrics_registry import broker_source
 from metrics.common.errors import ConfigError
+from metrics.sources.history import History, KeepsHistory
 from metrics.sources.scraper import ScrapeError
 from metrics.units import iso_utc
 
 SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
 """Time that is looked back, and between two numbers of it [s]."""
 _READING = "messages_in"
-History = Sequence[tuple[float, float]]
-"""(Time [s since the epoch], value of a counter), oldest first."""
-
-
-@runtime_checkable
-class KeepsHistory(Protocol):
-    """A source that keeps the readings of the past."""
-
-    def history(
-        self, reading: str, from_s: float, to_s: float, step_s: float
-    ) -> Mapping[int, History]:
-        """Broker id → a reading in the past; see `PrometheusServerSource.history`."""
-        ...
 
 
 @dataclass(frozen=True)
