@@ -461,8 +461,23 @@ class Guards:
             channel.end_now()
             return None
 
-        with watching("guards", look), watching("brake", look_for_brake):
+        with (
+            watching("guards", look),
+            watching("brake", look_for_brake),
+            watching("clients", partial(self._look_at_clients, channel)),
+        ):
             yield
+
+    def _look_at_clients(self, channel: TaskChannel) -> float | None:
+        """End the load where it harms other clients; returns the time until the next look [s]."""
+        if self.ends_load is not None:
+            return None
+        harm = self._harm_to_clients()
+        if harm is None:
+            return INTERVAL_S
+        self._trip(harm)
+        channel.end_now()
+        return None
 
     # --- checking -----------------------------------------------------------
 
@@ -489,7 +504,7 @@ class Guards:
 
         Args:
             is_paced: ask for all topics and all log directories only where that is due; the brake
-                has a look of its own then.
+                and the canaries have looks of their own then, which wait for no other answer.
             lacking: see `watch`.
         """
         self._check_lock()
@@ -506,7 +521,8 @@ class Guards:
             self._trip(stop)
         self._checked_s = self._clock()
         self._judge_replicas(short, missing)
-        self._judge_canaries()
+        if not is_paced and (harm := self._harm_to_clients()) is not None:
+            self._trip(harm)
         self._warn_of_unseen(dirs)
         limits = self._limits
         for each in dirs:
@@ -536,27 +552,26 @@ class Guards:
         if self.absence is None or self.absence.why is None:
             self._under_replicated = lacking
 
-    def _judge_canaries(self) -> None:
-        """Trip where other clients wait too long for longer than an overload may last."""
+    def _harm_to_clients(self) -> str | None:
+        """A sentence where other clients wait too long for longer than an overload may last."""
         most_ms = self._limits.canary_p99_ms_max
         reading = self.canaries.worst() if self.canaries and most_ms else None
         if reading is None or most_ms is None:
-            return
-        if self.absence is not None and self.absence.why is not None:
-            self._slow_since_s = None  # clients wait for the broker that left, without any load
-            return
-        if not reading.is_beyond(most_ms, self._limits.canary_rise_max):
-            self._slow_since_s = None
-            return
+            return None
+        waits_for_broker = self.absence is not None and self.absence.why is not None
+        if waits_for_broker or not reading.is_beyond(most_ms, self._limits.canary_rise_max):
+            self._slow_since_s = None  # clients wait for a broker that left without any load, too
+            return None
         if self._slow_since_s is None:
-            self._slow_since_s = self._checked_s
-        slow_s = self._checked_s - self._slow_since_s
-        if slow_s >= HARM_S:
-            self._trip(
-                f"clients of broker {reading.broker_id} have waited for {slow_s:.0f} s, "
-                f"{reading.p99_ms:,.0f} ms now (p99 of the canaries) and "
-                f"{reading.at_rest_p99_ms:,.0f} ms before the run"
-            )
+            self._slow_since_s = self._clock()
+        slow_s = self._clock() - self._slow_since_s
+        if slow_s < HARM_S:
+            return None
+        return (
+            f"clients of broker {reading.broker_id} have waited for {slow_s:.0f} s, "
+            f"{reading.p99_ms:,.0f} ms now (p99 of the canaries) and "
+            f"{reading.at_rest_p99_ms:,.0f} ms before the run"
+        )
 
     def stop(self, why: str) -> None:
         """Stop the run for a reason that was found elsewhere, and end its load."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import cast
@@ -11,11 +13,13 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import AdminError, TopicSize
+from jobs.cluster.health import Partitions
 from jobs.cluster.leftovers import leftovers
 from jobs.config.goal import GuardLimits
 from jobs.runs.results import _canaries, _heaviest
 from jobs.trials.broker_absence import BrokerAbsence
 from jobs.trials.canaries import KEPT_S, Canaries, _made, canary_topic
+from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import HARM_S, Guards
 from metrics.common.errors import GuardStopError
 from metrics.trial.canary import (
@@ -29,6 +33,8 @@ from metrics.trial.canary import (
 from metrics.trial.trial import Trial
 from search.model import Verdict
 from tests.support.guarded_cluster import Cluster
+from tests.support.processes import PATIENCE_S
+from tests.support.rows import PATTERN
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 
 
@@ -170,6 +176,30 @@ def test_clients_that_wait_a_little_longer_do_not() -> None:
     watched = Watched()
     watched.load(60, 700.0)
     assert watched.guards.tripped is None
+
+
+def test_clients_that_wait_end_a_load_while_the_brokers_answer_no_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jobs.trials.guards.INTERVAL_S", 0.001)
+    watched, answers, ended = Watched(), threading.Event(), threading.Event()
+    channel = TaskChannel("127.0.0.1", 1, 1, lambda _: None)
+    monkeypatch.setattr(channel, "end_now", ended.set)
+
+    def answer_late() -> Partitions:
+        answers.wait(PATIENCE_S)
+        return frozenset()
+
+    monkeypatch.setattr(watched.cluster, "under_replicated", answer_late)
+    until_s = time.monotonic() + PATIENCE_S
+    with watched.guards.watch(PATTERN, channel):
+        while not ended.wait(0.01) and time.monotonic() < until_s:
+            watched.kept.send(0, 1_500.0)
+        is_ended = ended.is_set()
+        answers.set()
+    assert is_ended
+    assert watched.guards.tripped is not None
+    assert watched.guards.tripped.startswith("clients of broker 1 have waited for")
 
 
 def test_waits_for_a_broker_that_left_stop_no_run() -> None:
