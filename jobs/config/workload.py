@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -88,7 +87,7 @@ class Workload(ConfigModel):
         if self.mix is not None:
             return mix_of(
                 [
-                    replace(part.pattern(part.message_bytes[0], brokers), part=part.name)
+                    part.pattern(part.message_bytes[0], brokers).as_part(part.name)
                     for part in self.parts
                 ]
             )

@@ -145,7 +145,6 @@ class TrafficPattern:
         axis, load: the searched axis, and the load of this pattern on it.
         point_message_bytes: message size of the boundary point that the pattern belongs to [B].
         profile: change of the rate over time; None for a constant rate.
-        part: name of the part of a mix that this pattern is; empty for other traffic.
         parts: the parts of a mix, all in one load; empty for other traffic.
         at_scale_1: this pattern at scale 1, where its load was scaled; None otherwise.
         mix: part of a mix → its producers at scale 1, and its options that differ from the
@@ -165,10 +164,18 @@ class TrafficPattern:
     load: int | None = None
     point_message_bytes: Annotated[int | None, Column("point_bpm")] = None
     profile: Annotated[RateProfile | None, NO_COLUMN] = None
-    part: Annotated[str, NO_COLUMN] = ""
     parts: Annotated[tuple[TrafficPattern, ...], NO_COLUMN] = ()
     at_scale_1: Annotated[TrafficPattern | None, NO_COLUMN] = None
     mix: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def part(self) -> str:
+        """Name of the part of a mix that this pattern is; empty for other traffic."""
+        return self.producer.part
+
+    def as_part(self, name: str) -> TrafficPattern:
+        """This pattern as a part of a mix."""
+        return replace(self, producer=replace(self.producer, part=name))
 
     @property
     def loads(self) -> tuple[TrafficPattern, ...]:

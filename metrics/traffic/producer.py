@@ -278,12 +278,19 @@ class ProducerPattern:
             infinite here.
         options: options of each producer.
         payload: content of the records.
+        part: name of the part of a mix that they are; empty for other traffic.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
     rate_records_per_s: float = math.inf
     options: Annotated[ProducerOptions, Flat()] = field(default_factory=ProducerOptions)
     payload: Annotated[Payload, Flat("payload_")] = field(default_factory=Payload)
+    part: Annotated[str, NO_COLUMN] = ""
+
+    @property
+    def seed(self) -> str:
+        """Seed of the producers' random choices, which differ between the parts of a mix."""
+        return f"{self.payload.seed}/{self.part}" if self.part else str(self.payload.seed)
 
     @property
     @column

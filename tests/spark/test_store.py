@@ -138,7 +138,7 @@ def test_an_append_that_is_tried_again_adds_nothing(
 def test_the_parts_of_a_mix_have_rows_of_their_own(
     store: TableStore, again: TableStore, run_id: str
 ) -> None:
-    parts = [replace(traffic(n + 2), part=name) for n, name in enumerate(("clicks", "orders"))]
+    parts = [traffic(n + 2).as_part(name) for n, name in enumerate(("clicks", "orders"))]
     mixed = SCALE.apply(mix_of(parts), 150)
     accounts = {each.part: client(acked_records=each.producers) for each in mixed.parts}
     made = trial(1, run_id, pattern=mixed, client=client(parts=accounts))

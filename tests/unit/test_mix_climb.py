@@ -170,8 +170,8 @@ def test_tasks_offer_the_scale_of_each_step() -> None:
         "pool_bytes": 200_000,
     }
     parts = [
-        replace(pattern(4, rate_records_per_s=160.0, **phases), part="orders"),
-        replace(pattern(1, rate_records_per_s=320.0, **phases), part="images"),
+        pattern(4, rate_records_per_s=160.0, **phases).as_part("orders"),
+        pattern(1, rate_records_per_s=320.0, **phases).as_part("images"),
     ]
     whole = replace(mix_of(parts), load=100)
     shares = share_slots(whole, 2)
@@ -268,8 +268,8 @@ def test_a_mix_grows_along_its_scale(workload: str, overrides: list[str], grows:
 
 
 def test_parts_of_one_producer_begin_with_a_share_of_its_rate() -> None:
-    lone = replace(pattern(1, rate_records_per_s=64.0), part="lone")
-    many = replace(pattern(64, rate_records_per_s=1.0), part="many")
+    lone = pattern(1, rate_records_per_s=64.0).as_part("lone")
+    many = pattern(64, rate_records_per_s=1.0).as_part("many")
     whole = replace(mix_of([lone, many]), load=64)
     shares = share_slots(whole, 2)
     made = plan(pattern=whole, tasks=2, climb=Climb(1, 100.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +15,11 @@ import pytest
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.console.events import RecordingReporter
+from jobs.engine.batches.pool import pool_of
 from jobs.engine.consuming.consumer_report import AcknowledgedOffsets
+from jobs.engine.producing.key_spread import KeySpread
+from jobs.engine.producing.producer import Producer
+from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.stage import run_task
 from jobs.engine.task.placing import placed
 from jobs.engine.task.plan import StagePlan, TrialPlan
@@ -56,7 +61,7 @@ def part(name: str, producers: int, topics: int = 1, groups: int = 0, **own: Any
         consumers=ConsumerOptions(groups=groups),
         **own,
     )
-    return replace(made, part=name, brokers=2)
+    return replace(made.as_part(name), brokers=2)
 
 
 ORDERS = part("orders", 6, groups=1)
@@ -438,3 +443,23 @@ def test_batches_at_the_edges_of_a_window_are_no_shortfall_of_a_small_part(
     part_of_it = seen.parts["images"]
     assert replace(part_of_it, is_part=False).edge_share == 0.0
     assert seen.edge_share == pytest.approx(part_of_it.edge_share / 100)
+
+
+def test_the_producers_of_two_parts_choose_partitions_and_times_of_their_own() -> None:
+    """Equal choices would let parts with equal options send at the same moments."""
+    whole = pattern(1, rate_records_per_s=100.0, linger_ms=0.0, arrivals="poisson")
+
+    def choices(own: TrafficPattern) -> tuple[list[int], list[float], Mapping[int, int]]:
+        pool = pool_of(own.producer)
+        schedule = schedule_for(own, 0, 100.0)
+        producer = Producer(0, own.producer, pool.section_of(0), range(50), schedule, "p")
+        batches = [producer.seal(1, 0.0) for _ in range(20)]
+        spread = KeySpread(own.producer, range(50), 0)
+        partitions, times = [each.partition for each in batches], [each.due_s for each in batches]
+        return partitions, times, spread.shares(20, range(50))
+
+    alone, first = choices(whole), choices(whole.as_part("orders"))
+    again, other = choices(whole.as_part("orders")), choices(whole.as_part("clicks"))
+    assert first == again
+    for one, two in ((first, other), (alone, first)):
+        assert all(a != b for a, b in zip(one, two, strict=True))

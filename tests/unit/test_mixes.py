@@ -238,9 +238,9 @@ def test_slots_are_shared_by_cost_with_one_at_least_for_each_part() -> None:
 
 
 def test_slots_go_where_requests_cost_most_but_not_beyond_the_producers() -> None:
-    cheap = replace(pattern(20, linger_ms=1_000.0, rate_records_per_s=1_000.0), part="cheap")
-    dear = replace(pattern(20, linger_ms=0.0, rate_records_per_s=1_000.0), part="dear")
-    few = replace(pattern(2, linger_ms=0.0, rate_records_per_s=50_000.0), part="few")
+    cheap = pattern(20, linger_ms=1_000.0, rate_records_per_s=1_000.0).as_part("cheap")
+    dear = pattern(20, linger_ms=0.0, rate_records_per_s=1_000.0).as_part("dear")
+    few = pattern(2, linger_ms=0.0, rate_records_per_s=50_000.0).as_part("few")
     assert share_slots(mix_of([cheap, dear]), 12) == [SlotShare(1, 0), SlotShare(11, 0)]
     assert share_slots(mix_of([cheap, few]), 12) == [SlotShare(10, 0), SlotShare(2, 0)]
 

@@ -101,7 +101,7 @@ def test_the_row_has_no_mix_and_the_table_of_parts_nothing() -> None:
 def test_a_mix_of_one_part_has_the_row_of_the_part() -> None:
     """All columns but those that name the mix, so that sums and means of one are the one."""
     alone = dataclasses.replace(NP.apply(PATTERNS["keyed"], 5), brokers=3)
-    mixed = mix_of([dataclasses.replace(alone, part="only")])
+    mixed = mix_of([alone.as_part("only")])
     row, of_mix = row_of(alone), row_of(mixed)
     differing = {name for name in row if row[name] != of_mix[name]}
     assert differing <= {"mix", "point_bpm"}

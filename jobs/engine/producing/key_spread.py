@@ -31,7 +31,7 @@ class KeySpread:
 
     def __init__(self, pattern: ProducerPattern, partitions: range, index: int) -> None:
         self.partitions = partitions
-        self._rng = random.Random(f"{pattern.payload.seed}/keys/{index}")
+        self._rng = random.Random(f"{pattern.seed}/keys/{index}")
         weights = zipf_weights(len(partitions), pattern.options.partition_skew)
         self._weights = dict(zip(partitions, weights, strict=True))
 

@@ -227,7 +227,7 @@ def _sticky_partitions(pattern: ProducerPattern, partitions: range, index: int) 
     if pattern.options.sticky_partition == "round_robin":
         first = index % len(partitions)
         yield from itertools.cycle((*partitions[first:], *partitions[:first]))
-    rng = random.Random(f"{pattern.payload.seed}/producer/{index}")
+    rng = random.Random(f"{pattern.seed}/producer/{index}")
     if pattern.options.partition_skew:
         weights = zipf_weights(len(partitions), pattern.options.partition_skew)
         while True:

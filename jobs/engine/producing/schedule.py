@@ -317,6 +317,6 @@ def _phase(pattern: ProducerPattern, index: int) -> float:
 
 def _arrivals_of(pattern: ProducerPattern, index: int) -> FixedArrivals | PoissonArrivals:
     if pattern.options.arrivals == "poisson":
-        rng = random.Random(f"{pattern.payload.seed}/arrivals/{index}")
+        rng = random.Random(f"{pattern.seed}/arrivals/{index}")
         return PoissonArrivals(pattern.payload.seed, rng)
     return FixedArrivals(_phase(pattern, index))
