@@ -23,6 +23,7 @@ ONE_BROKER = (
     "--set=cluster.warm_up_max_s=20",
     "--set=workload.trial.measure_s=5",
 )
+MIX = Path(__file__).parents[1] / "data" / "mixes" / "calibrated.yaml"
 COMPARE_S = 900.0
 """A comparison of one size on two busy cores [s]; on two quiet ones it takes 3 minutes."""
 ALIKE_TIMES = 10
@@ -104,6 +105,33 @@ def test_an_upgrade_from_zookeeper_to_kraft_is_compared(tmp_path: Path) -> None:
     differing = {each["name"] for each in document["differences"]}
     assert {"broker.version", "broker.config.process.roles"} <= differing
     assert "broker.config.zookeeper.connect" not in differing
+
+
+def test_a_mix_is_compared_at_the_same_scale(tmp_path: Path) -> None:
+    """One broker with a planted limit; without followers, acks=all of a part changes nothing."""
+    options = (
+        "compare",
+        "--cluster=calibrated",
+        f"--workload={MIX}",
+        "--a=workload.mix.middle.producer.acks=1",
+        "--b=workload.mix.middle.producer.acks=all",
+        "--pairs=3",
+        "--steady-pairs=1",
+        "--set=cluster.testbed.brokers=1",
+        "--set=workload.trial.measure_s=4",
+        "--yes",
+    )
+    with RunningCommand(*options, folder=tmp_path) as command:
+        code = command.wait(deadline_s=COMPARE_S)
+    assert code == 0, command.text[-2_000:]
+    (file,) = (tmp_path / "out").glob("*/compare.json")
+    (case,) = json.loads(file.read_text())["cases"]
+    effect = case["capacity"]["effect"]
+    log.warning("a mix: %s, at %s %% a broker", effect, case["load_per_broker"])
+    assert 0.8 < effect["ratio"] < 1.25
+    assert effect["count"] == 3
+    assert case["load_per_broker"] > case["steady_load_per_broker"] > 1
+    assert "scale=" in command.text and "the mix: " in command.text
 
 
 def test_an_interruption_leaves_no_process(tmp_path: Path) -> None:

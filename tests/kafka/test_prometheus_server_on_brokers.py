@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from jobs.config import load_workload
+from jobs.headroom import headroom
+from jobs.runs.headroom.production import STEP_S
 from jobs.setup.jars import EXPORTER_VERSION, kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec
@@ -32,6 +35,7 @@ from metrics.windows.broker import BrokerWindow, broker_windows
 from tests.support.commands import RunningCommand
 from tests.support.exporter_pages import RULES
 from tests.support.exporters import Exporter
+from tests.support.neighbors import Neighbor, steady
 from tests.support.processes import becomes
 from tests.support.prometheus_program import Job, RealPrometheus
 from tests.support.small_load import offer_small_load
@@ -57,6 +61,10 @@ PRODUCER = load_workload("calibrated").pattern(1_000).producer
 LIMIT = HandlerTime(PLANTED_MS, OWN_MS, handlers=HANDLERS).requests_per_s(IDLE_MIN)
 PLANTED = len(EXPORTERS) * LIMIT * PRODUCER.batch_interval_s
 """The planted limit [producers]; these exporters do not show the own time of a request."""
+PRODUCTION, WRITERS = 0.6, 8
+"""Share of the planted limit that production takes, and number of its writers."""
+WATCHED_S, PAST_STEP_S = 65, 20.0
+"""Time for which production is watched, and the steps of the past in it [s]."""
 LOAD = load_workload(
     "calibrated",
     [
@@ -183,21 +191,28 @@ def test_idle_and_counts_of_the_server_are_those_of_jmx(
         )
 
 
-def test_find_limit_with_the_server_alone_finds_the_planted_limit(
-    server: RealPrometheus, testbed: Testbed, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def found(
+    server: RealPrometheus, testbed: Testbed, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a search by `served.yaml`, whose only metrics are those of the server."""
+    folder = tmp_path_factory.mktemp("search")
     planted = "".join(f"  {broker}: {PLANTED_MS}\n" for broker in testbed.broker_ids)
-    (tmp_path / "served.yaml").write_text(
+    (folder / "served.yaml").write_text(
         f"bootstrap_servers: {list(testbed.bootstrap_servers)}\n"
         f"planted_handler_ms:\n{planted}"
         "metrics:\n"
         f"  prometheus: {{server: '{server.url}', selector: '{SELECTOR}', broker_label: {LABEL}}}\n"
     )
-    with RunningCommand(*SEARCH, "--cluster=served.yaml", folder=tmp_path) as command:
+    with RunningCommand(*SEARCH, "--cluster=served.yaml", folder=folder) as command:
         code = command.wait(deadline_s=800.0)
         text = command.text
     assert code == 0, text
-    (file,) = (tmp_path / "out").glob("*/summary.json")
+    return folder
+
+
+def test_find_limit_with_the_server_alone_finds_the_planted_limit(found: Path) -> None:
+    (file,) = (found / "out").glob("*/summary.json")
     summary = json.loads(file.read_text())
     (point,) = summary["boundaries"]
     log.warning(
@@ -212,6 +227,34 @@ def test_find_limit_with_the_server_alone_finds_the_planted_limit(
     assert "handler_idle_ns" in " ".join(summary["environment"])
     assert not point["gave_up"]
     assert abs(point["np_estimate"] / PLANTED - 1.0) <= NEAR
+
+
+def test_headroom_by_the_server_is_that_of_the_planted_limit(
+    found: Path, testbed: Testbed, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Production is watched for a while, and read from the past, here in short steps."""
+    (summary,) = (found / "out").glob("*/summary.json")
+    per_s = steady(PRODUCTION * len(EXPORTERS) * LIMIT / WRITERS)
+    times = {}
+    with ExitStack() as stack:
+        for _ in range(WRITERS):
+            stack.enter_context(Neighbor(testbed, per_s))
+        for way, step_s in (("watched", STEP_S), ("past", PAST_STEP_S)):
+            monkeypatch.setattr("jobs.runs.headroom.production.STEP_S", step_s)
+            done = CliRunner().invoke(
+                headroom,
+                [f"--cluster={found / 'served.yaml'}", f"--run={summary.parent.name}",
+                 f"--out={found / 'out'}", f"--window={WATCHED_S}s",
+                 f"--json={found / way}.json"],
+                standalone_mode=False, catch_exceptions=False,
+            )  # fmt: skip
+            assert done.return_value == 0, done.output
+            log.warning("%s:\n%s", way, done.output)
+            assert ("today's traffic is the busiest" in done.output) is (way == "past")
+            rows = json.loads((found / f"{way}.json").read_text())["rows"]
+            handlers = (row for row in rows if row["resource"] == "request handlers")
+            times[way] = next(handlers)["times"]
+    assert times == pytest.approx(dict.fromkeys(times, 1 / PRODUCTION), rel=0.1)
 
 
 def test_a_server_that_stops_has_no_new_numbers(server: RealPrometheus, testbed: Testbed) -> None:

@@ -1,3 +1,6 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -5,6 +8,8 @@ import java.util.Map;
 import java.util.PriorityQueue;
 import java.util.Properties;
 import java.util.Random;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -14,10 +19,10 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Kafka's own Java producers of several kinds in one JVM, each at an even rate, until standard input
- * ends. Arguments: the addresses of brokers, a word that each message holds, and for each kind
- * "topic producers rate bytes keys property=value,...", where keys is the number of different keys
- * and 0 stands for none. Every second it prints a line for each topic: the records sent so far, and
- * the mean size of batches.
+ * ends. A line "pause" on it stops them, and "resume" continues. Arguments: the addresses of brokers,
+ * a word that each message holds, and for each kind "topic producers rate bytes keys
+ * property=value,...", where keys is the number of different keys and 0 stands for none. Every second
+ * it prints a line for each topic: the records sent so far, and the mean size of batches.
  */
 public class Traffic {
     private static final int VALUES = 64;
@@ -77,7 +82,24 @@ public class Traffic {
         }
         System.out.println("sending");
         long printNs = nowNs + 1_000_000_000L;
-        while (System.in.available() == 0) {
+        BlockingQueue<String> commands = new LinkedBlockingQueue<>();
+        Thread reader = new Thread(() -> read(commands));
+        reader.setDaemon(true);
+        reader.start();
+        while (true) {
+            String command = commands.poll();
+            if ("pause".equals(command)) {
+                long pausedNs = System.nanoTime();
+                command = commands.take();
+                long restedNs = System.nanoTime() - pausedNs;
+                for (Sender each : senders) {
+                    each.dueNs += restedNs;
+                }
+                printNs += restedNs;
+            }
+            if ("end".equals(command)) {
+                break;
+            }
             Sender next = due.poll();
             long restNs = next.dueNs - System.nanoTime();
             if (restNs > 0) {
@@ -93,6 +115,15 @@ public class Traffic {
         for (Sender each : senders) {
             each.producer.close();
         }
+    }
+
+    private static void read(BlockingQueue<String> commands) {
+        try (BufferedReader lines = new BufferedReader(new InputStreamReader(System.in))) {
+            lines.lines().forEach(commands::add);
+        } catch (IOException error) {
+            System.err.println(error);
+        }
+        commands.add("end");
     }
 
     private static void print(List<Sender> senders) {

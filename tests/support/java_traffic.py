@@ -6,8 +6,9 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
 from jobs.setup.jars import kafka_jars
 from jobs.setup.preflight import java_command
@@ -40,6 +41,12 @@ class JavaKind:
         """Messages per second of all of them."""
         return self.producers * self.rate_per_s
 
+    def scaled(self, scale: float) -> JavaKind:
+        """The kind at a scale: whole producers, whose rate makes up for the rest."""
+        wanted = self.producers * scale
+        producers = max(1, round(wanted))
+        return replace(self, producers=producers, rate_per_s=self.rate_per_s * wanted / producers)
+
     def words(self, topic: str) -> str:
         """The kind as an argument of the program."""
         given = ",".join(f"{name}={value}" for name, value in self.properties.items())
@@ -55,11 +62,32 @@ class JavaTraffic:
         sent: topic → records that were sent so far.
         batch_bytes: topic → mean size of the batches of the last half minute, by the producers' own
             metrics, at each second [B].
+        commands: input of the program.
+        is_paused: whether no producer sends.
     """
 
     sent: dict[str, int] = field(default_factory=dict)
     batch_bytes: dict[str, list[float]] = field(default_factory=dict)
     is_sending: threading.Event = field(default_factory=threading.Event)
+    commands: IO[str] | None = None
+    is_paused: bool = False
+
+    def pause(self) -> None:
+        """Stop all producers; what they gathered until then is still sent."""
+        if not self.is_paused:
+            self._command("pause")
+            self.is_paused = True
+
+    def resume(self) -> None:
+        """Let all producers continue after a pause."""
+        if self.is_paused:
+            self._command("resume")
+            self.is_paused = False
+
+    def _command(self, word: str) -> None:
+        assert self.commands is not None, "the program runs"
+        self.commands.write(f"{word}\n")
+        self.commands.flush()
 
     def read(self, lines: Iterator[str]) -> None:
         """Take the lines that the program prints."""
@@ -103,6 +131,7 @@ def java_traffic(
         ) as process,
     ):
         assert process.stdin is not None and process.stdout is not None
+        traffic.commands = process.stdin
         reader = threading.Thread(target=traffic.read, args=(iter(process.stdout),))
         reader.start()
         try:
@@ -110,7 +139,6 @@ def java_traffic(
             yield traffic
             assert process.poll() is None, log.read_text(errors="replace")[-2_000:]
         finally:
-            process.stdin.write("\n")
             process.stdin.close()
             try:
                 process.wait(30)

@@ -78,8 +78,10 @@ class Neighbor:
     def __enter__(self) -> Neighbor:
         self.topic = f"orders-{uuid.uuid4().hex[:6]}"
         with connect(self.testbed.bootstrap_servers) as admin:
+            brokers = self.testbed.broker_ids
             placed = {
-                n: [1 + (n + each) % 3 for each in range(self.replicas)] for n in range(PARTITIONS)
+                n: [brokers[(n + each) % len(brokers)] for each in range(self.replicas)]
+                for n in range(PARTITIONS)
             }
             admin.create_topic(self.topic, placed, {"retention.bytes": "50000000"})
         self._began_s = time.monotonic()
