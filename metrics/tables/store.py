@@ -160,12 +160,22 @@ class TableStore:
                 _log.warning("the view %s cannot be created: %s", self.address(view), why)
 
     def _create(self, table: str, schema: pa.Schema) -> None:
-        properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._sql_name(table)} ({_with_comments(table, schema)}) "
-            f"USING delta TBLPROPERTIES ({properties})"
-        )
+        if not self._exists(table):
+            properties = ", ".join(f"'{key}' = '{value}'" for key, value in _PROPERTIES.items())
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {self._sql_name(table)} "
+                f"({_with_comments(table, schema)}) USING delta TBLPROPERTIES ({properties})"
+            )
         self._add_columns(table, schema)
+
+    def _exists(self, table: str) -> bool:
+        """Whether the table is there; a statement that creates it costs more, also if it is."""
+        from delta.tables import DeltaTable
+
+        address = self.address(table)
+        if self._is_path:
+            return DeltaTable.isDeltaTable(self._spark, address)
+        return self._spark.catalog.tableExists(address)
 
     def _retry_on_conflict(self, change: Callable[[], object]) -> None:
         """Change a table's schema; repeat if another run changes it at the same time."""

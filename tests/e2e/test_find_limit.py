@@ -23,7 +23,7 @@ from tests.support.commands import (
     await_ends,
     listening_ports,
 )
-from tests.support.finished_run import QUICK, Run
+from tests.support.finished_run import BROKERS, COMBINED, QUICK, Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,10 @@ TOLERANT_IDLE_MIN = load_goal("tolerant").indicators.request_handler_idle_min
 def test_it_ends_well_and_says_the_limit(run: Run) -> None:
     assert run.code == 0, run.text
     for goal in ("default", "tolerant"):
-        assert f"Limits of calibrated with calibrated (goal {goal}, 3 brokers)" in run.text
+        assert (
+            f"Limits of calibrated with calibrated (goal {goal}, {len(BROKERS)} brokers)"
+            in run.text
+        )
     assert "Traceback" not in run.text
 
 
@@ -49,7 +52,7 @@ def test_the_summary_keeps_its_contract(run: Run) -> None:
         assert point["bpm"] == 1_000
         assert 0 < point["np_sustained"] < point["np_overloaded"]
         assert point["mb_per_s"] == pytest.approx(point["mps"] * 1_000 / 1e6)
-        assert point["mb_per_s_per_broker"] == pytest.approx(point["mb_per_s"] / 3)
+        assert point["mb_per_s_per_broker"] == pytest.approx(point["mb_per_s"] / len(BROKERS))
         assert point["overload_reasons"]
         width = 1 - point["np_sustained"] / point["np_overloaded"]
         assert width <= 0.2 or point["np_overloaded"] - point["np_sustained"] == 1
@@ -57,9 +60,9 @@ def test_the_summary_keeps_its_contract(run: Run) -> None:
 
 def test_it_finds_the_limit_that_was_planted(run: Run) -> None:
     for point, idle_min in zip(run.summary["boundaries"], (0.2, TOLERANT_IDLE_MIN), strict=True):
-        # 4 handlers of each of 3 brokers; a producer fills a batch every 0.512 s. A request takes a
+        # Each broker has 4 handlers; a producer fills a batch every 0.512 s. A request takes a
         # little more than its 60 ms even on a busy machine, and never less.
-        stated = 3 * 4 * (1 - idle_min) / 0.060 * 0.512
+        stated = len(BROKERS) * 4 * (1 - idle_min) / 0.060 * 0.512
         assert 0.9 * stated < point["np_planted"] <= stated
         assert point["np_sustained"] <= 1.05 * point["np_planted"]
         assert point["np_overloaded"] >= 0.95 * point["np_planted"]
@@ -99,19 +102,19 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
         assert trial.acked_total == trial.end_offset_growth_records > 0
         assert trial.failed_total == 0
         assert trial.reasons
-        assert len(trial.broker_windows) == 3
+        assert [each.broker_id for each in trial.broker_windows] == list(BROKERS)
     assert {trial.verdict for trial in trials} >= {"SUSTAINED", "OVERLOADED"}
-    assert tables.samples(run_id).select("broker_id").distinct().count() == 3
+    assert tables.samples(run_id).select("broker_id").distinct().count() == len(BROKERS)
     for trial in trials:  # brokers and tasks share this machine
         (host,) = trial.hosts
-        assert (host.brokers, host.generates, host.shares_machine) == ([1, 2, 3], True, True)
+        assert (host.brokers, host.generates, host.shares_machine) == (list(BROKERS), True, True)
         assert 0 < host.cpu_busy <= 1
-        assert sorted(host.resident_bytes) == [1, 2, 3]
+        assert sorted(host.resident_bytes) == list(BROKERS)
         assert min(host.resident_bytes.values()) > 100e6
         assert {use.resource for use in trial.host_resources} >= {"CPU", "memory", "network"}
     looks = tables.hosts(run_id)
     assert looks.select("host").distinct().count() == 1
-    assert looks.count() > tables.samples(run_id).count() / 3
+    assert looks.count() > tables.samples(run_id).count() / len(BROKERS)
     points = {each.goal: each for each in tables.boundaries(run_id).collect()}
     for limit in run.summary["boundaries"]:
         names = (
@@ -130,7 +133,7 @@ def test_every_trial_is_in_the_tables_with_its_evidence(run: Run, spark: SparkSe
 
 
 def test_the_summary_states_the_error_of_a_shared_meter(run: Run) -> None:
-    shared = "each broker that is a controller, too (node 1, 2, 3), is known to ±"
+    shared = "each broker that is a controller, too (node 1, 2), is known to ±"
     assert shared in run.summary["caveat"]
 
 
@@ -144,8 +147,8 @@ def test_the_chart_exists(run: Run) -> None:
 @pytest.mark.long
 @pytest.mark.together
 def test_an_interruption_leaves_finished_trials_and_no_process(tmp_path: Path) -> None:
-    with RunningCommand(*SMALL, *CALM, folder=tmp_path) as command:
-        _interrupt_second_trial(command, signal.SIGINT, nodes=2)
+    with RunningCommand(*SMALL, COMBINED, *CALM, folder=tmp_path) as command:
+        _interrupt_second_trial(command, signal.SIGINT, nodes=1)
         assert command.wait(deadline_s=90) == 130, command.text
         assert "interrupted" in command.text
         assert "Traceback" not in command.text

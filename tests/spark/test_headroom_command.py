@@ -40,16 +40,19 @@ def out(new_store: Callable[[Path], TableStore], tmp_path_factory: pytest.TempPa
     names = ("prod", "demo", "default")
     config = config_text(load("testbed", "demo", "default"))
     ids = {"cluster.id": CLUSTER_ID}
-    for run_id in (RUN_ID, "run-2"):
-        began = RunRow(run_id, "started", START_S, *names, 2, config=config, environment=ids)
-        store.append_run(began)
-        store.append_run(replace(began, event="finished", at_s=START_S + 60, status="done"))
-    for trial in trials_at(40, 80, 100, 105):
-        store.append_trial(trial)
+    rows: dict[str, list[Any]] = {
+        "runs": [],
+        "trials": trials_at(40, 80, 100, 105),
+        "boundaries": [],
+    }
     gave_up = boundary(gave_up="the budget is spent")
     for run_id, point in ((RUN_ID, boundary()), ("run-2", gave_up)):
-        store.append_boundary(BoundaryRow(run_id, START_S + 60, *names[:2], point))
-    store.settle()
+        began = RunRow(run_id, "started", START_S, *names, 2, config=config, environment=ids)
+        ended = replace(began, event="finished", at_s=START_S + 60, status="done")
+        rows["runs"] += [began, ended]
+        rows["boundaries"].append(BoundaryRow(run_id, START_S + 60, *names[:2], point))
+    for table, some in rows.items():
+        store._append(table, some, {})
     return folder
 
 

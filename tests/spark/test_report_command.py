@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -35,13 +35,14 @@ def out(new_store: Callable[[Path], TableStore], tmp_path_factory: pytest.TempPa
     store = new_store(folder / "tables")
     config = config_text(load(*NAMES, ["workload.producer.acks=all"]))
     began = RunRow(RUN_ID, "started", START_S, *NAMES, 3, config=config)
-    store.append_run(began)
-    for trial in trials_of_sizes([1000]):
-        store.append_trial(trial)
-    point = BoundaryRow(RUN_ID, START_S + 60, *NAMES[:2], SUMMARY.boundaries[0])
-    store.append_boundary(point)
-    store.append_run(replace(began, event="finished", at_s=START_S + 60, status="done"))
-    store.settle()
+    ended = replace(began, event="finished", at_s=START_S + 60, status="done")
+    rows: dict[str, list[Any]] = {
+        "runs": [began, ended],
+        "trials": trials_of_sizes([1000]),
+        "boundaries": [BoundaryRow(RUN_ID, START_S + 60, *NAMES[:2], SUMMARY.boundaries[0])],
+    }
+    for table, some in rows.items():
+        store._append(table, some, {})
     return folder
 
 

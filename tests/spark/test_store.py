@@ -393,6 +393,16 @@ def test_tables_are_readable_without_spark(fresh: TableStore) -> None:
     assert readings == [dict(SAMPLES[0].values)] * 2
 
 
+def test_tables_that_are_there_are_not_created_again(
+    fresh: TableStore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = TableStore(spark, str(Path(fresh.address("runs")).parent))
+    with monkeypatch.context() as patched:
+        patched.setattr(later._spark, "sql", pytest.fail)
+        later.open().settle()
+    assert stored_rows(later, "runs") == []
+
+
 def test_an_older_table_gets_the_new_columns(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,13 +22,17 @@ QUICK = (
 )
 COMBINED = "--set=cluster.testbed.metadata=combined"
 """Brokers that are controllers, too: one process fewer, and a meter of handlers that both share."""
+BROKERS = (1, 2)
+"""Ids of the brokers of `Run`."""
 
 
 class Run:
     """A finished run on combined brokers: its output, its exit code and its files."""
 
     def __init__(self, folder: Path) -> None:
-        with RunningCommand(*QUICK, COMBINED, "--goal=default,tolerant", folder=folder) as command:
+        brokers = f"--set=cluster.testbed.brokers={len(BROKERS)}"
+        options = (*QUICK, COMBINED, brokers, "--goal=default,tolerant")
+        with RunningCommand(*options, folder=folder) as command:
             self.code = command.wait(deadline_s=280)
             self.text = command.text
         self.tables = folder / "out" / "tables"
