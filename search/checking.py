@@ -13,7 +13,9 @@ trials over time (`search.changes`):
 
 The load that is repeated is the sustained bound of the answer: it is near the limit, and its
 reading tells most, as past the threshold readings are compressed. A bound that the readings
-contradict comes before it; without a reading, the bound that was measured first is repeated.
+contradict comes before it; without a reading, the bound that was measured first is repeated. Where
+repeats confirm an overload, and the sustained bound below it is older, that bound is repeated next:
+a limit that fell in between explains both.
 
 The decision follows from the history alone, in which these trials are marked, so that a resumed
 run decides the same.
@@ -52,6 +54,8 @@ MORE_MAX = 3
 SUSPECT, SUSPECT_IF_APART = 0.12, 0.03
 """Probability of a change from which further trials decide; the second one where the repeats differ
 from the early trial."""
+SUSPECT_BESIDE_OVERLOAD = 0.08
+"""The first one where repeats confirmed an overload that is newer than the sustained bound."""
 APART = 0.055
 """Difference between the limits that the repeats and the early trial at their load show [ln]."""
 SURE = 0.9
@@ -228,9 +232,13 @@ class Checking:
         return CheckedHistory(change.since, len(history), (*split.changes, change))
 
     def _is_suspicious(self, trials: Sequence[Observation], found: Suspicion, checks: int) -> bool:
-        """True where a change is probable, or possible and the repeats differ from early trials."""
+        """True where a change is probable, or possible and the repeats do not speak against it."""
         if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
             return found.probability >= SUSPECT
+        if found.probability >= SUSPECT_BESIDE_OVERLOAD and (
+            _confirms_newer_overload(trials, checks)
+        ):
+            return True
         apart = self._apart(trials, checks)
         if apart is not None:
             return apart > APART
@@ -290,14 +298,12 @@ class Checking:
 
     def _load(self, history: Sequence[Observation], split: CheckedHistory, bracket: Bracket) -> int:
         """The load to repeat: that of the checks so far, or the bound that tells most."""
-        begun = [seen.load for seen in history[split.plain :] if seen.checks]
+        valid = _valid(self._searched(history, split))
+        begun = _valid([seen for seen in history[split.plain :] if seen.checks])
+        if begun and _confirms_newer_overload([*valid, *begun], len(begun)):
+            return bracket.sustained
         if begun:
-            return begun[-1]
-        valid = [
-            seen
-            for seen in self._searched(history, split)
-            if seen.verdict is not Verdict.INVALID and not seen.held
-        ]
+            return begun[-1].load
         doubt = self._guide.find_doubt(valid, load_verdicts_of(valid), bracket)
         if doubt is not None and doubt[0] in (bracket.sustained, bracket.overloaded):
             return doubt[0]
@@ -336,6 +342,31 @@ class Checking:
             )
             end = replace(end, notes=(*end.notes, note))
         return replace(end, changed=split.changes)
+
+
+def _valid(trials: Iterable[Observation]) -> list[Observation]:
+    """The trials with a verdict whose load was offered anew."""
+    return [each for each in trials if each.verdict is not Verdict.INVALID and not each.held]
+
+
+def _confirms_newer_overload(trials: Sequence[Observation], checks: int) -> bool:
+    """True where the last trials all repeat an overload that was first seen after the sustained
+    bound below it was last measured.
+
+    Args:
+        trials: valid trials, oldest first.
+        checks: number of trials at the end that look for a change.
+    """
+    early, repeats = trials[:-checks], trials[-checks:]
+    load = repeats[-1].load
+    if any(each.load != load or each.verdict is not Verdict.OVERLOADED for each in repeats):
+        return False
+    loads = [each.load for each in early]
+    below = [each.load for each in early if each.verdict is Verdict.SUSTAINED and each.load < load]
+    if load not in loads or not below:
+        return False
+    bound = max(below)
+    return max(i for i, each in enumerate(loads) if each == bound) < loads.index(load)
 
 
 def _difference(one: Iterable[float | None], other: Iterable[float | None]) -> float | None:

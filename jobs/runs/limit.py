@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from jobs.cluster.topics import TopicError
 from jobs.config import Configuration, Goal
 from jobs.config.loading import require_endless, require_open_loop
 from jobs.console.events import Plan, PointFinished
@@ -227,7 +228,11 @@ class LimitRun(Body):
                 return None
             progress.reason = f"holding {self.config.axis.amount(load)} until disks write it"
             progress.trials_left = 1
-            return measurer.hold_once(load)
+            try:
+                return measurer.hold_once(load)
+            except TopicError as error:  # busy disks may delay the brokers' metadata
+                refused.append(f"the hold could not begin: {error}")
+                return None
 
         done = [each for each in trials if each.steady]
         holds = hold_steadily(found, done, hold) if plan.hold_s else tuple(done)

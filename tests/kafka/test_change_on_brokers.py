@@ -145,4 +145,6 @@ def test_a_cpu_quota_that_is_lowered_in_the_middle_is_named_and_measured_again()
         for _ in range(WARM_TRIALS):
             measurer.offer(WARM_LOAD)
         set_quota(QUOTA)
-        searched(measurer, LOWERED / QUOTA, 0.2, QUOTA_LIMITS)
+        # Under less CPU time more requests wait together, and each takes less of it: the limit
+        # falls by less or more than the quota.
+        searched(measurer, LOWERED / QUOTA, 0.35, QUOTA_LIMITS)

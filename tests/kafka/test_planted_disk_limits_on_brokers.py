@@ -123,7 +123,7 @@ class Measurer:
             samples, client.start_s, client.end_s, {name: BROKERS}, {name}, {name}
         )
         judgement = judge(replace(found.evidence, hosts=windows), THRESHOLDS)
-        words = judgement.attribution or judgement.reasons[0].text
+        words = f"{judgement.reasons[0].text}; {judgement.attribution}"
         log.warning("%d: %s %s; %s", load, judgement.verdict.value, words, _waits(found, windows))
         return judgement
 

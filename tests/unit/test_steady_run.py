@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from jobs.cluster.topics import TopicError
 from jobs.config import load
 from jobs.console.events import PhaseStarted, Plan, RecordingReporter
 from jobs.runs.estimate import line_of
@@ -137,6 +138,21 @@ def test_a_hold_that_is_not_allowed_is_said_and_ends_nothing(
     run.prove()
     assert run.held == []
     assert all(each.steady_note.startswith(why) for each in run.body.boundaries)
+    assert [each.loads[0] for each in run.body.boundaries] == [64, 20]
+
+
+def test_a_hold_whose_topic_cannot_be_made_is_said_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Run(monkeypatch, 10e6)
+
+    def not_ready(*_args: object) -> Trial:
+        raise TopicError("the new topic is not ready after 60 s")
+
+    monkeypatch.setattr(SteadyMeasurer, "hold_once", not_ready)
+    run.prove()
+    why = "the hold could not begin: the new topic is not ready after 60 s"
+    assert [each.steady_note for each in run.body.boundaries] == [why, why]
     assert [each.loads[0] for each in run.body.boundaries] == [64, 20]
 
 
