@@ -32,6 +32,8 @@ from metrics.traffic.mix import SCALE_UNITS
 from metrics.windows.broker import BrokerWindow, broker_windows
 
 SETTLED_S, WINDOW_S, INTERVAL_S = 3.0, 22.0, 0.5
+SENT_S = 1.0
+"""Time after a pause of the original until its open batches are sent: twice its longest linger [s]."""
 OPTIONS = (
     "cluster.warm_up_max_s=0",
     f"workload.trial.warmup_s={SETTLED_S:g}",
@@ -166,7 +168,7 @@ class Turns(FixedLoadRun):
                 time.sleep(SETTLED_S)
                 windows, from_s = watched(run.context.source, WINDOW_S)
                 say("pause")
-                time.sleep(1.0)
+                time.sleep(SENT_S)
                 original = self._logs.loads(windows, from_s, from_s + WINDOW_S, is_copy=False)
                 trial = holder.hold(self.load.message_bytes, SCALE_UNITS, "a copy", left, config)
                 self.trials.append(trial)
