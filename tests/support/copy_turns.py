@@ -33,7 +33,7 @@ from metrics.windows.broker import BrokerWindow, broker_windows
 
 SETTLED_S, WINDOW_S, INTERVAL_S = 3.0, 22.0, 0.5
 SENT_S = 1.0
-"""Time after a pause of the original until its open batches are sent: twice its longest linger [s]."""
+"""Time after a pause in which the open batches are sent: twice the longest linger [s]."""
 OPTIONS = (
     "cluster.warm_up_max_s=0",
     f"workload.trial.warmup_s={SETTLED_S:g}",
