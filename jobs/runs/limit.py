@@ -160,7 +160,6 @@ class LimitRun(Body):
                     self._calibration.measure(context, topics, point.message_bytes)
             finally:
                 self._keep(context, goal, point)
-            topics.close()
 
         def measurer_for(message_bytes: int) -> TrialMeasurer:
             context.guards.require_untripped()
