@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -24,8 +25,8 @@ class Load(Measurement):
     takes = frozenset({"load", "trials"})
 
     def body(self, case: Case) -> Body:
-        """The trials at the fixed load; none is ended early."""
-        return FixedLoadRun(case.config.in_full, case.held)
+        """The trials at the fixed load; none is ended early, and INVALID ones are repeated."""
+        return FixedLoadRun(case.config.in_full, replace(case.held, repeats_invalid=True))
 
     def results(self, summary: RunSummary) -> Iterator[Result]:
         """The medians of the valid trials."""

@@ -22,6 +22,7 @@ from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import conclude_run, summary_of_run
 from jobs.trials.holding import Holder
+from jobs.trials.repeating import hold_until_valid
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.judging.disk_proof import proof_of
 from metrics.reporting.proof_words import proof_words
@@ -42,6 +43,8 @@ class FixedLoad:
         duration_s: duration of one load without a gap, judged in windows [s]; replaces `trials`.
         profile: the share of the load that is offered over time; requires `duration_s`.
         must_be_sustained: whether an OVERLOADED trial makes the run fail.
+        repeats_invalid: whether trials are made until `trials` of them are valid, with at most
+            `search.invalid_repeats_max` repeats.
     """
 
     message_bytes: int
@@ -50,6 +53,7 @@ class FixedLoad:
     duration_s: float | None = None
     must_be_sustained: bool = False
     profile: RateProfile | None = None
+    repeats_invalid: bool = False
 
     def trials_expected(self, window_s: float) -> int:
         """The number of trials with windows of this length [s]."""
@@ -128,14 +132,27 @@ class FixedLoadRun(Body):
                 holder.hold_windows(
                     load.message_bytes, load.load, count, self.trials, why, load.profile
                 )
-            for left in range(load.trials if load.duration_s is None else 0, 0, -1):
-                why = "a fixed load" if left > 1 else "a fixed load, for the last time"
-                self.trials.append(holder.hold(load.message_bytes, load.load, why, left))
+            else:
+                self._hold_trials(holder)
         if not any(trial.is_valid for trial in self.trials):
             first = "; ".join(f"{each.indicator}: {each.text}" for each in self.trials[0].reasons)
             raise NoConclusionError(
                 f"none of {len(self.trials)} trials was valid; the first one: {first}"
             )
+
+    def _hold_trials(self, holder: Holder) -> None:
+        load = self.load
+
+        def hold(left: int) -> Trial:
+            why = "a fixed load" if left > 1 else "a fixed load, for the last time"
+            return holder.hold(load.message_bytes, load.load, why, left)
+
+        if load.repeats_invalid:
+            spare = self.config.goal.search.invalid_repeats_max
+            hold_until_valid(hold, load.trials, spare, self.trials)
+            return
+        for left in range(load.trials, 0, -1):
+            self.trials.append(hold(left))
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
         """The outcome by the error, or by the verdicts where the load must be sustained."""

@@ -22,6 +22,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
+from jobs.trials.repeating import hold_until_valid
 from metrics.common.errors import NoConclusionError
 from metrics.judging.attribution_votes import AttributionVote, combine_votes
 from metrics.tables.boundary import Boundary
@@ -137,16 +138,18 @@ class CaseMeasurer:
         with PointTopics(context) as topics:
             size = config.workload.message_bytes[0]
             measurer = TrialMeasurer(context, topics, self._gates, size, progress)
-            while (left := case.repeats - _valid(trials)) > 0:
-                if len(trials) - _valid(trials) > spare:
-                    last = trials[-1].reasons
-                    why = "; ".join(f"{each.indicator}: {each.text}" for each in last)
-                    raise NoConclusionError(
-                        f"{len(trials) - _valid(trials)} of {len(trials)} trials were INVALID; "
-                        f"the last one: {why}"
-                    )
+
+            def hold(left: int) -> Trial:
                 progress.reason, progress.trials_left = f"case {case.name}", left
-                trials.append(measurer.trial(load))
+                return measurer.trial(load)
+
+            hold_until_valid(hold, case.repeats, spare, trials)
+        invalid = [trial for trial in trials if not trial.is_valid]
+        if len(trials) - len(invalid) < case.repeats:
+            why = "; ".join(f"{each.indicator}: {each.text}" for each in invalid[-1].reasons)
+            raise NoConclusionError(
+                f"{len(invalid)} of {len(trials)} trials were INVALID; the last one: {why}"
+            )
         return self._load_row(context, case, load, trials)
 
     def _load_row(
@@ -248,10 +251,6 @@ def load_of(
             f"{of}; add a case with a limit before it, or run redline find-limit"
         )
     return load_at(case.share, limit_load)
-
-
-def _valid(trials: Sequence[Trial]) -> int:
-    return sum(trial.is_valid for trial in trials)
 
 
 def _median(values: Sequence[float | None]) -> float | None:

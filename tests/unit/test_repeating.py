@@ -1,0 +1,105 @@
+"""Repeats of INVALID trials at a fixed load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs.config import load
+from jobs.measurements.load import Load
+from jobs.runs import fixed_load
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.runs.measurement import Case
+from jobs.trials.repeating import hold_until_valid
+from metrics.common.errors import NoConclusionError
+from metrics.trial.judgement import Judgement
+from metrics.trial.trial import Trial
+from search.model import Verdict
+from tests.support.contexts import run_context
+from tests.support.report_rows import IDLE, sustained, trial_at
+
+CONFIG = load(
+    "testbed", "demo", "default",
+    ["workload.message_bytes=[1000]", "goal.search.invalid_repeats_max=2"],
+)  # fmt: skip
+INVALID = Judgement(Verdict.INVALID, (IDLE,))
+
+
+def trials(pattern: str) -> list[Trial]:
+    """A trial for each letter: V is valid, I is INVALID."""
+    judged = {"V": sustained(), "I": INVALID}
+    return [
+        trial_at(number, 1000, 40, {"default": judged[letter]})
+        for number, letter in enumerate(pattern, start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("coming", "made", "asked"),
+    [
+        ("VV", "VV", [2, 1]),
+        ("IVIV", "IVIV", [2, 2, 1, 1]),
+        ("VIIIV", "VIII", [2, 1, 1, 1]),
+        ("IIIV", "III", [2, 2, 2]),
+    ],
+)
+def test_invalid_trials_are_repeated_within_a_bound(
+    coming: str, made: str, asked: list[int]
+) -> None:
+    left, missing, into = trials(coming), list[int](), list[Trial]()
+
+    def hold(count: int) -> Trial:
+        missing.append(count)
+        return left.pop(0)
+
+    hold_until_valid(hold, 2, 2, into)
+    assert into == trials(made)
+    assert missing == asked
+
+
+class Holding:
+    """A holder whose trials are given."""
+
+    coming: str
+
+    def __init__(self, *_: Any) -> None:
+        self._left = trials(self.coming)
+
+    def __enter__(self) -> Holding:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def hold(self, *_: Any) -> Trial:
+        return self._left.pop(0)
+
+
+class Run:
+    """A run, of which only the context is read."""
+
+    context = run_context(config=CONFIG)
+
+
+def test_a_case_repeats_invalid_trials_and_the_command_traffic_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fixed_load, "Holder", Holding)
+    run: Any = Run()
+    monkeypatch.setattr(Holding, "coming", "IVVV", raising=False)
+    case = Load().body(Case(CONFIG, load=40, trials=2))
+    assert isinstance(case, FixedLoadRun)
+    case.measure(run)
+    assert [each.is_valid for each in case.trials] == [False, True, True]
+    traffic = FixedLoadRun(CONFIG, FixedLoad(1_000, 40, trials=2))
+    traffic.measure(run)
+    assert [each.is_valid for each in traffic.trials] == [False, True]
+
+
+def test_a_case_without_a_valid_trial_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fixed_load, "Holder", Holding)
+    monkeypatch.setattr(Holding, "coming", "IIIIII", raising=False)
+    run: Any = Run()
+    case = Load().body(Case(CONFIG, load=40))
+    with pytest.raises(NoConclusionError, match="none of 3 trials was valid"):
+        case.measure(run)
