@@ -53,7 +53,7 @@ def test_a_request_is_full_at_its_size_and_holds_one_batch_at_least() -> None:
 def test_a_batch_that_no_longer_fits_is_the_first_of_the_next_request() -> None:
     pending = pending_of(1, 2, 1)
     assert taken(pending, size_bytes=2 * SIZE - 1) == [(1, 0)]
-    assert list(pending.partitions) == [2, 1]
+    assert list(pending.queues) == [2, 1]
 
 
 def test_all_batches_of_a_partition_are_taken_in_order() -> None:

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from jobs.engine.network.frames import PRODUCE_VERSION, AnswerFormatError, FrameReader, drop_bytes
+from jobs.engine.network.frames import (
+    PRODUCE_VERSION,
+    AnswerFormatError,
+    FrameReader,
+    correlation_id_of,
+    drop_bytes,
+)
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 
 
@@ -65,8 +71,8 @@ def test_response_is_read_as_kafka_python_writes_it() -> None:
     )
     response.with_header(correlation_id=12)
     frame = bytes(response.encode(framed=False, header=True))
-    result = decode_produce_response(frame)
-    assert (result.correlation_id, result.errors, result.throttle_ms) == (12, {4: 0, 2: 6}, 55)
+    assert correlation_id_of(frame) == 12
+    assert decode_produce_response(frame) == ({4: 0, 2: 6}, 55)
 
 
 def test_a_frame_of_a_negative_size_is_an_error_and_no_endless_loop() -> None:

@@ -226,14 +226,15 @@ def batch_of(
         attributes, records - 1, *timestamps_ms, producer_id, epoch, sequence, records
     )
     length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)
-    checksum = _checksum(section, records, after, body)
+    if records < section.full_records or len(body) < TAIL_BYTES_MIN:
+        checksum = crc32c(body, crc32c(after))
+    else:
+        checksum = _checksum_of_full(section, after, body)
     return _UP_TO_CRC.pack(0, length, -1, _MAGIC, checksum) + after, body
 
 
-def _checksum(section: Section, records: int, after: bytes, body: memoryview) -> int:
-    """CRC-32C of all bytes after the CRC: the rest of the header, and the records."""
-    if records < section.full_records or len(body) < TAIL_BYTES_MIN:
-        return crc32c(body, crc32c(after))
+def _checksum_of_full(section: Section, after: bytes, body: memoryview) -> int:
+    """CRC-32C of what follows the CRC in a full batch: the rest of the header, and the records."""
     if section.tail is None:
         section.tail = Tail(body)
     return section.tail.after(after)

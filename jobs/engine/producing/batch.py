@@ -58,11 +58,6 @@ class Batch:
         self.trouble: Trouble | None = None
 
     @property
-    def payload_bytes(self) -> int:
-        """Size of its keys and values [B]."""
-        return self.section.payload_of(self.records)
-
-    @property
     def last_error(self) -> str:
         """Name of the error with which it fails if it is given up now."""
         return EXPIRED if self.trouble is None else self.trouble.error

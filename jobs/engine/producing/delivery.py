@@ -241,8 +241,9 @@ class Delivery:
         """
         _sent_s, batches = connection.in_flight.popleft()
         self._unanswered -= 1
-        self._account.counts.throttle_ms += throttle_ms
-        self._reach.note_answer(connection.broker, now)
+        if throttle_ms:
+            self._account.counts.throttle_ms += throttle_ms
+        self._reach.answered_s[connection.broker] = now
         producer = connection.producer
         for batch in batches:
             code = errors.get(batch.partition, -1)
@@ -255,7 +256,7 @@ class Delivery:
         """Handle that the socket took the newest request, which with acks=0 settles its batches."""
         _sent_s, batches = connection.in_flight.pop()  # an older metadata request may be in flight
         self._unanswered -= 1
-        self._reach.note_answer(connection.broker, now)
+        self._reach.answered_s[connection.broker] = now
         for batch in batches:
             self._acknowledge(connection.producer, batch, now)
 
@@ -343,7 +344,7 @@ class Delivery:
                 self._retry_or_fail(producer, batch, error, LOST, now)
         if self._is_over:
             return
-        for partition in list(connection.pending.partitions):
+        for partition in list(connection.pending.queues):
             self._mute(producer, partition, now)
         if connection.open_batch_waits:
             self._mute(producer, producer.partition, now)
@@ -467,8 +468,11 @@ class Delivery:
         while (ready_s := producer.ready_s) <= now and ready_s < end_s:
             connection = producer.connections[self._leaders[producer.partition]]
             is_held = transactions is not None and transactions.is_ending
-            is_muted = is_held or not self._is_admitted(producer)
-            if not is_muted and connection.has_room and not connection.pending:
+            is_muted = is_held or (
+                (transactions is not None or bool(producer.muted))
+                and not self._is_admitted(producer)
+            )
+            if not is_muted and not connection.pending.queues and connection.has_room:
                 records = producer.records_by(ready_s)
                 if producer.spread is None:
                     batches = [producer.seal(records, now)]
@@ -610,7 +614,7 @@ class Delivery:
         """Move the batches that wait for old leaders to the new ones, in order."""
         for producer in self.producers:
             for connection in producer.connections.values():
-                waiting = set(connection.pending.partitions)
+                waiting = set(connection.pending.queues)
                 if connection.open_batch_waits:
                     waiting.add(producer.partition)
                 for partition in waiting & moved:
@@ -689,7 +693,7 @@ class Delivery:
             batch.partition,
             batch.due_s,
             batch.records,
-            batch.payload_bytes,
+            batch.section.payload_of(batch.records),
             now,
         )
         self.log_bytes += batch.size
@@ -936,7 +940,7 @@ class Delivery:
         batches: list[Batch] = []
         for connection in producer.connections.values():
             connection.open_batch_waits = False
-            for partition in list(connection.pending.partitions):
+            for partition in list(connection.pending.queues):
                 batches.extend(connection.pending.take_partition(partition))
         for muted in producer.muted.values():
             muted.open_batch_waits = False

@@ -198,7 +198,7 @@ class NetworkClient:
                 self.sockets.lose(channel, "CorrelationIdError")
                 return
             if in_flight[0][1]:
-                _number, errors, throttle_ms = decode_produce_response(frame, channel.encoder.first)
+                errors, throttle_ms = decode_produce_response(frame, channel.encoder.first)
                 delivery.handle_produce_response(connection, errors, throttle_ms, now)
                 continue
             request = channel.control_requests.popleft()

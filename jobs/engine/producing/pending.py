@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from jobs.engine.producing.batch import Batch
 
@@ -14,34 +14,33 @@ class PendingBatches:
     A request holds at most one batch of each partition, and partitions take turns, as they do when
     Kafka's producer drains its accumulator. So two batches in a row for one partition, as the
     sticky partitioner makes them, do not keep requests half full.
+
+    Attributes:
+        queues: partition → its waiting batches, which are one at least; the next one in turn comes
+            first.
     """
 
-    __slots__ = ("_queues",)
+    __slots__ = ("queues",)
 
     def __init__(self) -> None:
-        self._queues: OrderedDict[int, deque[Batch]] = OrderedDict()
+        self.queues: OrderedDict[int, deque[Batch]] = OrderedDict()
 
     def __bool__(self) -> bool:
-        return bool(self._queues)
+        return bool(self.queues)
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return sum(map(len, self.queues.values()))
 
     @property
     def records(self) -> int:
         """Number of records in all waiting batches."""
-        return sum(batch.records for queue in self._queues.values() for batch in queue)
-
-    @property
-    def partitions(self) -> Collection[int]:
-        """Partitions with waiting batches; the next one in turn comes first."""
-        return self._queues.keys()
+        return sum(batch.records for queue in self.queues.values() for batch in queue)
 
     def append(self, batch: Batch) -> None:
         """Append a batch behind those of its partition."""
-        queue = self._queues.get(batch.partition)
+        queue = self.queues.get(batch.partition)
         if queue is None:
-            queue = self._queues[batch.partition] = deque()
+            queue = self.queues[batch.partition] = deque()
         queue.append(batch)
 
     def extend(self, batches: Iterable[Batch]) -> None:
@@ -56,7 +55,7 @@ class PendingBatches:
             count: number of batches at most.
             size_bytes: their total size at most, which a single batch may exceed.
         """
-        queues, taken, size = self._queues, list[Batch](), 0
+        queues, taken, size = self.queues, list[Batch](), 0
         for _ in range(min(count, len(queues))):
             partition, queue = queues.popitem(last=False)
             size += queue[0].size
@@ -71,18 +70,18 @@ class PendingBatches:
 
     def take_partition(self, partition: int) -> deque[Batch]:
         """Take all batches of a partition."""
-        return self._queues.pop(partition, deque())
+        return self.queues.pop(partition, deque())
 
     def clear(self) -> None:
         """Drop all batches."""
-        self._queues.clear()
+        self.queues.clear()
 
     def take_overdue(self, due_before_s: float) -> list[Batch]:
         """Take the batches whose first record was due before this time."""
         overdue = []
-        for partition, queue in list(self._queues.items()):
+        for partition, queue in list(self.queues.items()):
             while queue and queue[0].due_s < due_before_s:
                 overdue.append(queue.popleft())
             if not queue:
-                del self._queues[partition]
+                del self.queues[partition]
         return overdue

@@ -76,7 +76,7 @@ class Connection:
     @property
     def has_waiting(self) -> bool:
         """True when batches wait for room here."""
-        return self.open_batch_waits or bool(self.waiting) or bool(self.pending)
+        return self.open_batch_waits or bool(self.waiting) or bool(self.pending.queues)
 
 
 class Producer:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from kafka.protocol.producer import ProduceRequest
 
@@ -92,40 +91,32 @@ class ProduceEncoder:
         return buffers
 
 
-class ProduceResult(NamedTuple):
-    """The broker's answer to one request.
-
-    Attributes:
-        errors: number of the partition → Kafka error code, 0 for success.
-        throttle_ms: how long a quota held the client back [ms].
-    """
-
-    correlation_id: int
-    errors: dict[int, int]
-    throttle_ms: int
-
-
-def decode_produce_response(frame: Buffer, first: int = 0) -> ProduceResult:
+def decode_produce_response(frame: Buffer, first: int = 0) -> tuple[dict[int, int], int]:
     """Decode a version 7 response, without its size field.
 
     Args:
         first: the number of partition 0 of its topic, as a request is for one topic.
 
+    Returns:
+        The number of each partition → Kafka error code, 0 for success; and how long a quota held
+        the client back [ms].
+
     Raises:
         AnswerFormatError: the frame is not such a response.
     """
     try:
-        return _produce_result(frame, first)
+        _correlation_id, topics, name_length = _RESULT_HEAD.unpack_from(frame, 0)
+        at = _RESULT_HEAD.size + name_length
+        if topics == 1 and len(frame) == at + _ONLY_RESULT.size:
+            _one, partition, error, _, _, _, throttle_ms = _ONLY_RESULT.unpack_from(frame, at)
+            return {first + partition: error}, throttle_ms
+        return _results(frame, topics, first)
     except (struct.error, ValueError) as error:
         raise unreadable("records", frame, error) from error
 
 
-def _produce_result(frame: Buffer, first: int) -> ProduceResult:
-    correlation_id, topics, name_length = _RESULT_HEAD.unpack_from(frame, 0)
-    if topics == 1 and len(frame) == _RESULT_HEAD.size + name_length + _ONLY_RESULT.size:
-        at = _RESULT_HEAD.size + name_length
-        _one, partition, error, _, _, _, throttle_ms = _ONLY_RESULT.unpack_from(frame, at)
-        return ProduceResult(correlation_id, {first + partition: error}, throttle_ms)
+def _results(frame: Buffer, topics: int, first: int) -> tuple[dict[int, int], int]:
+    """The results of a response for several partitions; see `decode_produce_response`."""
     position, errors = 8, {}
     for _ in range(topics):
         (name_length,) = _NAME_LENGTH.unpack_from(frame, position)
@@ -139,4 +130,4 @@ def _produce_result(frame: Buffer, first: int) -> ProduceResult:
             errors[first + partition] = error
             position += _PARTITION_RESULT.size
     (throttle_ms,) = _COUNT.unpack_from(frame, position)
-    return ProduceResult(correlation_id, errors, throttle_ms)
+    return errors, throttle_ms

@@ -16,12 +16,16 @@ class Reach:
     Args:
         by_broker: broker id → its account, which is filled in.
         window: the measured window; only events inside it count.
+
+    Attributes:
+        answered_s: broker id → time of its last answer, or with acks=0 of the last request that
+            its socket took.
     """
 
     def __init__(self, by_broker: dict[int, BrokerAccount], window: Window) -> None:
         self._by_broker = by_broker
         self._window = window
-        self._answered_s: dict[int, float] = {}
+        self.answered_s: dict[int, float] = {}
 
     def begin(self, by_broker: dict[int, BrokerAccount], window: Window) -> None:
         """Begin the following window, with another account to fill in."""
@@ -39,10 +43,6 @@ class Reach:
         if self._window.holds(now):
             self._by_broker[broker].requests += 1
 
-    def note_answer(self, broker: int, now: float) -> None:
-        """Note the time of a broker's answer, or with acks=0 of a request that its socket took."""
-        self._answered_s[broker] = now
-
     def count_failed(self, broker: int, records: int, now: float) -> None:
         """Count records for this broker that were given up."""
         if self._window.holds(now):
@@ -53,8 +53,8 @@ class Reach:
         at_s = min(now, self._window.end_s)
         for broker, account in self._by_broker.items():
             if broker not in awaited:
-                self._answered_s[broker] = at_s  # it owes no answer
-            since_s = max(self._answered_s.get(broker, 0.0), self._window.start_s)
+                self.answered_s[broker] = at_s  # it owes no answer
+            since_s = max(self.answered_s.get(broker, 0.0), self._window.start_s)
             account.silent_s = max(account.silent_s, at_s - since_s)
 
     def close(self, producers: Iterable[Producer], leaders: Sequence[int]) -> None:
