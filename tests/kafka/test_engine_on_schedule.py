@@ -133,6 +133,7 @@ def test_two_hundred_producers_keep_their_schedule_for_ten_minutes(
     counts = client.counts
     assert run.row.error is None
     assert run.row.produced is not None
+    assert counts.produce_requests is not None
     late, share = run.row.produced.lateness_us, client.producer_share
     late_ms = ", ".join(f"p{each:g} {late.quantile(each) / 1e3:.2f} ms" for each in (50, 99, 99.9))
     with capsys.disabled():
