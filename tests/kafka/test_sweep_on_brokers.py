@@ -18,6 +18,7 @@ from metrics.comparing.sweeps import Result
 from metrics.reporting.sweep.answer import load_answer
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
+from tests.support.kafka_fixtures import REFUSED_SOCKETS
 from tests.support.sweeps import sweep_of, sweeping
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ def test_a_resumed_sweep_measures_no_case_twice(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("refused_sockets")
+@pytest.mark.filterwarnings(REFUSED_SOCKETS)
 @pytest.mark.timeout(600)
 def test_a_failover_in_a_sweep_has_a_duration_and_loses_no_record(
     spark: SparkSession, tmp_path: Path
