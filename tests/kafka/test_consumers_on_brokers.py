@@ -120,7 +120,12 @@ def test_the_other_member_takes_over_from_one_that_leaves(bench: ConsumerBench) 
         goal.update(bench.end_offsets())
         shares = [share for reading in readings for share in reading.result(30).shares]
     (group,) = group_windows(shares)
-    assert acked_of(rows[0]) == group.records_total == sum(bench.growth().values())
+    assert group.records_total == sum(bench.growth().values())
+    assert rows[0].produced is not None, rows[0].error
+    counts = rows[0].produced.counts
+    # On a busy machine a batch may be sent twice: its answer is late, or its connection is lost.
+    extra = group.records_total - counts.acked_total
+    assert 0 <= extra <= counts.duplicates_at_most, (counts.retry_errors, counts.failed_total)
     assert group.reread_records == 0, "a member that leaves commits exactly what it has read"
     assert group.counts.rebalances >= 1
     by_member = [sum(read_range.records for read_range in share.read_ranges) for share in shares]
