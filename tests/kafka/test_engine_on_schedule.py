@@ -105,8 +105,7 @@ def test_a_busy_task_keeps_its_schedule(
 def test_two_hundred_producers_keep_their_schedule_for_ten_minutes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Batches of 11 kB with a request for each, 2,000 a second, which brokers on one core keep up
-    with."""
+    """Batches of 11 kB, each in a request of its own: brokers on one core keep up with these."""
     topic = f"schedule-{uuid.uuid4().hex[:8]}"
     bounded = {"retention.bytes": "67108864", "segment.bytes": "16777216"}
     with (

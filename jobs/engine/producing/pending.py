@@ -17,7 +17,7 @@ class PendingBatches:
 
     Attributes:
         queues: partition → its waiting batches, which are one at least; the next one in turn comes
-            first.
+            first. Each batch asks whether any wait, and does so here, without a call.
     """
 
     __slots__ = ("queues",)
