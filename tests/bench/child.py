@@ -1,42 +1,27 @@
-"""The child process of one repeat; it reads its task from standard input."""
+"""The child process of one repeat of another client; it reads its task from standard input."""
 
 from __future__ import annotations
 
-import ctypes
-import signal
 import sys
 from collections.abc import Callable, Mapping
 
 from metrics.common.errors import RedlineError
 from tests.bench import consumers, java, producers, requests
 from tests.bench.rows import JAVA, KERNEL
-from tests.bench.task import Task
-
-_PR_SET_PDEATHSIG = 1
+from tests.bench.task import Task, die_with_parent
 
 WORK: Mapping[tuple[str, str], Callable[[Task], None]] = {
-    ("producer", "wire"): producers.wire,
     ("producer", "librdkafka"): producers.librdkafka,
     ("producer", "kafka-python"): producers.kafka_python,
     ("producer", JAVA): java.producer,
     ("producer", "plain socket"): producers.plain_socket,
     ("producer", KERNEL): requests.kernel,
-    ("consumer", "wire"): consumers.wire,
     ("consumer", "librdkafka"): consumers.librdkafka,
     ("consumer", "kafka-python"): consumers.kafka_python,
     ("consumer", JAVA): java.consumer,
     ("consumer", "plain socket"): consumers.plain_socket,
 }
 """Role and client → the function that the child runs."""
-
-
-def die_with_parent() -> None:
-    """Have Linux kill this process when its parent ends, even after exec.
-
-    On other systems, the Python children check for their parent.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main() -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,11 +24,22 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import HOST
 from jobs.testbed.places import node_files
+from tests.bench.commits import checkout
 from tests.bench.contest import CLIENTS, Contest, Ends, Entry, Way
 from tests.bench.fresh_topic import fresh_topic
 from tests.bench.log_batches import batches_between
 from tests.bench.meter import BenchError, Repeat
-from tests.bench.rows import KERNEL, SOCKET, Key, rows_of, sentences_of, table_of, unsure_of
+from tests.bench.rows import (
+    KERNEL,
+    OURS,
+    SOCKET,
+    Key,
+    changes_of,
+    rows_of,
+    sentences_of,
+    table_of,
+    unsure_of,
+)
 from tests.bench.task import Task
 from tests.bench.variants import Variants, variants
 
@@ -109,7 +122,8 @@ class Bench:
                             self._repeat(entry, task, turn)
 
     def _repeat(self, entry: Entry, task: Task, turn: int) -> None:
-        name = f"{entry.client}, {entry.variant}" if entry.variant else entry.client
+        client = entry.key(task.message_bytes)[1]
+        name = f"{client}, {entry.variant}" if entry.variant else client
         self._reporter.report(PhaseProgress(f"{name}, repeat {turn + 1}"))
         found = self.found.setdefault(entry.key(task.message_bytes), {})
         try:
@@ -173,6 +187,50 @@ def entries_of(clients: Sequence[str], roles: Sequence[str], message_bytes: int)
     ]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The rows that are wanted.
+
+    Attributes:
+        sizes: bytes of a message.
+        clients, roles: names of clients and roles.
+        variants: parts of names of variants; without one, all of them and the plain rows.
+        with_variants: False for the plain rows alone.
+        commit: commit whose engine is measured beside that of today; empty for none.
+    """
+
+    sizes: Sequence[int]
+    clients: Sequence[str]
+    roles: Sequence[str]
+    variants: Sequence[str]
+    with_variants: bool
+    commit: str
+
+    def plain(self, message_bytes: int) -> list[Entry]:
+        """The plain entries at a size of messages [B]."""
+        if self.variants:
+            return []
+        return self._with_commit(entries_of(self.clients, self.roles, message_bytes))
+
+    def of(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The wanted ones of these variants."""
+        return self._with_commit(
+            each
+            for each in entries
+            if each.role in self.roles
+            and each.client in self.clients
+            and (not self.variants or any(part in each.variant for part in self.variants))
+        )
+
+    def _with_commit(self, entries: Iterable[Entry]) -> list[Entry]:
+        both = ((each, replace(each, commit=self.commit)) for each in entries)
+        return [
+            each
+            for now, older in both
+            for each in ((now, older) if self.commit and now.client == OURS else (now,))
+        ]
+
+
 @click.command()
 @click.option("--repeats", default=5, show_default=True, help="Repeats of each client.")
 @click.option("--seconds", default=1.2, show_default=True, help="Longest duration of a repeat [s].")
@@ -189,43 +247,42 @@ def entries_of(clients: Sequence[str], roles: Sequence[str], message_bytes: int)
 @click.option(
     "--variants/--no-variants", "with_variants", default=True, help="Also measure the variants."
 )
+@click.option(
+    "--variant", "variants", multiple=True, help="Only variants whose name holds this, e.g. 1kB."
+)
+@click.option(
+    "--against", "commit", default="", metavar="COMMIT",
+    help="Also measure the engine of a commit, 2053f564 or later, in turns with that of today.",
+)  # fmt: skip
 @click.option("--out", default="out", show_default=True, type=click.Path(path_type=Path))
-def bench(
-    repeats: int,
-    seconds: float,
-    brokers: int,
-    sizes: Sequence[int],
-    clients: Sequence[str],
-    roles: Sequence[str],
-    with_variants: bool,
-    out: Path,
-) -> None:
+def bench(repeats: int, seconds: float, brokers: int, out: Path, **chosen: Any) -> None:
     """Measure payload per CPU-second of the engine's client and of others, on one testbed."""
     began_s = time.monotonic()
+    clients, absent = installed(chosen.pop("clients"))
+    choice = Choice(clients=clients, **chosen)
+    if choice.commit:
+        checkout(choice.commit)
     with make_reporter() as reporter:
         reporter.report(PhaseStarted(f"starting {brokers} broker(s)"))
-        overrides = {**BROKERS, "security": "SSL"} if with_variants else BROKERS
-        clients, absent = installed(clients)
-        more = variants() if with_variants else Variants((), ())
+        overrides = {**BROKERS, "security": "SSL"} if choice.with_variants else BROKERS
+        more = variants() if choice.with_variants else Variants((), ())
         with (
             start("default", brokers=brokers, overrides=overrides, name="bench") as testbed,
             connect(ways_to(testbed)[0].bootstrap) as admin,
         ):
             run_of = Bench(testbed, admin, reporter, seconds)
-            for message_bytes in sizes:
-                run_of.measure(
-                    entries_of(clients, roles, message_bytes), message_bytes, repeats, TURNS_MAX
-                )
-            times = min(repeats, VARIANT_REPEATS)
-            for entries, message_bytes, batch_bytes in more.groups:
-                wanted = [e for e in entries if e.role in roles and e.client in clients]
-                if wanted and message_bytes in sizes:
-                    run_of.measure(wanted, message_bytes, times, batch_bytes=batch_bytes)
+            for size in choice.sizes:
+                run_of.measure(choice.plain(size), size, repeats, TURNS_MAX)
+            times = repeats if choice.variants else min(repeats, VARIANT_REPEATS)
+            for entries, size, batch_bytes in more.groups:
+                if size in choice.sizes:
+                    run_of.measure(choice.of(entries), size, times, batch_bytes=batch_bytes)
         rows = rows_of(run_of.found)
         reporter.report(table_of(rows))
         skipped = [*absent, *more.skipped]
         aims = sentences_of(run_of.found)
-        for sentence in (*aims, *skipped):
+        changes = changes_of(run_of.found, choice.commit) if choice.commit else []
+        for sentence in (*aims, *changes, *skipped):
             note(reporter, sentence)
         answer = {
             "kafka_version": testbed.kafka_version,
@@ -235,6 +292,8 @@ def bench(
             "duration_s": round(time.monotonic() - began_s, 1),
             "rows": [row.to_dict() for row in rows],
             "aims": aims,
+            "against": choice.commit,
+            "changes": changes,
             "skipped": skipped,
             "failures": run_of.failures,
         }

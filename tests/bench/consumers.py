@@ -1,50 +1,16 @@
-"""Consumers that read a topic from its start as fast as they can; child processes."""
+"""Other consumers that read a topic from its start as fast as they can; child processes."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import socket
 import time
 
-from tests.bench.plans import plan_of
 from tests.bench.task import Task, say
 
 _SAY_BYTES = 16_777_216
 _FETCH_BYTES = 1_048_576
 _MESSAGES = 10_000
-
-
-def wire(task: Task) -> None:
-    """The engine's consumers, like in a trial: one group of one member, from the start."""
-    from jobs.engine.clients.registry import CLIENTS
-    from metrics.traffic.consumers import ConsumerOptions
-
-    records = task.bytes_max // task.message_bytes
-    planned = plan_of(task, measure_s=0.001)
-    plan = dataclasses.replace(
-        planned,
-        trial_id=f"bench-{os.getpid()}",
-        pattern=dataclasses.replace(
-            planned.pattern,
-            phases=dataclasses.replace(planned.pattern.phases, drain_timeout_s=task.seconds_max),
-            consumers=ConsumerOptions(groups=1, start="earliest"),
-        ),
-        consumer_tasks=1,
-    )
-    ends = ends_of(task)
-    client = CLIENTS["wire"].consumers(plan, 0)
-    try:
-        client.open()
-        say(0)
-        now = time.monotonic()
-        reading = client.run(now, time.time() - now, None, lambda: ends)
-        read = sum(
-            read_range.records for share in reading.shares for read_range in share.read_ranges
-        )
-        say(read * task.message_bytes, whole=read >= records)
-    finally:
-        client.close()
 
 
 def librdkafka(task: Task) -> None:

@@ -12,25 +12,39 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.bench.commits import checkout, with_code_of
 from tests.bench.java import messages_of
-from tests.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
+from tests.bench.meter import (
+    BenchError,
+    Repeat,
+    Window,
+    by_lines,
+    by_offsets,
+    last_words,
+    own_line,
+    started,
+)
 from tests.bench.requests import records_per_request
-from tests.bench.rows import JAVA, KERNEL, SOCKET, Key
+from tests.bench.rows import JAVA, KERNEL, OURS, SOCKET, Key, of_commit
 from tests.bench.task import Task
 
 CHILD = [sys.executable, "-m", "tests.bench.child"]
-CLIENTS = ("wire", "librdkafka", "kafka-python", JAVA, SOCKET, KERNEL)
+ENGINE = [sys.executable, "-m", "tests.bench.engine"]
+CLIENTS = (OURS, "librdkafka", "kafka-python", JAVA, SOCKET, KERNEL)
 
 # Java's compiler needs time before a measurement.
 WARM_S: Mapping[tuple[str, str], float] = {
     ("producer", JAVA): 2.0,
     ("consumer", JAVA): 1.0,
-    ("consumer", "wire"): 0.0,
+    ("consumer", OURS): 0.0,
 }
 WARM_DEFAULT_S = 0.3
 
 PACED_TIMES = 4
 """Length of the window of producers at a rate, which use little CPU time, over that of others."""
+
+TAIL_S = 0.5
+"""Time for which the engine sends at a rate after the window, until it states its lateness [s]."""
 
 
 Ends = Mapping[int, int]
@@ -47,6 +61,7 @@ class Entry:
         is_tls: True to connect with TLS and a client certificate.
         pace: fields of the task for producers at a rate; empty for one that sends as fast as it
             can.
+        commit: commit of the engine; empty for the code of today.
     """
 
     role: str
@@ -55,10 +70,12 @@ class Entry:
     options: Mapping[str, Any] = field(default_factory=dict)
     is_tls: bool = False
     pace: Mapping[str, Any] = field(default_factory=dict)
+    commit: str = ""
 
     def key(self, message_bytes: int) -> Key:
         """The entry's row at a size of messages [B]."""
-        return (self.role, self.client, self.variant, message_bytes)
+        name = of_commit(self.commit) if self.commit else self.client
+        return (self.role, name, self.variant, message_bytes)
 
 
 @dataclass(frozen=True)
@@ -132,7 +149,13 @@ class Contest:
         if entry.client == KERNEL:
             return self._in_the_kernel(task, window)
         self._await_rest(task.topic)
-        with started(CHILD, task.to_text()) as (process, errors):
+        command, options = CHILD, None
+        if entry.client == OURS:
+            command = ENGINE
+            options = with_code_of(checkout(entry.commit)) if entry.commit else None
+            if entry.pace:
+                task = replace(task, warmup_s=warm_s, seconds_max=measure_s + TAIL_S)
+        with started(command, task.to_text(), options) as (process, errors):
             try:
                 if task.role == "producer":
                     return self._producing(process, task, window)
@@ -144,7 +167,8 @@ class Contest:
                 process.kill()
                 errors.seek(0)
                 output = " ".join(errors.read().strip().splitlines()[-3:])
-                raise BenchError(f"{entry.role} {entry.client}: {error}. {output}") from error
+                name = " ".join(entry.key(task.message_bytes)[:2])
+                raise BenchError(f"{name}: {error}. {output}") from error
 
     def _producing(self, process: subprocess.Popen[str], task: Task, window: Window) -> Repeat:
         looks: list[Ends] = []
@@ -156,7 +180,10 @@ class Contest:
         repeat = by_offsets(process, written, window)
         if task.records_per_s < 0:
             return repeat
-        return replace(repeat, batches=self._batches_of(task.topic, *looks[-2:]))
+        repeat = replace(repeat, batches=self._batches_of(task.topic, *looks[-2:]))
+        if task.client != OURS:
+            return repeat
+        return replace(repeat, late_ms=last_words(process)["late_p99_ms"])
 
     def _in_the_kernel(self, task: Task, window: Window) -> Repeat:
         with started(CHILD, task.to_text()) as (process, _):
@@ -176,9 +203,9 @@ class Contest:
 
         plain = self._ways[False]
         assert plain is not None
-        task = replace(task, role="producer", client="wire", bootstrap=plain.bootstrap)
+        task = replace(task, role="producer", client=OURS, bootstrap=plain.bootstrap)
         ends_s = time.monotonic() + deadline_s
-        with started(CHILD, task.to_text()) as (process, errors):
+        with started(ENGINE, task.to_text()) as (process, errors):
             while written() < payload_bytes:
                 if process.poll() is not None or time.monotonic() > ends_s:
                     errors.seek(0)

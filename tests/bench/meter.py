@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import psutil
 
@@ -60,12 +60,21 @@ class Window:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Payload [B] and CPU time [CPU-s] of one repeat, its duration [s], and its batches."""
+    """One repeat.
+
+    Attributes:
+        payload_bytes: payload that was moved [B].
+        cpu_s: CPU time of the client [CPU-s].
+        seconds: its duration [s].
+        batches: its batches; 0 if they were not counted.
+        late_ms: p99 of the time by which batches were sent late [ms]; None for other clients.
+    """
 
     payload_bytes: int
     cpu_s: float
     seconds: float
     batches: int = 0
+    late_ms: float | None = None
 
     @property
     def mb_per_cpu_s(self) -> float:
@@ -77,13 +86,29 @@ class Repeat:
         """CPU time of a batch [CPU-us]; None where batches were not counted."""
         return self.cpu_s / self.batches * 1e6 if self.batches else None
 
+    @property
+    def kb_per_batch(self) -> float | None:
+        """Payload of a batch [kB]; None where batches were not counted."""
+        return self.payload_bytes / self.batches / 1e3 if self.batches else None
+
 
 @contextlib.contextmanager
-def started(command: Sequence[str], task: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """The process of a client with this task, and its error output; it is killed at the end."""
+def started(
+    command: Sequence[str], task: str, options: Mapping[str, Any] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """The process of a client with this task, and its error output; it is killed at the end.
+
+    Args:
+        options: further options of `Popen`.
+    """
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            **(options or {}),
         )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -182,6 +207,23 @@ def between(first: Mark, last: Mark) -> Repeat:
     if payload <= 0 or cpu <= 0:
         raise BenchError(f"it moved {payload} bytes in {cpu:.3f} CPU-s")
     return Repeat(payload, cpu, last.at_s - first.at_s)
+
+
+def last_words(process: subprocess.Popen[str]) -> dict[str, float]:
+    """The figures of the last line of a client that ends by itself.
+
+    Raises:
+        BenchError: it did not end, or ended without a line.
+    """
+    try:
+        printed, _ = process.communicate(timeout=START_DEADLINE_S)
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"it did not end within {START_DEADLINE_S:.0f} s") from error
+    lines = printed.strip().splitlines()
+    if process.returncode or not lines:
+        raise BenchError(f"it ended with exit code {process.returncode} and without its figures")
+    figures: dict[str, float] = json.loads(lines[-1])
+    return figures
 
 
 def own_line(line: str) -> tuple[int, float | None] | None:

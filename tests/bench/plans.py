@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from jobs.cluster.connect import connect
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.payload import Payload
 from tests.bench.task import Task
-from tests.support.patterns import plan
+from tests.support.patterns import pattern, plan
 
 RATE_BYTES_PER_S = 20e9
 """A rate above any client's, so that its producer always has due records [B/s]."""
@@ -26,6 +27,8 @@ def plan_of(task: Task, measure_s: float | None = None) -> TrialPlan:
         "linger_ms": task.linger_ms,
         "buffer_memory": 67_108_864,
     }
+    if "np" in inspect.signature(pattern).parameters:  # the names of older commits
+        fields["np"], fields["bpm"] = fields.pop("producers"), fields.pop("message_bytes")
     options = dict(task.options)
     if "payload" in options:
         options["payload"] = Payload(**options["payload"])
@@ -37,7 +40,7 @@ def plan_of(task: Task, measure_s: float | None = None) -> TrialPlan:
         topics=(task.topic,),
         leaders=tuple(seen[partition].leader for partition in sorted(seen)),
         brokers=brokers.addresses,
-        warmup_s=0.0,
+        warmup_s=task.warmup_s,
         measure_s=task.seconds_max if measure_s is None else measure_s,
         start_lead_s=0.1,
         client_options=task.connection,

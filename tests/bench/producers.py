@@ -1,4 +1,4 @@
-"""Producers that send as fast as they can, or at a rate; child processes of the benchmark."""
+"""Other producers, as fast as they can or at a rate; child processes of the benchmark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from metrics.common.errors import RedlineError
 from tests.bench.task import Task, say
 
 _SAY_BYTES = 67_108_864
@@ -24,28 +23,6 @@ RDKAFKA_NAMES = {
     "compression": "compression.type",
 }
 """Field of the engine's pattern → option of librdkafka."""
-
-
-class Alone:
-    """The barrier of a stage of one task."""
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        """Index of the only task."""
-        return 0
-
-    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        """The message of the only task."""
-        return [message]
-
-
-def wire(task: Task) -> None:
-    """The engine, like in a trial; by default with a schedule above any client's rate."""
-    from jobs.engine.stage import run_task
-    from tests.bench.plans import plan_of
-
-    row = run_task(plan_of(task), Alone())
-    if row.error:
-        raise RedlineError(row.error)
 
 
 def librdkafka(task: Task) -> None:

@@ -16,6 +16,7 @@ from tests.bench.meter import Repeat
 JAVA = "java"
 SOCKET = "plain socket"
 KERNEL = "C loop"
+OURS = "wire"
 SURE = 0.10
 """Largest distance of the ends of an interval from a ratio that is certain enough [share]."""
 
@@ -39,6 +40,10 @@ class Row:
             with fewer than three.
         us_per_batch: median of the CPU time of a batch, of entries at a rate [CPU-us]; None for
             others. While the brokers keep up, a request holds one batch.
+        kb_per_batch: median payload of a batch, of the same entries [kB]: clients that do the same
+            send batches of the same size.
+        late_p99_ms: median of the engine's p99 of the time by which batches were sent late, at a
+            rate [ms].
     """
 
     role: str
@@ -53,10 +58,17 @@ class Row:
     ratio_low: float | None = None
     ratio_high: float | None = None
     us_per_batch: float | None = None
+    kb_per_batch: float | None = None
+    late_p99_ms: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The row for JSON."""
         return as_document(self)
+
+
+def of_commit(commit: str) -> str:
+    """Name of the client with the engine of a commit."""
+    return f"{OURS} of {commit}"
 
 
 Key = tuple[str, str, str, int]
@@ -98,10 +110,19 @@ def _row(key: Key, found: Mapping[int, Repeat], java: Mapping[int, Repeat] | Non
     median = statistics.median(values)
     spread = (max(values) - min(values)) / median
     speed = statistics.median(each.payload_bytes / 1e6 / each.seconds for each in repeats)
-    batch_times = [each.us_per_batch for each in repeats if each.us_per_batch is not None]
-    row = Row(role, client, variant, message_bytes, median, spread, speed, values)
-    if batch_times:
-        row = replace(row, us_per_batch=statistics.median(batch_times))
+    row = Row(
+        role,
+        client,
+        variant,
+        message_bytes,
+        median,
+        spread,
+        speed,
+        values,
+        us_per_batch=_median(each.us_per_batch for each in repeats),
+        kb_per_batch=_median(each.kb_per_batch for each in repeats),
+        late_p99_ms=_median(each.late_ms for each in repeats),
+    )
     if java is None:
         return row
     ratio = None if client == JAVA else ratio_of(found, java)
@@ -109,6 +130,11 @@ def _row(key: Key, found: Mapping[int, Repeat], java: Mapping[int, Repeat] | Non
         return replace(row, ratio_to_java=ratio.ratio, ratio_low=ratio.low, ratio_high=ratio.high)
     of_java = statistics.median(repeat.mb_per_cpu_s for repeat in java.values())
     return replace(row, ratio_to_java=median / of_java)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def table_of(rows: Iterable[Row]) -> Table:
@@ -123,6 +149,8 @@ def table_of(rows: Iterable[Row]) -> Table:
         "x Java",
         "MB/s",
         "us/batch",
+        "kB/batch",
+        "late p99",
     )
     return Table(
         "payload per CPU-second of the client, medians of repeats in turns",
@@ -138,6 +166,8 @@ def table_of(rows: Iterable[Row]) -> Table:
                 _words(row.ratio_to_java, row.ratio_low, row.ratio_high, ".1f"),
                 f"{row.mb_per_s:,.0f}",
                 "" if row.us_per_batch is None else f"{row.us_per_batch:,.0f}",
+                "" if row.kb_per_batch is None else f"{row.kb_per_batch:,.1f}",
+                "" if row.late_p99_ms is None else f"{row.late_p99_ms:.1f} ms",
             )
             for row in rows
         ),
@@ -170,7 +200,7 @@ class Aim:
     @property
     def ours(self) -> Key:
         """The key of the engine's row."""
-        return (self.role, "wire", "", self.message_bytes)
+        return (self.role, OURS, "", self.message_bytes)
 
     @property
     def theirs(self) -> Key:
@@ -212,4 +242,19 @@ def sentences_of(found: Found) -> list[str]:
             f"{_words(ratio.ratio, ratio.low, ratio.high, '.2f')} x {aim.other} in "
             f"{ratio.count} turns; the aim of {aim.at_least:g} is {verb}"
         )
+    return sentences
+
+
+def changes_of(found: Found, commit: str) -> list[str]:
+    """A sentence for each row of the engine that was measured with a commit's code, too."""
+    sentences = []
+    for (role, client, variant, message_bytes), ours in found.items():
+        older = found.get((role, of_commit(commit), variant, message_bytes), {})
+        ratio = ratio_of(ours, older) if client == OURS else None
+        if ratio is not None:
+            sentences.append(
+                f"{role}{f', {variant}' if variant else ''} at {message_bytes:,} B: "
+                f"{_words(ratio.ratio, ratio.low, ratio.high, '.2f')} x {of_commit(commit)} "
+                f"in {ratio.count} turns"
+            )
     return sentences

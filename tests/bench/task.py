@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Task:
         client: the client to run.
         bootstrap: addresses of brokers, host:port.
         seconds_max: time after which the client ends [s].
+        warmup_s: time before it in which the engine's producers send, too [s].
         batch_bytes: `batch.size` [B].
         options: fields of the producers' pattern that differ from the benchmark's.
         connection: connection options with kafka-python's names.
@@ -39,6 +44,7 @@ class Task:
     client: str = ""
     bootstrap: tuple[str, ...] = ()
     seconds_max: float = 60.0
+    warmup_s: float = 0.0
     batch_bytes: int = 262_144
     options: Mapping[str, Any] = field(default_factory=dict)
     connection: Mapping[str, Any] = field(default_factory=dict)
@@ -67,3 +73,12 @@ def say(payload_bytes: int, **more: Any) -> None:
     line = {"bytes": payload_bytes, "cpu_s": time.process_time(), **more}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
+
+
+def die_with_parent() -> None:
+    """Have Linux kill this process when its parent ends, even after exec.
+
+    On other systems, the Python children check for their parent.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -15,16 +15,28 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.bench.contest import CHILD, Contest, Entry, Way, port_of
+from tests.bench.clients import Choice
+from tests.bench.commits import checkout, with_code_of
+from tests.bench.contest import CHILD, ENGINE, Contest, Entry, Way, port_of
 from tests.bench.cpu import cpu_s
 from tests.bench.java import consumer_command, messages_of, producer_command
 from tests.bench.log_batches import batches_between
-from tests.bench.meter import BenchError, Repeat, Window, by_lines, by_offsets, own_line, started
+from tests.bench.meter import (
+    BenchError,
+    Repeat,
+    Window,
+    by_lines,
+    by_offsets,
+    last_words,
+    own_line,
+    started,
+)
 from tests.bench.requests import is_possible, records_per_request
 from tests.bench.rows import (
     JAVA,
     KERNEL,
     SOCKET,
+    changes_of,
     ratio_of,
     rows_of,
     sentences_of,
@@ -209,6 +221,7 @@ def test_a_child_gets_its_task_whole_and_not_on_its_command_line() -> None:
     )
     assert Task.from_text(task.to_text()) == task
     assert CHILD[1:] == ["-m", "tests.bench.child"]
+    assert ENGINE[1:] == ["-m", "tests.bench.engine"]
 
 
 def test_java_gets_the_same_options() -> None:
@@ -248,7 +261,7 @@ def test_a_hanging_client_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux does it")
 def test_a_client_ends_with_its_parent_even_when_that_is_killed() -> None:
-    child = "from tests.bench.child import die_with_parent as d; d(); import time; time.sleep(600)"
+    child = "from tests.bench.task import die_with_parent as d; d(); import time; time.sleep(600)"
     parent = (
         "import subprocess, sys, time\n"
         f"child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
@@ -308,10 +321,66 @@ def test_batches_are_counted_in_the_logs_by_their_offsets(tmp_path: Path) -> Non
     assert batches_between([tmp_path], "t", {0: 25, 1: 0}, {0: 25, 1: 5}) == 1, "not written yet"
 
 
-def test_rows_state_the_cpu_time_of_a_batch() -> None:
-    repeats = {turn: Repeat(1_000, 0.001 * us, 1.0, 1_000) for turn, us in enumerate((80, 90, 70))}
+def test_rows_state_the_time_the_size_and_the_lateness_of_a_batch() -> None:
+    repeats = {
+        turn: Repeat(7_000_000, 0.001 * us, 1.0, 1_000, late_ms)
+        for turn, (us, late_ms) in enumerate(((80, 1.5), (90, 2.0), (70, 9.0)))
+    }
     (row,) = rows_of({("producer", "wire", "as in t", 1_000): repeats})
-    assert row.us_per_batch == pytest.approx(80)
-    assert table_of([row]).rows[0][-1] == "80"
+    assert (row.us_per_batch, row.kb_per_batch, row.late_p99_ms) == pytest.approx((80, 7, 2))
+    assert table_of([row]).rows[0][-3:] == ("80", "7.0", "2.0 ms")
     (plain,) = rows_of({("producer", "wire", "", 1_000): _repeats(1)})
-    assert (plain.us_per_batch, table_of([plain]).rows[0][-1]) == (None, "")
+    assert (plain.us_per_batch, plain.kb_per_batch, plain.late_p99_ms) == (None, None, None)
+    assert table_of([plain]).rows[0][-3:] == ("", "", "")
+
+
+def test_the_engine_is_compared_with_that_of_a_commit_in_turns() -> None:
+    entries = [Entry("producer", name, "as in t") for name in ("wire", JAVA)]
+    choice = Choice([1_000], ["wire", JAVA], ["producer"], ["in t"], True, "0123abcd")
+    now, older, java = (entry.key(1_000) for entry in choice.of(entries))
+    assert (now[1], older[1], java[1]) == ("wire", "wire of 0123abcd", JAVA)
+    assert choice.plain(1_000) == [], "only the chosen variants"
+    assert replace(choice, commit="").of(entries) == entries
+    assert replace(choice, variants=["TLS"]).of(entries) == []
+    assert replace(choice, variants=[], clients=[JAVA]).plain(1_000) == [Entry("producer", JAVA)]
+    found = {now: _repeats(200, 300, 400), older: _repeats(100, 150, 200), java: _repeats(1, 1, 1)}
+    (sentence,) = changes_of(found, "0123abcd")
+    assert sentence.startswith("producer, as in t at 1,000 B: 2.00 (2.00 to 2.00) x wire of 0123")
+
+
+def test_the_code_of_a_commit_comes_before_that_of_today(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        command = ["git", *own, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    git("init", "-q")
+    for package in ("jobs", "metrics", "search", "tests/support", "tests/bench"):
+        module = tmp_path / package / "of_then.py"
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.write_text("THEN = True\n")
+    (tmp_path / "jobs" / "__init__.py").touch()
+    git("add", ".")
+    git("commit", "-q", "-m", "then")
+    folder = checkout("HEAD", tmp_path)
+    assert folder.name == git("rev-parse", "HEAD")
+    assert checkout(folder.name[:10], tmp_path) == folder
+    assert not (folder / "tests" / "bench").exists(), "the benchmark is that of today"
+    code = "import jobs.of_then, tests.support.of_then, tests.bench.task; print(jobs.__path__[0])"
+    command = [sys.executable, "-c", code]
+    said = subprocess.check_output(command, text=True, **with_code_of(folder))
+    assert said.strip() == str(folder / "jobs")
+    with pytest.raises(BenchError, match="has no such commit"):
+        checkout("0123abcd", tmp_path)
+
+
+def test_the_last_line_of_a_client_has_its_figures() -> None:
+    with started(_speaker("print('{}'); print('{\"late_p99_ms\": 1.5}')"), "") as (process, _):
+        assert last_words(process) == {"late_p99_ms": 1.5}
+    for code in ("pass", "print('{}'); sys.exit(3)"):
+        with (
+            started(_speaker(code), "") as (process, _),
+            pytest.raises(BenchError, match=r"exit code [03] and without its figures"),
+        ):
+            last_words(process)

@@ -1,0 +1,79 @@
+"""The engine's own clients as a child process of the benchmark: of this commit or an older one.
+
+An older commit's code comes first in PYTHONPATH. So this module and `tests.bench.plans` use only
+what commits since 2053f564 have, and both names of what was renamed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+
+from tests.bench.plans import plan_of
+from tests.bench.task import Task, die_with_parent, say
+
+
+class Alone:
+    """The barrier of a stage of one task."""
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        """Index of the only task."""
+        return 0
+
+    def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
+        """The message of the only task."""
+        return [message]
+
+
+def produce(task: Task) -> None:
+    """Send like in a trial, by default with a schedule above any client's rate.
+
+    At the end it states the p99 of how late batches were sent that no broker had blocked [ms].
+    """
+    from jobs.engine.stage import run_task
+
+    report = run_task(plan_of(task), Alone())
+    sent = report.produced
+    if report.error or sent is None:
+        sys.exit(report.error or "the engine reported nothing")
+    late_p99_ms = sent.lateness_us.quantile(99) / 1e3
+    say(sent.counts.acked_total * task.message_bytes, late_p99_ms=late_p99_ms)
+
+
+def consume(task: Task) -> None:
+    """Read the topic like in a trial: one group of one member, from the start."""
+    from jobs.engine.clients.registry import CLIENTS
+    from metrics.traffic.consumers import ConsumerOptions
+    from tests.bench.consumers import ends_of
+
+    planned = plan_of(task, measure_s=0.001)
+    plan = dataclasses.replace(
+        planned,
+        trial_id=f"bench-{os.getpid()}",
+        pattern=dataclasses.replace(
+            planned.pattern,
+            phases=dataclasses.replace(planned.pattern.phases, drain_timeout_s=task.seconds_max),
+            consumers=ConsumerOptions(groups=1, start="earliest"),
+        ),
+        consumer_tasks=1,
+    )
+    ends = ends_of(task)
+    client = CLIENTS["wire"].consumers(plan, 0)
+    try:
+        client.open()
+        say(0)
+        now = time.monotonic()
+        reading = client.run(now, time.time() - now, None, lambda: ends)
+        name = "read_ranges" if hasattr(reading.shares[0], "read_ranges") else "stints"
+        read = sum(part.records for share in reading.shares for part in getattr(share, name))
+        say(read * task.message_bytes)
+    finally:
+        client.close()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    given = Task.from_text(sys.stdin.readline())
+    {"producer": produce, "consumer": consume}[given.role](given)
