@@ -15,7 +15,7 @@ from metrics.reporting.chart_style import (
     PAGE,
     RESOURCE_COLORS,
     RESOURCE_SHAPES,
-    specification,
+    beside,
 )
 from metrics.reporting.files import write_atomic
 from metrics.reporting.limit_words import AT_LEVEL, estimate_words, latency_words, span_words
@@ -66,8 +66,7 @@ def boundary_spec(summary: RunSummary) -> dict[str, Any]:
     if positive:
         messages = _log_y(_heights(positive, "mps"))
         panels.append(_panel(positive, sizes, "mps", messages, below=False))
-    chart = alt.hconcat(*panels, spacing=36, title=_title(summary), padding=20)
-    return specification(chart)
+    return beside(panels, spacing=36, title=_title(summary).to_dict(), padding=20)
 
 
 PAYLOAD_TITLE = "Payload per broker (whole cluster) [MB/s]"
