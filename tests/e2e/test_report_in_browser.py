@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,9 @@ class Opened:
     requests: list[str] = field(default_factory=list)
 
 
+@cache
 def opened(browser: Browser, path: Path, width: int = WIDE, *, dark: bool = False) -> Opened:
+    """A page, which tests that read it share, as each takes seconds of CPU time to draw."""
     scheme = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
     )
@@ -128,7 +131,7 @@ def test_a_printed_table_is_no_wider_than_its_page(browser: Browser, page_file: 
 
 
 def test_the_dark_page_has_no_light_part(browser: Browser, page_file: Path) -> None:
-    light, dark = (opened(browser, page_file, dark=dark).page for dark in (False, True))
+    light, dark = (opened(browser, page_file, A4, dark=dark).page for dark in (False, True))
     for what, style in (("body", "backgroundColor"), (AXIS_TITLE, "fill")):
         read = f"each => getComputedStyle(each).{style}"
         colors = [page.locator(what).first.evaluate(read) for page in (light, dark)]

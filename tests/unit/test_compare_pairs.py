@@ -24,6 +24,8 @@ from metrics.comparing.effects import Conclusion, Effect, conclude
 from metrics.comparing.pairs import CAPACITY, Side, compared
 from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine
 
+pytestmark = pytest.mark.computes
+
 EFFORT = Effort(pairs=4, steady_pairs=3)
 START, CAP = 128.0, 10_000.0
 COMPARISONS = 300

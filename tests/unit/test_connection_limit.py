@@ -169,6 +169,7 @@ def test_the_judgement_of_a_shortfall_names_the_limit_of_the_link() -> None:
     assert judgement.limited_by is Resource.CONNECTION
 
 
+@pytest.mark.computes
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     st.fixed_dictionaries(

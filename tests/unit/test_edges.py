@@ -103,6 +103,7 @@ usual = settings(max_examples=FEW, suppress_health_check=[HealthCheck.function_s
 thorough = settings(usual, max_examples=MANY)
 
 
+@pytest.mark.computes
 @given(damaged=damaged_files())
 @usual
 def test_damaged_files_are_read_or_refused(tmp_path: Path, damaged: tuple[str, str]) -> None:
@@ -115,6 +116,7 @@ def test_any_value_of_an_option_is_taken_or_refused(key: str, value: str) -> Non
     check_option(key, value)
 
 
+@pytest.mark.computes
 @given(choices=st.lists(st.integers(0, 60), min_size=1, max_size=4), value=unusual_values)
 @usual
 def test_damaged_summaries_are_read_or_refused(

@@ -323,6 +323,7 @@ def test_rows_of_other_versions_are_read(
     check_row(gone, nulls, more)
 
 
+@pytest.mark.computes
 @given(data=frames, cuts=st.lists(st.integers(0, 200), max_size=5))
 @settings(usual, max_examples=5 * FEW)
 def test_any_bytes_of_a_broker_end_in_answers_or_an_error(data: bytes, cuts: list[int]) -> None:
@@ -341,6 +342,7 @@ def test_files_of_other_kinds_are_reported(tmp_path: Path, damaged: tuple[str, s
     check_other_file(tmp_path, damaged)
 
 
+@pytest.mark.computes
 @given(
     text=hostile, value=unusual_values | hostile, name=results, document=unusual_values | answers
 )

@@ -9,6 +9,8 @@ import pytest
 
 from metrics.comparing.effects import PAIRS_MIN, Effect, holm, night_effect, paired_effect
 
+pytestmark = pytest.mark.computes
+
 MADE = 800
 """Simulated comparisons; a rate of 5 % is then known to 2.3 % (three standard errors)."""
 

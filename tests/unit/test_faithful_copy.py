@@ -33,6 +33,8 @@ from tests.support.simulated_traffic import (
     written,
 )
 
+pytestmark = pytest.mark.computes
+
 PARTITIONS, SECONDS, SEED = 6, 40.0, 1
 KINDS = {
     "small and hot": Kind(4, 250, 0.02, 200),

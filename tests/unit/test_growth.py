@@ -60,6 +60,7 @@ def steady_history(days: int, growth: float = 0.01, use: float = 0.3) -> list[tu
     ]
 
 
+@pytest.mark.computes
 def test_an_even_growth_is_continued() -> None:
     found = growth_of(steady_history(28))
     assert found is not None and found.days is not None
@@ -92,12 +93,14 @@ def test_a_use_that_falls_is_never_full() -> None:
     assert found.per_day_high < 0
 
 
+@pytest.mark.computes
 def test_a_cluster_beyond_its_limit_is_full_now() -> None:
     found = growth_of(steady_history(28, use=1.2))
     assert found is not None
     assert (found.days, found.days_low, found.days_high) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.computes
 def test_an_uncertain_limit_makes_the_date_uncertain() -> None:
     sure, unsure = (growth_of(steady_history(28), *each) for each in ((1.0, 1.0), (0.7, 1.4)))
     assert sure is not None and unsure is not None

@@ -23,6 +23,8 @@ from metrics.sources.client_only import ClientOnlySource
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from tests.support.scripted_admin import ScriptedAdmin
 
+pytestmark = pytest.mark.computes
+
 PATTERN = load_workload("demo").pattern(1_000)
 LOAD_S = 120.0
 TOPIC_PARTITIONS, REPLICATION = 50, 3

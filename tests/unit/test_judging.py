@@ -252,6 +252,7 @@ def test_the_achieved_share_of_no_load_is_unknown() -> None:
 shares = st.floats(0.0, 1.2)
 
 
+@pytest.mark.computes
 @given(
     st.lists(st.tuples(shares, st.floats(0, 1)), min_size=1, max_size=5),
     st.integers(0, 11_000),

@@ -140,6 +140,7 @@ def test_topics_with_about_the_same_skew_are_one_part() -> None:
 # --- the file -----------------------------------------------------------------------------
 
 
+@pytest.mark.computes
 def test_a_copy_of_skewed_traffic_loads_and_offers_the_skew(tmp_path: Path) -> None:
     """Simulated producers of one topic prefer partition 3; its copy prefers partition 0 as much."""
     uneven = Kind(4, 200, 0.005, 1_000, weights=tuple(skewed(1.0)))

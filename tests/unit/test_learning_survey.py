@@ -35,6 +35,8 @@ from tests.support.simulated_traffic import (
     written,
 )
 
+pytestmark = pytest.mark.computes
+
 KINDS = {
     "hot": Kind(4, 250, 0.02, 200),
     "random": Kind(4, 125, 0.04, 200, is_random=True),

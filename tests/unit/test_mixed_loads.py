@@ -445,6 +445,7 @@ def test_batches_at_the_edges_of_a_window_are_no_shortfall_of_a_small_part(
     assert seen.edge_share == pytest.approx(part_of_it.edge_share / 100)
 
 
+@pytest.mark.computes
 def test_the_producers_of_two_parts_choose_partitions_and_times_of_their_own() -> None:
     """Equal choices would let parts with equal options send at the same moments."""
     whole = pattern(1, rate_records_per_s=100.0, linger_ms=0.0, arrivals="poisson")

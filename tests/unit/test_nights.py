@@ -186,12 +186,14 @@ def test_false_alarms_are_rare_with_short_and_long_histories(nights: int) -> Non
     assert alarms / made <= 0.05
 
 
+@pytest.mark.computes
 @pytest.mark.parametrize(("nights", "least"), [(3, 0.6), (10, 0.8)])
 def test_a_loss_of_a_fifth_is_seen(nights: int, least: float) -> None:
     alarms, made = _alarms(nights, loss=0.2, count=NIGHTS_JUDGED)
     assert alarms / made >= least
 
 
+@pytest.mark.computes
 def test_a_long_history_replaces_a_wrong_noise_of_the_suite() -> None:
     """Real noise of twice what is stated: many false alarms at first, few in the end."""
     early, made = _alarms(2, loss=0.0, count=NIGHTS_JUDGED, cv=2 * CV)

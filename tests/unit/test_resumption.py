@@ -104,6 +104,7 @@ def _replay(line: Line, trials: list[Trial]) -> tuple[list[FinishedPoint], tuple
     return finished[GOAL], begun[GOAL]
 
 
+@pytest.mark.computes
 def test_a_run_cut_after_any_trial_has_the_same_end_and_repeats_no_trial() -> None:
     whole: list[Trial] = []
     points = _measure([], (), whole)
@@ -117,6 +118,7 @@ def test_a_run_cut_after_any_trial_has_the_same_end_and_repeats_no_trial() -> No
         assert trials == whole
 
 
+@pytest.mark.computes
 def test_a_changed_limit_stays_changed_after_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cluster, "factor", 0.6)
     monkeypatch.setattr(Cluster, "changes_after", 9)

@@ -47,6 +47,8 @@ from tests.support.simulated_cluster import TOPIC, simulated_cluster
 from tests.support.simulated_exporters import fetch_counts, simulated_exporters
 from tests.support.simulated_trial import SimulatedTrial
 
+pytestmark = pytest.mark.computes
+
 FEW, MANY = 60, 120
 WORKLOAD = load_workload("demo")
 

@@ -104,6 +104,7 @@ def test_a_case_without_an_answer_is_left_out_and_reported() -> None:
 EXPERIMENTS = 150
 
 
+@pytest.mark.computes
 def test_equal_cases_raise_an_alarm_in_few_of_many_experiments() -> None:
     alarms = 0
     for seed in range(EXPERIMENTS):
