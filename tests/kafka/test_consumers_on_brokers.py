@@ -103,7 +103,17 @@ def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> No
     assert group.records_total == sum(acked)
 
 
-def test_the_other_member_takes_over_from_one_that_leaves(bench: ConsumerBench) -> None:
+def test_the_other_member_takes_over_from_one_that_leaves(
+    bench: ConsumerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_positions = group_member.Member._set_positions
+
+    def set_positions_slowly(member: group_member.Member, consumer: Any) -> None:
+        """The rebalance begins while the positions for its commit grow old."""
+        set_positions(member, consumer)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(group_member.Member, "_set_positions", set_positions_slowly)
     plan = bench.plan({"groups": 1, "members": 2}, measure_s=4.0)
     alone = dataclasses.replace(plan, consumer_tasks=0)
     short = dataclasses.replace(plan.pattern.phases, measure_s=1.0, drain_timeout_s=0.01)
@@ -120,13 +130,8 @@ def test_the_other_member_takes_over_from_one_that_leaves(bench: ConsumerBench) 
         goal.update(bench.end_offsets())
         shares = [share for reading in readings for share in reading.result(30).shares]
     (group,) = group_windows(shares)
-    assert group.records_total == sum(bench.growth().values())
-    assert rows[0].produced is not None, rows[0].error
-    counts = rows[0].produced.counts
-    # On a busy machine a batch may be sent twice: its answer is late, or its connection is lost.
-    extra = group.records_total - counts.acked_total
-    assert 0 <= extra <= counts.duplicates_at_most, (counts.retry_errors, counts.failed_total)
-    assert group.reread_records == 0, "a member that leaves commits exactly what it has read"
+    assert group.reread_records == 0, "each member commits exactly what it has read"
+    assert acked_of(rows[0]) == group.records_total == sum(bench.growth().values())
     assert group.counts.rebalances >= 1
     by_member = [sum(read_range.records for read_range in share.read_ranges) for share in shares]
     assert by_member[0] < 0.4 * by_member[1], "the other member read all the time"

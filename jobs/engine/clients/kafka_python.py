@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 
 from jobs.engine.clients.library import LibraryError, Read, Record, Settled, kafka_options
 from jobs.engine.clients.library_transactions import TransactionCalls
 from jobs.engine.consuming.group_member import (
-    AssignmentCounter,
     begin_offsets,
     group_options,
     number_of,
@@ -164,6 +163,26 @@ def settled_by(future: object, settled: Settled, _outcome: object) -> None:
     """Call `settled` with the outcome of a future that is done."""
     error = getattr(future, "exception", None)
     settled(None if error is None else type(error).__name__)
+
+
+class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it has no types
+    """A counter of assignments, as two in a row may name the same partitions.
+
+    Args:
+        on_assigned: called with what was assigned, on kafka-python's thread.
+    """
+
+    def __init__(self, on_assigned: Callable[[set[TopicPartition]], None]) -> None:
+        self.assignments = 0
+        self._on_assigned = on_assigned
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Do nothing: the library reads on the thread that takes part in rebalances."""
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Count the assignment."""
+        self._on_assigned(assigned)
+        self.assignments += 1
 
 
 class KafkaPythonConsumer:

@@ -7,14 +7,15 @@ pinned; tests against real brokers fail when they change.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
+from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
@@ -23,6 +24,8 @@ from jobs.engine.network.links import library_options
 from jobs.engine.task.partitions import Partitions
 from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import RedlineError
+
+_log = logging.getLogger(__name__)
 
 HEARTBEAT_MS = 1_000
 """Members learn of a rebalance within this time [ms]."""
@@ -69,23 +72,37 @@ class Moved:
 Change = Assigned | Revoked | Moved
 
 
-class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it has no types
-    """A counter of assignments, as two in a row may name the same partitions.
+class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    """Lets a member give its partitions up at exactly the offsets that it has read.
+
+    The library commits just before a rebalance, which its heartbeat thread may learn of at any
+    moment, while the engine reads on another thread. So each rebalance pauses the reader here, and
+    commits once more while the member still owns the partitions.
 
     Args:
-        on_assigned: called with what was assigned, on kafka-python's thread.
+        pause: stops the reader; returns False if it had nothing to read.
+        commit: commits the offsets of the reader.
+
+    Attributes:
+        assignments: number of assignments, as two in a row may name the same partitions.
     """
 
-    def __init__(self, on_assigned: Callable[[set[TopicPartition]], None]) -> None:
+    def __init__(self, pause: Callable[[], bool], commit: Callable[[], Awaitable[None]]) -> None:
         self.assignments = 0
-        self._on_assigned = on_assigned
+        self._pause = pause
+        self._commit = commit
 
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        """Do nothing: the reader learns of it by `Revoked`, or by the next assignment."""
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Pause the reader, and commit what it has read."""
+        if self._pause():
+            await self._commit()
 
-    def on_partitions_assigned(self, assigned: Any) -> None:
+    async def on_partitions_lost(self, lost: Any) -> None:
+        """Pause the reader; partitions that the group took away cannot be committed."""
+        self._pause()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
         """Count the assignment."""
-        self._on_assigned(assigned)
         self.assignments += 1
 
 
@@ -100,6 +117,7 @@ class Member:
         positions: partition → next offset, written by the reader and used by commits.
         owned: number of partitions that the member owns; None until it has joined.
         trouble: why membership ended; None while it lasts.
+        is_read: whether the reader takes changes now; it does not before and after a load.
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
@@ -109,12 +127,14 @@ class Member:
         self.positions: dict[int, int] = {}
         self.owned: int | None = None
         self.trouble: str | None = None
+        self.is_read = False
         self._plan = plan
         self._options = group_options(plan, group, member)
         self._wake = wake
         self._leaving = threading.Event()
         self._lookups: deque[tuple[int, bool]] = deque()
-        self._assignment_counter = AssignmentCounter(lambda assigned: None)
+        self._consumer: Any = None
+        self._handover = Handover(self._pause_reader, self._commit)
         self._assignments = 0
         self._thread = threading.Thread(target=self._run, name=self.client_id, daemon=True)
 
@@ -139,29 +159,23 @@ class Member:
     # --- on the member's thread -------------------------------------------------
 
     def _run(self) -> None:
-        consumer: Any = None
         try:
-            consumer = KafkaConsumer(**self._options)
-            consumer.subscribe(list(self._plan.topics), listener=self._assignment_counter)
+            self._consumer = consumer = KafkaConsumer(**self._options)
+            consumer.subscribe(list(self._plan.topics), listener=self._handover)
             while not self._leaving.wait(_TURN_S):
                 self._poll(consumer)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
             self.trouble = f"{self.client_id}: {type(error).__name__}: {error}"
         finally:
-            self._end(consumer)
+            self._end(self._consumer)
 
     def _poll(self, consumer: Any) -> None:
         coordinator = consumer._coordinator
-        if coordinator.need_rejoin():
-            self._pause_reader()
         self._set_positions(consumer)
         coordinator.poll(timeout_ms=int(POLL_S * 1000))
         resume_join(coordinator)
-        if (
-            self._assignment_counter.assignments != self._assignments
-            and not coordinator.need_rejoin()
-        ):
-            self._assignments = self._assignment_counter.assignments
+        if self._handover.assignments != self._assignments and not coordinator.need_rejoin():
+            self._assignments = self._handover.assignments
             self._take(consumer)
         if self._lookups:
             self._look_up(consumer)
@@ -179,15 +193,27 @@ class Member:
         self.changes.append(Moved(known, starts))
         self._wake()
 
-    def _pause_reader(self) -> None:
-        """Stop the reader, so that exactly what was read is committed."""
+    def _pause_reader(self) -> bool:
+        """Stop the reader; returns False if it had not begun."""
         if self.owned is None:
-            return
+            return False
         self.owned = None
         revoked = Revoked(threading.Event())
         self.changes.append(revoked)
         self._wake()
-        revoked.done.wait(_PAUSE_S)
+        if self.is_read:
+            revoked.done.wait(_PAUSE_S)
+        return True
+
+    async def _commit(self) -> None:
+        """Commit exactly what was read, during a rebalance; called by the library."""
+        consumer = self._consumer
+        self._set_positions(consumer)
+        offsets = consumer._subscription.all_consumed_offsets()
+        try:
+            await consumer._coordinator._commit_offsets_sync_async(offsets, _COMMIT_TIMEOUT_MS)
+        except KafkaError as error:
+            _log.warning("%s: its last records are read again: %s", self.client_id, error)
 
     def _take(self, consumer: Any) -> None:
         offsets = begin_offsets(consumer, self._plan, sorted(consumer.assignment()))
