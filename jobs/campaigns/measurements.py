@@ -15,6 +15,11 @@ from metrics.common.extensions import (
     installed_names,
     load_extension,
 )
+from metrics.comparing.figures import FigureKind
+
+
+_ATTRIBUTES = {"figure": FigureKind, "unit": str}
+"""Attribute of a class of a package → its type; without one an answer would fail after its trials."""
 
 
 def own_names() -> tuple[str, ...]:
@@ -50,6 +55,14 @@ def measurement_named(name: str) -> Measurement:
             f"{getattr(added.found, 'name', None)!r}; expected the same name; report it to the "
             "authors of the package, or uninstall it"
         )
+    for attribute, kind in _ATTRIBUTES.items():
+        given = getattr(added.found, attribute, None)
+        if not isinstance(given, kind):
+            raise ConfigError(
+                f"{added.package} adds {name} to {MEASUREMENTS}, and its class has the {attribute} "
+                f"{given!r}; expected a {kind.__name__}, see docs/extending.md; report it to the "
+                "authors of the package, or uninstall it"
+            )
     try:
         found: Measurement = added.found()
     except Exception as error:

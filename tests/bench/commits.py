@@ -12,8 +12,8 @@ from typing import Any
 from tests.bench.meter import BenchError
 from tests.support.commands import ROOT
 
-_FOLDERS = ("jobs", "metrics", "search", "tests/support")
-"""An engine and the plans of trials; without `tests/bench`, which is that of today."""
+_FOLDERS = ("jobs", "metrics", "search", "conf", "tests/support")
+"""The packages and the plans of trials; without `tests/bench`, which is that of today."""
 
 
 def checkout(commit: str, repository: Path = ROOT) -> Path:

@@ -356,7 +356,7 @@ def test_the_code_of_a_commit_comes_before_that_of_today(tmp_path: Path) -> None
         return done.stdout.strip()
 
     git("init", "-q")
-    for package in ("jobs", "metrics", "search", "tests/support", "tests/bench"):
+    for package in ("jobs", "metrics", "search", "conf", "tests/support", "tests/bench"):
         module = tmp_path / package / "of_then.py"
         module.parent.mkdir(parents=True, exist_ok=True)
         module.write_text("THEN = True\n")

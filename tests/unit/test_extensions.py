@@ -170,6 +170,15 @@ NOT_MEASUREMENTS = {
         "from jobs.runs.measurement import HeldMeasurement\n"
         "class it(HeldMeasurement):\n    api = 1\n    name = 'other'"
     ),
+    "no unit": (
+        "from metrics.comparing.figures import TIME\n"
+        "from jobs.runs.measurement import HeldMeasurement\n"
+        "class it(HeldMeasurement):\n    api = 1\n    name = 'it'\n    figure = TIME"
+    ),
+    "no figure": (
+        "from jobs.runs.measurement import HeldMeasurement\n"
+        "class it(HeldMeasurement):\n    api = 1\n    name = 'it'\n    unit = 's'"
+    ),
 }
 
 

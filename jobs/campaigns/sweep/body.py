@@ -212,6 +212,8 @@ class SweepRun(Campaign[SweepCase]):
 
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
         """The effects of the axes, with a chart."""
+        from metrics.reporting.drawing import can_draw
+
         answer = answer_of(run, outcome, self.sweep, self.results)
         document = answer.document()
         table = Table(answer.experiment, answer.columns, answer.rows)
@@ -224,7 +226,7 @@ class SweepRun(Campaign[SweepCase]):
             (table,) if answer.results else (),
             [Notice(Level.NOTE, text) for text in texts],
             "fix the disk, then write them with --resume, which measures no case twice",
-            (chart,) if any(each.value for each in answer.results) else (),
+            (chart,) if can_draw() and any(each.value for each in answer.results) else (),
         )
 
 

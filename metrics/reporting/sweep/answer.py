@@ -151,7 +151,11 @@ class SweepAnswer:
 
     def sentence(self, each: AxisEffect) -> str:
         """The effect of a value, compared with the first value of its axis; see `sentence`."""
-        return sentence(each, is_time=self.kind.less_is_better)
+        return sentence(each, less_is_better=self.kind.less_is_better, is_time=self._is_time)
+
+    @property
+    def _is_time(self) -> bool:
+        return self.unit in _TIME_UNITS
 
     @property
     def advices(self) -> tuple[str, ...]:
@@ -166,7 +170,7 @@ class SweepAnswer:
             f", {figure(best.low)} to {figure(best.high)} at 90 %" if best.low and best.high else ""
         )
         latency = f", p99 {format_ms(best.p99_ms)} ms" if best.p99_ms else ""
-        less = f"the shortest {self.kind.word}"
+        less = f"the {'shortest' if self._is_time else 'lowest'} {self.kind.word}"
         aim = less if self.kind.less_is_better else f"best for {AIMS[each.aim]}"
         alike = [case_words(settings) for settings in each.alike]
         text = (
@@ -218,11 +222,12 @@ def load_answer(path: Path) -> SweepAnswer:
         ) from error
 
 
-def sentence(each: AxisEffect, is_time: bool = False) -> str:
+def sentence(each: AxisEffect, less_is_better: bool = False, is_time: bool = False) -> str:
     """The effect of a value, compared with the first value of its axis, in a sentence.
 
     Args:
-        is_time: True if the figures are times, so that less is better.
+        less_is_better: True if a smaller figure is better.
+        is_time: True if the figures are times.
     """
     with_ = f" with {case_words(each.where)}" if each.where else ""
     names = ", ".join(map(short, each.axis.split(", ")))
@@ -244,7 +249,7 @@ def sentence(each: AxisEffect, is_time: bool = False) -> str:
     if each.conclusion is Conclusion.NONE_SEEN:
         return (
             f"{where}: no significant effect ({effect.change:+.1%}, {interval}); the smallest "
-            f"detectable {'change' if is_time else 'loss'} is {effect.smallest_visible:.0%}"
+            f"detectable {'change' if less_is_better else 'loss'} is {effect.smallest_visible:.0%}"
         )
     if effect.ratio >= MANIFOLD:
         span = f"{effect.low:.3g} to {effect.high:.3g}"
@@ -256,6 +261,7 @@ def sentence(each: AxisEffect, is_time: bool = False) -> str:
     return f"{where}: {abs(effect.change):.1%} {word[effect.change < 0]}, {interval}"
 
 
+_TIME_UNITS = frozenset({"h", "min", "s", "ms", "µs", "us"})
 _WORDS_OF_LOAD = {True: "less", False: "more"}
 _WORDS_OF_TIME = {True: "shorter", False: "longer"}
 
