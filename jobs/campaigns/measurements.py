@@ -17,9 +17,8 @@ from metrics.common.extensions import (
 )
 from metrics.comparing.figures import FigureKind
 
-
 _ATTRIBUTES = {"figure": FigureKind, "unit": str}
-"""Attribute of a class of a package → its type; without one an answer would fail after its trials."""
+"""Attribute of a class of a package → its type; without it the answer fails after all trials."""
 
 
 def own_names() -> tuple[str, ...]:
@@ -59,9 +58,10 @@ def measurement_named(name: str) -> Measurement:
         given = getattr(added.found, attribute, None)
         if not isinstance(given, kind):
             raise ConfigError(
-                f"{added.package} adds {name} to {MEASUREMENTS}, and its class has the {attribute} "
-                f"{given!r}; expected a {kind.__name__}, see docs/extending.md; report it to the "
-                "authors of the package, or uninstall it"
+                f"{added.package} adds {name} to {MEASUREMENTS}, and its class has "
+                f"{f'no {attribute}' if given is None else f'the {attribute} {given!r}'}; expected "
+                f"one of type {kind.__name__}, see docs/extending.md; report it to the authors of "
+                "the package, or uninstall it"
             )
     try:
         found: Measurement = added.found()

@@ -80,9 +80,9 @@ def load_extension(group: str, name: str) -> Extension:
     given, api = getattr(found, "api", None), APIS[group]
     if given != api:
         raise ConfigError(
-            f"{package} adds {name} to {group} with {_api_words(given)}; expected api {api}, the version "
-            "of the protocol that this release supports; install a release of the package for it, "
-            "see docs/extending.md"
+            f"{package} adds {name} to {group} with {_api_words(given)}; expected api {api}, the "
+            "version of the protocol that this release supports; install a release of the package "
+            "for it, see docs/extending.md"
         )
     distribution = "" if point.dist is None else point.dist.name
     return Extension(found, package, distribution, point.module)

@@ -19,7 +19,7 @@ from jobs.campaigns.sweep.cases import load_sweep
 from jobs.campaigns.sweep.from_tables import answer_from
 from jobs.campaigns.sweep.results import results_of
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
-from metrics.comparing.figures import LIMIT, TIME
+from metrics.comparing.figures import LIMIT, TIME, FigureKind
 from metrics.comparing.recommending import recommendations
 from metrics.comparing.sweeps import CASE, Result, effects_of
 from metrics.reporting.summary import RunSummary, trial_document
@@ -340,8 +340,9 @@ def test_a_chart_of_latency_exists_where_some_case_has_a_latency() -> None:
 
 def test_a_time_is_longer_or_shorter_and_not_more_or_less() -> None:
     def sentences(ratio: float, asks: str) -> tuple[str, str]:
-        kind = measurement_named(asks).figure
-        acks, threads = replace(answer(figures(ratio, 4, 0.01), AXES), kind=kind).sentences
+        of = measurement_named(asks)
+        found = answer(figures(ratio, 4, 0.01), AXES)
+        acks, threads = replace(found, kind=of.figure, unit=of.unit_on("producers")).sentences
         return acks, threads
 
     assert "% less, 95% interval" in sentences(0.8, "limit")[0]
@@ -350,6 +351,14 @@ def test_a_time_is_longer_or_shorter_and_not_more_or_less() -> None:
     assert " times as long, 95% interval" in sentences(3.0, "failover")[0]
     assert "detectable change is" in sentences(0.8, "fill")[1]
     assert "detectable loss is" in sentences(0.8, "limit")[1]
+
+
+def test_a_figure_that_is_better_when_lower_is_not_taken_for_a_time() -> None:
+    kind = FigureKind("cold start ratio", less_is_better=True)
+    found = replace(answer(figures(3.0, 4, 0.01), AXES), kind=kind, unit="ratio")
+    assert " times as much, 95% interval" in found.sentences[0]
+    assert "detectable change is" in found.sentences[1]
+    assert found.advices[0].startswith("the lowest cold start ratio: ")
 
 
 def test_sentences_and_columns_have_words_instead_of_keys() -> None:
