@@ -36,8 +36,8 @@ test: $(DEV_READY) ## Run all tests but the long ones: first in parallel, then t
 	$(BIN)/python -m pytest -m "together and not computes and not long" -n $(WORKERS) --no-loadscope-reorder --ignore tests/spark
 	$(BIN)/python -m tests.bench.beside
 
-test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, about two minutes on two cores
-	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n 2 -q
+test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, about a minute and a half on two cores
+	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q
 
 test-long: $(DEV_READY) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight

@@ -206,6 +206,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
     return zipfile.Path(built_wheel(tmp_path_factory.mktemp("wheel")))
 
 
+@pytest.mark.computes
 def test_the_wheel_holds_every_module_and_all_data_and_nothing_else(wheel: zipfile.Path) -> None:
     held = {name for name in wheel.root.namelist() if not name.endswith("/") and INFO not in name}
     code = {str(path.relative_to(ROOT)) for name in (*PACKAGES, "conf") for path in _modules(name)}

@@ -115,6 +115,7 @@ def test_the_packages_of_runs_come_without_those_of_developers() -> None:
     assert {canonicalize_name(pin.name) for pin in pins if _holds(pin)} == _needed(*RUNS.extras)
 
 
+@pytest.mark.computes
 def test_packages_that_runs_import_are_installed_for_runs() -> None:
     """A package that only `make test` installs would be missed by `make demo` on a fresh machine.
 

@@ -306,6 +306,7 @@ def test_the_plan_counts_the_minute_in_which_the_load_of_others_is_measured() ->
     assert shared.starting_s == alone.starting_s - own_s + LOOK_MAX_S
 
 
+@pytest.mark.computes
 def test_quick_answers_within_a_quarter_of_an_hour() -> None:
     config = load("example", "quick", "quick")
     plan = plan_of(config)
@@ -392,6 +393,7 @@ def test_a_time_without_a_unit_is_refused(text: str, snapshot: SnapshotAssertion
     assert str(refused.value) == snapshot
 
 
+@pytest.mark.computes
 @pytest.mark.parametrize(("replicas", "notes"), [(1, 0), (3, 1)])
 def test_the_plan_states_the_window_that_followers_need(replicas: int, notes: int) -> None:
     overrides = [

@@ -159,6 +159,7 @@ sys.exit(max(codes) if min(codes) == max(codes) else f"{codes}")
 JOBS = ("find-limit --cluster=calibrated", "sweep acks")
 
 
+@pytest.mark.computes
 def test_jobs_refuse_an_unsupported_spark_before_anything_else(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
