@@ -262,10 +262,16 @@ def bench(repeats: int, seconds: float, brokers: int, out: Path, **chosen: Any) 
     choice = Choice(clients=clients, **chosen)
     if choice.commit:
         checkout(choice.commit)
+    more = variants() if choice.with_variants else Variants((), ())
+    names = sorted({each.variant for entries, *_ in more.groups for each in entries})
+    if unknown := [part for part in choice.variants if not any(part in name for name in names)]:
+        raise click.BadParameter(
+            f"{', '.join(unknown)} is in no variant's name; expected a part of one of these: "
+            f"{'; '.join(names)}"
+        )
     with make_reporter() as reporter:
         reporter.report(PhaseStarted(f"starting {brokers} broker(s)"))
         overrides = {**BROKERS, "security": "SSL"} if choice.with_variants else BROKERS
-        more = variants() if choice.with_variants else Variants((), ())
         with (
             start("default", brokers=brokers, overrides=overrides, name="bench") as testbed,
             connect(ways_to(testbed)[0].bootstrap) as admin,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
-import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,10 @@ def checkout(commit: str, repository: Path = ROOT) -> Path:
         return folder
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent) as made:
-        archive, tree = Path(made) / "tar", Path(made) / "tree"
-        archive.write_bytes(_git(repository, "archive", folder.name, "--", *_FOLDERS))
-        with tarfile.open(archive) as tar:
-            tar.extractall(tree)
+        tree = Path(made) / "tree"
+        packed = _git(repository, "archive", "--format=zip", folder.name, "--", *_FOLDERS)
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            archive.extractall(tree)
         tree.replace(folder)
     return folder
 
