@@ -58,7 +58,7 @@ def beside(panels: Sequence[TopLevelMixin], **options: Any) -> dict[str, Any]:
     """The specification of panels in a row.
 
     Each panel becomes a specification of its own, because `alt.hconcat` copies all marks and all
-    rows several times: that took three quarters of the time of a chart.
+    rows several times: that took half of the time of a chart.
 
     Args:
         options: further keys of the specification, as JSON.
