@@ -117,7 +117,7 @@ class Member:
         positions: partition → next offset, written by the reader and used by commits.
         owned: number of partitions that the member owns; None until it has joined.
         trouble: why membership ended; None while it lasts.
-        is_read: whether the reader takes changes now; it does not before and after a load.
+        has_reader: whether a reader takes changes now; there is none before and after a load.
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
@@ -127,7 +127,7 @@ class Member:
         self.positions: dict[int, int] = {}
         self.owned: int | None = None
         self.trouble: str | None = None
-        self.is_read = False
+        self.has_reader = False
         self._plan = plan
         self._options = group_options(plan, group, member)
         self._wake = wake
@@ -201,7 +201,7 @@ class Member:
         revoked = Revoked(threading.Event())
         self.changes.append(revoked)
         self._wake()
-        if self.is_read:
+        if self.has_reader:
             revoked.done.wait(_PAUSE_S)
         return True
 

@@ -147,7 +147,7 @@ class WireConsumers:
         if self._options.start != "latest":
             time.sleep(max(0.0, start_s - self._clock()))  # a backlog waits for the load
         self._watch = SocketWatch([(channel.broker, channel) for channel in self.channels])
-        self._set_read(True)
+        self._set_readers(True)
         self._turn_until(lambda: self._window.start_s)
         busy, sockets = self._measure()
         while (following := self._window.following()) is not None:
@@ -168,16 +168,16 @@ class WireConsumers:
             self._window.end_s + 2 * phases.drain_timeout_s
         )  # of producers, then of consumers
         self._turn_until(lambda: deadline_s, lambda: self._has_reached(targets))
-        self._set_read(False)
+        self._set_readers(False)
         shares = tuple(
             ledger.share(self._positions_of(group), targets())
             for group, ledger in self._ledgers.items()
         )
         return TaskReading(shares, self._window, busy, sockets)
 
-    def _set_read(self, is_read: bool) -> None:
+    def _set_readers(self, are_there: bool) -> None:
         for member in self.members:
-            member.is_read = is_read
+            member.has_reader = are_there
 
     def _measure(self) -> tuple[float, dict[int, SocketCounts]]:
         """Run the window; returns the share of time outside of waiting [ratio], and the sockets."""
