@@ -11,19 +11,23 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT = Path(__file__).parents[2]
 COMPUTES = "mark.computes"
 _BROKERS = re.compile(r"\b(kafka_testbed|kafka_for_all|brokers: LoadedBrokers)\b")
+_SPARK = re.compile(r"\b(spark: SparkSession|brokers: LoadedBrokers)\b")
 
 
 @cache
 def shared_by(path: str) -> str | None:
-    """What the tests of a file share: `brokers`, `spark`, or None.
+    """What the tests of a file share: `spark`, `brokers`, `brokers and spark`, or None.
 
-    A run has one set of brokers, as two sets would slow each other down at the disk. It has one
-    Spark session for the tests of the tables, as a second one would compile the same code again.
+    Tests on brokers wait for most of their time, so two processes run them at a time, each with
+    brokers of its own; only one of them has a Spark session. The tests of the tables have one
+    session, as a second one would compile the same code again.
     """
     if path.startswith("tests/spark/"):
         return "spark"
     text = (ROOT / path).read_text(encoding="utf-8")
-    return "brokers" if _BROKERS.search(text) else None
+    if not _BROKERS.search(text):
+        return None
+    return "brokers and spark" if _SPARK.search(text) else "brokers"
 
 
 @cache
