@@ -78,7 +78,8 @@ def test_a_window_has_the_sockets_to_each_broker(bench: Bench) -> None:
         assert found.rtt_min_ms is not None and 0 < found.rtt_min_ms < 2
         assert found.retransmitted_bytes <= found.sent_bytes
     sent = sum(found.sent_bytes for found in client.producer_sockets.values())
-    assert sent >= 0.9 * client.counts.acked_bytes, "payload and framing"
+    # Records of the warm-up can be acknowledged in the window; cold brokers are late.
+    assert sent >= 0.9 * 1_000 * client.counts.sent_records, "payload and framing"
     (host,) = client.kernel_buffers
     assert len(host.tcp_rmem) == len(host.tcp_wmem) == 3
 

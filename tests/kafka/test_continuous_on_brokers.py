@@ -115,8 +115,9 @@ def test_a_surplus_record_in_the_topic_is_reported(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The account covers the whole load, so the loss of one window's acknowledgements shows."""
-    config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", OPTIONS).in_full
-    run = FixedLoadRun(config, FixedLoad(1_000, PRODUCERS, duration_s=6.0))
+    options = (*OPTIONS, "workload.trial.measure_s=1")
+    config = load(str(cluster_file(kafka_testbed.folder)), "1kB", "default", options).in_full
+    run = FixedLoadRun(config, FixedLoad(1_000, PRODUCERS, duration_s=2.0))
     order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "lost")
 
     def merge_with_loss(reports: list[TaskReport]) -> ClientWindow:

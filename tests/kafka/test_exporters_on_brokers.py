@@ -166,6 +166,7 @@ def test_missing_readings_of_each_rule_set_are_known(scraped: dict[str, MetricsS
         assert not controllers_of(source)
 
 
+@pytest.mark.long
 def test_series_that_are_found_on_a_page_are_those_of_the_rule_set(
     scraped: dict[str, MetricsSource],
     exporters: dict[int, Exporter],

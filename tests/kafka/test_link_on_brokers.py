@@ -79,6 +79,7 @@ def in_namespace_of(pid: int, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_tables")
 def test_a_run_loads_the_broker_from_the_other_end(tmp_path: Path, spark: SparkSession) -> None:
     config = load(

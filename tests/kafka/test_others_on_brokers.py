@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaProducer
@@ -14,9 +13,6 @@ from jobs.testbed.handle import Testbed
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers
 from tests.support.patterns import producer_pattern
-
-if TYPE_CHECKING:
-    pass
 
 REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
 PATTERN = producer_pattern(1_000, 200.0, linger_ms=10.0)

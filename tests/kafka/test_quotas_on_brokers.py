@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,9 +28,6 @@ from search.model import Verdict
 from tests.support.consumer_bench import ConsumerBench
 from tests.support.loaded_brokers import LoadedBrokers, quota
 from tests.support.patterns import producer_pattern
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = pytest.mark.together
 

@@ -1,4 +1,4 @@
-"""Both JMX sources on real brokers, and on nodes that hang and die."""
+"""Both JMX sources on real brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from jobs.testbed.handle import Testbed
 from metrics.common.errors import ConfigError
 from metrics.judging.verdict import judge
 from metrics.sources.beans import NETWORK_WAIT_NS, POLL_MS, SILENT_MS, Role, beans_for, readings_of
-from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.jmx import open_jmx
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -24,10 +23,9 @@ from metrics.trial.evidence import Evidence
 from metrics.windows.broker import broker_windows
 from metrics.windows.spans import seconds_between
 from search.model import Verdict
-from tests.bench.sampling import bare_jvm, line_of, measure
+from tests.bench.sampling import line_of, measure
 from tests.support.evidence import goal
-from tests.support.jmx_nodes import JmxNode, free_port
-from tests.support.simulated_jmx import VERSION, beans_of_a_broker, simulated_jmx
+from tests.support.jmx_nodes import free_port
 from tests.support.small_load import offer_small_load
 
 if TYPE_CHECKING:
@@ -46,7 +44,10 @@ def addresses_of(testbed: Testbed) -> dict[int, str]:
     return {**testbed.jmx_endpoints, controller.node_id: controller.jmx_endpoint}
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(
+    # That jmxquery reads the same is a test of its own, as each of its samples starts JVMs.
+    params=["driver-jvm", pytest.param("jmxquery", marks=pytest.mark.long)]
+)
 def source(
     request: pytest.FixtureRequest, spark: SparkSession, kafka_testbed: Testbed
 ) -> Iterator[MetricsSource]:
@@ -78,12 +79,6 @@ def test_a_sample_has_every_reading_of_the_catalogue(
         assert bool(waits) is (Role.BROKER in node.roles)
 
 
-@pytest.mark.parametrize(
-    "source",
-    # A test below checks without a load that both sources read the same.
-    ["driver-jvm", pytest.param("jmxquery", marks=pytest.mark.long)],
-    indirect=True,
-)
 def test_a_load_is_measured_exactly_and_sustained(
     source: MetricsSource, spark: SparkSession, kafka_testbed: Testbed
 ) -> None:
@@ -134,6 +129,12 @@ def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed)
         closing(open_jmx(addresses, spark._jvm, 10.0)) as fast,
         closing(open_jmx(addresses, None, 10.0)) as forking,
     ):
+        assert (fast.name, forking.name) == NAMES
+        versions, others = (
+            {i: (node.version, node.roles) for i, node in source.nodes.items()}
+            for source in (fast, forking)
+        )
+        assert others == versions
         rounds = [(fast.sample_all(), forking.sample_all(), fast.sample_all()) for _ in range(2)]
     for before, between, after in rounds:
         for low, middle, high in zip(before, between, after, strict=True):
@@ -190,102 +191,3 @@ def test_another_process_at_the_port_is_a_configuration_error(
     broker_id, address = next(iter(kafka_testbed.jmx_endpoints.items()))
     with pytest.raises(ConfigError, match=f"answers as node {broker_id}, expected node 77"):
         open_jmx({77: address}, jvm_for(name, spark))
-
-
-def test_a_hanging_node_is_missed_and_does_not_delay_the_others(spark: SparkSession) -> None:
-    with JmxNode(1, free_port()) as well, JmxNode(2, free_port()) as hung:
-        addresses = {1: well.address, 2: hung.address}
-        with closing(open_jmx(addresses, spark._jvm, 2.0)) as source:
-            assert [s.error for s in source.sample_all()] == [None, None]
-            hung.hang()
-            began_s = time.monotonic()
-            first, missed = source.sample_all()
-            assert time.monotonic() - began_s < 6
-            assert first.error is None
-            assert missed.error is not None
-            assert missed.error.startswith("no answer from service:jmx:rmi:///")
-            assert missed.values == {}
-            again = source.sample_all()[1]
-            assert again.error is not None, "a hanging poll is not repeated"
-            hung.resume()
-            assert_recovers(source)
-
-
-@pytest.mark.together
-def test_a_restarted_node_is_sampled_again(spark: SparkSession) -> None:
-    port = free_port()
-    with JmxNode(1, port) as node:
-        source = open_jmx({1: node.address}, spark._jvm, 5.0)
-        with closing(source):
-            assert source.sample_all()[0].error is None
-            node.kill()
-            (dead,) = source.sample_all()
-            assert dead.error is not None
-            with JmxNode(1, port):
-                back = assert_recovers(source)
-                assert back.values["leader_partitions"] == 10
-
-
-@pytest.mark.together
-def test_another_node_at_the_same_address_is_no_sample() -> None:
-    port = free_port()
-    with JmxNode(1, port) as node, bare_jvm() as (jvm, _):
-        source = open_jmx({1: node.address}, jvm, 10.0)
-        with closing(source):
-            assert source.sample_all()[0].error is None
-            node.kill()
-            assert source.sample_all()[0].error is not None
-            with JmxNode(2, port):
-                (other,) = source.sample_all()
-    assert other.values == {}
-    assert other.error is not None
-    assert "leads to node 2, and the first one led to node 1" in other.error
-
-
-@pytest.mark.together
-def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on() -> None:
-    with (
-        JmxNode(1, free_port()) as node,
-        bare_jvm() as (jvm, _),
-        closing(open_jmx({1: node.address}, jvm, 10.0)) as source,
-    ):
-        assert "log_flush_ms_count" not in source.sample_all()[0].values
-        node.add_meter("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs")
-        (sample,) = source.sample_all()
-    assert sample.values["log_flush_ms_count"] > 0
-    assert sample.values["leader_partitions"] == 10
-
-
-@pytest.mark.together
-def test_more_brokers_than_are_polled_at_a_time_are_all_sampled() -> None:
-    count = 70  # more than the poller's AT_A_TIME
-    with (
-        simulated_jmx(count) as brokers,
-        bare_jvm() as (jvm, _),
-        closing(DriverJvmSource(jvm, brokers.endpoints, 60.0)) as source,
-    ):
-        source.open()
-        before = brokers.calls()
-        rounds = [source.sample_all() for _ in range(2)]
-        calls = brokers.calls() - before
-    of_kafka = {name for name, *_ in beans_of_a_broker() if name.startswith("kafka.")}
-    read = {name for name in of_kafka if "app-info" not in name}
-    assert calls == 2 * count * len(read), "one call for each bean"
-    beans = readings_of(beans_for(VERSION, (Role.BROKER,)))
-    for samples in rounds:
-        assert [(each.broker_id, each.error) for each in samples] == [
-            (i, None) for i in range(1, count + 1)
-        ]
-        for each in samples:
-            names = {name.partition(":")[0] for name in each.values}
-            assert names == {reading.name for reading in beans} | OF_THE_POLL
-
-
-def assert_recovers(source: MetricsSource, deadline_s: float = 30.0) -> BrokerSample:
-    """Sample until all nodes answer again, and return the sample; each poll waits for an answer."""
-    end_s = time.monotonic() + deadline_s
-    while True:
-        samples = source.sample_all()
-        if all(sample.error is None for sample in samples):
-            return samples[0]
-        assert time.monotonic() < end_s, [sample.error for sample in samples]

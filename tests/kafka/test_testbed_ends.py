@@ -52,8 +52,12 @@ def next_line(owner: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize(
     "signum",
-    # For the supervisor an owner ended by SIGTERM is like a killed one.
-    [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGINT],
+    # For the supervisor an owner ended by SIGTERM is like a killed one, and an owner that handles
+    # SIGINT like one with an error, as in a test below.
+    [
+        signal.SIGKILL,
+        *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGTERM, signal.SIGINT)),
+    ],
 )
 def test_it_ends_with_its_owner(tmp_path: Path, signum: signal.Signals) -> None:
     with owner_process(tmp_path) as owner:
@@ -157,7 +161,7 @@ def test_a_broker_that_cannot_start_has_a_message_and_keeps_its_logs(tmp_path: P
 
 
 def test_a_broker_that_dies_ends_the_testbed(tmp_path: Path) -> None:
-    with start(brokers=1, root=tmp_path) as testbed:
+    with start(brokers=1, root=tmp_path, overrides=ONE_NODE) as testbed:
         testbed.check()
         os.kill(testbed.pids[1], signal.SIGKILL)
         assert becomes(lambda: not processes_with(testbed.id), 30)

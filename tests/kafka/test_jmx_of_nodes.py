@@ -1,0 +1,123 @@
+"""JMX of nodes that hang, restart and change, and of more nodes than are polled at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from metrics.sources.beans import POLL_MS, SILENT_MS, Role, beans_for, readings_of
+from metrics.sources.driver_jvm import DriverJvmSource
+from metrics.sources.jmx import open_jmx
+from metrics.sources.sample import BrokerSample
+from metrics.sources.source import MetricsSource
+from tests.bench.sampling import bare_jvm
+from tests.support.jmx_nodes import JmxNode, free_port
+from tests.support.simulated_jmx import VERSION, beans_of_a_broker, simulated_jmx
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[Any]:
+    """The JVM of a driver."""
+    with bare_jvm() as (started, _):
+        yield started
+
+
+def test_a_hanging_node_is_missed_and_does_not_delay_the_others(jvm: Any) -> None:
+    with JmxNode(1, free_port()) as well, JmxNode(2, free_port()) as hung:
+        addresses = {1: well.address, 2: hung.address}
+        with closing(open_jmx(addresses, jvm, 2.0)) as source:
+            assert [s.error for s in source.sample_all()] == [None, None]
+            hung.hang()
+            began_s = time.monotonic()
+            first, missed = source.sample_all()
+            assert time.monotonic() - began_s < 6
+            assert first.error is None
+            assert missed.error is not None
+            assert missed.error.startswith("no answer from service:jmx:rmi:///")
+            assert missed.values == {}
+            again = source.sample_all()[1]
+            assert again.error is not None, "a hanging poll is not repeated"
+            hung.resume()
+            assert_recovers(source)
+
+
+@pytest.mark.together
+def test_a_restarted_node_is_sampled_again(jvm: Any) -> None:
+    port = free_port()
+    with JmxNode(1, port) as node:
+        source = open_jmx({1: node.address}, jvm, 5.0)
+        with closing(source):
+            assert source.sample_all()[0].error is None
+            node.kill()
+            (dead,) = source.sample_all()
+            assert dead.error is not None
+            with JmxNode(1, port):
+                back = assert_recovers(source)
+                assert back.values["leader_partitions"] == 10
+
+
+@pytest.mark.together
+def test_another_node_at_the_same_address_is_no_sample(jvm: Any) -> None:
+    port = free_port()
+    with JmxNode(1, port) as node:
+        source = open_jmx({1: node.address}, jvm, 10.0)
+        with closing(source):
+            assert source.sample_all()[0].error is None
+            node.kill()
+            assert source.sample_all()[0].error is not None
+            with JmxNode(2, port):
+                (other,) = source.sample_all()
+    assert other.values == {}
+    assert other.error is not None
+    assert "leads to node 2, and the first one led to node 1" in other.error
+
+
+@pytest.mark.together
+def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on(jvm: Any) -> None:
+    with (
+        JmxNode(1, free_port()) as node,
+        closing(open_jmx({1: node.address}, jvm, 10.0)) as source,
+    ):
+        assert "log_flush_ms_count" not in source.sample_all()[0].values
+        node.add_meter("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs")
+        (sample,) = source.sample_all()
+    assert sample.values["log_flush_ms_count"] > 0
+    assert sample.values["leader_partitions"] == 10
+
+
+@pytest.mark.together
+def test_more_brokers_than_are_polled_at_a_time_are_all_sampled(jvm: Any) -> None:
+    count = 70  # more than the poller's AT_A_TIME
+    with (
+        simulated_jmx(count) as brokers,
+        closing(DriverJvmSource(jvm, brokers.endpoints, 60.0)) as source,
+    ):
+        source.open()
+        before = brokers.calls()
+        rounds = [source.sample_all() for _ in range(2)]
+        calls = brokers.calls() - before
+    of_kafka = {name for name, *_ in beans_of_a_broker() if name.startswith("kafka.")}
+    read = {name for name in of_kafka if "app-info" not in name}
+    assert calls == 2 * count * len(read), "one call for each bean"
+    beans = readings_of(beans_for(VERSION, (Role.BROKER,)))
+    for samples in rounds:
+        assert [(each.broker_id, each.error) for each in samples] == [
+            (i, None) for i in range(1, count + 1)
+        ]
+        for each in samples:
+            names = {name.partition(":")[0] for name in each.values}
+            assert names == {reading.name for reading in beans} | {SILENT_MS, POLL_MS}
+
+
+def assert_recovers(source: MetricsSource, deadline_s: float = 30.0) -> BrokerSample:
+    """Sample until all nodes answer again, and return the sample; each poll waits for an answer."""
+    end_s = time.monotonic() + deadline_s
+    while True:
+        samples = source.sample_all()
+        if all(sample.error is None for sample in samples):
+            return samples[0]
+        assert time.monotonic() < end_s, [sample.error for sample in samples]
