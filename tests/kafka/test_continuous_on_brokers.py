@@ -110,6 +110,7 @@ def assert_kept(tables: TableStore, trials: Sequence[Trial], profile: RateProfil
             assert kept[trial.number, each.broker_id] >= seen - 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_tables")
 def test_a_surplus_record_in_the_topic_is_reported(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

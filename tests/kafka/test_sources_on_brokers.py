@@ -64,6 +64,7 @@ def test_a_source_finds_versions_and_roles(source: MetricsSource, kafka_testbed:
     assert {node.version for node in source.nodes.values()} == {kafka_testbed.kafka_version}
 
 
+@pytest.mark.together
 def test_a_sample_has_every_reading_of_the_catalogue(
     source: MetricsSource, kafka_testbed: Testbed
 ) -> None:
@@ -155,6 +156,7 @@ def test_both_sources_read_the_same(spark: SparkSession, kafka_testbed: Testbed)
         assert idle[0] == pytest.approx(idle[1], abs=0.03 + 2 * 0.3 / seconds_between(first, last))
 
 
+@pytest.mark.together
 def test_brokers_are_sampled_under_many_names_for_the_benchmark(
     spark: SparkSession, kafka_testbed: Testbed
 ) -> None:

@@ -89,7 +89,10 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return CliRunner().invoke(commands.testbed, args, catch_exceptions=False).output
 
     try:
-        output = run("up", "--brokers", "1", "--name", "kept", "--set", "num.network.threads=2")
+        output = run(
+            *("up", "--brokers", "1", "--name", "kept"),
+            *("--set", "metadata=combined", "--set", "num.network.threads=2"),
+        )
         state = find("kept", tmp_path)
         assert state is not None and state.bootstrap_servers[0] in output
         assert registered_brokers(state.brokers[0].port, timeout_s=5) == {1}
@@ -99,7 +102,7 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(TestbedStateError, match='"kept" is already up'):
             run("up", "--brokers", "1", "--name", "kept")
         assert 'no testbed "other" was up' in run("down", "--name", "other")
-        assert len(processes_with(state.spec.id)) == 3
+        assert len(processes_with(state.spec.id)) == 2
     finally:
         output = run("down", "--name", "kept")
     assert output == "stopped testbed kept (1 broker, Kafka 4.1.2), a small disk-bound cluster\n"
