@@ -105,7 +105,10 @@ def test_up_status_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert len(processes_with(state.spec.id)) == 2
     finally:
         output = run("down", "--name", "kept")
-    assert output == "stopped testbed kept (1 broker, Kafka 4.1.2), a small disk-bound cluster\n"
+    assert output == (
+        "stopped testbed kept (1 broker, Kafka 4.1.2, brokers are controllers, too), "
+        "a small disk-bound cluster\n"
+    )
     assert processes_with(state.spec.id) == []
     assert run("status") == "no testbed is up; start one with `redline testbed up`\n"
 
