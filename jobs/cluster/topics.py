@@ -264,7 +264,7 @@ class Topics:
 
         It elects preferred leaders where others lead, and waits at most `deadline_s` [s] for
         replicas to catch up, for example after an overload. It does not wait for replicas that
-        somebody moved to other brokers. It raises no error for what it finds: a report that is not
+        others moved to other brokers. It raises no error for what it finds: a report that is not
         `ok` makes the next trial invalid.
         """
         began = self._clock()

@@ -39,7 +39,7 @@ def used_spark() -> str:
 
 
 def require_session(session: SparkSession) -> SparkPair:
-    """The pair of a session that somebody else started.
+    """The pair of a session that another program started.
 
     Raises:
         ConfigError: its release of Spark is not supported, or it has no Delta.

@@ -30,7 +30,7 @@ class PointTopics:
     def open(self, pattern: TrafficPattern) -> TopicSet:
         """Return topics for this pattern: the open ones if they fit, otherwise new ones.
 
-        Topics whose replicas somebody moved, such as a balancer, do not fit any more.
+        Topics whose replicas others moved, such as a balancer, do not fit any more.
         """
         wanted = tuple((each.part, each.message_bytes, each.topic) for each in pattern.loads)
         if self._topics is not None and self._made_for == wanted:

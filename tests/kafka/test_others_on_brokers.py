@@ -42,10 +42,10 @@ def stranger(testbed: Testbed, topic: str) -> Iterator[None]:
 
 def test_writes_of_others_are_distinguished(brokers: LoadedBrokers, kafka_testbed: Testbed) -> None:
     with brokers.topic(REPLICAS, {}) as topic, brokers.topic(REPLICAS, {}) as others_topic:
-        alone = brokers.trial(topic, REPLICAS, PATTERN, producers=6, measure_s=4.0, warmup_s=1.0)
+        alone = brokers.trial(topic, REPLICAS, PATTERN, producers=6, measure_s=3.0, warmup_s=1.0)
         with stranger(kafka_testbed, others_topic):
             beside = brokers.trial(
-                topic, REPLICAS, PATTERN, producers=6, measure_s=4.0, warmup_s=1.0
+                topic, REPLICAS, PATTERN, producers=6, measure_s=3.0, warmup_s=1.0
             )
     without, others = alone.evidence.others, beside.evidence.others
     assert without is not None and without.bytes_per_s is not None

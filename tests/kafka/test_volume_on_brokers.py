@@ -31,6 +31,7 @@ cases: [{{{GROUPS}: 2}}]
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty_tables")
 def test_a_volume_is_written_whole_and_then_read_whole(
     kafka_testbed: Testbed, spark: SparkSession, tmp_path: Path

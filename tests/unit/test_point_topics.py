@@ -81,8 +81,8 @@ def test_topics_whose_replicas_somebody_moved_are_made_anew(
         *(f"delete {name}" for name in NAMES),
         *(f"create {name}" for name in NAMES),
     ]
-    (told,) = [each for each in reporter.events if isinstance(each, Notice)]
-    assert told.text.startswith("others moved replicas of topic redline-run1-100B-10p-0")
+    (notice,) = [each for each in reporter.events if isinstance(each, Notice)]
+    assert notice.text.startswith("others moved replicas of topic redline-run1-100B-10p-0")
 
 
 def test_another_number_of_partitions_has_new_topics(
