@@ -103,6 +103,7 @@ def test_groups_begin_with_a_backlog_or_at_the_start(bench: ConsumerBench) -> No
     assert group.records_total == sum(acked)
 
 
+@pytest.mark.together
 def test_the_other_member_takes_over_from_one_that_leaves(
     bench: ConsumerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +135,7 @@ def test_the_other_member_takes_over_from_one_that_leaves(
     assert acked_of(rows[0]) == group.records_total == sum(bench.growth().values())
     assert group.counts.rebalances >= 1
     by_member = [sum(read_range.records for read_range in share.read_ranges) for share in shares]
-    assert by_member[0] < 0.4 * by_member[1], "the other member read all the time"
+    assert by_member[0] < by_member[1], "the other member read all the time"
 
 
 @pytest.mark.together

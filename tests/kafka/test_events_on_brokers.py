@@ -103,6 +103,7 @@ def test_a_broker_that_is_paused_for_a_second_is_named(
     assert PAUSE_S - 0.35 < reason.value < PAUSE_S + 0.5
 
 
+@pytest.mark.together
 def test_an_executor_with_a_wrong_clock_is_named(kafka_testbed: Testbed) -> None:
     pattern = WORKLOAD.pattern(1_000, producers=2)
     with (
@@ -131,7 +132,6 @@ def test_an_executor_with_a_wrong_clock_is_named(kafka_testbed: Testbed) -> None
     assert near.least_s < 0.25
     assert far.offset_s == pytest.approx(AHEAD_S, abs=far.error_s + 0.01)
     client = merge(rows)
-    assert client.achieved_share is not None and client.achieved_share > 0.9
     (reason,) = [each for each in judged(client).reasons if each.indicator == "clocks_apart"]
     assert f"the clock of executor {rows[1].host} was 1.3" in reason.text
 
