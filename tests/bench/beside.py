@@ -1,4 +1,4 @@
-"""The stages of `make test`, one after the other, and beside them the tests that only compute.
+"""The stages of `make test`, one after the other, each with tests beside it that only compute.
 
     python -m tests.bench.beside --workers 3
 
@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -21,42 +23,72 @@ import psutil
 from tests.support.commands import ROOT
 from tests.support.sharing import computing_files
 
-TOGETHER = ("-m", "together and not computes and not long", "--ignore", "tests/spark")
-"""Arguments of pytest for the tests that are safe to run in parallel."""
-ALONE = ("-m", "not together and not long", "tests/kafka", "tests/e2e")
-"""Arguments for the tests that judge loads, which run one by one."""
-_ORDERED = "--no-loadscope-reorder"
-_TWO = ("-n2", _ORDERED)  # tests of Spark, and simulations
-BESIDE = ("-m", "(spark or computes) and not long", *_TWO, "tests/spark", *computing_files())
-"""Arguments of pytest. The tests of BESIDE offer no load, wait for no clock and flush no disk."""
-_OUTPUT = ROOT / ".cache" / "tests-beside.log"
+_OUTPUT = ROOT / ".cache" / "tests-beside"
 _LEAST_NICE = 19
 
 
-def run(
-    stages: Sequence[tuple[str, ...]], beside: tuple[str, ...] = BESIDE, output: Path = _OUTPUT
-) -> int:
+@dataclass(frozen=True)
+class Stage:
+    """A stage, and the tests that start with it and may outlast it.
+
+    Attributes:
+        arguments: arguments of the pytest that writes to the terminal.
+        beside: arguments of the pytest that gets the CPU left by this stage and the next ones. Its
+            tests offer no load, wait for no clock and flush no disk.
+    """
+
+    arguments: tuple[str, ...]
+    beside: tuple[str, ...]
+
+
+def stages(workers: int) -> tuple[Stage, Stage]:
+    """First the tests that are safe to run in parallel, then those that judge loads.
+
+    The tests of Spark run one after the other for most of the time, so they start first.
+    """
+    parallel = (f"-n{workers}", "--no-loadscope-reorder", "--ignore", "tests/spark")
+    return (
+        Stage(
+            ("-m", "together and not computes and not long", *parallel),
+            ("-m", "not long", "tests/spark"),
+        ),
+        Stage(
+            ("-m", "not together and not long", "tests/kafka", "tests/e2e"),
+            ("-m", "computes and not long", *computing_files()),
+        ),
+    )
+
+
+def run(stages: Sequence[Stage], folder: Path = _OUTPUT) -> int:
     """Run the stages and the tests beside them; return the exit code of the first that failed.
 
     A stage that fails is the last one; the tests beside it are completed.
 
     Args:
-        stages: arguments of the pytest of each stage, which writes to the terminal.
-        beside: arguments of the pytest that gets the CPU left by the stages.
-        output: file for the output of the latter, which is shown at the end.
+        folder: folder for the output of the tests beside the stages, which is shown at the end.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with output.open("w") as file, _pytest(beside, file) as other:
-        try:
+    folder.mkdir(parents=True, exist_ok=True)
+    codes: list[int] = []
+    with ExitStack() as stack:
+        others: list[tuple[Path, subprocess.Popen[bytes]]] = []
+        for number, stage in enumerate(stages, 1):
+            output = folder / f"{number}.log"
+            other = stack.enter_context(
+                _pytest(stage.beside, stack.enter_context(output.open("w")))
+            )
+            stack.callback(other.terminate)
+            others.append((output, other))
             for_idle_time(other.pid)
-            failed = next((code for each in stages if (code := _pytest(each, None).wait())), 0)
+            codes.append(_pytest(stage.arguments, None).wait())
+            if codes[-1]:
+                break
+        for output, other in others:
             if other.poll() is None:
-                click.echo(f"The tests that compute still run; their output: {output}")
-            second = other.wait()
-        finally:
-            other.terminate()
-    click.echo(output.read_text(encoding="utf-8", errors="replace"))
-    return failed or second
+                click.echo(f"Tests that compute still run; their output: {output}")
+            codes.append(other.wait())
+    for output, _ in others:
+        click.echo(output.read_text(encoding="utf-8", errors="replace"))
+    return next(filter(None, codes), 0)
 
 
 def for_idle_time(pid: int) -> None:
@@ -76,7 +108,7 @@ def _pytest(arguments: tuple[str, ...], output: IO[str] | None) -> subprocess.Po
 @click.command(help=__doc__)
 @click.option("--workers", type=click.IntRange(1), default=3, show_default=True)
 def main(workers: int) -> None:
-    sys.exit(run(((*TOGETHER, f"-n{workers}", _ORDERED), ALONE)))
+    sys.exit(run(stages(workers)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.bench.beside import run
+from tests.bench.beside import Stage, run
 
 pytestmark = pytest.mark.long  # a tool of developers
 
@@ -37,7 +37,7 @@ def test_a_failure_of_either_run_is_the_exit_code_of_both(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], alone: str, beside: str, code: int
 ) -> None:
     first, second = a_test(tmp_path, "first", alone), a_test(tmp_path, "second", beside)
-    assert run([first], second, tmp_path / "kept" / "beside.log") == code
+    assert run([Stage(first, second)], tmp_path / "kept" / "beside") == code
     shown = capfd.readouterr().out
     assert shown.count(" passed") + shown.count(" failed") == 2, "both are shown"
     idle = os.SCHED_IDLE if hasattr(os, "SCHED_IDLE") else 19
@@ -49,12 +49,13 @@ def test_a_failure_of_either_run_is_the_exit_code_of_both(
 def test_no_stage_follows_one_that_failed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    stages = [a_test(tmp_path, name, holds) for name, holds in (("a", "True"), ("b", "False"))]
-    later = a_test(tmp_path, "c")
-    beside = a_test(tmp_path, "d")
-    assert run([*stages, later], beside, tmp_path / "beside.log") == 1
+    stages = [
+        Stage(a_test(tmp_path, name, holds), a_test(tmp_path, f"{name}_beside"))
+        for name, holds in (("a", "True"), ("b", "False"), ("c", "True"))
+    ]
+    assert run(stages, tmp_path / "beside") == 1
     shown = capfd.readouterr().out
-    assert (shown.count("1 passed"), shown.count("1 failed")) == (2, 1)
+    assert (shown.count("1 passed"), shown.count("1 failed")) == (3, 1)
 
 
 def test_an_interrupt_ends_the_tests_that_run_beside(
@@ -67,5 +68,5 @@ def test_an_interrupt_ends_the_tests_that_run_beside(
     before = set(psutil.Process().children())
     waits = a_test(tmp_path, "waits", "__import__('time').sleep(600)")
     with pytest.raises(KeyboardInterrupt):
-        run([waits], waits, tmp_path / "beside.log")
+        run([Stage(waits, waits)], tmp_path / "beside")
     assert set(psutil.Process().children()) <= before
