@@ -52,9 +52,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BySharing
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test the marker of its folder, and sort the tests.
 
-    In one process the cheap folders run first. In several processes the tests that share the
-    brokers run first, as they keep one process to the end; then come the expensive folders, and
-    the cheap ones fill the rest of the time.
+    In one process the cheap folders run first. In several processes the tests that share brokers
+    run first, as they keep two processes for long; then come the expensive folders, and the cheap
+    ones fill the rest of the time.
     """
     for item in items:
         folder = _folder(item.path)
@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Lower the priority of processes without the brokers, as the one with them ends last."""
+    """Lower the priority of processes without brokers, as loads on brokers have a schedule."""
     if "PYTEST_XDIST_WORKER" in os.environ and not os.nice(0) and _shared(item.path) is None:
         os.nice(NICENESS)
 

@@ -92,9 +92,9 @@ def test_a_broker_that_is_paused_for_a_second_is_named(
         )
 
     with brokers.topic(REPLICAS, {}) as topic:
-        calm = trial_of(3.0, topic)
-        with event_after(3.5, lambda: pause(kafka_testbed, 2)):
-            paused = trial_of(6.0, topic)
+        calm = trial_of(2.0, topic)
+        with event_after(3.0, lambda: pause(kafka_testbed, 2)):
+            paused = trial_of(5.0, topic)
     still = {each.broker_id: each.standstill_s for each in calm.evidence.brokers}
     assert all(each is not None and each < PAUSE_S / 2 for each in still.values()), still
     assert paused.judgement.verdict is Verdict.INVALID

@@ -47,7 +47,7 @@ def exporters() -> dict[int, Exporter]:
 def kafka_for_all(
     exporters: dict[int, Exporter], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Testbed]:
-    """Three brokers and a controller of the disk-bound profile, for the whole run."""
+    """Three brokers and a controller of the disk-bound profile, for all tests of this process."""
     profile = load_profile("disk-bound")
     rules = tmp_path_factory.mktemp("exporters")
     spec = make_spec(
@@ -65,7 +65,7 @@ def kafka_for_all(
 
 @pytest.fixture
 def kafka_testbed(kafka_for_all: Testbed) -> Testbed:
-    """The brokers of the run, after a check that all of them run.
+    """The brokers of this process, after a check that all of them run.
 
     Tests share them: each test uses a topic of its own and stops no broker.
     """
