@@ -18,7 +18,7 @@ _SPARK = re.compile(r"\b(spark: SparkSession|brokers: LoadedBrokers)\b")
 def shared_by(path: str) -> str | None:
     """What the tests of a file share: `spark`, `brokers`, `brokers and spark`, or None.
 
-    Tests on brokers wait for most of their time, so two processes run them at a time, each with
+    Tests on brokers wait for much of their time, so two processes run them at a time, each with
     brokers of its own; only one of them has a Spark session. The tests of the tables have one
     session, as a second one would compile the same code again.
     """
