@@ -33,7 +33,7 @@ demo: $(READY) ## Find the throughput limit that is planted in three real Kafka 
 
 test: $(DEV_READY) ## Run all tests but the long ones: first in parallel, then the tests that judge loads one by one
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m tests.bench.beside --workers $(WORKERS)
+	$(BIN)/python -m tests.bench.stages --workers $(WORKERS)
 
 test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, about a minute and a half on two cores
 	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q

@@ -68,7 +68,7 @@ def test_another_load_keeps_the_topics_and_another_size_has_new_ones(
     ]
 
 
-def test_topics_whose_replicas_somebody_moved_are_made_anew(
+def test_topics_whose_replicas_others_moved_are_made_anew(
     topics: PointTopics, admin: ScriptedAdmin, reporter: RecordingReporter
 ) -> None:
     first = topics.open(traffic(100, 4))

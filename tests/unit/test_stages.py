@@ -1,4 +1,4 @@
-"""Tests beside those that judge loads: at idle priority, and none of them is lost."""
+"""The stages of `make test`: tests beside them have idle priority, and no failure is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.bench.beside import Stage, run
+from tests.bench.stages import Stage, run
 
 pytestmark = pytest.mark.long  # a tool of developers
 
@@ -64,7 +64,7 @@ def test_an_interrupt_ends_the_tests_that_run_beside(
     def interrupted(pid: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tests.bench.beside.for_idle_time", interrupted)
+    monkeypatch.setattr("tests.bench.stages.for_idle_time", interrupted)
     before = set(psutil.Process().children())
     waits = a_test(tmp_path, "waits", "__import__('time').sleep(600)")
     with pytest.raises(KeyboardInterrupt):

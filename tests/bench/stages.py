@@ -1,6 +1,6 @@
 """The stages of `make test`, one after the other, each with tests beside it that only compute.
 
-    python -m tests.bench.beside --workers 3
+    python -m tests.bench.stages --workers 3
 
 Tests on brokers wait for half of the time. The tests that only compute run with Linux' scheduling
 policy for idle time: they get the CPU only while no other process needs it.
@@ -41,7 +41,7 @@ class Stage:
     beside: tuple[str, ...]
 
 
-def stages(workers: int) -> tuple[Stage, Stage]:
+def stages_of(workers: int) -> tuple[Stage, Stage]:
     """First the tests that are safe to run in parallel, then those that judge loads.
 
     The tests of Spark run one after the other for most of the time, so they start first.
@@ -108,7 +108,7 @@ def _pytest(arguments: tuple[str, ...], output: IO[str] | None) -> subprocess.Po
 @click.command(help=__doc__)
 @click.option("--workers", type=click.IntRange(1), default=3, show_default=True)
 def main(workers: int) -> None:
-    sys.exit(run(stages(workers)))
+    sys.exit(run(stages_of(workers)))
 
 
 if __name__ == "__main__":
