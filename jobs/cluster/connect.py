@@ -37,8 +37,13 @@ def connect(
     cluster: str = "",
     timeout_s: float = 10.0,
     request_timeout_s: float = 30.0,
+    cluster_id: str | None = None,
 ) -> KafkaAdmin:
     """Connect an admin client to a cluster and check that every broker can be reached.
+
+    With `cluster_id`, one address is logged in to, and no other broker before the id of its cluster
+    is compared. A listener that requires a login answers nothing before it, so no earlier
+    comparison is possible.
 
     Args:
         bootstrap_servers: addresses as host:port; one that answers is enough.
@@ -46,11 +51,13 @@ def connect(
         cluster: name of the cluster, for messages.
         timeout_s: deadline for finding the cluster [s].
         request_timeout_s: deadline of each later request [s].
+        cluster_id: the only id that the cluster may have; None for any.
 
     Raises:
         TryLaterError: no address answers, so that the cluster may be down.
         ConfigError: no name resolves, no address is a Kafka broker with these options, the
-            credentials are refused, or a broker advertises an address that does not answer.
+            credentials are refused, the cluster has another id, or a broker advertises an address
+            that does not answer.
     """
     _keep_kafka_python_quiet()
     troubles = probe(bootstrap_servers, timeout_s * PROBE_SHARE)
@@ -63,10 +70,12 @@ def connect(
             f"reached: {reasons}; expected a Kafka broker there; start it, or correct the addresses"
         )
     options = dict(client_kwargs or {})
-    _require_one_that_lets_us_in(answering, options, timeout_s)
-    client = admin_client(answering, options, timeout_s, request_timeout_s)
+    servers = _servers_that_let_us_in(answering, options, timeout_s, only_one=bool(cluster_id))
+    client = admin_client(servers, options, timeout_s, request_timeout_s)
     admin = KafkaAdmin(client, request_timeout_s)
     try:
+        if cluster_id is not None:
+            _require_cluster_id(client, servers[0], cluster, cluster_id)
         _require_reachable_brokers(admin, options, timeout_s)
     except BaseException:
         admin.close()
@@ -108,14 +117,35 @@ def _trouble(address: str, timeout_s: float) -> str | None:
     return None
 
 
-def _require_one_that_lets_us_in(
-    servers: Sequence[str], options: Mapping[str, Any], timeout_s: float
+def _servers_that_let_us_in(
+    servers: Sequence[str], options: Mapping[str, Any], timeout_s: float, *, only_one: bool
+) -> Sequence[str]:
+    """Open connections as the producers do, as kafka-python alone does not report what failed.
+
+    Args:
+        only_one: return the first address that lets us in, and open no connection to the next ones.
+    """
+    refusals: dict[int, str] = {}
+    for some in [[each] for each in servers] if only_one else [servers]:
+        places = {-1 - len(refusals) - n: split_address(each) for n, each in enumerate(some)}
+        found = refusals_of(places, options, timeout_s * (1 - PROBE_SHARE))
+        if len(found) < len(some):
+            return some
+        refusals |= found
+    raise ConfigError("; ".join(refusals.values()))
+
+
+def _require_cluster_id(
+    client: KafkaAdminClient, server: str, cluster: str, cluster_id: str
 ) -> None:
-    """Open connections as the producers do, as kafka-python alone does not report what failed."""
-    places = {-1 - index: split_address(server) for index, server in enumerate(servers)}
-    refusals = refusals_of(places, options, timeout_s * (1 - PROBE_SHARE))
-    if len(refusals) == len(servers):
-        raise ConfigError("; ".join(refusals.values()))
+    """Compare the id in the metadata of the first connection; this sends no request."""
+    found = client._manager.cluster.cluster_id
+    if found != cluster_id:
+        raise ConfigError(
+            f"the cluster at {server} {f'has the id {found}' if found else 'states no id'}, and "
+            f"cluster {cluster} has cluster_id: {cluster_id}; expected the same cluster; correct "
+            "bootstrap_servers, or cluster_id"
+        )
 
 
 def admin_client(

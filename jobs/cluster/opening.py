@@ -150,7 +150,9 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
         raise ConfigError(f"cluster {cluster.name} names no brokers; set bootstrap_servers")
     reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
     options = cluster.security.client_kwargs()
-    admin = stack.enter_context(connect(cluster.bootstrap_servers, options, cluster.name))
+    admin = stack.enter_context(
+        connect(cluster.bootstrap_servers, options, cluster.name, cluster_id=cluster.cluster_id)
+    )
     info = admin.describe_cluster()
     return OpenCluster(
         admin,

@@ -103,6 +103,7 @@ class Cluster(ConfigModel):
         description: a sentence for people.
         testbed: brokers to start on this machine.
         bootstrap_servers: addresses of some brokers of a running cluster.
+        cluster_id: the id of the running cluster; another one is refused.
         client_properties: a file of properties for Kafka's own clients. It supplies the addresses
             and the security that are not given here.
         jmx: JMX of a running cluster's brokers; a testbed brings its own.
@@ -130,6 +131,9 @@ class Cluster(ConfigModel):
     description: str = ""
     testbed: TestbedOptions | None = None
     bootstrap_servers: Annotated[tuple[HostPort, ...], Field(strict=False, min_length=1)] | None = (
+        None
+    )
+    cluster_id: Annotated[str, Text(r"\S{1,100}", "the id that Kafka gave the cluster")] | None = (
         None
     )
     client_properties: str | None = None
@@ -212,15 +216,22 @@ class Cluster(ConfigModel):
             require_one_broker_source(self)
         elif not self._leaves_testbed_its_own():
             raise ValueError(
-                "a testbed brings its own jmx, security, planted_handler_ms, network_namespace, "
-                "link and disk; expected none of them next to testbed; remove them"
+                "a testbed brings its own cluster_id, jmx, security, planted_handler_ms, "
+                "network_namespace, link and disk; expected none of them next to testbed; remove "
+                "them"
             )
         return self
 
     def _leaves_testbed_its_own(self) -> bool:
         """Whether the file leaves a testbed's own keys out; it may only turn its metrics off."""
-        parts = (self.planted_handler_ms, self.network_namespace, self.link, self.disk)
-        if any(parts) or self.security != Security():
+        own = (
+            self.planted_handler_ms,
+            self.network_namespace,
+            self.link,
+            self.disk,
+            self.cluster_id,
+        )
+        if any(own) or self.security != Security():
             return False
         return all(source.suits_testbed for source in configured_sources(self))
 

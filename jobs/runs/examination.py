@@ -108,7 +108,9 @@ class Examination:
             return None
         opened = self._try(check, lambda: open_cluster(cluster, self.reporter, stack))
         if opened is not None:
-            self.findings.append(ok(check, f"connected; its id is {opened.info.cluster_id}"))
+            pinned = "as pinned" if cluster.cluster_id else "not pinned by cluster_id"
+            found = f"connected; its id is {opened.info.cluster_id}, {pinned}"
+            self.findings.append(ok(check, found))
         return opened
 
     def _session(self, stack: ExitStack, workload: Workload | None) -> Session | None:

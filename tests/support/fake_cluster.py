@@ -129,6 +129,7 @@ class FakeCluster:
         topics: name → replicas of its partitions.
         groups: id → state of consumer groups; the first broker coordinates them.
         requests: requests that changed the state, in order.
+        connected: brokers of the connections that were accepted, in order.
         vanishing: topics that are deleted when their metadata are read.
         troubles: errors of the fake; the first is raised at the end.
     """
@@ -138,6 +139,7 @@ class FakeCluster:
         self.topics: dict[str, Replicas] = {}
         self.groups: dict[str, str] = {}
         self.requests: list[str] = []
+        self.connected: list[int] = []
         self.troubles: list[Exception] = []
         self.vanishing: set[str] = set()
         self._denied = 0
@@ -149,6 +151,7 @@ class FakeCluster:
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
+                cluster.connected.append(broker)
                 while size := self.rfile.read(4):
                     frame = self.rfile.read(int.from_bytes(size, "big"))
                     try:
@@ -228,7 +231,7 @@ class FakeCluster:
         return kind(
             throttle_time_ms=0,
             brokers=brokers,
-            cluster_id=None,
+            cluster_id="fake",
             controller_id=self.habits.broker_ids[0],
             topics=[self._topic(kind.MetadataResponseTopic, name) for name in names],
             version=version,

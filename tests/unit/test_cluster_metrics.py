@@ -78,7 +78,7 @@ def test_a_testbed_can_be_judged_without_metrics_but_not_by_another_source() -> 
         HOSTS,
         "cluster.metrics={client_only: true, host: {prometheus: {port: 1}}}",
     ):
-        with pytest.raises(ConfigError, match="brings its own jmx"):
+        with pytest.raises(ConfigError, match="brings its own cluster_id"):
             load_cluster("testbed", [other])
 
 

@@ -43,7 +43,7 @@ def test_the_message_for_a_wrong_cluster_states_the_remedy(
 
 
 def test_a_testbed_brings_its_own_metrics() -> None:
-    with pytest.raises(ConfigError, match="brings its own jmx"):
+    with pytest.raises(ConfigError, match="brings its own cluster_id"):
         load_cluster("testbed", ["cluster.jmx.port=9999"])
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from jobs.cluster.connect import connect, probe
 from metrics.common.errors import ConfigError, TryLaterError
+from tests.support.fake_cluster import FakeCluster
 from tests.support.processes import PATIENCE_S
 
 
@@ -77,3 +78,21 @@ def test_a_tls_handshake_without_an_answer_ends_in_time(silent: str) -> None:
     assert "check the port and cluster security.protocol" in message
     assert "hunter2" not in message
     assert threading.active_count() == threads
+
+
+def test_another_cluster_than_the_pinned_one_gets_no_further_connection() -> None:
+    with FakeCluster() as cluster:
+        first, second = cluster.addresses
+        with connect([first], cluster_id="fake") as admin:
+            assert admin.describe_cluster().cluster_id == "fake"
+        assert 1001 in cluster.connected, "then all brokers are reached"
+        cluster.connected.clear()
+        with pytest.raises(ConfigError) as caught:
+            connect([first, second], cluster="orders", cluster_id="mine")
+        assert "cluster orders" in str(caught.value)
+        assert "has the id fake" in str(caught.value)
+        assert "cluster_id: mine" in str(caught.value)
+        # One by TCP to each address of the file, and then the first address alone: an attempt of
+        # our own and the client's first connection.
+        assert cluster.connected.count(1001) == 1
+        assert cluster.connected.count(0) == 3
