@@ -10,7 +10,7 @@ from jobs.checks.finding import Finding, ok, warning
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.history import History, KeepsHistory
-from metrics.sources.scraper import ScrapeError
+from metrics.sources.http_access import ScrapeError
 from metrics.sources.source import MetricsSource, sample_interval_of
 
 CHECK = "history"

@@ -6,21 +6,28 @@ plan is sent, so executors need neither the client's secret nor a connection to 
 
 from __future__ import annotations
 
-import json
+import http.client
 import ssl
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from abc import abstractmethod
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from jobs.engine.network.options import OneToken, TokenProvider
 from metrics.common.errors import ConfigError
+from metrics.sources.http_access import TOKEN
+from metrics.sources.http_client import (
+    HTTP_ERRORS,
+    HttpClient,
+    basic_login,
+    explain_http_error,
+    parsed_json,
+    proxied,
+)
 
 FETCH_TIMEOUT_S = 10.0
+_ANSWER_BYTES_MAX = 2**20
 RENEW_SHARE = 0.8
 """Share of a token's lifetime after which new connections use a new token."""
 
@@ -125,6 +132,8 @@ class ClientCredentials(RenewedToken):
         token, lifetime_s = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(token, str) or not token:
             raise self._problem("its answer has no access_token")
+        if TOKEN.fullmatch(token) is None:
+            raise self._problem("its access_token is not one word of ASCII characters")
         return token, _seconds(lifetime_s)
 
     def _answer(self) -> dict[str, Any]:
@@ -133,21 +142,32 @@ class ClientCredentials(RenewedToken):
             form["scope"] = self._scope
         names = map(urllib.parse.quote_plus, self._client) if self._is_encoded else self._client
         quoted = ":".join(names)
-        request = urllib.request.Request(
-            self._url,
-            urllib.parse.urlencode(form).encode(),
-            {"Authorization": f"Basic {b64encode(quoted.encode()).decode()}"},
+        server = urllib.parse.urlsplit(self._url)
+        client = HttpClient(
+            server.hostname or "",
+            server.port or (80 if server.scheme == "http" else 443),
+            proxied(self._tls, server.scheme),
+            _ANSWER_BYTES_MAX,
         )
+        headers = {
+            "Authorization": basic_login(quoted),
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Connection": "close",
+        }
+        target = urllib.parse.urlunsplit(("", "", server.path or "/", server.query, ""))
         try:
-            with urllib.request.urlopen(
-                request, timeout=FETCH_TIMEOUT_S, context=self._tls
-            ) as answer:
-                parsed = json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise self._problem(f"it answers {error.code} {error.reason}") from error
-        except (OSError, ValueError) as error:
-            raise self._problem(getattr(error, "reason", None) or error) from error
+            answer = client.request(target, headers, FETCH_TIMEOUT_S, urllib.parse.urlencode(form))
+            if answer.status != http.client.OK:
+                raise self._problem(
+                    f"it answers {answer.status} {answer.reason}{answer.redirection}"
+                )
+            parsed = parsed_json(answer.text)
+        except HTTP_ERRORS as error:
+            raise self._problem(explain_http_error(error, FETCH_TIMEOUT_S)) from error
+        except ValueError as error:
+            raise self._problem(error) from error
+        finally:
+            client.close()
         if not isinstance(parsed, dict):
             raise self._problem("its answer is not a JSON object")
         return parsed

@@ -15,7 +15,7 @@ from jobs.config import Cluster
 from jobs.config.metrics_registry import broker_source
 from metrics.common.errors import ConfigError
 from metrics.sources.history import History, KeepsHistory
-from metrics.sources.scraper import ScrapeError
+from metrics.sources.http_access import ScrapeError
 from metrics.units import iso_utc
 
 SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0

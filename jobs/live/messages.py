@@ -46,7 +46,8 @@ class Messages:
 
     def __init__(self, references: Sequence[str]) -> None:
         logging.getLogger("apprise").disabled = True  # apprise would log the addresses
-        self._to = apprise.Apprise()
+        # Addresses and their headers hold secrets, which do not follow a redirection.
+        self._to = apprise.Apprise(asset=apprise.AppriseAsset(http_redirects=False))
         for reference in references:
             for number, address in enumerate(read_secret(reference, "--notify", "").split(), 1):
                 if not self._to.add(address):

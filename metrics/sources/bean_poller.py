@@ -6,7 +6,6 @@ sample, and what a node must show.
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import AT_START, NODE, Reading
 from metrics.sources.driver_jvm import OPEN_DEADLINE_S
+from metrics.sources.exposition import numbers
 from metrics.sources.probe import brief, node_info, readings_for, with_lacks
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shared_handlers import with_own_idle
@@ -172,9 +172,7 @@ class BeanPoller(ABC, Generic[Address]):
             return BrokerSample(endpoint.node_id, self._clock(), error=other)
         values = {name: value for name, value in values.items() if not name.startswith(NODE.name)}
         at_s = self._clock()
-        parsed = {name: float(value) for name, value in values.items()}
-        finite = {name: value for name, value in parsed.items() if math.isfinite(value)}
-        return BrokerSample(endpoint.node_id, at_s, with_own_idle(finite, at_s))
+        return BrokerSample(endpoint.node_id, at_s, with_own_idle(numbers(values), at_s))
 
     def _read(
         self, endpoint: Address, readings: Sequence[Reading], timeout_s: float

@@ -6,7 +6,6 @@ Spark's driver, and does not depend on Spark.
 
 from __future__ import annotations
 
-import math
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from metrics.sources import guard_java, poller_java
 from metrics.sources.access import ANSWERS, JmxAccess
 from metrics.sources.beans import AT_START, Reading
+from metrics.sources.exposition import numbers
 from metrics.sources.java_class import bytecodes, compiled, named_apart
 from metrics.sources.probe import node_info, readings_for, unreachable, with_lacks
 from metrics.sources.sample import BrokerSample
@@ -53,12 +53,6 @@ def parse_answers(text: str) -> list[NodeAnswer]:
 def plan_text(readings: Iterable[Reading]) -> str:
     """The poller's plan for these readings."""
     return "\n".join(f"{r.name}\t{r.object_name}\t{r.attribute}\t{r.key or ''}" for r in readings)
-
-
-def numbers(values: Mapping[str, str]) -> dict[str, float]:
-    """The values that are finite numbers; a JVM reports NaN for an unknown value."""
-    parsed = {name: float(text) for name, text in values.items()}
-    return {name: value for name, value in parsed.items() if math.isfinite(value)}
 
 
 def _readings_in(answer: NodeAnswer) -> dict[str, float]:

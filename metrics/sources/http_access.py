@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
 from metrics.common.errors import ConfigError
 from metrics.sources.certificates import CertifiedServer, error_text, is_plaintext_error
+from metrics.sources.exposition import brief
+from metrics.sources.http_client import (
+    HTTP_ERRORS,
+    HttpAnswer,
+    HttpClient,
+    basic_login,
+    explain_http_error,
+)
 
-_TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
+TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _CUT = (BrokenPipeError, ConnectionResetError, http.client.BadStatusLine, ssl.SSLEOFError)
 """Errors of a connection that the server closed: at a write, at a read, or within TLS."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class ScrapeError(Exception):
+    """A server did not answer with metrics, for the reason in the text."""
+
+
+class ClosedError(ScrapeError):
+    """A server refuses access; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +89,34 @@ class HttpAccess:
                 raise self._unusable("certfile", wanted, error) from error
         return made
 
-    def headers(self) -> dict[str, str]:
-        """The headers of a request that log the client in.
+    def request(
+        self,
+        client: HttpClient,
+        target: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        form: str | None = None,
+        *,
+        has_answered: bool,
+    ) -> HttpAnswer:
+        """Send a request with the login; see `HttpClient.request`.
+
+        Args:
+            has_answered: whether the server has answered this client before.
 
         Raises:
-            ConfigError: a secret is missing.
+            ScrapeError: there is no usable answer.
         """
-        return {} if self.login is None else {"Authorization": self.login()}
+        try:
+            login = {} if self.login is None else {"Authorization": self.login()}
+            return client.request(target, {**headers, **login}, timeout_s, form)
+        except ConfigError as error:  # a secret is missing, or was deleted
+            raise ClosedError(str(error)) from error
+        except HTTP_ERRORS as error:
+            explanation = self.explain_refusal(error, has_answered=has_answered)
+            if explanation is not None:
+                raise ClosedError(explanation) from error
+            raise ScrapeError(explain_http_error(error, timeout_s)) from error
 
     def explain_refusal(self, error: Exception, *, has_answered: bool) -> str | None:
         """The reason and the remedy when an exporter refuses access; None for any other error.
@@ -178,8 +214,7 @@ def basic(username: str, password: str, section: str) -> str:
             "HTTP; expected a user without a colon, and both without control characters and line "
             "ends; correct them"
         )
-    encoded = base64.b64encode(f"{username}:{password}".encode("utf-8", errors="surrogateescape"))
-    return f"Basic {encoded.decode('ascii')}"
+    return basic_login(f"{username}:{password}")
 
 
 def bearer(token: str, section: str) -> str:
@@ -188,7 +223,7 @@ def bearer(token: str, section: str) -> str:
     Raises:
         ConfigError: the header cannot contain it.
     """
-    if _TOKEN.fullmatch(token) is None:
+    if TOKEN.fullmatch(token) is None:
         raise ConfigError(
             f"the value of cluster {section}.token_from is not a token; expected one word of ASCII "
             "characters; correct it"
@@ -201,4 +236,4 @@ def _expanded(path: str | None) -> str | None:
 
 
 def _brief(error: Exception) -> str:
-    return " ".join(str(error).split())[:100] or type(error).__name__
+    return brief(str(error), 100) or type(error).__name__

@@ -53,10 +53,10 @@ _DRIFT = 2e-4
 
 def rounding_of(text: str) -> float:
     """Largest error of a printed number by its digits; 0 for the digits of a whole double."""
-    mantissa, _, exponent = text.lower().partition("e")
+    mantissa, _, exponent = text.lower().split(None, 1)[0].partition("e")
     if len(mantissa.replace(".", "").lstrip("+-0")) >= _DIGITS_OF_DOUBLE:
         return 0.0
-    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    return 0.5 * 10.0 ** min(99, int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
 @dataclass(frozen=True)

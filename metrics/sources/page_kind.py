@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 
-from metrics.sources.exposition import number_of, parse_series, series_of
+from metrics.sources.exposition import brief, number_of, parse_series, series_of
 
 _TAG = re.compile(r"<\s*(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]*>\s*(.*?)\s*</title>", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _TITLE_MAX = 60
 _HEAD = 2_000
 """Length of a page's begin that shows its kind [characters]."""
+_NAMES_HEAD = 2**20
+"""Length of a page's begin whose series are named [characters]."""
 _UNREADABLE_SHARE = 0.02
 """Smallest share of unreadable characters from which a page counts as binary data [ratio]."""
 
@@ -78,7 +80,7 @@ def _markup(text: str) -> str:
     if _TAG.search(text[:_HEAD]) is None:
         return ""
     title = _TITLE.search(text)
-    named = f' with the title "{" ".join(title[1].split())[:_TITLE_MAX]}"' if title else ""
+    named = f' with the title "{brief(title[1], _TITLE_MAX)}"' if title else ""
     return f"is HTML or XML{named}, as a proxy or a web server answers"
 
 
@@ -104,14 +106,14 @@ def _of_jvm(text: str) -> str:
             "that waits (startDelaySeconds)"
         )
     if names:
-        return f"has series such as {min(names)}, and none of Kafka"
+        return f"has series such as {brief(min(names), _TITLE_MAX)}, and none of Kafka"
     return ""
 
 
 def _names(text: str) -> set[str]:
-    """Names of the series on a page."""
+    """Names of the series at the begin of a page."""
     found = set()
-    for line in text.split("\n"):
+    for line in text[:_NAMES_HEAD].split("\n"):
         series = series_of(line)
         parsed = parse_series(series) if series else None
         if parsed is not None and _is_number(line[len(series) :]):

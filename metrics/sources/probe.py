@@ -21,6 +21,7 @@ from metrics.sources.beans import (
     beans_for,
     readings_of,
 )
+from metrics.sources.exposition import numbers
 from metrics.sources.shared_handlers import controller_share
 from metrics.sources.source import Endpoint, JmxEndpoint, NodeInfo
 
@@ -83,7 +84,7 @@ def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
         roles,
         facts,
         has_quorum=QUORUM in values,
-        spared_s=jmx_interval_s(int(float(values.get(PARTITIONS.name, 0)))),
+        spared_s=jmx_interval_s(int(numbers(values).get(PARTITIONS.name, 0))),
     )
 
 

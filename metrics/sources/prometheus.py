@@ -9,7 +9,7 @@ from typing import ClassVar
 from metrics.common.broker_costs import scrape_interval_s
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, HANDLER_IDLE_NS, Role
-from metrics.sources.http_access import HttpAccess
+from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
 from metrics.sources.one_minute_rates import IDLE_MOST, SHARED_IDLE_MOST, RateCounts
 from metrics.sources.page_kind import kind_of
 from metrics.sources.rate_choice import choose_rates
@@ -24,7 +24,7 @@ from metrics.sources.rules import (
     with_handlers,
 )
 from metrics.sources.sample import BrokerSample
-from metrics.sources.scraper import ClosedError, Scrape, ScrapeError, Scraper, names_with
+from metrics.sources.scraper import Scrape, Scraper, names_with
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.series_choice import AUTO, SECOND_POLL_S, Choices, choose
 from metrics.sources.shared_handlers import controller_share

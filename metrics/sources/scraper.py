@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import http.client
 import math
-import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
-from metrics.common.errors import ConfigError
 from metrics.sources.beans import FROM_FIRST_USE
 from metrics.sources.exposition import Poll, number_of, series_of
-from metrics.sources.http_access import HttpAccess
+from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
+from metrics.sources.http_client import HttpClient
 from metrics.sources.one_minute_rates import rounding_of
 from metrics.sources.page_kind import is_cut_off
 from metrics.sources.rules import ONE_MINUTE_RATE, RANKS_EACH, ROUNDING, Match, RuleSet
@@ -24,15 +23,8 @@ PATH = "/metrics"
 _HEADERS = {"Accept": "text/plain; version=0.0.4", "Connection": "keep-alive"}
 _LOOKS_AT_ALL = 20
 """Number of scrapes after which all lines are parsed again, not only those with known readings."""
-_ERRORS = (OSError, http.client.HTTPException)
-
-
-class ScrapeError(Exception):
-    """An exporter did not answer with metrics, for the reason in the text."""
-
-
-class ClosedError(ScrapeError):
-    """An exporter refuses access; the text has the reason and the remedy."""
+_LINES_MAX = 500_000
+"""Lines of a page at most; a broker with 3,000 partitions and all beans has about 40,000."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +108,9 @@ class Scraper:
         self.endpoint = endpoint
         self.url = f"{access.scheme}://{endpoint.address}{PATH}"
         self._access = access
-        self._connect = access.connector
+        self._client = HttpClient(endpoint.host, endpoint.port, access.connector)
         self._rules = rules
         self._clock = clock
-        self._connection: http.client.HTTPConnection | None = None
         self._layout = _Layout(0, ())
         self._scrapes = 0
         self._path = PATH
@@ -128,7 +119,7 @@ class Scraper:
         """Scrape the exporter once.
 
         Args:
-            timeout_s: longest silence of the exporter [s].
+            timeout_s: longest time of the exchange [s].
 
         Raises:
             ScrapeError: there is no answer with metrics; the next call connects again.
@@ -150,17 +141,24 @@ class Scraper:
     def _answer(self, timeout_s: float) -> tuple[float, float, str]:
         """The time of an exchange's middle [s], its length [s], and the page."""
         began_s = self._clock()
-        try:
-            text = self._get(timeout_s)
-        except ConfigError as error:  # a secret is missing, or was deleted
-            raise ClosedError(str(error)) from error
-        except _ERRORS as error:
-            self.close()
-            explanation = self._access.explain_refusal(error, has_answered=self._scrapes > 0)
-            if explanation is not None:
-                raise ClosedError(explanation) from error
-            raise ScrapeError(_explain(error, timeout_s)) from error
+        answer = self._access.request(
+            self._client, self._path, _HEADERS, timeout_s, has_answered=self._scrapes > 0
+        )
         took_s = self._clock() - began_s
+        text = answer.text
+        if answer.status != http.client.OK:
+            self.close()
+            explanation = self._access.explain_status(answer.status, answer.challenge, text)
+            if explanation is not None:
+                raise ClosedError(explanation)
+            raise ScrapeError(
+                f"HTTP {answer.status} {answer.reason} from {self.endpoint.address}{PATH}"
+                f"{answer.redirection}"
+            )
+        if is_cut_off(text):
+            raise ScrapeError("the page is cut off within a line")
+        if text.count("\n") > _LINES_MAX:
+            raise ScrapeError(f"the page has more than {_LINES_MAX:,} lines")
         return began_s + took_s / 2, took_s, text
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
@@ -188,44 +186,7 @@ class Scraper:
 
     def close(self) -> None:
         """Close the connection; further calls are harmless."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _get(self, timeout_s: float) -> str:
-        was_kept = self._connection is not None
-        try:
-            return self._exchange(timeout_s)
-        except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLError):
-            # Exporters close idle connections, so the error of a new connection counts.
-            if not was_kept:
-                raise
-            self.close()
-            return self._exchange(timeout_s)
-
-    def _exchange(self, timeout_s: float) -> str:
-        headers = _HEADERS | self._access.headers()
-        if self._connection is None:
-            host = self.endpoint.host.strip("[]")
-            self._connection = self._connect(host, self.endpoint.port)
-        self._connection.timeout = timeout_s
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(timeout_s)
-        self._connection.request("GET", self._path, headers=headers)
-        answer = self._connection.getresponse()
-        body = answer.read().decode("utf-8", errors="replace")
-        if answer.status == http.client.OK and is_cut_off(body):
-            raise http.client.HTTPException("the page is cut off within a line")
-        if answer.status != http.client.OK:
-            challenge = answer.getheader("WWW-Authenticate")
-            explanation = self._access.explain_status(answer.status, challenge, body)
-            if explanation is not None:
-                raise ClosedError(explanation)
-            raise http.client.HTTPException(
-                f"HTTP {answer.status} {answer.reason} from {self.endpoint.address}{PATH}"
-                f"{_redirection(answer)}"
-            )
-        return body
+        self._client.close()
 
     def _readings(self, text: str, at_s: float) -> dict[str, float]:
         lines = text.split("\n")
@@ -237,25 +198,6 @@ class Scraper:
                 pass  # topics were created or deleted, and each has some series
         self._layout = _Layout.of(lines, self._rules)
         return read_numbers(self._layout.numbers(lines), at_s)
-
-
-def _explain(error: Exception, timeout_s: float) -> str:
-    """The reason of a failed exchange, as a clause."""
-    if isinstance(error, http.client.IncompleteRead):
-        return "the page is cut off: the answer ended before its announced end"
-    if isinstance(error, TimeoutError):
-        return f"no answer within {timeout_s:g} s"
-    if isinstance(error, ConnectionRefusedError):
-        return "nothing listens on that port (connection refused)"
-    if type(error) is http.client.HTTPException:
-        return str(error)
-    return f"{type(error).__name__}: {error}"
-
-
-def _redirection(answer: http.client.HTTPResponse) -> str:
-    """The target of a redirection without its query, which may hold a secret, as a clause."""
-    target = (answer.getheader("Location") or "").partition("?")[0]
-    return f", which leads to {target}; redirections are not followed" if target else ""
 
 
 def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:

@@ -10,7 +10,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from typing import TypeVar
 
-from metrics.sources.scraper import Scrape, ScrapeError, Scraper
+from metrics.sources.http_access import ScrapeError
+from metrics.sources.scraper import Scrape, Scraper
 
 SCRAPES_IN_PARALLEL = 32
 """Exporters that are scraped at the same time while all answer; more are no faster, as Python

@@ -15,7 +15,8 @@ from jobs.config.metrics_prometheus import Prometheus
 from jobs.setup.jars import exporter_jar
 from jobs.testbed.keys import PASSWORD_OF_STORES, write_jmx_tls
 from jobs.testbed.ports import accepts
-from metrics.sources.scraper import ClosedError, Scraper
+from metrics.sources.http_access import ClosedError
+from metrics.sources.scraper import Scraper
 from metrics.sources.source import Endpoint
 from tests.bench.sampling import bare_jvm
 from tests.support.jmx_nodes import free_port

@@ -25,8 +25,8 @@ from metrics.headroom.today import Today, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.hosts.source import NoHosts
+from metrics.sources.http_access import ScrapeError
 from metrics.sources.sample import BrokerSample
-from metrics.sources.scraper import ScrapeError
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import NodeInfo
 from metrics.tables.boundary import BoundaryRow

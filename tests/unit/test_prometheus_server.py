@@ -20,11 +20,10 @@ from metrics.sources.beans import Role
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.hosts import readings
 from metrics.sources.hosts.prometheus_server import ServedHosts
-from metrics.sources.http_access import HttpAccess, basic
+from metrics.sources.http_access import HttpAccess, ScrapeError, basic
 from metrics.sources.rules import RuleSet
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
-from metrics.sources.scraper import ScrapeError
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.sources.server.feed import CLOCK_OFFSET_MAX_S, STALE_INTERVALS, FeedSpec
@@ -275,7 +274,7 @@ def test_a_server_that_does_not_answer_is_named() -> None:
     with server_of() as server:
         pass
     text = refused(server)
-    assert "ConnectionRefusedError" in text and "metrics.prometheus.server" in text
+    assert "connection refused" in text and "metrics.prometheus.server" in text
 
 
 def one_scrape() -> Scraped:

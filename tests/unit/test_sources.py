@@ -11,7 +11,8 @@ import pytest
 from metrics.common.errors import ConfigError
 from metrics.sources.bean_poller import BeanValue, match_values, parse_object_name
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
-from metrics.sources.driver_jvm import numbers, parse_answers, plan_text
+from metrics.sources.driver_jvm import parse_answers, plan_text
+from metrics.sources.exposition import numbers
 from metrics.sources.java_class import compiled
 from metrics.sources.jmx import open_jmx
 from metrics.sources.jmxquery_source import JmxQuerySource

@@ -48,6 +48,8 @@ FINISH_WAIT_MAX_S = 5.0
 
 PIECE_LENGTH = 3_000
 """Characters of a window's report in one line."""
+WINDOW_BYTES_MAX = 32 * 2**20
+"""Longest report of a window; one of 10,000 partitions has about 3 MB [B]."""
 
 ADMISSION_ATTEMPTS = 10
 """Connections that a task opens at most while the driver closes them without an answer."""
@@ -340,7 +342,11 @@ def unpacked_window(text: str) -> bytes:
     Raises:
         ValueError, zlib.error: the text is not packed in this way.
     """
-    return zlib.decompress(base64.b64decode(text))
+    inflating = zlib.decompressobj()
+    found = inflating.decompress(base64.b64decode(text), WINDOW_BYTES_MAX)
+    if not inflating.eof:
+        raise ValueError(f"a report that is cut off, or longer than {WINDOW_BYTES_MAX} bytes")
+    return found
 
 
 def parse_window(packed: str) -> TaskReport:

@@ -13,8 +13,8 @@ from metrics.headroom.loads import RATIO
 from metrics.headroom.today import Today, Windows, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.hosts.source import HostSource
+from metrics.sources.http_access import ScrapeError
 from metrics.sources.sample import BrokerSample
-from metrics.sources.scraper import ScrapeError
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import MetricsSource, brokers_of, sample_interval_of
 from metrics.units import format_duration, iso_utc

@@ -13,9 +13,9 @@ from metrics.common.errors import ConfigError
 from metrics.sources.hosts import readings
 from metrics.sources.hosts.machine import IDENTITY, IDENTITY_SERIES, Machine, machine_in
 from metrics.sources.hosts.sample import HostSample
-from metrics.sources.http_access import HttpAccess
+from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
 from metrics.sources.rules import RuleSet, selectors_of
-from metrics.sources.scraper import ClosedError, Scrape, ScrapeError, Scraper
+from metrics.sources.scraper import Scrape, Scraper
 from metrics.sources.scrapers import OPEN_DEADLINE_S, Scrapers
 from metrics.sources.source import Endpoint
 

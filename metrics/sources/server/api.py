@@ -6,27 +6,30 @@ Thanos, Mimir and VictoriaMetrics answer the same requests. Each error says what
 from __future__ import annotations
 
 import http.client
-import json
-import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from metrics.common.errors import ConfigError
-from metrics.sources.http_access import HttpAccess
+from metrics.sources.exposition import brief
+from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
+from metrics.sources.http_client import HttpAnswer, HttpClient, parsed_json
 from metrics.sources.page_kind import kind_of
-from metrics.sources.scraper import ClosedError, ScrapeError
 
 _HEADERS = {
     "Accept": "application/json",
     "Connection": "keep-alive",
     "Content-Type": "application/x-www-form-urlencoded",
 }
-_ERRORS = (OSError, http.client.HTTPException)
+_UNEXPECTED = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""Errors of reading an answer of another form."""
+_TIME_MAX_S = 1e11
 _TEXT_MAX = 300
 """Longest part of an answer in a message [characters]."""
+
+_OTHER_JSON = "the page is JSON of another API; expected the query API of a Prometheus server"
 
 Samples = Sequence[tuple[float, str]]
 """(time [s since the epoch], number as text), oldest first."""
@@ -51,7 +54,7 @@ class ServerApi:
     Args:
         url: base URL of the server, such as `https://prometheus.example.com/prefix`.
         access: login and certificates for it.
-        timeout_s: longest silence of the server [s].
+        timeout_s: longest time of an exchange [s].
         clock: wall clock [s since the epoch].
 
     Raises:
@@ -67,14 +70,13 @@ class ServerApi:
     ) -> None:
         parts = urlsplit(url)
         self.url = url.rstrip("/")
-        self._host = parts.hostname or ""
-        self._port = parts.port or (443 if access.is_tls else 80)
+        host = parts.hostname or ""
+        port = parts.port or (443 if access.is_tls else 80)
         self._prefix = parts.path.rstrip("/")
         self._access = access
-        self._connect = access.connector
+        self._client = HttpClient(host, port, access.connector)
         self._timeout_s = timeout_s
         self._clock = clock
-        self._connection: http.client.HTTPConnection | None = None
         self._has_answered = False
         self._method = "POST"
 
@@ -133,32 +135,21 @@ class ServerApi:
         found = self._data("query", {"query": "time()"})
         took_s = self._clock() - began_s
         try:
-            server_s = float(found["result"][1])
-        except (LookupError, TypeError, ValueError):
-            raise self._unexpected(json.dumps(found)) from None
+            server_s = _time_of(found["result"][1])
+        except _UNEXPECTED:
+            raise ScrapeError(_OTHER_JSON) from None
         return server_s - began_s - took_s / 2, took_s / 2
 
     def close(self) -> None:
         """Close the connection; further calls are harmless."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._client.close()
 
     def _series(self, path: str, given: Mapping[str, str]) -> list[ServerSeries]:
         found = self._data(path, given)
         try:
-            return [
-                ServerSeries(
-                    each["metric"],
-                    [
-                        (float(at_s), str(number))
-                        for at_s, number in each.get("values") or [each["value"]]
-                    ],
-                )
-                for each in found["result"]
-            ]
-        except (LookupError, TypeError, ValueError, AttributeError):
-            raise self._unexpected(json.dumps(found)) from None
+            return [_series_of(each) for each in found["result"]]
+        except _UNEXPECTED:
+            raise ScrapeError(_OTHER_JSON) from None
 
     def _data(self, path: str, given: Mapping[str, str], method: str = "") -> Any:
         """The field `data` of an answer.
@@ -167,75 +158,63 @@ class ServerApi:
             ScrapeError: there is no such answer; the next call connects again.
         """
         where, fields = f"{self._prefix}/api/v1/{path}", urlencode(given)
-        try:
-            status, reason, challenge, text = self._exchange(where, fields, method or self._method)
-            if status in {405, 501} and not method and self._method == "POST":
-                self._method = "GET"  # a proxy that only reads
-                status, reason, challenge, text = self._exchange(where, fields, "GET")
-        except ConfigError as error:  # a secret is missing, or was deleted
-            raise ClosedError(str(error)) from error
-        except _ERRORS as error:
-            self.close()
-            explained = self._access.explain_refusal(error, has_answered=self._has_answered)
-            if explained is not None:
-                raise ClosedError(explained) from error
-            raise ScrapeError(f"{type(error).__name__}: {error}") from error
-        answer = _parsed(text)
-        if status == http.client.OK and answer is not None and answer.get("status") == "success":
+        answer = self._request(where, fields, method or self._method)
+        if answer.status in {405, 501} and not method and self._method == "POST":
+            self._method = "GET"  # a proxy that only reads
+            answer = self._request(where, fields, "GET")
+        status, found = answer.status, _parsed(answer.text)
+        if status == http.client.OK and found is not None and found.get("status") == "success":
             self._has_answered = True
-            return answer.get("data")
-        refusal = self._access.explain_status(status, challenge, text)
+            return found.get("data")
+        refusal = self._access.explain_status(status, answer.challenge, answer.text)
         if refusal is not None:
             raise ClosedError(refusal)
-        if answer is not None and answer.get("error"):
-            raise ScrapeError(f"the server refuses the query: {_brief(str(answer['error']))}")
+        if found is not None and isinstance(error := found.get("error"), str) and error:
+            raise ScrapeError(f"the server refuses the query: {brief(error, _TEXT_MAX)}")
         if status != http.client.OK:
             raise ScrapeError(
-                f"HTTP {status} {reason} for {where}; expected the query API of a Prometheus "
-                "server below that URL"
+                f"HTTP {status} {answer.reason} for {where}{answer.redirection}; expected the "
+                "query API of a Prometheus server below that URL"
             )
-        raise self._unexpected(text)
+        if found is not None:
+            raise ScrapeError(_OTHER_JSON)
+        raise ScrapeError(f"{kind_of(answer.text)}; expected the query API of a Prometheus server")
 
-    @staticmethod
-    def _unexpected(text: str) -> ScrapeError:
-        what = "the page is JSON of another API" if _parsed(text) is not None else kind_of(text)
-        return ScrapeError(f"{what}; expected the query API of a Prometheus server")
+    def _request(self, where: str, fields: str, method: str) -> HttpAnswer:
+        is_post = method == "POST"
+        return self._access.request(
+            self._client,
+            where if is_post else f"{where}?{fields}",
+            _HEADERS,
+            self._timeout_s,
+            fields if is_post else None,
+            has_answered=self._has_answered,
+        )
 
-    def _exchange(self, where: str, fields: str, method: str) -> tuple[int, str, str | None, str]:
-        was_kept = self._connection is not None
-        try:
-            return self._request(where, fields, method)
-        except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLError):
-            if not was_kept:  # servers close idle connections, so the error of a new one counts
-                raise
-            self.close()
-            return self._request(where, fields, method)
 
-    def _request(self, where: str, fields: str, method: str) -> tuple[int, str, str | None, str]:
-        headers = _HEADERS | self._access.headers()
-        if self._connection is None:
-            self._connection = self._connect(self._host, self._port)
-        self._connection.timeout = self._timeout_s
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(self._timeout_s)
-        if method == "POST":
-            self._connection.request("POST", where, body=fields, headers=headers)
-        else:
-            self._connection.request("GET", f"{where}?{fields}", headers=headers)
-        answer = self._connection.getresponse()
-        body = answer.read().decode("utf-8", errors="replace")
-        challenge = answer.getheader("WWW-Authenticate")
-        return answer.status, answer.reason, challenge, body
+def _series_of(given: Any) -> ServerSeries:
+    """A series of an answer; raises one of `_UNEXPECTED` for anything else."""
+    labels = {str(name): str(value) for name, value in given["metric"].items()}
+    samples = [
+        (_time_of(at_s), str(number)) for at_s, number in given.get("values") or [given["value"]]
+    ]
+    if any(later[0] <= earlier[0] for earlier, later in pairwise(samples)):
+        raise ValueError("the times of its samples do not grow")
+    return ServerSeries(labels, samples)
+
+
+def _time_of(given: Any) -> float:
+    """A time in whole milliseconds [s since the epoch]."""
+    found = round(float(given), 3)
+    if not 0.0 <= found < _TIME_MAX_S:
+        raise ValueError(f"{given} is not a time")
+    return found
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
     """A JSON object; None for any other text."""
     try:
-        found = json.loads(text)
+        found = parsed_json(text)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _brief(text: str) -> str:
-    return " ".join(text.split())[:_TEXT_MAX]

@@ -16,8 +16,8 @@ from itertools import pairwise
 from statistics import median
 
 from metrics.common.errors import ConfigError
+from metrics.sources.http_access import ClosedError, ScrapeError
 from metrics.sources.page_kind import kind_of
-from metrics.sources.scraper import ClosedError, ScrapeError
 from metrics.sources.server.api import ServerApi, ServerSeries
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.sources.server.pages import (

@@ -11,11 +11,11 @@ from metrics.common.errors import ConfigError
 from metrics.sources.bean_series import may_be_reading
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.exposition import Poll
-from metrics.sources.http_access import HttpAccess
+from metrics.sources.http_access import HttpAccess, ScrapeError
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import BROKER_HANDLER_IDLE_NS, RuleSet
 from metrics.sources.sample import BrokerSample
-from metrics.sources.scraper import Scrape, ScrapeError, Scraper
+from metrics.sources.scraper import Scrape, Scraper
 from metrics.sources.series_choice import AUTO
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
