@@ -12,7 +12,7 @@ _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _TITLE_MAX = 60
 _HEAD = 2_000
 """Length of a page's begin that shows its kind [characters]."""
-_NAMES_HEAD = 2**20
+_NAMES_HEAD = 2**18
 """Length of a page's begin whose series are named [characters]."""
 _UNREADABLE_SHARE = 0.02
 """Smallest share of unreadable characters from which a page counts as binary data [ratio]."""
