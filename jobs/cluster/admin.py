@@ -510,6 +510,39 @@ class KafkaAdmin:
         topics = sorted({topic for topic, _ in wanted})
         return self.ask(f"read the end offsets of {_named(topics)}", lambda: self._ends_of(wanted))
 
+    def replica_ends(
+        self, held: Mapping[int, Iterable[tuple[str, int]]]
+    ) -> dict[int, dict[tuple[str, int], int]]:
+        """Broker → (topic, partition) → end offset of the log of the broker's own replica.
+
+        All brokers are queried at once. A follower answers for its own log, as Kafka's
+        ReplicaVerificationTool requests it: with the replica id of a debugger. A replica that is
+        not in the answer, or with an error, is left out.
+
+        Args:
+            held: broker → the partitions of which it has a replica.
+        """
+
+        async def read() -> dict[int, dict[tuple[str, int], int]]:
+            manager = self.client._manager
+            sent = {
+                broker: manager.send(
+                    _latest_offsets(partitions, _DEBUGGER), broker, QUERY_TIMEOUT_MS
+                )
+                for broker, partitions in held.items()
+            }
+            found: dict[int, dict[tuple[str, int], int]] = {}
+            for broker, answer in sent.items():
+                found[broker] = {
+                    (topic.name, int(each.partition_index)): int(each.offset)
+                    for topic in (await answer).topics
+                    for each in topic.partitions
+                    if not each.error_code
+                }
+            return found
+
+        return self.ask("read the end offsets of replicas", lambda: self.client._manager.run(read))
+
     def _ends_of(self, wanted: frozenset[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """End offsets, with further requests while leaders move."""
         deadline_s = time.monotonic() + self._timeout_ms / 1000
@@ -524,40 +557,19 @@ class KafkaAdmin:
 
     async def _known_ends_of(self, wanted: Set[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """End offsets as far as the brokers found lead; all leaders are queried at once."""
-        manager, kind = self.client._manager, ListOffsetsRequest.ListOffsetsTopic
+        manager = self.client._manager
         described = await manager.send(_metadata_request(sorted({topic for topic, _ in wanted})))
-        led: dict[int, dict[str, list[int]]] = {}
+        led: dict[int, list[tuple[str, int]]] = {}
         left = set(wanted)
         for topic in described.topics:
             for each in topic.partitions or ():
                 if (name := (topic.name, each.partition_index)) in left:
                     left.remove(name)
-                    led.setdefault(int(each.leader_id), {}).setdefault(topic.name, []).append(
-                        each.partition_index
-                    )
+                    led.setdefault(int(each.leader_id), []).append(name)
         if left:
             raise kafka_errors.UnknownTopicOrPartitionError
         sent = [
-            manager.send(
-                ListOffsetsRequest(
-                    isolation_level=_UNCOMMITTED,
-                    topics=[
-                        kind(
-                            name=name,
-                            partitions=[
-                                kind.ListOffsetsPartition(
-                                    partition_index=number, timestamp=OffsetSpec.LATEST
-                                )
-                                for number in numbers
-                            ],
-                        )
-                        for name, numbers in topics.items()
-                    ],
-                    min_version=_OFFSETS_VERSION,
-                ),
-                leader,
-            )
-            for leader, topics in led.items()
+            manager.send(_latest_offsets(partitions), leader) for leader, partitions in led.items()
         ]
         found = {}
         for answer in [await each for each in sent]:
@@ -774,6 +786,29 @@ def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> l
     return answers
 
 
+def _latest_offsets(partitions: Iterable[tuple[str, int]], replica_id: int = -1) -> Any:
+    """A request for the end offsets of (topic, partition), by default as clients see them."""
+    kind, numbers = ListOffsetsRequest.ListOffsetsTopic, dict[str, list[int]]()
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return ListOffsetsRequest(
+        replica_id=replica_id,
+        isolation_level=_UNCOMMITTED,
+        topics=[
+            kind(
+                name=topic,
+                partitions=[
+                    kind.ListOffsetsPartition(partition_index=each, timestamp=OffsetSpec.LATEST)
+                    for each in of_topic
+                ],
+            )
+            for topic, of_topic in numbers.items()
+        ],
+        min_version=_OFFSETS_VERSION,
+    )
+
+
+_DEBUGGER = -2
 _UNCOMMITTED = 0
 _MEMBERLESS = ("Empty", "Dead")
 

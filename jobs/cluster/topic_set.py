@@ -104,6 +104,16 @@ class TopicSet:
         return each if self.is_own_placement else each * len(self.names)
 
     @property
+    def partition_replicas(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Topic and number of each partition → its replicas, the planned leader first."""
+        return {
+            (name, number): tuple(replicas)
+            for _, each in self.numbered
+            for position, name in enumerate(each.names)
+            for number, replicas in each.replicas_of(position).items()
+        }
+
+    @property
     def leader_counts(self) -> LeaderCounts:
         """How many of the partitions each broker leads."""
         return leader_counts(self.leaders, self.brokers)

@@ -21,6 +21,7 @@ from jobs.cluster.topic_plan import (
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.trial.follower_lag import ReplicaEnds
 
 POLL_S = 0.2
 BROKERS_PER_CHECK = 32
@@ -297,6 +298,29 @@ class Topics:
         names = {name: number for number, name in topics.partition_names.items()}
         found = self._admin.end_offsets(names)
         return {number: found[name] for name, number in names.items()}
+
+    def replica_ends(self, topics: TopicSet) -> ReplicaEnds | None:
+        """The end offsets of all replicas; None without followers, or where one is not known."""
+        held: dict[int, list[tuple[str, int]]] = {}
+        placed = topics.partition_replicas
+        if topics.offline or not any(followers for _, *followers in placed.values()):
+            return None
+        for name, replicas in placed.items():
+            for broker in replicas:
+                held.setdefault(broker, []).append(name)
+        at_s = time.time()
+        try:
+            ends = self._admin.replica_ends(held)
+        except AdminError:
+            return None
+        written, copied = Counter[int](), Counter[int]()
+        for name, (leader, *followers) in placed.items():
+            if any(name not in ends[each] for each in (leader, *followers)):
+                return None
+            for each in followers:
+                written[each] += ends[leader][name]
+                copied[each] += ends[each][name]
+        return ReplicaEnds(at_s, time.time() - at_s, written, copied)
 
     def moved_leaders(self, topics: TopicSet) -> dict[int, int]:
         """Broker id → number of partitions that it leads by plan and does not lead now.

@@ -38,7 +38,6 @@ from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
 from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
-from metrics.planning.planted_rates import log_bytes_per_s
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.rate_windows import require_whole_ticks, window_least_s
 from metrics.sources.shortcomings import is_blind, shortcomings
@@ -287,24 +286,5 @@ class ContextFactory:
             or None,
             queued_max_requests=next((each for each in queues if each), {}),
             delete_delay_s=delete_delay_s(opened),
-            followers=_followers(self.config),
-            followers_of=_followers_of(self.config),
+            followers=max(each.topic.replication_factor for each in self.config.workload.parts) - 1,
         )
-
-
-def _followers_of(config: Configuration) -> dict[str, int]:
-    """Part of a mix → followers of each of its partitions; empty where they do not differ."""
-    found = {part.name: part.topic.replication_factor - 1 for part in config.workload.parts}
-    return found if len(set(found.values())) > 1 else {}
-
-
-def _followers(config: Configuration) -> float:
-    """Followers of each partition; of a mix whose parts differ, the mean over the bytes that it
-    writes at scale 1.
-    """
-    of_parts = _followers_of(config)
-    if not of_parts:
-        return config.workload.topic.replication_factor - 1
-    mix = config.workload.pattern(config.workload.message_bytes[0])
-    written = {each.part: each.producers * log_bytes_per_s(each) for each in mix.parts}
-    return sum(of_parts[name] * size for name, size in written.items()) / sum(written.values())

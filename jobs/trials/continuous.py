@@ -100,7 +100,7 @@ class ContinuousMeasurer(TrialMeasurer):
             return
         try:
             before = context.topics.end_offsets(topics)
-            with self._sampler(one) as sampler:
+            with self._sampler(one, topics) as sampler:
                 watch = partial(self._watched_windows, running, sampler, whole, into)
                 target = Target.of(topics, context.addresses, before)
                 trial_id = f"{context.run_id}-{running.number}"

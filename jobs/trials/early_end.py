@@ -16,12 +16,11 @@ from math import isinf
 
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
+from jobs.trials.sampling import TrialSampler
 from jobs.trials.watching import watching
 from metrics.judging.climbing import lowest_idle
 from metrics.judging.slices import Slices
 from metrics.judging.verdict import progress_of, window_least_s
-from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
@@ -56,7 +55,7 @@ class EarlyEnd:
         facts: ClusterFacts,
         pattern: TrafficPattern,
         channel: TaskChannel,
-        sampler: Sampler[BrokerSample],
+        sampler: TrialSampler,
         may_begin_early: bool = True,
     ) -> None:
         self._context = context
@@ -121,7 +120,10 @@ class EarlyEnd:
         # At least two samples of each broker, also where they are rare.
         over_s = max(SHORTFALL_S, SAMPLES_OVER * self._phases.sample_interval_s)
         idle = lowest_idle(
-            self._sampler.samples_taken(), brokers_of(self._context.source), now_s - over_s, now_s
+            self._sampler.nodes.samples_taken(),
+            brokers_of(self._context.source),
+            now_s - over_s,
+            now_s,
         )
         is_saturated = idle is not None and idle <= SATURATED_IDLE
         return is_saturated or is_far_beyond(self._written, self._offered_per_s)
@@ -137,8 +139,9 @@ class EarlyEnd:
 
     def _progress(self, begun_s: float) -> Iterator[Progress]:
         """The progress of the trial towards each goal's verdict."""
+        samples = self._sampler.samples_taken()
         slices = Slices(
-            self._sampler.samples_taken(),
+            samples.nodes,
             sorted(brokers_of(self._context.source)),
             (begun_s, begun_s + self._phases.measure_s),
             self._phases.sample_interval_s,
@@ -146,5 +149,6 @@ class EarlyEnd:
             self._offered_per_s,
             self._facts,
             self._groups,
+            samples.replicas,
         )
         return (progress_of(slices, each) for each in self._context.thresholds.values())

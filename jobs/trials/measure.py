@@ -33,6 +33,7 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.canary import CanaryWindow
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts, Evidence
+from metrics.trial.follower_lag import follower_lags
 from metrics.trial.judgement import OTHERS_CHANGED, Reason
 from metrics.trial.others import others_in
 from metrics.trial.task import merge
@@ -280,6 +281,7 @@ class TrialMeasurer:
         context = self._context
         brokers = brokers_of(context.source)
         killed = self._stop.victim if self._stop and self._stop.has_killed else None
+        lags = follower_lags(samples.replicas, client.start_s, client.end_s)
         windows = partial(self._windows, samples.nodes, client, pattern.phases.sample_interval_s)
         return Evidence(
             client,
@@ -308,6 +310,7 @@ class TrialMeasurer:
                 samples.nodes, samples.hosts, context.hosts.brokers, client.start_s, client.end_s
             ),
             canaries=self._canaries(client),
+            follower_lag=next(reversed(lags), None) if killed is None else None,
         )
 
     def _windows(
@@ -328,7 +331,7 @@ class TrialMeasurer:
         target = Target.of(topics, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
         self._broker_ends, self._load_start_s = self._broker_sockets(), None
-        with self._sampler(pattern) as sampler:
+        with self._sampler(pattern, topics) as sampler:
             watch = partial(self._watched, sampler, pattern, topics)
             client = merge(context.generator.offer(trial_id, target, pattern, watch))
             return client, sampler.stop().with_hosts(client.host_samples)
@@ -338,9 +341,10 @@ class TrialMeasurer:
         context, control = self._context, self._context.cluster.broker_control
         return None if control is None else BrokerSockets(control.pids, context.addresses)
 
-    def _sampler(self, pattern: TrafficPattern) -> TrialSampler:
-        context = self._context
-        return TrialSampler(context.source, context.hosts, pattern.phases.sample_interval_s)
+    def _sampler(self, pattern: TrafficPattern, topics: TopicSet) -> TrialSampler:
+        context, interval_s = self._context, pattern.phases.sample_interval_s
+        read_replicas = partial(context.topics.replica_ends, topics)
+        return TrialSampler(context.source, context.hosts, interval_s, read_replicas)
 
     @contextmanager
     def _watched(
@@ -351,9 +355,7 @@ class TrialMeasurer:
         channel: TaskChannel,
     ) -> Iterator[None]:
         context = self._context
-        early_end = EarlyEnd(
-            context, self._facts, pattern, channel, sampler.nodes, self._stop is None
-        )
+        early_end = EarlyEnd(context, self._facts, pattern, channel, sampler, self._stop is None)
         ticker = Ticker(context.reporter, sampler.nodes, pattern, channel)
         stop = nullcontext() if self._stop is None else self._stop.watch(channel, pattern, topics)
         ends = (

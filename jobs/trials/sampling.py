@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from metrics.sources.hosts.sample import HostSample
@@ -12,14 +12,16 @@ from metrics.sources.hosts.source import HostSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, poll_interval_of
+from metrics.trial.follower_lag import ReplicaEnds
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of brokers, controllers and hosts."""
+    """Samples of brokers, controllers and hosts, and the end offsets of replicas."""
 
     nodes: Sequence[BrokerSample] = ()
     hosts: Sequence[HostSample] = ()
+    replicas: Sequence[ReplicaEnds] = ()
 
     def within(self, start_s: float, end_s: float) -> Samples:
         """The samples from `start_s` up to, but not including, `end_s` [s since the epoch]."""
@@ -30,27 +32,48 @@ class Samples:
 
     def with_hosts(self, more: Sequence[HostSample]) -> Samples:
         """These samples, and more of hosts."""
-        return Samples(self.nodes, (*self.hosts, *more))
+        return replace(self, hosts=(*self.hosts, *more))
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The end offsets of a trial's replicas as a source of samples; unknown ones are no sample."""
+
+    read: Callable[[], ReplicaEnds | None]
+
+    def sample_all(self) -> Sequence[ReplicaEnds]:
+        """The end offsets now."""
+        found = self.read()
+        return [] if found is None else [found]
 
 
 class TrialSampler:
-    """Samples the nodes' metrics and the brokers' hosts, each on a thread of its own.
+    """Samples the nodes' metrics, the brokers' hosts and the replicas, each on a thread of its own.
 
     Args:
         nodes, hosts: open sources, which have no other user during the sampling.
         interval_s: interval between two intended times [s].
+        read_replicas: reads the end offsets of the replicas; None where they are not known.
     """
 
-    def __init__(self, nodes: MetricsSource, hosts: HostSource, interval_s: float) -> None:
+    def __init__(
+        self,
+        nodes: MetricsSource,
+        hosts: HostSource,
+        interval_s: float,
+        read_replicas: Callable[[], ReplicaEnds | None] = lambda: None,
+    ) -> None:
         polled_s = poll_interval_of(nodes, interval_s)
         self.nodes: Sampler[BrokerSample] = Sampler(nodes, polled_s)
         self._hosts: Sampler[HostSample] = Sampler(hosts, interval_s)
+        self.replicas: Sampler[ReplicaEnds] = Sampler(Ends(read_replicas), interval_s)
         self._stack = ExitStack()
 
     def __enter__(self) -> TrialSampler:
         """Start sampling; the first samples are taken at once."""
         with ExitStack() as stack:
             stack.enter_context(self._hosts)
+            stack.enter_context(self.replicas)
             stack.enter_context(self.nodes)
             self._stack = stack.pop_all()
         return self
@@ -61,23 +84,27 @@ class TrialSampler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop both samplers; see `Sampler.__exit__`."""
+        """Stop all samplers; see `Sampler.__exit__`."""
         self._stack.__exit__(kind, error, trace)
 
     def samples_taken(self) -> Samples:
         """The samples up to now; raises the error that ended the sampling early, if any."""
-        return Samples(self.nodes.samples_taken(), self._hosts.samples_taken())
+        return Samples(
+            self.nodes.samples_taken(), self._hosts.samples_taken(), self.replicas.samples_taken()
+        )
 
     def wait_past(self, at_s: float, timeout_s: float) -> None:
-        """Wait for samples of nodes and hosts after this time; see `Sampler.wait_past`."""
+        """Wait for samples of each kind after this time; see `Sampler.wait_past`."""
         self.nodes.wait_past(at_s, timeout_s)
         self._hosts.wait_past(at_s, timeout_s)
+        self.replicas.wait_past(at_s, timeout_s)
 
     def forget_before(self, at_s: float) -> None:
         """Drop the samples that were taken before this time [s since the epoch]."""
         self.nodes.forget_before(at_s)
         self._hosts.forget_before(at_s)
+        self.replicas.forget_before(at_s)
 
     def stop(self) -> Samples:
         """Stop after the samples in progress, and return all samples in the order taken."""
-        return Samples(self.nodes.stop(), self._hosts.stop())
+        return Samples(self.nodes.stop(), self._hosts.stop(), self.replicas.stop())

@@ -99,9 +99,11 @@ class _ClusterEvidence:
         return None if None in used else sum(filter(None, used))
 
     @cached_property
-    def isr_changed_most(self) -> float:
-        """The ISR change share of the broker with the most changes [ratio]."""
-        return max((each.isr_changed_share or 0.0 for each in self._brokers), default=0.0)
+    def isr_changed_most(self) -> frozenset[int]:
+        """The brokers with the most ISR changes; empty where none is known."""
+        known = [(w.isr_changed_share, w.broker_id) for w in self._brokers]
+        shares = {broker: share for share, broker in known if share is not None}
+        return frozenset(each for each in shares if shares[each] >= max(shares.values()))
 
 
 @dataclass(frozen=True)
@@ -519,15 +521,13 @@ def _pressure(broker: _Broker) -> str:
 
 
 def _followers_behind(broker: _Broker) -> str | None:
-    share, own = broker.evidence.isr_changed_share, broker.window.isr_changed_share
-    is_most = own is not None and own == broker.cluster.isr_changed_most
-    most = broker.thresholds.indicators.isr_changed_share_max
-    is_over = is_most and share is not None and share > most
-    limits = broker.thresholds.indicators
+    share, limits = broker.evidence.isr_changed_share, broker.thresholds.indicators
     lag = followers.behind(broker.evidence, limits)
     if lag is not None and lag.broker_id == broker.window.broker_id:
         return followers.reason(broker.evidence, limits, lag).text
-    if not is_over and not broker.is_at_limit(Resource.REPLICATION):
+    is_most = broker.window.broker_id in broker.cluster.isr_changed_most
+    is_over = is_most and share is not None and share > limits.isr_changed_share_max
+    if share is None or not (is_over or broker.is_at_limit(Resource.REPLICATION)):
         return None
     return (
         f"followers fell behind: ISR changes or under-replicated partitions in "

@@ -191,6 +191,7 @@ class FollowersBehind(Indicator):
     """
 
     name = followers.NAME
+    needs_metrics = False
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
         """True where a limit is set and partitions have followers, all of which should run."""
@@ -203,9 +204,14 @@ class FollowersBehind(Indicator):
         lag = followers.behind(evidence, limits)
         return [] if lag is None else [followers.reason(evidence, limits, lag)]
 
+    def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
+        """The caveat that the lag is not known; None where it is."""
+        return followers.unknown(limits) if evidence.follower_lag is None else None
+
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The lag so far over the highest of the whole window."""
-        return EarlyEvidence(stocks={self.name: followers.lag_so_far(slices, limits)})
+        """The lag so far over the highest of the whole window; no values where it is not known."""
+        levels = followers.lag_so_far(slices, limits)
+        return EarlyEvidence(stocks={self.name: levels} if levels else {})
 
 
 def _isr_counts(window: BrokerWindow) -> str:

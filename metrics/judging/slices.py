@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts
+from metrics.trial.follower_lag import ReplicaEnds
 from metrics.windows.spans import Span, good_samples
 
 Acked = Sequence[tuple[float, int]]
@@ -34,6 +35,7 @@ class Slices:
         offered_per_s: records that all producers together offer [1/s].
         cluster: facts about the cluster.
         groups: number of consumer groups that read while the producers write.
+        replica_ends: end offsets of the replicas so far; empty where brokers do not report them.
     """
 
     samples: Sequence[BrokerSample]
@@ -44,6 +46,7 @@ class Slices:
     offered_per_s: float
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
     groups: int = 0
+    replica_ends: Sequence[ReplicaEnds] = ()
 
     @property
     def window_s(self) -> float:

@@ -11,7 +11,7 @@ from typing import Annotated
 from metrics.columns import NO_COLUMN, Column, Flat, column
 from metrics.trial.canary import CanaryWindow
 from metrics.trial.client import ClientWindow
-from metrics.trial.follower_lag import FollowerLag, follower_lag
+from metrics.trial.follower_lag import FollowerLag
 from metrics.trial.judgement import Reason
 from metrics.trial.others import OtherLoad
 from metrics.trial.sockets import SocketCounts
@@ -37,9 +37,8 @@ class ClusterFacts:
         queued_max_requests: broker id → its `queued.max.requests`, where it was read.
         offline: number of brokers that are offline on purpose, which controllers report as fenced.
         killed: broker that is killed on purpose in the window, to measure the failover.
-        followers: number of followers of each partition of the trial's topics; of a mix whose parts
-            differ, the mean over the bytes that its plan writes.
-        followers_of: part of a mix → followers of each partition of its topics, where parts differ.
+        followers: number of followers of each partition of the trial's topics; the largest of a
+            mix.
         delete_delay_s: the brokers' shortest time from the check of retention to the deletion of a
             file; Kafka's default where it is not known [s].
     """
@@ -51,8 +50,7 @@ class ClusterFacts:
     under_replicated_at_rest: Mapping[int, float] = field(default_factory=dict)
     offline: int = 0
     killed: int | None = None
-    followers: float = 0
-    followers_of: Mapping[str, int] = field(default_factory=dict)
+    followers: int = 0
     delete_delay_s: float = 60.0
 
 
@@ -86,6 +84,8 @@ class Evidence:
         canaries: what a small client beside the load saw of each broker; empty without canaries.
         load_s: time from the start of the load to the end of its window [s]; None where no load
             began.
+        follower_lag: what followers did not copy of the window's records; None without followers,
+            in an outage that is made on purpose, and where brokers do not report it.
     """
 
     client: Annotated[ClientWindow, Flat()]
@@ -106,6 +106,7 @@ class Evidence:
     unreplicated_records: int | None = None
     canaries: tuple[CanaryWindow, ...] = ()
     load_s: float | None = None
+    follower_lag: Annotated[FollowerLag | None, NO_COLUMN] = None
 
     @property
     @column
@@ -185,33 +186,6 @@ class Evidence:
             return self.any_isr_changed_share
         known = [w.isr_changed_share for w in self.brokers if w.isr_changed_share is not None]
         return max(known, default=None)
-
-    @cached_property
-    def follower_lag(self) -> FollowerLag | None:
-        """What followers did not copy of the window's input; None without followers, in an outage
-        that is made on purpose, and where brokers do not show it.
-        """
-        if self.cluster.offline or self.cluster.killed is not None:
-            return None
-        others = (self.others.bytes_per_s if self.others else None) or 0.0
-        return follower_lag(self.brokers, self.followers, self.client.duration_s, others)
-
-    @property
-    def followers(self) -> float:
-        """Followers of each byte that producers wrote in the window.
-
-        Brokers do not show what followers copied of each part of a mix. Where the parts differ,
-        it is the mean over the bytes that brokers acknowledged to each; 0 where a client library
-        does not report them.
-        """
-        of_parts = self.cluster.followers_of
-        if not of_parts:
-            return self.cluster.followers
-        written = {name: own.window_log_bytes for name, own in self.client.parts.items()}
-        known = {name: size for name, size in written.items() if size is not None}
-        if len(known) < len(of_parts) or not sum(known.values()):
-            return 0.0
-        return sum(of_parts[name] * size for name, size in known.items()) / sum(known.values())
 
     @property
     @column

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kafka import TopicPartition
@@ -20,7 +21,10 @@ from kafka.protocol.admin.client_quotas import (
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
+from jobs.cluster.topic_set import TopicSet
+from jobs.cluster.topics import Topics
 from jobs.testbed.handle import Testbed
+from jobs.trials.sampling import Ends
 from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.verdict import judge
 from metrics.sources.jmx import open_jmx
@@ -30,6 +34,7 @@ from metrics.traffic.consumers import ConsumerOptions
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.trial.evidence import ClusterFacts, Evidence
+from metrics.trial.follower_lag import follower_lags
 from metrics.trial.judgement import Judgement
 from metrics.trial.others import ClientTraffic, others_in
 from metrics.trial.task import TaskReport, merge
@@ -135,9 +140,13 @@ class LoadedBrokers:
             start_lead_s=0.5,
         )
         before, ended = self.source.sample_all(), end_offsets_of(self._admin, topic, replicas)
-        with Sampler(self.source, INTERVAL_S) as sampler:
+        topics = TopicSet(
+            (topic,), pattern.message_bytes, {n: tuple(ids) for n, ids in replicas.items()}
+        )
+        ends = Ends(partial(Topics(self._admin, "loaded").replica_ends, topics))
+        with Sampler(self.source, INTERVAL_S) as sampler, Sampler(ends, INTERVAL_S) as replicas_of:
             rows = way.within(lambda: run_stage(load))
-            samples = sampler.stop()
+            samples, followed = sampler.stop(), replicas_of.stop()
         account = merge(rows)
         assert not account.task_errors, account.task_errors
         span = (account.start_s, account.end_s, INTERVAL_S)
@@ -158,6 +167,9 @@ class LoadedBrokers:
             others=others,
             cluster=ClusterFacts(followers=load.pattern.topic.replication_factor - 1),
             unreplicated_records=max(0, account.counts.acked_total - grown),
+            follower_lag=next(
+                reversed(follower_lags(followed, account.start_s, account.end_s)), None
+            ),
         )
         return TrialOutcome(found, judge(found, THRESHOLDS))
 

@@ -11,10 +11,10 @@ import pytest
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S, EarlyEnd
+from jobs.trials.sampling import Samples, TrialSampler
 from metrics.judging.thresholds import Thresholds
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.sample import BrokerSample
-from metrics.sources.sampler import Sampler
 from metrics.trial.evidence import ClusterFacts
 from search.early_stop import FEWEST, is_far_beyond
 from tests.support.patterns import pattern
@@ -86,7 +86,13 @@ class Trial:
                 ),
             ),
             cast(TaskChannel, channel),
-            cast("Sampler[BrokerSample]", SimpleNamespace(samples_taken=lambda: samples)),
+            cast(
+                TrialSampler,
+                SimpleNamespace(
+                    nodes=SimpleNamespace(samples_taken=lambda: samples),
+                    samples_taken=lambda: Samples(samples),
+                ),
+            ),
             self.may_begin_early,
         )
         for half_s in range(1, int(2 * PHASES.load_s)):
