@@ -42,8 +42,6 @@ REQUESTS_PER_S = 0.8 * BROKERS * HANDLERS / (STATED_S + OWN_S)
 PRODUCER_PER_S = 31_250 / 16_000
 """Requests of one producer, each of a batch of nearly 16 kB [1/s]."""
 THEIRS_PER_S = 24.0
-AS_MANY_PER_S = REQUESTS_PER_S / 2
-"""Requests of others that write as much as we do at the limit [1/s]."""
 CANARIES_PER_S = BROKERS / INTERVAL_S
 Neighborhood = Callable[[Testbed, Event], AbstractContextManager[object]]
 """Testbed, event → the others, and what happens once when the event is set."""
@@ -97,22 +95,11 @@ CASES: dict[str, tuple[Neighborhood, float, float]] = {
         1.3 * THEIRS_PER_S,
     ),
     "bursts": (lambda bed, _: Neighbor(bed, bursts(THEIRS_PER_S, 2.0, 10.0)), 0.0, THEIRS_PER_S),
-    "as much as ours, RF 1": (
-        lambda bed, _: Neighbor(bed, steady(AS_MANY_PER_S)),
-        AS_MANY_PER_S,
-        AS_MANY_PER_S,
-    ),
-    "as much as ours, RF 3": (
-        lambda bed, _: Neighbor(bed, steady(AS_MANY_PER_S), replicas=3),
-        AS_MANY_PER_S,
-        AS_MANY_PER_S,
-    ),
     "a backfill": (_backfilled, THEIRS_PER_S, THEIRS_PER_S),
     "a restart": (_restarted, THEIRS_PER_S, THEIRS_PER_S),
     "a reassignment": (_reassigned, THEIRS_PER_S, THEIRS_PER_S),
 }
 """Case → the neighbors, and the lowest and highest requests per second that they send."""
-ALIKE, NEAR_ALIKE = "as much as ours", 0.05
 NEAR = 0.08
 """Largest distance of the best estimate from the range of planted limits [ratio]."""
 
@@ -128,9 +115,6 @@ def quiet_neighbors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.parametrize("case", CASES)
 def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -> None:
     neighbors, low_per_s, high_per_s = CASES[case]
-    is_alike = case.startswith(ALIKE)  # then our topics have followers, too
-    near = NEAR_ALIKE if is_alike else NEAR
-    replicas, resolution = (BROKERS, 0.05) if is_alike else (1, 0.1)
     bed = start("calibrated", brokers=BROKERS, root=tmp_path / "bed", name="foreign")
     begun = Event()
     with bed as testbed, neighbors(testbed, begun):
@@ -139,8 +123,7 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
             "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
             "--json", str(tmp_path / "answer.json"),
             "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=30",
-            f"--set=goal.search.resolution={resolution}",
-            f"--set=workload.topic.replication_factor={replicas}", folder=tmp_path,
+            "--set=goal.search.resolution=0.1", folder=tmp_path,
         )  # fmt: skip
         before, began_s = requests_of(testbed), time.monotonic()
         with command:
@@ -157,5 +140,5 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
     found = point["np_estimate"]
     lowest, highest = _limit(high_per_s), _limit(low_per_s)
     log.warning("%s: found %.1f, planted %.1f to %.1f", case, found, lowest, highest)
-    assert (1 - near) * lowest <= found <= (1 + near) * highest
+    assert (1 - NEAR) * lowest <= found <= (1 + NEAR) * highest
     assert any("by other clients" in note for note in point["notes"]), point["notes"]
