@@ -13,6 +13,7 @@ from jobs.config.base import ConfigModel, Name
 from jobs.config.cluster import DEFAULT_CLUSTER
 from jobs.config.suite import Conf
 from metrics.common.bounds import Number, UnexpectedError, Whole
+from metrics.comparing.published import Claim
 
 CASES_MAX = 200
 """Largest number of cases of an experiment."""
@@ -34,8 +35,39 @@ def _as_settings(value: Any) -> Any:
     return dict(value)
 
 
+def setting_text(value: Any) -> str:
+    """The value of a setting as a result has it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _texts(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {key: setting_text(value) for key, value in settings.items()}
+
+
 Values = Annotated[tuple[Any, ...], BeforeValidator(_as_values)]
 Settings = Annotated[Mapping[str, Any], BeforeValidator(_as_settings)]
+
+
+class PublishedClaim(ConfigModel):
+    """A published claim about one case of an experiment and another.
+
+    Attributes:
+        source: the study, such as "Heroku 2016".
+        says: the claim, a clause without a full stop.
+        of: full path or "case" → value of the case that the claim is about.
+        against: full path or "case" → value of the case that it is compared with.
+        change: "less", "more", or "same" for at most 10 % of a difference.
+        by: the published change; null where the study has no figure [share].
+        reading: the reading that is compared, such as "p99_ms"; empty for the figure.
+    """
+
+    source: str
+    says: str
+    of: Settings
+    against: Settings
+    change: Literal["less", "more", "same"]
+    by: Annotated[float, Number(-1, 1_000, "of the other case", above=True)] | None = None
+    reading: str = ""
 
 
 class Experiment(ConfigModel):
@@ -45,6 +77,7 @@ class Experiment(ConfigModel):
         name: the file's name without .yaml unless the file states another.
         description: the question, a sentence for people.
         published: the result of a published study, for people; empty where there is none.
+        claims: the published claims, each of which a sweep holds against its figures.
         asks: the measurement of each case: "limit", the highest sustained load, by a search;
             "load", the readings at a fixed load; "fill", the time to write the workload's volume;
             "drain", the time in which consumer groups read it from the start; "failover", the
@@ -72,6 +105,7 @@ class Experiment(ConfigModel):
     name: Name
     description: str = ""
     published: str = ""
+    claims: Annotated[tuple[PublishedClaim, ...], Field(strict=False)] = ()
     asks: Name = "limit"
     cluster: Conf = DEFAULT_CLUSTER
     workload: Conf = "1kB"
@@ -125,6 +159,15 @@ class Experiment(ConfigModel):
         if self.names and len(self.settings) < len(self.names):
             raise ValueError("two cases have the same settings; expected each once; remove one")
         return self
+
+    @property
+    def published_claims(self) -> tuple[Claim, ...]:
+        """The claims as records, with values as the texts of a result's settings."""
+        return tuple(
+            Claim(each.source, each.says, _texts(each.of), _texts(each.against), each.change,
+                  each.by, each.reading)
+            for each in self.claims
+        )  # fmt: skip
 
     @property
     def varied(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ class FigureKind:
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
-LIMIT = FigureKind("limit", heading="sustained", interval_heading="limit at 90 %")
+LIMIT = FigureKind("limit", heading="limit")
 ACKNOWLEDGED = FigureKind(
     "acknowledged",
     columns={

@@ -178,7 +178,7 @@ def _against(
 
     def axis_effect(pairs: Pairs, where: Mapping[str, str]) -> AxisEffect:
         by_repeats = len(pairs) >= PAIRS_MIN
-        effect = _effect(pairs, by_repeats, between_sd)
+        effect = effect_of(pairs, between_sd)
         known = (effect, Conclusion.NO_ANSWER, len(pairs), by_repeats, where)
         return AxisEffect(axis, message_bytes, before, after, *known, seen=_seen(pairs))
 
@@ -210,7 +210,7 @@ def _between_cases(
             pairs = [(first[b.repeat], b) for b in by_case[name] if b.repeat in first]
             by_repeats = len(pairs) >= PAIRS_MIN
             known = (
-                _effect(pairs, by_repeats, between_sd),
+                effect_of(pairs, between_sd),
                 Conclusion.NO_ANSWER,
                 len(pairs),
                 by_repeats,
@@ -240,10 +240,13 @@ def _pairs(results: Sequence[Result], axis: str, before: str, after: str) -> Pai
     ]
 
 
-def _effect(
-    pairs: Sequence[tuple[Result, Result]], by_repeats: bool, between_sd: float
-) -> Effect | None:
-    if by_repeats:
+def effect_of(pairs: Pairs, between_sd: float = BETWEEN_STARTS_SD) -> Effect | None:
+    """The effect over pairs of results; None with too few, or without intervals.
+
+    Args:
+        between_sd: as in `interval_effect`; unused if the scatter of the pairs is known.
+    """
+    if len(pairs) >= PAIRS_MIN:
         return paired_effect([(a.estimate or 0.0, b.estimate or 0.0) for a, b in pairs])
     spreads = [(_spread(a), _spread(b)) for a, b in pairs]
     if not pairs or any(math.isnan(a + b) for a, b in spreads):

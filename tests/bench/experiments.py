@@ -2,11 +2,11 @@
 
     python -m tests.bench.experiments --out FOLDER            # about 95 minutes in all
     python -m tests.bench.experiments --out FOLDER io-threads acks
-    python -m tests.bench.experiments --out FOLDER --pages    # only write the pages
+    python -m tests.bench.experiments --pages                 # only write the pages from their data
 
 The experiments run one after the other, each as `redline sweep NAME --quick`. A second start with
-the same folder runs the experiments without an answer. Only the text between the two marks of a
-page is replaced; the rest is written by people.
+the same folder runs the experiments without an answer. Answers are kept in docs/experiments/data,
+and a page follows from its experiment and its data, except the remark, which a person writes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from jobs.campaigns.sweep.cases import load_sweep
+from jobs.config.experiment import Experiment
 from jobs.config.files import names_in
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary import load_summary
@@ -31,7 +34,7 @@ from tests.support.commands import ROOT
 PAGES = ROOT / "docs" / "experiments"
 RUN_S = 1_800.0
 """Longest duration of an experiment; a longer one has failed [s]."""
-BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
+REMARK = "## Remark"
 
 
 def measure(name: str, out: Path) -> bool:
@@ -61,73 +64,102 @@ def _sweep_in(folder: Path) -> Path | None:
     return None
 
 
-def write_page(name: str, out: Path, pages: Path = PAGES) -> None:
-    """Write the measured results into the experiment's page.
+def keep(name: str, out: Path, pages: Path = PAGES) -> None:
+    """Copy the answer of an experiment into the data of the pages.
 
     Raises:
-        ConfigError: the experiment has no answer, or the page does not have its marks.
+        ConfigError: the experiment has no answer.
     """
     path = _sweep_in(out / name)
     if path is None:
         raise ConfigError(f"{name} has no answer in {out}; expected one; run it first")
     answer = load_answer(path)
-    (pages / "images").mkdir(parents=True, exist_ok=True)
-    write_sweep_chart(answer, pages / "images" / f"{name}.svg")
-    page = pages / f"{name}.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else _fresh(answer)
-    if BEGIN not in text or END not in text:
-        raise ConfigError(f"{page} has no {BEGIN} or no {END}; expected both; restore them")
-    head, tail = text.split(BEGIN)[0], text.split(END)[1]
-    measured = "\n".join(_measured(answer, path, out / name))
-    page.write_text(f"{head}{BEGIN}\n{measured}\n{END}{tail}", encoding="utf-8")
-
-
-def _fresh(answer: SweepAnswer) -> str:
-    question = answer.description[0].upper() + answer.description[1:]
-    return (
-        f"# {question}\n\n```sh\nredline sweep {answer.experiment}            # as published\n"
-        f"redline sweep {answer.experiment} --quick    # as below\n```\n\n"
-        f"{answer.published or 'No published study asks this.'}\n\n"
-        f"The experiment is [{answer.experiment}.yaml]"
-        f"(../../conf/experiments/{answer.experiment}.yaml).\n\n"
-        f"## Measured\n\n{BEGIN}\n{END}\n\n"
-        "## Conclusion\n\n"
-    )
-
-
-def _measured(answer: SweepAnswer, path: Path, folder: Path) -> Iterator[str]:
     first = next(each for each in answer.results if each.run_id)
     environment = load_summary(path.parent / first.run_id / "summary.json").environment
-    took = folder / "took.json"
+    took = out / name / "took.json"
     lasted = f", {json.loads(took.read_text())['took_s'] / 60:.1f} minutes" if took.exists() else ""
-    yield (
+    caveat = (
         f"{answer.finished_at[:10]}, Kafka {environment['broker.version']}, brokers and generator "
-        f"on {environment['driver.cores']} cores and one disk{lasted}."
+        f"on {environment['driver.cores']} cores and one disk{lasted}"
     )
+    (pages / "data").mkdir(parents=True, exist_ok=True)
+    kept = replace(answer, caveat=caveat)
+    (pages / "data" / f"{name}.json").write_text(kept.document(), encoding="utf-8")
+    (pages / "images").mkdir(parents=True, exist_ok=True)
+    write_sweep_chart(answer, pages / "images" / f"{name}.svg")
+
+
+def page_of(name: str, remark: str) -> str:
+    """The page of an experiment: all but the remark follows from its file and its data."""
+    experiment = load_sweep(name).experiment
+    answer = load_answer(PAGES / "data" / f"{name}.json")
+    answer = replace(answer, claims=experiment.published_claims)
+    return "\n".join([*_lines(experiment, answer), "", REMARK, "", remark.strip(), ""])
+
+
+def remark_in(page: str) -> str:
+    """The part of a page that a person writes."""
+    return page.split(REMARK)[1].strip() if REMARK in page else ""
+
+
+def _lines(experiment: Experiment, answer: SweepAnswer) -> Iterator[str]:
+    name, question = experiment.name, experiment.description
+    yield f"# {question[0].upper()}{question[1:]}"
     yield ""
-    yield f"![The figures over what varies](images/{answer.experiment}.svg)"
+    yield "```sh"
+    yield f"redline sweep {name}            # as published"
+    yield f"redline sweep {name} --quick    # as below"
+    yield "```"
+    yield ""
+    yield experiment.published or "No published study asks this."
+    yield ""
+    yield f"The experiment is [{name}.yaml](../../conf/experiments/{name}.yaml)."
+    yield ""
+    yield "## Measured"
+    yield ""
+    yield f"{answer.caveat}."
+    yield ""
+    yield f"![The figures over what varies](images/{name}.svg)"
     yield ""
     yield f"| {' | '.join(answer.columns)} |"
     yield f"|{'---|' * len(answer.columns)}"
     for row in answer.rows:
         yield f"| {' | '.join(row)} |"
     yield ""
-    for sentence in (*answer.meanings, *answer.sentences, *answer.advices, *answer.caveats):
-        yield f"- {sentence}"
+    yield "## Conclusion"
+    yield ""
+    if experiment.published and not answer.claims:
+        yield "- the study compares no two cases of this experiment"
+    yield from (
+        f"- {text}"
+        for text in (
+            *answer.claim_sentences,
+            *answer.sentences,
+            *answer.advices,
+            *answer.caveats,
+            *answer.meanings,
+        )
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the experiments and write their pages; return 1 if one has no answer."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="experiments; all by default")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
-    parser.add_argument("--pages", action="store_true", help="only write the pages")
+    parser.add_argument("--out", type=Path, help="folder of the results")
+    parser.add_argument("--pages", action="store_true", help="only write the pages from their data")
     options = parser.parse_args(arguments)
+    if options.out is None and not options.pages:
+        parser.error("give --out FOLDER for the results, or --pages")
     names = options.names or list(names_in("experiments"))
-    out = options.out.absolute()
+    out = options.out.absolute() if options.out else Path()
     failed = [] if options.pages else [name for name in names if not measure(name, out)]
     for name in set(names) - set(failed):
-        write_page(name, out)
+        page = PAGES / f"{name}.md"
+        if not options.pages:
+            keep(name, out)
+        remark = remark_in(page.read_text(encoding="utf-8")) if page.exists() else ""
+        page.write_text(page_of(name, remark), encoding="utf-8")
     if failed:
         click.echo(f"without an answer: {', '.join(failed)}", err=True)
     return 1 if failed else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from jobs.config.files import names_in
 from jobs.sweep import sweep
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import CASE
+from tests.bench.experiments import REMARK, page_of, remark_in
 from tests.support.commands import ROOT
 
 ACKS = "workload.producer.acks"
@@ -58,13 +60,18 @@ def test_each_experiment_of_the_project_is_in_the_docs_with_its_question() -> No
 
 
 @pytest.mark.parametrize("name", names_in("experiments"))
-def test_each_experiment_of_the_project_has_a_page_with_its_results(name: str) -> None:
+def test_each_page_of_an_experiment_follows_from_its_data(name: str) -> None:
     pages = ROOT / "docs" / "experiments"
     text = (pages / f"{name}.md").read_text(encoding="utf-8")
-    measured, says = text.split("<!-- measured -->")[1].split("<!-- end of measured -->")
-    assert f"images/{name}.svg" in measured and "| size |" in measured
+    remark = remark_in(text)
+    assert text == page_of(name, remark), "python -m tests.bench.experiments --pages renews it"
     assert (pages / "images" / f"{name}.svg").read_text(encoding="utf-8").startswith("<svg")
-    assert len(says.split("## Conclusion")[1].strip()) > 50
+    known = set(figures_in(text.split(REMARK)[0]))
+    assert remark and set(figures_in(remark)) <= known, "a remark has no figure of its own"
+
+
+def figures_in(text: str) -> list[str]:
+    return re.findall(r"\d+(?:[.,]\d+)*", re.sub(r"`[^`]*`|\([a-z-]+\.md\)|KIP-\d+", "", text))
 
 
 def test_a_grid_has_each_value_with_each_other(tmp_path: Path) -> None:

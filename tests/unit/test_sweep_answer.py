@@ -152,7 +152,7 @@ def test_the_table_has_a_row_for_each_figure_and_the_reason_of_a_missing_one() -
     known = Result({ACKS: "1"}, 1, 1000, 123.4, 120.0, 126.0, 1.5, 27.3, 99.0, "disk")
     missing = Result({ACKS: "all"}, 1, 1000, None, why="no load was sustained")
     found = answer([known, missing], {ACKS: ("1", "all")})
-    assert found.columns[:4] == ("acks", "size", "repeat", "sustained MB/s")
+    assert found.columns[:4] == ("acks", "size", "repeat", "limit MB/s")
     first, second = found.rows
     assert first == ("1", "1 kB", "1", "123", "120 to 126", "1.50", "27.3", "disk")
     assert second[:5] == ("all", "1 kB", "1", "?", "no load was sustained")

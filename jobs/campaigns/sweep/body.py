@@ -290,6 +290,7 @@ def answer_of(
         experiment.repeats,
         tuple(in_order(sweep, results)),
         {case.name: case.settings for case in sweep.cases if CASE in case.shown},
+        experiment.published_claims,
     )
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import ValidationError
 
 from jobs.campaigns.measurements import measurement_named
-from jobs.config.experiment import Experiment
+from jobs.config.experiment import Experiment, setting_text
 from jobs.config.files import read_conf
 from jobs.config.loading import Configuration, load
 from jobs.config.overrides import FILES
@@ -151,7 +150,7 @@ def _cases(
     names = _short_names(experiment.varied)
     for number, settings in enumerate(experiment.settings):
         own = tuple(f"{key}={json.dumps(value)}" for key, value in settings.items())
-        texts = {key: _text(value) for key, value in settings.items()}
+        texts = {key: setting_text(value) for key, value in settings.items()}
         name = " ".join(f"{names[key]}={value}" for key, value in texts.items())
         shown = texts
         if experiment.names:
@@ -192,7 +191,3 @@ def _short_names(paths: Sequence[str]) -> dict[str, str]:
         short[path] = of_broker if of_broker != path else path.rsplit(".", 1)[-1]
     taken = list(short.values())
     return {path: name if taken.count(name) == 1 else path for path, name in short.items()}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

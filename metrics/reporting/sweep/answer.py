@@ -11,8 +11,15 @@ from typing import Any
 
 from metrics.columns import as_document, restored
 from metrics.common.errors import ConfigError
-from metrics.comparing.effects import BETWEEN_STARTS_SD, CONFIDENCE, PAIRS_MIN, Conclusion
+from metrics.comparing.effects import (
+    BETWEEN_STARTS_SD,
+    CONFIDENCE,
+    PAIRS_MIN,
+    Conclusion,
+    Effect,
+)
 from metrics.comparing.figures import FigureKind
+from metrics.comparing.published import Claim, ClaimVerdict, judge_claim
 from metrics.comparing.recommending import (
     BOTH,
     LATENCY,
@@ -49,6 +56,7 @@ class SweepAnswer:
         repeats: planned number of measurements per case.
         results: figures in the order of the experiment's cases.
         named: settings of cases that have names: name → full path → value.
+        claims: the published claims, each about one case and another.
     """
 
     sweep_id: str
@@ -68,6 +76,7 @@ class SweepAnswer:
     repeats: int
     results: tuple[Result, ...]
     named: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
 
     @cached_property
     def effects(self) -> tuple[AxisEffect, ...]:
@@ -78,6 +87,11 @@ class SweepAnswer:
     def recommended(self) -> tuple[Recommendation, ...]:
         """The best case for throughput, for latency and for both, at each size."""
         return recommendations(self.results, less_is_better=self.kind.less_is_better)
+
+    @cached_property
+    def verdicts(self) -> tuple[ClaimVerdict, ...]:
+        """The published claims, held against the figures."""
+        return tuple(judge_claim(each, self.results) for each in self.claims)
 
     @property
     def figure(self) -> str:
@@ -95,6 +109,14 @@ class SweepAnswer:
             **as_document(self),
             "confidence": CONFIDENCE,
             "effects": effects,
+            "verdicts": [
+                {
+                    "says": each.claim.says,
+                    "verdict": each.verdict.value,
+                    "words": self.claim_sentence(each),
+                }
+                for each in self.verdicts
+            ],
             "recommended": [
                 as_document(each) | {"words": self.advice(each)} for each in self.recommended
             ],
@@ -134,7 +156,7 @@ class SweepAnswer:
             *(each.settings[path] for path in self.axes),
             format_size(each.message_bytes),
             str(each.repeat),
-            figure(each.value),
+            figure(each.estimate),
             interval if each.value is not None else each.why,
             format_ms(each.p50_ms),
             format_ms(each.p99_ms),
@@ -182,6 +204,28 @@ class SweepAnswer:
         return f"{text}; no significant difference from {'; '.join(alike)}" if alike else text
 
     @property
+    def claim_sentences(self) -> tuple[str, ...]:
+        """Each published claim, and whether the figures agree with it."""
+        return tuple(map(self.claim_sentence, self.verdicts))
+
+    def claim_sentence(self, each: ClaimVerdict) -> str:
+        """A published claim, and whether the figures agree with it."""
+        claim = each.claim
+        head = f"{each.verdict.value}: {claim.says} ({claim.source}); here"
+        if each.lacks:
+            return f"{head} {case_words(each.lacks)} has no figure"
+        name = f"{claim.reading.removesuffix('_ms')} " if claim.reading else ""
+        if each.effect is not None:
+            return f"{head} {name}{change_words(each.effect, self._is_time)}"
+        if each.seen is None:
+            return f"{head} no pair of cases has this figure"
+        seen = _seen_words(each.seen, self._is_time)
+        return (
+            f"{head} {name}{seen}, without an interval; {PAIRS_MIN} repeats or more show whether "
+            "this is chance"
+        )
+
+    @property
     def meanings(self) -> tuple[str, ...]:
         """The settings of each case that has a name."""
         return tuple(f"{name}: {case_words(own)}" for name, own in self.named.items())
@@ -208,13 +252,15 @@ def load_answer(path: Path) -> SweepAnswer:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        document.setdefault("named", {})  # older versions did not write it, nor the kind
+        document.setdefault("named", {})  # older versions did not write it, the kind and claims
+        document.setdefault("claims", [])
         document.setdefault("kind", as_document(figure_kind_of(document["asks"])))
         own = {name: document[name] for name in (item.name for item in fields(SweepAnswer))}
         results = tuple(restored(Result, each) for each in document["results"])
         own["axes"] = {path: tuple(values) for path, values in document["axes"].items()}
         kind = restored(FigureKind, document["kind"])
-        return SweepAnswer(**own | {"results": results, "kind": kind})
+        claims = tuple(restored(Claim, each) for each in document["claims"])
+        return SweepAnswer(**own | {"results": results, "kind": kind, "claims": claims})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(
             f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "
@@ -236,29 +282,39 @@ def sentence(each: AxisEffect, less_is_better: bool = False, is_time: bool = Fal
     where = f"{between if each.axis == CASE else f'{names} {between}'}{with_}{size}"
     effect = each.effect
     if effect is None and each.seen is not None:
-        times = f"{each.seen:.3g} times as {'long' if is_time else 'much'}"
-        change = times if each.seen >= MANIFOLD else f"{each.seen - 1:+.1%}"
         return (
-            f"{where}: {change}, from {each.count} "
+            f"{where}: {_seen_words(each.seen, is_time)}, from {each.count} "
             f"{'measurement' if each.count == 1 else 'measurements'} of each; "
             f"{PAIRS_MIN} repeats or more show whether this is chance"
         )
     if effect is None:
         return f"{where}: no answer, as too few cases have a figure"
-    interval = f"{CONFIDENCE:.0%} interval {effect.low - 1:+.1%} to {effect.high - 1:+.1%}"
     if each.conclusion is Conclusion.NONE_SEEN:
         return (
-            f"{where}: no significant effect ({effect.change:+.1%}, {interval}); the smallest "
-            f"detectable {'change' if less_is_better else 'loss'} is {effect.smallest_visible:.0%}"
+            f"{where}: no significant effect ({effect.change:+.1%}, {_interval(effect)}); the "
+            f"smallest detectable {'change' if less_is_better else 'loss'} is "
+            f"{effect.smallest_visible:.0%}"
         )
+    return f"{where}: {change_words(effect, is_time)}"
+
+
+def change_words(effect: Effect, is_time: bool = False) -> str:
+    """A change with its interval: `3.2% less, 95% interval -23.8% to +23.0%`."""
     if effect.ratio >= MANIFOLD:
         span = f"{effect.low:.3g} to {effect.high:.3g}"
         much = "long" if is_time else "much"
-        return (
-            f"{where}: {effect.ratio:.3g} times as {much}, {CONFIDENCE:.0%} interval {span} times"
-        )
+        return f"{effect.ratio:.3g} times as {much}, {CONFIDENCE:.0%} interval {span} times"
     word = _WORDS_OF_TIME if is_time else _WORDS_OF_LOAD
-    return f"{where}: {abs(effect.change):.1%} {word[effect.change < 0]}, {interval}"
+    return f"{abs(effect.change):.1%} {word[effect.change < 0]}, {_interval(effect)}"
+
+
+def _seen_words(ratio: float, is_time: bool) -> str:
+    times = f"{ratio:.3g} times as {'long' if is_time else 'much'}"
+    return times if ratio >= MANIFOLD else f"{ratio - 1:+.1%}"
+
+
+def _interval(effect: Effect) -> str:
+    return f"{CONFIDENCE:.0%} interval {effect.low - 1:+.1%} to {effect.high - 1:+.1%}"
 
 
 _TIME_UNITS = frozenset({"h", "min", "s", "ms", "µs", "us"})
