@@ -66,7 +66,7 @@ class _Response(http.client.HTTPResponse):
         self._stream = _Stream(sock, self.fp.detach(), until_s)
         self.fp = io.BufferedReader(self._stream, _READ_BYTES)
 
-    def body(self, most: int) -> bytes:
+    def body(self, most: int) -> bytearray:
         """The whole body.
 
         Raises:
@@ -84,7 +84,7 @@ class _Response(http.client.HTTPResponse):
                 raise UnusableAnswerError(f"the answer is longer than {most} bytes")
         if self.length:
             raise http.client.IncompleteRead(b"", self.length)
-        return bytes(found)
+        return found
 
 
 @dataclass(frozen=True)

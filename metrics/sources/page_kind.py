@@ -9,6 +9,7 @@ from metrics.sources.exposition import brief, number_of, parse_series, series_of
 
 _TAG = re.compile(r"<\s*(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
+_SAMPLE_LINE = re.compile(r"^(?!#).*\S", re.MULTILINE)
 _TITLE_MAX = 60
 _HEAD = 2_000
 """Length of a page's begin that shows its kind [characters]."""
@@ -59,8 +60,7 @@ def is_cut_off(text: str) -> bool:
 def _empty(text: str) -> str:
     if not text.strip():
         return "is empty"
-    lines = [line for line in text.split("\n") if line.strip()]
-    if all(line.startswith("#") for line in lines):
+    if _SAMPLE_LINE.search(text) is None:
         return "has comments only, and no series"
     return ""
 
