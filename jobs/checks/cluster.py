@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from jobs.checks.finding import Finding, checked, ok, problem, warning
 from jobs.checks.history import history_findings
 from jobs.checks.readings import readings_findings, remedies_of_missing
-from jobs.cluster.admin import ClusterInfo
+from jobs.cluster.admin import AdminError, ClusterInfo
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of
 from jobs.cluster.opening import LAG_PROPERTY, OpenCluster, require_fitting, window_needed_s
-from jobs.cluster.permissions import Permission, permissions
+from jobs.cluster.owner_topic import OWNER_TOPIC, OwnerTopics
+from jobs.cluster.permissions import Permission, changes_permitted, permissions
+from jobs.cluster.quotas import quotas_of
 from jobs.cluster.topic_plan import PREFIX, topic_name
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
@@ -48,6 +50,8 @@ def cluster_findings(
         ("topics", lambda: _topics(opened, config, run_id)),
         ("permissions", lambda: permission_findings(opened, config, run_id, locks)),
         ("lock", lambda: _lock(opened) if locks else []),
+        ("owner's bounds", lambda: owner_findings(opened)),
+        ("quotas", lambda: _quotas(opened)),
         ("length of a trial", lambda: length_findings(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
     )
@@ -134,6 +138,47 @@ def _lock(opened: OpenCluster) -> list[Finding]:
             "wait until that run has ended",
         )
     ]
+
+
+def owner_findings(opened: OpenCluster, topic: str = OWNER_TOPIC) -> list[Finding]:
+    """Findings about the topic in which the cluster's owner states bounds."""
+    check, owners = "owner's bounds", OwnerTopics(opened.admin, [topic])
+    found = owners.read().get(topic)
+    if owners.hidden:
+        return [
+            warning(
+                check,
+                f"this user may not describe the topic {topic}",
+                "the ACL Read on it, as bounds of the cluster's owner do not apply otherwise",
+                "grant it",
+            )
+        ]
+    if found is None:
+        return [ok(check, f"none, as there is no topic {topic}")]
+    stated = ", ".join(f"{key} {value}" for key, value in found.given.items())
+    findings = [ok(check, f"{stated or 'none'} (topic {topic})")]
+    changes = changes_permitted(opened.admin, opened.info.broker_ids[0], topic)
+    if changes:
+        findings.append(
+            warning(
+                check,
+                f"the user of this run may {' and '.join(changes)} the topic {topic}",
+                "only the owner of the cluster may, else a run can loosen its bounds",
+                f"deny it Write, Delete, Alter and AlterConfigs on the topic {topic}",
+            )
+        )
+    return findings
+
+
+def _quotas(opened: OpenCluster) -> list[Finding]:
+    """The quotas that may throttle the run's clients, which an owner may set for its user."""
+    user = opened.security.client_kwargs().get("sasl_plain_username")
+    try:
+        found = quotas_of(opened.admin)
+    except AdminError as error:
+        return [ok("quotas", f"unknown, as this user may not read them ({error.cause})")]
+    ours = [each for each in found if each.may_throttle(None if user is None else str(user))]
+    return [ok("quotas", "; ".join(map(str, ours)) or "none for the run's user or by default")]
 
 
 def permission_rules(found: Sequence[Permission]) -> list[Finding]:

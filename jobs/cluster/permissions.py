@@ -100,6 +100,20 @@ def permissions(
     return tuple(found)
 
 
+def changes_permitted(admin: KafkaAdmin, broker_id: int, topic: str) -> list[str]:
+    """What this user may do to a topic that exists: write to it, or delete it.
+
+    A produce request without a record is refused as invalid, and all records before offset 0 are
+    deleted already, so nothing changes.
+
+    Raises:
+        AdminError: the broker does not answer.
+    """
+    wanted = (("write to", _produce(topic), _of_produce), ("delete", _delete(topic), _of_delete))
+    codes = ((act, _code(admin, broker_id, act, request, of)) for act, request, of in wanted)
+    return [act for act, code in codes if not isinstance(kafka_errors.for_code(code)(), _REFUSALS)]
+
+
 def _code(
     admin: KafkaAdmin, broker_id: int, action: str, request: Any, code_of: Callable[[Any], int]
 ) -> int:

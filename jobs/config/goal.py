@@ -39,6 +39,9 @@ class GuardLimits(ConfigModel):
         np_max: largest number of producers in a trial.
         write_bytes_max: largest payload that a run writes, in all replicas and with the
             warm-up [B].
+        connections_per_broker_max: largest number of connections of a trial's clients to a broker.
+        fail_closed: whether canaries, the topic that stops runs, the list of all topics and the
+            lock of the cluster are required, on a cluster that may have other users.
 
     Null turns a guard off, whether it has a default or not. Those without a default are off unless
     given. The disk limits require Kafka 3.3 or later.
@@ -59,6 +62,8 @@ class GuardLimits(ConfigModel):
     others_fall_max: Annotated[float, Number(0, 1, above=True)] | None = 0.5
     np_max: Annotated[int, Whole(1, 100_000, "producers")] | None = None
     write_bytes_max: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
+    connections_per_broker_max: Annotated[int, Whole(1, 10_000_000, "connections")] | None = None
+    fail_closed: bool = False
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ class ContextFactory:
             lambda: None if lock is None else lock.lost,
             self.until_s,
         )
-        if config.goal.guards.canary_p99_ms_max and not config.cluster.is_exclusive:
+        if guards.limits.canary_p99_ms_max and not config.cluster.is_exclusive:
             guards.canaries = open_canaries(
                 opened.admin,
                 topics.name,
@@ -203,6 +203,12 @@ class ContextFactory:
                 opened.security.client_kwargs(),
                 stack,
                 partial(warn, self.reporter),
+            )
+            if guards.canaries is None and guards.limits.fail_closed:
+                guards.require_or_warn("there are no canaries")
+        if self.locks is None and not config.cluster.is_exclusive and guards.limits.fail_closed:
+            guards.require_or_warn(
+                "--no-lock leaves the lock of the cluster to other runs; omit --no-lock"
             )
         if self.resumes:
             guards.spent_bytes = tables.payload_bytes(self.run_id)

@@ -112,8 +112,11 @@ class RunContext:
 
     @property
     def all_caveats(self) -> tuple[str, ...]:
-        """What the metrics cannot show, and what the leaders of the topics mean for the figures."""
-        return (*self.caveats, *self.history.series_caveats, *self.topics.caveats)
+        """What the metrics cannot show, what the leaders of the topics mean for the figures, and
+        the bounds of the cluster's owner.
+        """
+        owner = filter(None, [self.guards.owner_words])
+        return (*self.caveats, *self.history.series_caveats, *self.topics.caveats, *owner)
 
     @property
     def workload(self) -> Workload:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import inf, isfinite
 from typing import Protocol
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
+from jobs.cluster.owner_topic import OwnerTopics
 from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
-from jobs.console.events import Reporter, warn
+from jobs.config.owner import OwnerBounds, tightened
+from jobs.console.events import Reporter, note, warn
 from jobs.trials.broker_absence import LOOK_S, BrokerAbsence
 from jobs.trials.canaries import Canaries
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, logs_of, peak_log_bytes
-from metrics.planning.load_hours import LoadTimes
+from metrics.planning.load_hours import LoadHours, LoadTimes
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.units import format_volume
@@ -33,6 +36,10 @@ INTERVAL_MAX_S = 5.0
 
 BRAKE_INTERVAL_S = 1.0
 """Interval between two looks for the topic that ends a load [s]; each is one small request."""
+
+OWNER_INTERVAL_S = 2.0
+"""Interval between two looks at the owner's bounds while a load runs [s]; each is two small
+requests."""
 
 USED_SHARE_MAX = 0.9
 """Largest used share of a log directory's volume on brokers that others use [ratio]."""
@@ -67,6 +74,7 @@ def open_guards(
     """
     prefix = f"{PREFIX}{run_id}-"
     is_exclusive = config.cluster.is_exclusive
+    owners = OwnerTopics(admin)
     guards = Guards(
         config.goal.guards,
         ClusterHealth(admin),
@@ -76,8 +84,19 @@ def open_guards(
         cleaning=_cleaning_of(admin),
         used_share_default=None if is_exclusive else USED_SHARE_MAX,
     )
+    if not is_exclusive:
+        guards.owner = owners.read
     guards.times = LoadTimes(config.cluster.hours, until_s)
-    pause_max_s = config.goal.guards.pause_max_s
+    guards.read_bounds()
+    if guards.owner_words:
+        note(reporter, guards.owner_words)
+    for topic in owners.hidden:
+        warn(
+            reporter,
+            f"this user may not describe the topic {topic}, so bounds that the cluster's owner may "
+            "have stated there do not apply; grant the ACL Read on it",
+        )
+    pause_max_s = guards.limits.pause_max_s
     if pause_max_s and not is_exclusive:
         guards.absence = BrokerAbsence(lambda: admin.describe_cluster().broker_ids, pause_max_s)
     guards.open()
@@ -141,8 +160,11 @@ class Guards:
         used_share_default: `disk_used_share_max` where the goal does not have this key [ratio].
 
     Attributes:
+        limits: the strictest of the goal's limits and the owner's bounds.
         tripped: why the run has to stop, or None.
         spent_bytes: payload that the run has written, all replicas counted [B].
+        owner: returns the bounds of the cluster's owner by their topic; none by default.
+        owner_bounds: the bounds by their topic, as read last.
         times: when loads are allowed; at any time by default.
         canaries: clients that show how long others wait; None without them.
         absence: the brokers that left a shared cluster; None where a lack of replicas ends the run.
@@ -162,7 +184,10 @@ class Guards:
         self._given = limits.model_fields_set
         if "disk_used_share_max" not in self._given:
             limits = limits.model_copy(update={"disk_used_share_max": used_share_default})
-        self._limits = limits
+        self._of_goal = self.limits = limits
+        self.owner: Callable[[], Mapping[str, OwnerBounds]] = dict
+        self.owner_bounds: Mapping[str, OwnerBounds] = {}
+        self._bounds_read_s = clock()
         self._cleaning = cleaning or LogCleaning()
         self._health = health
         self._is_own = is_own
@@ -198,12 +223,69 @@ class Guards:
         """
         self._require_time(0.0)
         self._watches_disks = self._can_watch_disks()
-        if self._watches_disks and not self._limits.other_topics:
+        if self._watches_disks and not self.limits.other_topics:
             self._health.under_replicated()  # the number of replicas sets the pace of other looks
         self._under_replicated = self._others_under_replicated()
         self._warn_of_hidden_topics()
         self._warn_of_hidden_brake()
         self.require_healthy()
+
+    def read_bounds(self) -> bool:
+        """Read the owner's bounds, and take the strictest limits; whether they changed.
+
+        Raises:
+            ConfigError: there are bounds that cannot be read or are malformed.
+            AdminError: the cluster does not answer.
+        """
+        found = self.owner()
+        self._bounds_read_s = self._clock()
+        if found == self.owner_bounds:
+            return False
+        limits = self._of_goal
+        for bounds in found.values():
+            limits = tightened(limits, bounds)
+        hours = (each.load_hours for each in found.values())
+        owner_hours = tuple(LoadHours.parse(each) for each in hours if each is not None)
+        self.times = replace(self.times, owner_hours=owner_hours)
+        self.limits, self.owner_bounds = limits, found
+        return True
+
+    @property
+    def owner_words(self) -> str:
+        """A sentence on the bounds of the cluster's owner; empty without any."""
+        stated = (
+            f"{', '.join(f'{key} {value}' for key, value in bounds.given.items()) or 'none'} "
+            f"(topic {topic})"
+            for topic, bounds in self.owner_bounds.items()
+        )
+        words = " and ".join(stated)
+        return f"bounds of the cluster's owner: {words}" if words else ""
+
+    def _by(self, name: str) -> str:
+        """A clause that names the owner's topic where it states a limit that holds."""
+        for topic, bounds in self.owner_bounds.items():
+            if name in bounds.given and getattr(self.limits, name) == bounds.given[name]:
+                return f" ({name} of the cluster's owner, topic {topic})"
+        return ""
+
+    def _take_bounds(self, pattern: TrafficPattern) -> None:
+        """Read the owner's bounds again, and trip where a load exceeds new ones."""
+        try:
+            changed = self.read_bounds()
+        except AdminError as error:
+            blind_s = self._clock() - self._bounds_read_s
+            if self.limits.fail_closed and blind_s > BLIND_S:
+                self._trip(f"the owner's bounds could not be read for {blind_s:.0f} s: {error}")
+            return
+        except ConfigError as error:
+            self._trip(str(error))
+            return
+        if changed:
+            self._warn(f"{self.owner_words or 'the cluster has no owner'}, from now on")
+            if (violation := self.cap_violation(pattern)) is not None:
+                self._trip(violation)
+        if self.times.owner_hours and (refusal := self.times.refusal(time.time(), 0.0)) is not None:
+            self._trip(refusal)
 
     def accept_current_state(self) -> None:
         """Accept the partitions that are under-replicated now, at the start of a broker outage.
@@ -217,16 +299,31 @@ class Guards:
 
     def cap_violation(self, pattern: TrafficPattern) -> str | None:
         """A sentence on the cap that this traffic would exceed, or None."""
-        limits, cap = self._limits, self._limits.load_bytes_per_s_max
+        limits, cap = self.limits, self.limits.load_bytes_per_s_max
         if limits.np_max is not None and pattern.producers > limits.np_max:
-            return f"the next load has {pattern.producers} producers, more than {limits.np_max}"
+            return (
+                f"the next load has {pattern.producers} producers, more than {limits.np_max}"
+                f"{self._by('np_max')}"
+            )
+        connections, most_of_these = (
+            pattern.connections_per_broker,
+            limits.connections_per_broker_max,
+        )
+        if most_of_these is not None and connections > most_of_these:
+            return (
+                f"the next load has {connections} connections to each broker, more than "
+                f"{most_of_these}{self._by('connections_per_broker_max')}"
+            )
         if cap is not None and pattern.producer.closed_loop:
             return (
                 f"the next load may be more than {cap / 1e6:g} MB/s, as closed-loop producers "
-                "send as fast as the brokers answer"
+                f"send as fast as the brokers answer{self._by('load_bytes_per_s_max')}"
             )
         if cap is not None and pattern.peak_mb_per_s * 1e6 > cap:
-            return f"the next load is {pattern.peak_mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
+            return (
+                f"the next load is {pattern.peak_mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
+                f"{self._by('load_bytes_per_s_max')}"
+            )
         most, bytes_ = limits.write_bytes_max, pattern.planned_bytes
         if most is not None and not isfinite(bytes_):
             return self._overspent(0.0)
@@ -234,18 +331,18 @@ class Guards:
             return (
                 f"{format_volume(self.spent_bytes)} of payload are written in all replicas, "
                 f"and the next load could add {format_volume(bytes_)}: more than "
-                f"{format_volume(most)} in all"
+                f"{format_volume(most)} in all{self._by('write_bytes_max')}"
             )
         return None
 
     def _overspent(self, under_way_bytes: float) -> str | None:
         """A sentence on a load without a planned volume that has written its limit, or None."""
-        most, written = self._limits.write_bytes_max, self.spent_bytes + under_way_bytes
+        most, written = self.limits.write_bytes_max, self.spent_bytes + under_way_bytes
         if most is None or written < most:
             return None
         return (
             f"{format_volume(written)} of payload are written in all replicas, and the limit is "
-            f"{format_volume(most)}"
+            f"{format_volume(most)}{self._by('write_bytes_max')}"
         )
 
     def admit(self, pattern: TrafficPattern) -> None:
@@ -255,6 +352,7 @@ class Guards:
             GuardStopError: the load exceeds a cap or the time for loads, or the cluster is not
                 healthy.
         """
+        self._take_bounds(pattern)
         self._require_time(pattern.phases.load_s)
         violation = self.cap_violation(pattern)
         if violation is not None:
@@ -321,7 +419,7 @@ class Guards:
         return None
 
     def _room(self, each: LogDir) -> float:
-        limits = self._limits
+        limits = self.limits
         return each.room_bytes(limits.disk_free_bytes_min, limits.disk_used_share_max)
 
     def _fill_rate_violation(self, each: LogDir, now: float) -> str | None:
@@ -398,8 +496,10 @@ class Guards:
             GuardStopError: a guard has tripped.
         """
         if self.tripped is not None:
+            within = ", as far as the cluster's owner allows" if self.owner_bounds else ""
             raise GuardStopError(
                 f"stopped by a guard: {self.tripped}; the run's load has ended; {self._remedy}"
+                f"{within}"
             )
 
     @contextmanager
@@ -465,8 +565,18 @@ class Guards:
             watching("guards", look),
             watching("brake", look_for_brake),
             watching("clients", partial(self._look_at_clients, channel)),
+            watching("owner", partial(self._look_at_owner, pattern, channel), OWNER_INTERVAL_S),
         ):
             yield
+
+    def _look_at_owner(self, pattern: TrafficPattern, channel: TaskChannel) -> float | None:
+        """End the load beyond the owner's bounds; returns the time until the next look [s]."""
+        if self.ends_load is None:
+            self._take_bounds(pattern)
+        if self.ends_load is None:
+            return OWNER_INTERVAL_S
+        channel.end_now()
+        return None
 
     def _look_at_clients(self, channel: TaskChannel) -> float | None:
         """End the load where it harms other clients; returns the time until the next look [s]."""
@@ -492,10 +602,31 @@ class Guards:
         Raises:
             AdminError: the cluster does not answer.
         """
-        name = self._limits.stop_topic
-        if name is None or not self._health.has_topic(name):
-            return None
-        return f"the topic {name} exists, by which an operator stops all runs; delete it afterwards"
+        for name in self._stop_topics:
+            if self._health.has_topic(name):
+                return (
+                    f"the topic {name} exists, by which an operator stops all runs; delete it "
+                    "afterwards"
+                )
+        return None
+
+    @property
+    def _stop_topics(self) -> frozenset[str]:
+        """The topic of the goal, and those that owners state beside it."""
+        of_owners = (each.given.get("stop_topic") for each in self.owner_bounds.values())
+        return frozenset(filter(None, (self.limits.stop_topic, *of_owners)))
+
+    def require_or_warn(self, text: str) -> None:
+        """Warn of a thing that cannot be watched, or refuse the load where limits fail closed.
+
+        Raises:
+            ConfigError: `fail_closed` is on.
+        """
+        if not self.limits.fail_closed:
+            self._warn(text)
+            return
+        by = self._by("fail_closed") or " (guards.fail_closed)"
+        raise ConfigError(f"{text}; no load begins without it{by}")
 
     def _check(
         self, is_paced: bool = False, lacking: Callable[[], float | None] = lambda: None
@@ -524,7 +655,7 @@ class Guards:
         if not is_paced and (harm := self._harm_to_clients()) is not None:
             self._trip(harm)
         self._warn_of_unseen(dirs)
-        limits = self._limits
+        limits = self.limits
         for each in dirs:
             trouble = each.trouble(limits.disk_free_bytes_min, limits.disk_used_share_max)
             trouble = trouble or self._fill_rate_violation(each, self._checked_s)
@@ -554,12 +685,12 @@ class Guards:
 
     def _harm_to_clients(self) -> str | None:
         """A sentence where other clients wait too long for longer than an overload may last."""
-        most_ms = self._limits.canary_p99_ms_max
+        most_ms = self.limits.canary_p99_ms_max
         reading = self.canaries.worst() if self.canaries and most_ms else None
         if reading is None or most_ms is None:
             return None
         waits_for_broker = self.absence is not None and self.absence.why is not None
-        if waits_for_broker or not reading.is_beyond(most_ms, self._limits.canary_rise_max):
+        if waits_for_broker or not reading.is_beyond(most_ms, self.limits.canary_rise_max):
             self._slow_since_s = None  # clients wait for a broker that left without any load, too
             return None
         if self._slow_since_s is None:
@@ -599,7 +730,7 @@ class Guards:
         self, is_paced: bool = False, lacking: Callable[[], float | None] = lambda: None
     ) -> Partitions:
         """Partitions of others that lack a replica; as last seen where no look is due."""
-        if not self._limits.other_topics:
+        if not self.limits.other_topics:
             return frozenset()
         asks_otherwise = self._watches_disks or self.absence is not None  # notices silent brokers
         if is_paced and asks_otherwise and lacking() == 0:
@@ -624,9 +755,15 @@ class Guards:
 
     def _warn_of_hidden_topics(self) -> None:
         """Warn when the user may not describe all topics, as the guard cannot watch those."""
-        hidden = self._health.hidden_topics() if self._limits.other_topics else frozenset()
+        hidden = self._health.hidden_topics() if self.limits.other_topics else frozenset()
+        if hidden is None and self.limits.fail_closed:
+            self.require_or_warn(
+                "the guard of other topics cannot know whether it sees all of them, as this user "
+                "may not read the brokers' log directories; grant it the ACL Describe on the "
+                "cluster"
+            )
         if hidden:
-            self._warn(
+            self.require_or_warn(
                 f"the guard of other topics cannot see {len(hidden)} of them, {min(hidden)} "
                 "among them, as this user may not describe them; grant it the ACL Describe on all "
                 "topics, or set guards.other_topics: false"
@@ -634,15 +771,16 @@ class Guards:
 
     def _warn_of_hidden_brake(self) -> None:
         """Warn when the user could not see the topic by which an operator stops all runs."""
-        name = self._limits.stop_topic
-        if name is not None and self._health.has_topic(name) is None:
-            self._warn(
-                f"this user may not describe the topic {name}, so an operator cannot end the load "
-                f"by creating it; grant the ACL Describe on it, or set guards.stop_topic: null"
-            )
+        for name in sorted(self._stop_topics):
+            if self._health.has_topic(name) is None:
+                self.require_or_warn(
+                    f"this user may not describe the topic {name}, so an operator cannot end the "
+                    "load by creating it; grant the ACL Describe on it, or set "
+                    "guards.stop_topic: null"
+                )
 
     def _can_watch_disks(self) -> bool:
-        limits = self._limits
+        limits = self.limits
         if not limits.disk_free_bytes_min and limits.disk_used_share_max is None:
             return False
         dirs = self._health.log_dirs()
@@ -652,11 +790,13 @@ class Guards:
             f" ({_unknown_words(dirs)})" if dirs else ""
         )
         needs = "this requires Kafka 3.3 or later and the ACL Describe on the cluster"
-        given = [
-            name
-            for name in ("disk_free_bytes_min", "disk_used_share_max")
-            if name in self._given and getattr(limits, name)
-        ]
+        names = ("disk_free_bytes_min", "disk_used_share_max")
+        for name in names:
+            if by := self._by(name):
+                raise ConfigError(
+                    f"{name} cannot be watched{by}: {problem}; {needs}; grant the ACL"
+                )
+        given = [name for name in names if name in self._given and getattr(limits, name)]
         if given:
             keys = " and ".join(f"guards.{name}" for name in given)
             options = " ".join(f"--set goal.guards.{name}=null" for name in given)

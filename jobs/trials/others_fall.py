@@ -46,7 +46,7 @@ class OthersFall:
         self._channel = channel
         self._sampler = sampler
         self._level = level
-        self._most = context.config.goal.guards.others_fall_max
+        self._most = context.guards.limits.others_fall_max
         self._written: deque[tuple[float, int]] = deque(maxlen=KEPT)
         self._since_s: float | None = None
 

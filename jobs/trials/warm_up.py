@@ -174,7 +174,7 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
 
 def _report_unguarded(context: RunContext, level: Level | None) -> None:
     """State where others write too little for the guard of their throughput."""
-    is_on = context.config.goal.guards.others_fall_max is not None
+    is_on = context.guards.limits.others_fall_max is not None
     if is_on and level and level.is_notable and not level.is_guarded:
         context.reporter.report(
             PhaseStarted(

@@ -79,10 +79,12 @@ class LoadTimes:
     Attributes:
         hours: the hours of the cluster's file; None for any time.
         until_s: the end of the run, which no load may pass; None for none [s since the epoch].
+        owner_hours: hours that an owner of the cluster states; all of them hold.
     """
 
     hours: LoadHours | None = None
     until_s: float | None = None
+    owner_hours: tuple[LoadHours, ...] = ()
 
     def refusal(self, now_s: float, load_s: float) -> str | None:
         """A sentence on why a load may not begin now, or None.
@@ -91,23 +93,20 @@ class LoadTimes:
             now_s: the driver's time [s since the epoch].
             load_s: length of the load [s].
         """
-        hours_end_s = None if self.hours is None else self.hours.end_after(now_s)
-        if self.hours is not None and hours_end_s is None:
-            at = datetime.fromtimestamp(now_s).astimezone(self.hours.tz())
-            return f"it is {at:%H:%M}, and the cluster's load_hours are {self.hours}"
-        ends = [
-            (end_s, name)
-            for end_s, name in (
-                (hours_end_s, "the cluster's load_hours"),
-                (self.until_s, "--until"),
-            )
-            if end_s is not None
-        ]
-        for end_s, name in sorted(ends):
+        stated = [] if self.hours is None else [(self.hours, "the cluster's load_hours")]
+        stated += [(each, "load_hours of the cluster's owner") for each in self.owner_hours]
+        zone = stated[0][0].tz() if stated else None
+        ends = [] if self.until_s is None else [(self.until_s, "--until", zone)]
+        for hours, name in stated:
+            end_s = hours.end_after(now_s)
+            if end_s is None:
+                at = datetime.fromtimestamp(now_s).astimezone(hours.tz())
+                return f"it is {at:%H:%M}, and {name} are {hours}"
+            ends.append((end_s, name, hours.tz()))
+        for end_s, name, own_zone in sorted(ends, key=lambda each: each[:2]):
             if now_s + load_s > end_s:
-                zone = self.hours.tz() if self.hours is not None else None
                 ends_at, limit = (
-                    f"{datetime.fromtimestamp(each).astimezone(zone):%H:%M:%S}"
+                    f"{datetime.fromtimestamp(each).astimezone(own_zone):%H:%M:%S}"
                     for each in (now_s + load_s, end_s)
                 )
                 return (

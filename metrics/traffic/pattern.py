@@ -237,6 +237,11 @@ class TrafficPattern:
         return sum(counts)
 
     @property
+    def connections_per_broker(self) -> int:
+        """Connections of producers and members of groups to each broker."""
+        return sum(each.producers + each.consumers.members_total for each in self.loads)
+
+    @property
     def groups(self) -> int:
         """Consumer groups of all parts."""
         return sum(each.consumers.groups for each in self.loads)

@@ -33,8 +33,7 @@ class Beside:
         nodes = {n: SimpleNamespace(roles=[Role.BROKER]) for n in (1, 2)}
         context = SimpleNamespace(
             source=SimpleNamespace(nodes=nodes),
-            guards=SimpleNamespace(stop=self.stops.append),
-            config=SimpleNamespace(goal=SimpleNamespace(guards=GuardLimits())),
+            guards=SimpleNamespace(stop=self.stops.append, limits=GuardLimits()),
         )
         channel = SimpleNamespace(end_now=self._end)
         self.channel = channel

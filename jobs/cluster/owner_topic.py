@@ -1,0 +1,201 @@
+"""The topic in which the owner of a cluster states bounds that no run exceeds.
+
+It has one partition and is compacted, and its last record with the key `bounds` counts. Only the
+owner should be able to write to it. Two small requests show whether anything changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.admin import OffsetSpec
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.record.default_records import DefaultRecordBatch
+
+from jobs.cluster.admin import QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAdmin
+from jobs.cluster.topic_plan import PREFIX
+from jobs.config.owner import OwnerBounds, parse_bounds
+from metrics.common.errors import ConfigError
+from metrics.learning.batches import batches_in
+
+OWNER_TOPIC = f"{PREFIX}owner"
+KEY = "bounds"
+READ_BYTES_MAX = 8_000_000
+"""Bytes of the topic that are read at most, with records that compaction leaves for a time [B]."""
+
+_BY_NAME = 12
+"""The newest version of a fetch request that names topics; later ones need an id."""
+_OFFSETS_VERSION = 1
+_DENIED = kafka_errors.TopicAuthorizationFailedError
+_UNDECODABLE = (kafka_errors.KafkaError, ValueError, IndexError, RuntimeError, AssertionError)
+
+
+class OwnerTopics:
+    """The bounds in the topics of a cluster's owners, by topic.
+
+    Args:
+        names: the topics; the bounds of all of them hold.
+
+    Attributes:
+        hidden: the topics that this user may not describe, so that they bind no run.
+    """
+
+    def __init__(self, admin: KafkaAdmin, names: Iterable[str] = (OWNER_TOPIC,)) -> None:
+        self._admin = admin
+        self._readers = {name: _Reader(admin, name) for name in names}
+        self.hidden: tuple[str, ...] = ()
+
+    def read(self) -> dict[str, OwnerBounds]:
+        """The bounds that hold now; a topic that is gone keeps its last ones while a run lasts.
+
+        Raises:
+            ConfigError: a topic may not be read, or has no record that states bounds.
+            AdminError: the cluster does not answer.
+        """
+        names = list(self._readers)
+        described = self._admin.describe_topics(f"look for the topic {names[0]}", names)
+        self.hidden = tuple(
+            each["name"] for each in described if each["error_code"] == _DENIED.errno
+        )
+        for each in described:
+            if each["partitions"]:
+                self._readers[each["name"]].update(each["partitions"])
+        found = {name: reader.bounds for name, reader in self._readers.items()}
+        return {name: bounds for name, bounds in found.items() if bounds is not None}
+
+
+@dataclass
+class _Reader:
+    """Reads what was written to one topic since it was read last."""
+
+    admin: KafkaAdmin
+    topic: str
+    bounds: OwnerBounds | None = None
+    at: int = -1
+    record: bytes | None = None
+
+    def update(self, partitions: list[dict[str, Any]]) -> None:
+        if len(partitions) != 1:
+            raise ConfigError(
+                f"topic {self.topic} has {len(partitions)} partitions; expected one, as its last "
+                "record counts; make it again with one partition"
+            )
+        leader = int(partitions[0]["leader_id"])
+        if self.at < 0:
+            self.at = self._earliest(leader)
+        try:
+            self._read(leader)
+        except AdminError as error:
+            if error.cause == kafka_errors.OffsetOutOfRangeError.__name__:
+                self.at = -1  # the topic was made anew
+            if error.cause != _DENIED.__name__:
+                raise
+            raise ConfigError(
+                f"topic {self.topic} holds the bounds of the cluster's owner, and this user may "
+                f"not read it; expected the ACL Read on it; grant it to the user of cluster "
+                "security"
+            ) from error
+        if self.bounds is None:
+            self.bounds = self._parsed()
+
+    def _parsed(self) -> OwnerBounds:
+        if self.record is None:
+            raise ConfigError(
+                f"topic {self.topic} has no record with the key {KEY}; expected the bounds of the "
+                "cluster's owner, or no such topic; write the record, or delete the topic"
+            )
+        return parse_bounds(self.record, f"topic {self.topic}, record {KEY}")
+
+    def _earliest(self, leader: int) -> int:
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        partition = kind.ListOffsetsPartition(partition_index=0, timestamp=OffsetSpec.EARLIEST)
+        request = ListOffsetsRequest(
+            isolation_level=0,
+            topics=[kind(name=self.topic, partitions=[partition])],
+            min_version=_OFFSETS_VERSION,
+        )
+
+        def ask() -> int:
+            (found,) = self._send(request, leader).topics[0].partitions
+            _require(found.error_code)
+            return int(found.offset)
+
+        return self.admin.ask(f"look at the topic {self.topic}", ask)
+
+    def _read(self, leader: int) -> None:
+        """Take all new records."""
+        size = 0
+        while True:
+            end, data = self.admin.ask(f"read the topic {self.topic}", lambda: self._fetch(leader))
+            size += len(data)
+            found = batches_in(memoryview(data))
+            for header, body in found.batches:
+                if not header.is_control:
+                    self._take(body)
+            if found.next_offset is not None and found.next_offset > self.at:
+                self.at = found.next_offset
+            if self.at >= end:
+                return
+            if not data or found.next_offset is None or size > READ_BYTES_MAX:
+                raise AdminError(
+                    f"could not read the topic {self.topic}: its {size:,} B have no end; expected "
+                    f"a compacted topic of at most {READ_BYTES_MAX:,} B; make it again",
+                    UNREADABLE,
+                )
+
+    def _take(self, body: memoryview) -> None:
+        """Take the last record with the key from a batch; the bounds before it hold no more."""
+        try:
+            for each in DefaultRecordBatch(body):
+                if each.key == KEY.encode():
+                    self.record, self.bounds = each.value, None
+        except _UNDECODABLE as error:
+            raise ConfigError(
+                f"topic {self.topic} has a record that cannot be decoded ({error}); expected one "
+                "without compression; write it again with --compression-codec none"
+            ) from error
+
+    def _fetch(self, leader: int) -> tuple[int, bytes]:
+        """The high watermark, and the batches from the next offset on."""
+        kind = FetchRequest.FetchTopic
+        partition = kind.FetchPartition(
+            partition=0,
+            current_leader_epoch=-1,
+            fetch_offset=self.at,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=1_000_000,
+        )
+        answer = self._send(
+            FetchRequest(
+                replica_id=-1,
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=1_000_000,
+                isolation_level=0,
+                session_id=0,
+                session_epoch=-1,
+                topics=[kind(topic=self.topic, partitions=[partition])],
+                forgotten_topics_data=[],
+                rack_id="",
+                max_version=_BY_NAME,
+            ),
+            leader,
+        )
+        _require(answer.error_code)
+        (found,) = answer.responses[0].partitions
+        _require(found.error_code)
+        return int(found.high_watermark), bytes(found.records or b"")
+
+    def _send(self, request: Any, leader: int) -> Any:
+        manager = self.admin.client._manager
+        return manager.run(manager.send, request, leader, QUERY_TIMEOUT_MS)
+
+
+def _require(code: int) -> None:
+    error = kafka_errors.for_code(code)
+    if error is not kafka_errors.NoError:
+        raise error()
