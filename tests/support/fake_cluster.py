@@ -102,6 +102,7 @@ class Habits:
             error codes of the answers.
         denials: number of creations that are first answered with "not the controller".
         empty_answers: responses without a result.
+        metadata_id: the cluster's id in metadata, which old brokers do not state.
     """
 
     broker_ids: tuple[int, ...] = (0, 1001)
@@ -120,6 +121,7 @@ class Habits:
     describe_code: int = 0
     denials: int = 0
     empty_answers: frozenset[Any] = frozenset()
+    metadata_id: str | None = None
 
 
 class FakeCluster:
@@ -231,7 +233,7 @@ class FakeCluster:
         return kind(
             throttle_time_ms=0,
             brokers=brokers,
-            cluster_id="fake",
+            cluster_id=self.habits.metadata_id,
             controller_id=self.habits.broker_ids[0],
             topics=[self._topic(kind.MetadataResponseTopic, name) for name in names],
             version=version,

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.cluster.connect import connect, probe
 from metrics.common.errors import ConfigError, TryLaterError
-from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_cluster import FakeCluster, Habits
 from tests.support.processes import PATIENCE_S
 
 
@@ -81,7 +81,7 @@ def test_a_tls_handshake_without_an_answer_ends_in_time(silent: str) -> None:
 
 
 def test_another_cluster_than_the_pinned_one_gets_no_further_connection() -> None:
-    with FakeCluster() as cluster:
+    with FakeCluster(Habits(metadata_id="fake")) as cluster:
         first, second = cluster.addresses
         with connect([first], cluster_id="fake") as admin:
             assert admin.describe_cluster().cluster_id == "fake"

@@ -443,10 +443,8 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
         source=Cluster(), history=history, reporter=reporter, hosts=NoHosts(), canaries=None,
         topics=SimpleNamespace(check=None), environment={},
         cluster=SimpleNamespace(last_load=None, admin=admin),
-        config=SimpleNamespace(
-            cluster=SimpleNamespace(is_exclusive=not is_shared),
-            goal=SimpleNamespace(guards=SimpleNamespace(others_fall_max=most)),
-        ),
+        config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=not is_shared)),
+        guards=SimpleNamespace(limits=SimpleNamespace(others_fall_max=most)),
     )  # fmt: skip
     warm_up.open_gates(cast(RunContext, context), 60.0)
     stated = [each.text for each in reporter.events if isinstance(each, PhaseStarted)][1:]

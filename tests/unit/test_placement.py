@@ -238,7 +238,11 @@ def kept_topics(topics: Topics) -> tuple[PointTopics, RunContext, RecordingRepor
     """The topics of a run on these brokers, with the run's context and what it reports."""
     reporter = RecordingReporter()
     context = SimpleNamespace(
-        topics=topics, reporter=reporter, caveats=("no metrics",), history=TrialHistory()
+        guards=SimpleNamespace(owner_words=""),
+        topics=topics,
+        reporter=reporter,
+        caveats=("no metrics",),
+        history=TrialHistory(),
     )
     return PointTopics(cast(RunContext, context)), cast(RunContext, context), reporter
 
