@@ -34,7 +34,7 @@ class Bisection:
         settled = self.limits.settle(history)
         if isinstance(settled, (Done, GaveUp)):
             return replace(settled, interval=self.interval(history))
-        return settled or self._probe(bracket_of(history))
+        return settled or self.limits.begin(self._probe(bracket_of(history)), history)
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The 90 % interval of the limit, or None without a guide that states it."""

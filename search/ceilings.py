@@ -4,8 +4,9 @@ An INVALID trial is no answer, so such a load is never a bound of the limit. The
 below it, as what spoils a trial may depend on the load:
 
 * A generator that was too small ends the search upward after one trial, unless a trial with as
-  much load was valid. The load that it offered is tried next. A trial that it almost offered may
-  have had a busy moment, so it is repeated once.
+  much load was valid. The load that it offered is tried next, and further below it while that is
+  too much as well, down to one unit of load, until a trial is valid. A trial that it almost offered
+  may have had a busy moment, so it is repeated once.
 * Any other cause has to come back in each repeat of the load. A load between it and the highest
   sustained load is tried next.
 """
@@ -19,11 +20,13 @@ from dataclasses import dataclass
 from search.model import Bracket, Observation, Verdict
 
 OFFERED_MAX = 0.9
-"""Highest next load over a load that the generator could not offer; a trial of which it offered
-more is repeated once [ratio]."""
+"""A trial of which the generator offered a higher share is repeated once [ratio]."""
+OFFERED_STEPS = (0.9, 0.75, 0.5)
+"""Highest next load over a load that the generator could not offer: below the first such load in a
+row, the second and any further one [ratio]."""
 IN_A_ROW_MAX, IN_A_ROW_FIRST_MAX = 4, 2
 """Number of loads in a row without a valid trial after which the search ends, and the same before
-any valid trial."""
+any valid trial where the generator is not the limit."""
 STEP_DOWN = 4
 """Step down from such a load before any valid trial [ratio]."""
 REPEATS_LATER = 1
@@ -54,16 +57,18 @@ class Ceiling:
         if self.offered_share is None:
             middle = (sustained + self.load) // 2
             return min(middle, max(sustained + 1, math.isqrt(sustained * self.load)))
-        return math.floor(self.load * min(self.offered_share, OFFERED_MAX))
+        most = OFFERED_STEPS[min(self.in_a_row, len(OFFERED_STEPS)) - 1]
+        below = max(1, math.floor(self.load * min(self.offered_share, most)))
+        return min(below, self.load - 1)
 
     def is_final(self, sustained: int, resolution: float) -> bool:
         """True where no further load between the highest sustained one and this one is tried."""
-        by_generator = self.offered_share is not None
-        return (
-            self.next_load(sustained) <= sustained
-            or self.in_a_row >= (IN_A_ROW_MAX if sustained else IN_A_ROW_FIRST_MAX)
-            or (not by_generator and Bracket(sustained, self.load).is_closed(resolution))
-        )
+        if self.next_load(sustained) <= sustained:
+            return True
+        if self.offered_share is not None:
+            return bool(sustained) and self.in_a_row >= IN_A_ROW_MAX
+        in_a_row_max = IN_A_ROW_MAX if sustained else IN_A_ROW_FIRST_MAX
+        return self.in_a_row >= in_a_row_max or Bracket(sustained, self.load).is_closed(resolution)
 
 
 def ceiling_of(history: Sequence[Observation], repeats_max: int) -> Ceiling | None:

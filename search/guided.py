@@ -91,7 +91,7 @@ class Guided:
             return Measure(load, f"{why}; repeating it")
         if isinstance(settled, Done):
             return self._done(verdicts, bracket, doubt)
-        return settled or self._probe(history, verdicts, bracket, used)
+        return settled or self.limits.begin(self._probe(history, verdicts, bracket, used), history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
         """Trials until the end if all verdicts are as the guide expects."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from search.bracket import bracket_of, invalid_in_a_row
 from search.ceilings import Ceiling, ceiling_of
+from search.load_verdicts import load_verdicts_of
 from search.model import PRODUCERS, Bracket, Decision, Done, GaveUp, LoadWords, Measure, Observation
 
 
@@ -23,6 +24,8 @@ class Limits:
         other_way: what else can be raised when even `load_cap` is sustained, as a noun phrase.
         interval_max: relative width of the 90 % interval above which a point is measured
             further; None for any width [ratio].
+        first_max: highest load before the first valid trial, which the generator has shown it can
+            offer; None for no bound.
 
     Raises:
         ValueError: a bound is outside of its range; the configuration checks this earlier.
@@ -35,6 +38,7 @@ class Limits:
     words: LoadWords = PRODUCERS
     other_way: str = ""
     interval_max: float | None = None
+    first_max: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.load_start_max <= self.load_cap:
@@ -101,29 +105,32 @@ class Limits:
         cause = ceiling.cause or "its trials were INVALID"
         if ceiling.offered_share is None:
             return Measure(load, f"{amount} could not be measured ({cause}); trying {load} below")
-        return Measure(load, f"{cause}, at {amount}; trying {load}, the most that it can offer")
+        below = " below" if ceiling.in_a_row > 1 else ", the most that it can offer"
+        return Measure(load, f"{cause}, at {amount}; trying {load}{below}")
+
+    def begin(self, step: Measure, history: Sequence[Observation]) -> Measure:
+        """The step, which exceeds `first_max` after a valid trial only."""
+        most = self.first_max
+        if most is None or step.load <= most or load_verdicts_of(history):
+            return step
+        reason = f"{step.reason}; beginning with {most}, as the generator showed no higher load"
+        return replace(step, load=most, reason=reason)
 
     def _end_below(self, ceiling: Ceiling, bracket: Bracket) -> GaveUp:
         """The end of a search that no load below the ceiling can continue."""
-        least = self.words.amount(bracket.sustained)
         cause = ceiling.cause or "its trials were INVALID"
         if ceiling.offered_share is not None:
-            found = f"at least {least}" if bracket.sustained else "no load could be measured"
-            remedy = "use more executors or cores"
-            return GaveUp(bracket, f"{found}; {cause}; {remedy}")
-        remedy = (
-            "remove the cause (the reasons of the invalid trials are in the trials table) and run "
-            f"again; search.invalid_repeats_max allows {self.invalid_repeats_max} repeats"
-        )
-        if not bracket.sustained:
-            amount = self.words.amount(ceiling.load)
-            why = f"nothing could be measured at {amount} and above: {cause}; {remedy}"
-            return GaveUp(bracket, why)
+            return GaveUp(bracket, f"{cause}; use more executors or cores")
         where = f"above {ceiling.load:,}"
-        if bracket.overloaded is not None:
+        if not bracket.sustained:
+            where = f"from {self.words.amount(ceiling.load)} on"
+        elif bracket.overloaded is not None:
             where = f"between {bracket.sustained:,} and the overload at {bracket.overloaded:,}"
         return GaveUp(
-            bracket, f"at least {least}; {where} nothing could be measured: {cause}; {remedy}"
+            bracket,
+            f"{where} nothing could be measured: {cause}; remove the cause (the reasons of the "
+            "invalid trials are in the trials table) and run again; search.invalid_repeats_max "
+            f"allows {self.invalid_repeats_max} repeats",
         )
 
     def settle_bracket(self, bracket: Bracket) -> Done | GaveUp | None:
@@ -133,8 +140,8 @@ class Limits:
         if bracket.overloaded is None and bracket.sustained >= self.load_cap:
             return GaveUp(
                 bracket,
-                f"sustained at {self.words.amount(self.load_cap)}, and search.load_cap allows no "
-                f"more; raise search.load_cap{f', or {self.other_way}' if self.other_way else ''}",
+                f"search.load_cap allows no more than {self.words.amount(self.load_cap)}; "
+                f"raise search.load_cap{f', or {self.other_way}' if self.other_way else ''}",
             )
         return None
 

@@ -121,7 +121,10 @@ class Line:
         """
         spent, rate = self.spent(finished), self.rate.bytes(message_bytes)
         guide = self.guide_for(message_bytes, finished)
-        searcher = self._searcher(guide, allowance)
+        begins = (
+            self if not finished else replace(self, limits=replace(self.limits, first_max=None))
+        )
+        searcher = begins._searcher(guide, allowance)
         if not self.checks_at_once:
             return Budgeted(searcher, self.budget, spent, rate, self.searched)
         checking = self._checking(searcher, guide, is_first)

@@ -373,4 +373,11 @@ def hinted_lines(
 ) -> dict[str, Line]:
     """The lines whose first load follows from the reading of a warm-up."""
     idle_min = {goal.name: goal.indicators.request_handler_idle_min for goal in goals}
-    return {name: replace(line, hint=warm_up.hint(idle_min[name])) for name, line in lines.items()}
+    return {
+        name: replace(
+            line,
+            hint=warm_up.hint(idle_min[name]),
+            limits=replace(line.limits, first_max=warm_up.generator_load),
+        )
+        for name, line in lines.items()
+    }

@@ -36,6 +36,7 @@ from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
 from jobs.trials.watching import watching
 from jobs.trials.write_back import WriteBack
 from metrics.judging.climbing import LATE_COLD_S, LATE_S, SETTLE_S
+from metrics.judging.thresholds import Validity
 from metrics.sources.rate_windows import reads_rates
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -69,6 +70,10 @@ LOOKS_MAX = 3
 """When the load left no idle time, up to `LOOKS_MAX` readings follow at a half, a quarter and an
 eighth of it. Each takes `LOOK_S`, after at most `LOOK_BEGUN_S` of the same load [s], and saves a
 trial."""
+
+BUSY_LEAST = 0.2
+"""Busy share of the generator's busiest task from which it shows what the generator can offer
+[ratio]."""
 
 _ROOM = "the brokers' request handlers have room"
 
@@ -421,9 +426,26 @@ def _offer(
     name = f"warm-up-{number}"
     load = offer_unscored(context, topics, pattern, name, watch, _last_seconds)
     at_rest = context.history.warm_up.idle_at_rest
-    found = WarmUp(pattern.on_axis, _lowest_idle(load.windows), idle_at_rest=at_rest)
+    found = WarmUp(
+        pattern.on_axis,
+        _lowest_idle(load.windows),
+        idle_at_rest=at_rest,
+        generator_load=generator_load(pattern, load.client, context.config.goal.validity),
+    )
     context.history.record_warm_up(found)
     return load.client
+
+
+def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Validity) -> int | None:
+    """The highest load that the generator can offer, by the busy share of its busiest task.
+
+    None where the task was hardly busy, as most of its time is then not that of records.
+    """
+    busy = client.counts.loop_busy
+    if busy < BUSY_LEAST or client.duration_s <= 0:
+        return None
+    offered = client.counts.sent_records / client.duration_s / pattern.records_per_s
+    return max(1, int(pattern.on_axis * offered * validity.loop_busy_max / busy))
 
 
 def _last_seconds(window: ClientWindow) -> float:
@@ -524,7 +546,8 @@ def _climb_once(
     load = offer_unscored(context, topics, pattern, name, watch.watch, since_s, climb)
     idle = _lowest_idle(load.windows)
     watch.idle = idle
-    found = WarmUp(watch.load, idle, watch.is_short, at_rest.handler_idle)
+    most = generator_load(pattern, load.client, context.config.goal.validity)
+    found = WarmUp(watch.load, idle, watch.is_short, at_rest.handler_idle, most)
     context.history.record_warm_up(found)
     if proof:
         proof.examine(before, load.client, topics, pattern)

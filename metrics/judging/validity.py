@@ -174,7 +174,7 @@ class GeneratorLimited(ValidityRule):
         client, limits = evidence.client, thresholds.validity
         if not ACHIEVED.falls_short(evidence, thresholds.indicators):
             return []
-        missing, own = client.shortfall_records, client.counts.unsent_own_records
+        missing, own = client.shortfall_records, client.held_up_records
         found = []
         if own / missing >= limits.generator_share_max:
             text = (

@@ -162,3 +162,11 @@ class ClientWindow:
     def shortfall_records(self) -> int:
         """Records offered and not acknowledged inside the window, at least 0."""
         return max(0, self.counts.offered_records - self.counts.acked_records)
+
+    @property
+    def held_up_records(self) -> int:
+        """Records of the shortfall that the generator itself held up.
+
+        Those that wait at the window's end may be more, as some of them were due before it.
+        """
+        return min(self.counts.unsent_own_records, self.shortfall_records)

@@ -19,12 +19,15 @@ class WarmUp:
             whatever their handlers show; None in rows of older versions.
         idle_at_rest: lowest idle fraction of the request handlers of any broker before the run,
             which others may load [ratio]; None in rows of older versions.
+        generator_load: highest load that the generator can offer, by the busy share of its busiest
+            task; None where that is too small to tell, and in rows of older versions [load].
     """
 
     load: int | None = None
     handler_idle: float | None = None
     is_short: bool | None = None
     idle_at_rest: float | None = None
+    generator_load: int | None = None
 
     def hint(self, idle_min: float) -> Observation | None:
         """The reading as an observation for the search; None without a reading.

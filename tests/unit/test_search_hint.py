@@ -127,3 +127,16 @@ def test_a_hint_saves_trials_where_a_single_size_starts_cold() -> None:
         wrong += hinted.is_off(0.10)
     assert saved >= 0.5 * count
     assert wrong <= 0.01 * count
+
+
+def test_only_the_first_size_begins_no_higher_than_the_generator_showed() -> None:
+    """Messages of another size cost the generator another time."""
+    line = Line(
+        (100, 1_000), ProducerRate(bytes_per_s=1e6), replace(LIMITS, first_max=20), guide=QUIET
+    )
+    first = line.searcher(1_000, ()).decide(())
+    found = FinishedPoint(1_000, Done(Bracket(95, 100)), (Observation(95, Verdict.SUSTAINED),))
+    second = line.searcher(100, (found,)).decide(())
+    assert isinstance(first, Measure)
+    assert isinstance(second, Measure)
+    assert (first.load, second.load > 20) == (20, True)

@@ -130,6 +130,13 @@ def test_all_nodes_report_the_same_election() -> None:
     assert "node 100 reports rose by 3" in reason.text
 
 
+def test_records_that_the_generator_held_up_are_a_part_of_those_that_are_missing() -> None:
+    """More of them wait at the window's end where some were due before it."""
+    (reason,) = judged(client(acked_records=9_000, unsent_own_records=3_500)).reasons
+    assert "1000 of 1000 missing records were due and unsent" in reason.text
+    assert reason.value == 1.0
+
+
 def test_a_busy_generator_without_a_shortfall_is_fine() -> None:
     account = client(loop_busy=0.99, unsent_own_records=50)
     assert judged(account).verdict is Verdict.SUSTAINED

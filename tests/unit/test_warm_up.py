@@ -29,11 +29,15 @@ from jobs.trials.warm_up import (
     is_steady,
     warm_up,
 )
+from metrics.judging.thresholds import Validity
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
+from metrics.trial.client import ClientWindow
+from metrics.trial.counts import Counts
 from metrics.trial.warm_up import WarmUp
 from tests.support.evidence import START_S, busy_samples
+from tests.support.patterns import pattern
 
 TOPIC = cast(TopicSet, SimpleNamespace(names=("t",), message_bytes=1_000))
 CONFIG = load("calibrated", "calibrated", "default")
@@ -311,3 +315,17 @@ def test_a_load_that_has_not_begun_reports_nothing() -> None:
     warmed.channel.start_s = None
     assert not warmed.has_ended(of_both(14), 12.1)
     assert warmed.reporter.events == []
+
+
+@pytest.mark.parametrize(
+    ("busy", "share", "load"),
+    [(0.475, 1.0, 20), (0.475, 0.5, 10), (0.95, 0.9, 9), (0.1, 1.0, None)],
+)
+def test_the_busiest_task_shows_what_the_generator_can_offer(
+    busy: float, share: float, load: int | None
+) -> None:
+    """A load that grew sent less than its last step."""
+    ten = pattern(producers=10)
+    sent = round(share * ten.records_per_s * 20.0)
+    seen = ClientWindow(100.0, 120.0, counts=Counts(sent_records=sent, loop_busy=busy))
+    assert module.generator_load(ten, seen, Validity()) == load
