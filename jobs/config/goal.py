@@ -137,6 +137,9 @@ class Search(ConfigModel):
         overload_max_s: time after which a certain overload ends [s]; its window begins during the
             warm-up where it would last longer. Not for trials that have their full length.
         interval_required: whether a run with a doubtful limit ends without a conclusion.
+        accept_lower_bound: whether a size whose search ends with a lower bound, such as that of a
+            generator that offers no more, is an answer (exit code 0); by default it is no
+            conclusion (exit code 3), as a limit is asked for.
         check_for_change: whether a trial at the end of a search repeats an early one, to see
             whether the limits changed while they were measured; up to three more follow where that
             raises suspicion.
@@ -156,6 +159,7 @@ class Search(ConfigModel):
     budget: Annotated[BudgetOptions, FileSection()] = BudgetOptions()
     interval_max: Annotated[float, Number(0, 1, above=True)] | None = None
     interval_required: bool = False
+    accept_lower_bound: bool = False
     check_for_change: bool = True
     overload_max_s: Annotated[float, Number(5, 86_400, "seconds")] = 10.0
 

@@ -16,6 +16,7 @@ from metrics.reporting.limit_words import (
     doubt_words,
     doubtful_sizes,
     latency_words,
+    open_words,
     payload_span_words,
     scale_words,
     span_words,
@@ -193,6 +194,7 @@ def _limit_header(axis: Axis) -> tuple[str, ...]:
 
 def limit_cells(boundary: Boundary) -> tuple[str, ...]:
     """The cells of one size in the final table."""
+    boundary = boundary.lasting
     low, high = boundary.loads
     over = UNKNOWN if high is None else str(high)
     return (
@@ -212,16 +214,17 @@ def limit_evidence(boundary: Boundary) -> list[str]:
 
     The cause is one line; the whole evidence is in the report.
     """
-    sentences = [] if boundary.gave_up is None else [f"no conclusion: {clean(boundary.gave_up)}"]
+    boundary = boundary.lasting
+    known = open_words(boundary)
+    sentences = [f"{boundary.answer_kind}: {clean(known)}"] if known else []
     if boundary.gave_up is None and boundary.doubtful:
         sentences.append(f"doubtful: {doubt_words(boundary)}")
     sentences += [clean(change) for change in boundary.changed]
     sentences += limit_precision(boundary)
-    if boundary.np_overloaded is None:
-        at_least = "no overload was found, so the limit is at least this load"
-        return [*sentences, at_least, *map(clean, boundary.notes)]
     sentences += [clean(note) for note in boundary.notes]
-    return [*sentences, clean(bound_words(boundary))]
+    if boundary.np_overloaded is not None:
+        sentences.append(clean(bound_words(boundary)))
+    return sentences
 
 
 def limit_precision(boundary: Boundary) -> list[str]:
@@ -250,6 +253,7 @@ def limit_precision(boundary: Boundary) -> list[str]:
 
 def point_words(boundary: Boundary, goal: str = "") -> str:
     """The result for one size as a sentence; the goal is named where there are several."""
+    boundary = boundary.lasting
     size = format_size(boundary.message_bytes)
     if goal:
         size = f"{size}, goal {clean(goal)}"
@@ -262,10 +266,8 @@ def point_words(boundary: Boundary, goal: str = "") -> str:
         f"({format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker)"
         f"{f', latency {latency}' if latency else ''}"
     )
-    if boundary.gave_up is not None:
-        return f"{size}: no conclusion; best so far {value}: {clean(boundary.gave_up)}"
-    if boundary.np_overloaded is None:
-        return f"{size}: at least {value}"
+    if known := open_words(boundary):
+        return f"{size}: {clean(known)}"
     bound = f", bound by {boundary.limited_by}" if boundary.limited_by else ""
     width = format_ratio(boundary.relative_width)
     trials = count_words(boundary.trials, "trial")

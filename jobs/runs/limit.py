@@ -44,7 +44,7 @@ from jobs.trials.steady import SteadyMeasurer
 from jobs.trials.warm_up import open_gates, warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
-from metrics.tables.boundary import Boundary, BoundaryRow
+from metrics.tables.boundary import AnswerKind, Boundary, BoundaryRow
 from metrics.trial.state import ALL_BROKERS, place_of
 from metrics.trial.trial import Trial
 from metrics.trial.warm_up import WarmUp
@@ -313,7 +313,7 @@ class LimitRun(Body):
         """The outcome by the error, or by the points without an answer."""
         if error is not None:
             return outcome_of(error)
-        reasons = [why_no_answer(b, self.config.goal_named(b.goal)) for b in self.boundaries]
+        reasons = [self._missing(each) for each in self.boundaries]
         missing = [(b, why) for b, why in zip(self.boundaries, reasons, strict=True) if why]
         if not missing:
             return RunOutcome()
@@ -325,6 +325,14 @@ class LimitRun(Body):
         )
         text = f"no conclusion for {sizes}"
         return RunOutcome(NO_CONCLUSION, NoConclusionError.exit_code, text)
+
+    def _missing(self, boundary: Boundary) -> str:
+        """Why a point is no answer; empty for one. A lower bound is one if the goal accepts it."""
+        goal = self.config.goal_named(boundary.goal)
+        is_bound = boundary.answer_kind == AnswerKind.LOWER_BOUND.value
+        if is_bound and goal.search.accept_lower_bound:
+            return ""
+        return why_no_answer(boundary, goal)
 
     def conclude(self, run: RunState, outcome: RunOutcome) -> None:
         """Write summary.json, the chart and the report."""

@@ -28,7 +28,7 @@ from metrics.judging.attribution_votes import (
     contradiction,
 )
 from metrics.reporting.files import write_atomic
-from metrics.reporting.limit_words import doubt_words
+from metrics.reporting.limit_words import doubt_words, open_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.series import Panels, panels_of_run
 from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
@@ -111,10 +111,11 @@ def boundary_of(
         latency_p999_ms=_known(latency.p999_ms),
         broker_resident_bytes=held.evidence.broker_resident_bytes if held else None,
         page_cache_bytes=held.evidence.page_cache_bytes if held else None,
+        lasted=_lasted(point, config, goal),
     )
     boundary = with_proof(boundary, own, goal)
     if gave_up is not None:
-        return replace(boundary, gave_up=_with_payload(gave_up, boundary, config))
+        return boundary
     assert isinstance(point.result, Done), "a search that did not give up is done"
     result = point.result
     return replace(
@@ -125,20 +126,10 @@ def boundary_of(
     )
 
 
-def _with_payload(gave_up: str, boundary: Boundary, config: Configuration) -> str:
-    """The reason of an open search, with the payload of the load that it found at least."""
-    load = f"at least {config.axis.amount(boundary.loads[0])}"
-    if not gave_up.startswith(f"{load};") or not config.axis.grows_payload:
-        return gave_up
-    amount = load.removeprefix("at least ")
-    payload = f"at least {format_mb_per_s(boundary.mb_per_s)} MB/s ({amount})"
-    return payload + gave_up.removeprefix(load)
-
-
 def why_no_answer(boundary: Boundary, goal: Goal) -> str:
     """The reason why a point is no answer to its goal; empty for an answer."""
     if boundary.gave_up is not None:
-        return boundary.gave_up
+        return open_words(boundary)
     return doubt_words(boundary) if goal.search.interval_required else ""
 
 
@@ -211,6 +202,15 @@ def _held(
             f"{len(hold.overloads) or 'none'} of them overloaded"
         )
     return tuple(notes)
+
+
+def _lasted(point: FinishedPoint, config: Configuration, goal: str) -> bool | None:
+    """Whether the sustained load lasted in the windows that held it; None where none did."""
+    holds = split_history(point.history, confirmation_of(config.workload, config.goal_named(goal)))
+    load = point.result.bracket.sustained
+    if any(each.load == load for each in holds.failed):
+        return False
+    return True if isinstance(point.result, Done) and point.result.confirmed_s else None
 
 
 def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:

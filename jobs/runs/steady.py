@@ -203,6 +203,14 @@ def as_hold(trial: Trial, goal: str) -> SteadyHold:
     return SteadyHold(trial.load, is_valid=True, written_share=_written_share(proof))
 
 
+def did_not_last(trial: Trial, goal: str) -> bool:
+    """Whether a held load was overloaded, or disks did not write it."""
+    if trial.judgements[goal].verdict is Verdict.INVALID:
+        return False
+    is_overloaded = trial.judgements[goal].verdict is Verdict.OVERLOADED
+    return is_overloaded or _written_share(proof_of(trial)) is not None
+
+
 def _written_share(proof: DiskProof) -> float | None:
     """The share that disks can write, where it explains why the load is not steady.
 
@@ -242,11 +250,13 @@ class SteadyAnswer:
         failed = [failed_after_s(each) for each in own if each.load == boundary.loads[0]]
         boundary = replace(boundary, failed_after_s=next(filter(None, failed), None))
         if boundary.steady_load is not None and boundary.steady_load >= boundary.loads[0]:
-            return boundary
+            return replace(boundary, lasted=True)
+        if any(did_not_last(each, boundary.goal) for each in own if each.load == boundary.loads[0]):
+            boundary = replace(boundary, lasted=False)
         proven = self._proven
         found = None if proven is None else self._implied(boundary, pattern, proven)
         if found is not None and (found.steady_load or 0.0) > (boundary.steady_load or 0.0):
-            return found
+            return replace(found, lasted=found.steady_load == found.loads[0])
         if boundary.steady_load is not None:
             return replace(boundary, steady_note=self._why_burst if own else "")
         why = self._why_not_proven

@@ -546,8 +546,8 @@ def _climb_once(
     load = offer_unscored(context, topics, pattern, name, watch.watch, since_s, climb)
     idle = _lowest_idle(load.windows)
     watch.idle = idle
-    most = generator_load(pattern, load.client, context.config.goal.validity)
-    found = WarmUp(watch.load, idle, watch.is_short, at_rest.handler_idle, most)
+    offers = generator_load(pattern, load.client, context.config.goal.validity)
+    found = WarmUp(watch.load, idle, watch.is_short, at_rest.handler_idle, offers)
     context.history.record_warm_up(found)
     if proof:
         proof.examine(before, load.client, topics, pattern)

@@ -58,7 +58,7 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
 
 def boundary_spec(summary: RunSummary) -> dict[str, Any]:
     """The Vega-Lite specification: payload per broker and messages/s over message size."""
-    rows = [_row(boundary, summary.brokers) for boundary in summary.boundaries]
+    rows = [_row(boundary.lasting, summary.brokers) for boundary in summary.boundaries]
     sizes = [boundary.message_bytes for boundary in summary.boundaries]
     payload = _linear_y(_heights(rows, "mb"))
     panels = [_panel(rows, sizes, "mb", payload, below=True)]

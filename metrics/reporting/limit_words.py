@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from metrics.tables.boundary import Boundary
+from metrics.tables.boundary import AnswerKind, Boundary
 from metrics.traffic.axes import ScaleAxis
 from metrics.units import (
     format_estimate,
@@ -121,6 +121,35 @@ def sustained_words(boundary: Boundary) -> str:
     if boundary.doubtful and boundary.interval is None and boundary.gave_up is None:
         return f"{sustained}, a doubtful limit"
     return "; ".join(filter(None, (sustained, limit_words(span_words(boundary), boundary))))
+
+
+def open_words(boundary: Boundary) -> str:
+    """The answer without a limit, and why: `at least 37.0 MB/s (150 producers); the generator was
+    the limit: 2 cores of 2 busy`; empty for a limit.
+    """
+    low, over = boundary.loads
+    match AnswerKind(boundary.answer_kind):
+        case AnswerKind.LIMIT:
+            return ""
+        case AnswerKind.LOWER_BOUND:
+            found = f"at least {load_words(boundary, low, boundary.mb_per_s)}"
+        case AnswerKind.UPPER_BOUND:
+            found = f"less than {load_words(boundary, over or low, boundary.mb_per_s_overloaded)}"
+        case AnswerKind.NONE:
+            found = "no load could be measured"
+    if boundary.gave_up is None:
+        return found
+    # Reasons of older versions have the bound in them.
+    is_stated = boundary.gave_up.startswith(("at least ", "no load "))
+    return boundary.gave_up if is_stated else f"{found}; {boundary.gave_up}"
+
+
+def load_words(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
+    """A load with its payload, such as `37.0 MB/s (150 producers)`."""
+    amount = boundary.along.amount(load)
+    if mb_per_s is None or not boundary.along.grows_payload:
+        return amount
+    return f"{format_mb_per_s(mb_per_s)} MB/s ({amount})"
 
 
 def limit_words(span: str, boundary: Boundary) -> str:

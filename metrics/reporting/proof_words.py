@@ -47,8 +47,13 @@ def steady_words(boundary: Boundary) -> str:
 
     Such as `steady: 9.6 MB/s, proven on disk for 6 min, 23 GB`.
     """
+    failed = ""
+    if boundary.failed_after_s is not None and boundary.proven_s is None:
+        payload = format_mb_per_s(boundary.mb_per_s_overloaded)
+        failed = f"measured: {payload} MB/s for {format_duration(boundary.failed_after_s)}"
     if boundary.steady_load is None:
-        return f"steady: not proven; {boundary.steady_note}" if boundary.steady_note else ""
+        why = "; ".join(filter(None, (boundary.steady_note, failed)))
+        return f"steady: not proven; {why}" if why else ""
     rate = boundary.steady_mb_per_s
     limit = boundary.along.amount(round(boundary.steady_load))
     payload = limit if rate is None else f"{format_mb_per_s(rate)} MB/s ({limit})"
@@ -56,4 +61,4 @@ def steady_words(boundary: Boundary) -> str:
     amount = "" if size is None else f", {format_volume(size)}"
     lasted = format_duration(boundary.steady_s or 0.0)
     proof = f"steady: {payload}, proven on disk for {lasted}{amount}"
-    return "; ".join(filter(None, (proof, boundary.steady_note)))
+    return "; ".join(filter(None, (proof, boundary.steady_note, failed)))

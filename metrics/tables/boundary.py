@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment, column
@@ -15,6 +16,16 @@ from metrics.trial.state import ALL_BROKERS
 from metrics.windows.resource import Resource
 from search.interval import Interval
 from search.model import Bracket
+
+
+class AnswerKind(str, Enum):
+    """What a run knows of a limit."""
+
+    LIMIT = "limit"
+    LOWER_BOUND = "lower bound"
+    UPPER_BOUND = "upper bound"
+    NONE = "none"
+
 
 CONFIDENCE_LEAST = 0.5
 """Probability of the bracket below which a limit without an interval is doubtful [ratio]."""
@@ -119,6 +130,8 @@ class Boundary:
         parts: the parts of a mix at the sustained load; empty for other traffic.
         scale_planted: the scale of the limit that was planted in the brokers; None for other
             brokers and other axes [ratio].
+        lasted: whether the sustained load lasted when it was held; None if it was not held, or if
+            the hold does not show it.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -167,6 +180,77 @@ class Boundary:
     changed: tuple[str, ...] = ()
     parts: tuple[BoundaryPart, ...] = ()
     scale_planted: float | None = None
+    lasted: bool | None = None
+
+    @property
+    @column
+    def answer_kind(self) -> str:
+        """What the run knows of the limit that lasts: `limit`, `lower bound`, `upper bound` or
+        `none`. All sentences about it follow from this.
+        """
+        low, over = self.lasting.loads
+        if not low:
+            kind = AnswerKind.NONE if over is None else AnswerKind.UPPER_BOUND
+        elif over is None or self.gave_up is not None:
+            kind = AnswerKind.LOWER_BOUND
+        else:
+            kind = AnswerKind.LIMIT
+        return kind.value
+
+    @property
+    @column
+    def answer_load(self) -> float:
+        """The headline: the sustained load on the axis, or the steady one where that did not last;
+        0 if there is none [load].
+        """
+        return float(self.lasting.loads[0])
+
+    @property
+    @column
+    def answer_mb_per_s(self) -> float:
+        """Payload of `answer_load`, whole cluster [MB/s]."""
+        return self.lasting.mb_per_s
+
+    @property
+    def lasting(self) -> Boundary:
+        """The boundary of the load that lasts, for people: the same one, unless the sustained load
+        did not last. The steady load is then its sustained side, and that load its other one.
+        """
+        if self.lasted is not False:
+            return self
+        low, load, is_np = self.loads[0], int(self.steady_load or 0), self.along is NP
+        share = load / low if low and self.along.grows_payload else float(load > 0)
+        parts = (
+            replace(
+                each,
+                np=round(each.np * share),
+                mps=each.mps * share,
+                mb_per_s=each.mb_per_s * share,
+            )
+            for each in self.parts
+        )
+        return replace(
+            self,
+            load_sustained=load,
+            load_overloaded=low,
+            np_sustained=load if is_np else self.np_sustained,
+            np_overloaded=low if is_np else self.np_sustained,
+            mps=self.mps * share,
+            mb_per_s=self.mb_per_s * share,
+            mb_per_s_per_broker=self.mb_per_s_per_broker * share,
+            mps_overloaded=self.mps,
+            overload_reasons=(self.steady_note,) if self.steady_note else self.overload_reasons,
+            load_low=None,
+            load_high=None,
+            load_estimate=None,
+            confidence=None,
+            latency_p50_ms=None,
+            latency_p99_ms=None,
+            latency_p999_ms=None,
+            proven_s=None,
+            parts=tuple(parts),
+            lasted=None,
+        )
 
     @property
     @column

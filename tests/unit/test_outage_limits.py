@@ -201,7 +201,7 @@ def test_a_limit_that_is_sustained_while_brokers_catch_up_is_a_lower_bound() -> 
     assert (carried.loads, carried.gave_up, carried.state) == ((40, None), None, CATCHING_UP)
     assert carried.confirmed_s == 30.0
     assert carried.notes == ("1 of 3 windows were overloaded while brokers caught up",)
-    assert point_words(carried).startswith("1 kB, catching up: at least 40 producers")
+    assert point_words(carried).startswith("1 kB, catching up: at least 5.00 MB/s (40 producers)")
     assert limit_evidence(carried)[-1] == carried.notes[0]
 
 

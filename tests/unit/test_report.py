@@ -109,7 +109,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "open": ({**OPEN, "gave_up": "its 5 trials are used up"}, ("its 5 trials are used up", LOADS)),
     "nothing sustained": (
         {**bracket(0, 1), "mps": 0.0, "mb_per_s": 0.0},
-        ("1 producer (15.8 MB/s)", "the disk", REASON),
+        ("15.8 MB/s (1 producer)", "the disk", REASON),
     ),
     "unknown resource": (
         {"limited_by": None, "overload_reasons": ()},

@@ -37,6 +37,7 @@ from metrics.common.errors import (
     TerminatedError,
 )
 from metrics.planning.planted import environment_of_handlers
+from metrics.reporting.limit_words import open_words
 from metrics.tables.boundary import Boundary
 from metrics.trial.judgement import Judgement
 from metrics.trial.trial import Trial
@@ -59,9 +60,12 @@ def _boundary(gave_up: str | None = None) -> Boundary:
     return Boundary(100, 5, 6, 5.0, 0.0005, 0.0002, ("x",), "disk", 4, 6.0, gave_up, goal="default")
 
 
-def _ended(error: BaseException | None, *boundaries: Boundary) -> RunOutcome:
+def _ended(
+    error: BaseException | None, *boundaries: Boundary, accept_lower_bound: bool = False
+) -> RunOutcome:
     """The outcome of a search that raised this error and found these boundaries."""
-    body = LimitRun(load("testbed", "demo", "default"))
+    config = load("testbed", "demo", "default")
+    body = LimitRun(config.with_search(accept_lower_bound=accept_lower_bound))
     body.boundaries.extend(boundaries)
     return body.outcome(error)
 
@@ -162,7 +166,7 @@ def test_one_point_without_an_answer_is_no_conclusion() -> None:
     outcome = _ended(None, _boundary(), _boundary("load_cap reached"))
     assert (outcome.status, outcome.exit_code) == ("no conclusion", 3)
     assert outcome.error is not None
-    assert "100 B: load_cap reached" in outcome.error
+    assert "100 B: at least 0.001 MB/s (5 producers); load_cap reached" in outcome.error
     with pytest.raises(NoConclusionError, match="load_cap reached"):
         outcome.checked_exit_code()
     stopped = _ended(GuardStopError("full"), _boundary("load_cap reached"))
@@ -246,23 +250,30 @@ def test_a_boundary_has_the_latencies_of_the_last_trial_that_sustained_it() -> N
 
 def test_a_search_that_the_generator_ended_states_what_it_found_at_least() -> None:
     why = "the generator was the limit: 2 cores of 2 busy; use more executors or cores"
-    found = _searched(GaveUp(Bracket(96, None), f"at least 96 producers; {why}"))
+    found = _searched(GaveUp(Bracket(96, None), why))
     assert found.mb_per_s == pytest.approx(12.0)
-    assert found.gave_up == f"at least 12.0 MB/s (96 producers); {why}"
+    assert (found.gave_up, found.answer_kind) == (why, "lower bound")
+    assert open_words(found) == f"at least 12.0 MB/s (96 producers); {why}"
     outcome = _ended(None, found)
     assert (outcome.status, outcome.exit_code) == ("no conclusion", 3)
-    assert outcome.error == f"no conclusion for 1000 B: {found.gave_up}"
-    used_up = "the budget of 5 trials is used up"
-    assert _searched(GaveUp(Bracket(96, None), used_up)).gave_up == used_up
+    assert outcome.error == f"no conclusion for 1000 B: {open_words(found)}"
+    accepting = _ended(None, found, accept_lower_bound=True)
+    assert (accepting.status, accepting.exit_code, accepting.error) == ("done", 0, None)
+    nothing = _searched(GaveUp(Bracket(0, None), why))
+    assert (nothing.answer_kind, open_words(nothing)) == (
+        "none",
+        f"no load could be measured; {why}",
+    )
+    assert _ended(None, nothing, accept_lower_bound=True).exit_code == 3
     config = load(
         "testbed",
         "demo",
         "default",
         ["goal.search.axis=partitions", "goal.search.load_cap=1000", "workload.np=16"],
     )
+    point = FinishedPoint(1000, GaveUp(Bracket(8, None), why), ())
     text = f"at least {config.axis.amount(8)}; {why}"
-    point = FinishedPoint(1000, GaveUp(Bracket(8, None), text), ())
-    assert boundary_of(point, (), config, "default", 3).gave_up == text
+    assert open_words(boundary_of(point, (), config, "default", 3)) == text
 
 
 def test_an_outcome_with_a_sentence_is_raised_with_it() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import Configuration, load
+from jobs.console.text import limit_cells, limit_evidence, point_words
 from jobs.runs.proof import with_proof
 from jobs.runs.steady import (
     SteadyAnswer,
@@ -20,6 +22,7 @@ from jobs.runs.steady import (
 )
 from jobs.trials.steady import FAILED_S, FULL_SHARE, failed_after_s, has_failed, is_over
 from metrics.common.errors import ConfigError
+from metrics.reporting.page.answers import answer_of
 from metrics.reporting.proof_words import proven_words, steady_words
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.over_time import LatencySlice
@@ -163,6 +166,42 @@ def test_a_burst_limit_has_the_steady_limit_below_it(snapshot: SnapshotAssertion
     assert [proven_words(found), steady_words(found)] == snapshot
 
 
+def test_a_limit_that_did_not_last_is_not_the_headline(snapshot: SnapshotAssertion) -> None:
+    answer, trials = held_answer(10e6)
+    found = answer.complete(with_proof(limit(), trials, "default"), traffic(64, 1_000, 1_000.0))
+    assert (found.np_sustained, found.lasted) == (64, False)
+    assert (found.answer_kind, found.answer_load, found.answer_mb_per_s) == ("limit", 9.0, 9.0)
+    assert answer_of(found, 2).figure == "9.00"
+    assert limit_cells(found)[1:4:2] == ("9", "9.00")
+    assert [answer_of(found, 2).text, *limit_evidence(found), point_words(found)] == snapshot
+    other = answer.complete(limit(20, 100), traffic(20, 100, 10_000.0))
+    assert (other.answer_load, other.answer_load) == (other.steady_load, other.lasting.loads[0])
+
+
+@pytest.mark.parametrize(("low", "over", "why", "lasted"), list(product(
+    (0, 64), (None, 70), (None, "the budget is used up"), (None, False))))  # fmt: skip
+def test_all_sentences_follow_from_the_kind_of_the_answer(
+    low: int, over: int | None, why: str | None, lasted: bool | None
+) -> None:
+    found = replace(
+        limit(64), np_sustained=low, load_sustained=low, np_overloaded=over, load_overloaded=over,
+        mb_per_s=float(low), mps=1e3 * low, gave_up=why, lasted=lasted if low else None,
+    )  # fmt: skip
+    words = {
+        "limit": (" sustain ", 0),
+        "lower bound": ("at least", 1),
+        "upper bound": ("did not sustain even", 1),
+        "none": ("no load could be measured", 1),
+    }
+    text, evidence = answer_of(found, 2).text, " ".join(limit_evidence(found))
+    phrase, stated = words[found.answer_kind]
+    assert phrase in text
+    assert ("no load could" in text + evidence) == (found.answer_kind == "none")
+    assert ("at least" in text + evidence) == (found.answer_kind == "lower bound")
+    assert evidence.startswith(found.answer_kind) == bool(stated)
+    assert (found.answer_kind in ("none", "upper bound")) == (found.answer_load == 0)
+
+
 def test_a_limit_that_lasts_is_its_own_steady_limit(snapshot: SnapshotAssertion) -> None:
     answer, trials = held_answer(100e6)
     found = answer.complete(with_proof(limit(), trials, "default"), traffic(64, 1_000, 1_000.0))
@@ -210,6 +249,7 @@ def test_a_hold_that_failed_on_every_load_proves_nothing() -> None:
     words = steady_words(found)
     assert words.startswith("steady: not proven; a hold of 64.0 MB/s for 1 min 30 s was not: ")
     assert words.endswith("the brokers were overloaded")
+    assert (found.answer_kind, found.answer_load, found.lasted) == ("upper bound", 0.0, False)
 
 
 # --- the end of a hold -----------------------------------------------------------------

@@ -16,7 +16,7 @@ from metrics.reporting.limit_words import (
     span_words,
 )
 from metrics.reporting.proof_words import proven_words, steady_words
-from metrics.tables.boundary import Boundary
+from metrics.tables.boundary import AnswerKind, Boundary
 from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
 from metrics.windows.resource import Resource
 
@@ -89,6 +89,7 @@ class SizeAnswer:
 
 def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
     """Put one boundary point into sentences."""
+    boundary = boundary.lasting
     figure, unit = _figure(boundary)
     payload = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
     payload, load = (
@@ -101,7 +102,7 @@ def answer_of(boundary: Boundary, brokers: int) -> SizeAnswer:
         unit=unit,
         span=", ".join(part for part in (payload, load) if part),
         latency=latency_words(*boundary.latencies_ms),
-        text=_open_text(boundary, brokers) if boundary.gave_up else _text(boundary, brokers),
+        text=_text(boundary, brokers),
         certainty=_certainty(boundary),
         is_open=boundary.gave_up is not None or boundary.loads[1] is None,
         doubt="" if boundary.gave_up else doubt_words(boundary),
@@ -127,6 +128,7 @@ def _estimate(boundary: Boundary) -> str:
 
 def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
     """All sizes in a sentence; empty if there is only one size or no answer."""
+    boundaries = [each.lasting for each in boundaries]
     closed = [b for b in boundaries if b.gave_up is None and b.mb_per_s > 0]
     if len(boundaries) < 2 or not closed or not closed[0].along.grows_payload:
         return ""
@@ -178,17 +180,22 @@ def _figure(boundary: Boundary) -> tuple[str, str]:
 
 
 def _text(boundary: Boundary, brokers: int) -> str:
-    low, over = boundary.loads
-    size = _with_size(boundary)
+    size, over = _with_size(boundary), boundary.loads[1]
     who, verb = _who(brokers)
-    if not low:
-        least = "any load" if over is None else boundary.along.amount(over)
-        payload = _overload_payload(boundary)
-        return f"{size} {who} did not sustain even {least}{payload}; {_why(boundary)}."
-    sustained = f"{size} {who} {verb} {_load(boundary)}"
-    if over is None:
-        return f"{sustained}. The limit is at least this load, as no overload occurred."
-    return f"{sustained}; at {_over(boundary)} {_why(boundary)}."
+    why = f": {boundary.gave_up}" if boundary.gave_up else ""
+    match AnswerKind(boundary.answer_kind):
+        case AnswerKind.NONE:
+            return f"{size} no load could be measured{why}."
+        case AnswerKind.UPPER_BOUND:
+            assert over is not None, "an upper bound is an overload"
+            text = f"{size} {who} did not sustain even {_over(boundary)}; {_why(boundary)}."
+            return f"{text} No lower load could be measured{why}." if why else text
+        case AnswerKind.LOWER_BOUND:
+            text = f"{size} {who} {verb} at least {_load(boundary)}{why}."
+            return text if over is None else f"{text} At {_over(boundary)} {_why(boundary)}."
+        case AnswerKind.LIMIT:
+            sustained = f"{size} {who} {verb} {_load(boundary)}"
+            return f"{sustained}; at {_over(boundary)} {_why(boundary)}."
 
 
 def _with_size(boundary: Boundary) -> str:
@@ -202,18 +209,6 @@ def _with_size(boundary: Boundary) -> str:
     )
     answer = scale_words(boundary)
     return f"{f'{answer}. ' if answer else ''}With the mix of {named}"
-
-
-def _open_text(boundary: Boundary, brokers: int) -> str:
-    low, over = boundary.loads
-    size = _with_size(boundary)
-    text = f"{size} there is no conclusion: {boundary.gave_up}."
-    who, verb = _who(brokers, first=True)
-    if low:
-        text += f" {who} {verb} at least {_load(boundary)}."
-    if over is not None:
-        text += f" At {_over(boundary)} {_why(boundary)}."
-    return text
 
 
 def _load(boundary: Boundary) -> str:
@@ -233,11 +228,6 @@ def _over(boundary: Boundary) -> str:
     if boundary.along.grows_payload:
         return f"{format_mb_per_s(boundary.mb_per_s_overloaded)} MB/s ({load})"
     return load
-
-
-def _overload_payload(boundary: Boundary) -> str:
-    above = boundary.mb_per_s_overloaded
-    return f" ({format_mb_per_s(above)} MB/s)" if above and boundary.along.grows_payload else ""
 
 
 def _why(boundary: Boundary) -> str:
