@@ -12,6 +12,7 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import TrialFinished
 from jobs.trials.control_server import TaskChannel
+from jobs.trials.early_end import overload_lasts
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.measure import TrialMeasurer
 from jobs.trials.others_fall import OthersFall
@@ -148,6 +149,13 @@ class ContinuousMeasurer(TrialMeasurer):
         ticker = Ticker(self._context.reporter, sampler.nodes, whole, channel)
 
         def look() -> float:
+            nodes = sampler.nodes.samples_taken()
+            if channel.start_s is not None and overload_lasts(self._context, nodes, time.time()):
+                most_s = self._context.config.goal.search.overload_max_s
+                self._context.guards.stop(
+                    f"the load kept the brokers beyond the goal for {most_s:g} s; offer less, or "
+                    "raise goal.search.overload_max_s to hold an overload for longer"
+                )
             while (reports := channel.take_window(running.judged + 1)) is not None:
                 held.append(self._judge(running, sampler, merge(reports)))
                 running.number = self._context.history.numbering.take()

@@ -4,12 +4,15 @@ A certain overload harms other clients of the brokers, so it ends as soon as it 
 window in which a lagging follower would leave the ISR is demanded only of a load that looks
 sustained. Where the load falls far short, or leaves the handlers no idle time, it is an overload by
 far: its window begins during the warm-up already, and needs the fewest slices that show a scatter.
+
+A load that is held has its full length. On brokers of others it ends nevertheless once it is an
+overload for `search.overload_max_s`, see `overload_lasts`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from math import isinf
@@ -37,8 +40,29 @@ from search.signals import SATURATED_IDLE
 
 NOTICE_S = 1.0
 """Time between setting the end and the end itself, so that every task learns of it [s]."""
+HELD_RULE = StopRule()
+"""The rule for a load that is held, of which only overloads end early."""
 SAMPLES_OVER = 2.5
 """Sampling intervals of a look at the handlers' idle time, where samples are rare."""
+
+
+def overload_lasts(context: RunContext, samples: Sequence[BrokerSample], now_s: float) -> bool:
+    """Whether a load has kept brokers of others beyond the threshold of every goal for too long.
+
+    The handlers of a broker were busier than each goal allows, over the last
+    `search.overload_max_s` and over the later half of them. The brokers of a testbed have no
+    others, and may be overloaded for longer.
+
+    Args:
+        now_s: the driver's time [s since the epoch].
+    """
+    if context.config.cluster.is_exclusive:
+        return False
+    most_s = context.config.goal.search.overload_max_s
+    least = min(each.indicators.request_handler_idle_min for each in context.thresholds.values())
+    brokers = brokers_of(context.source)
+    found = [lowest_idle(samples, brokers, now_s - over, now_s) for over in (most_s, most_s / 2)]
+    return all(idle is not None and idle < least for idle in found)
 
 
 class EarlyEnd:
@@ -66,11 +90,17 @@ class EarlyEnd:
         self._channel = channel
         self._sampler = sampler
         self._may_begin_early = may_begin_early
+        self._is_held = self._phases.stop_rule is None
+        self._rule = self._phases.stop_rule
+        self._most_s = context.config.goal.search.overload_max_s
+        is_bounded = may_begin_early and self._phases.volume_bytes is None
+        if self._is_held and is_bounded and self._most_s < self._phases.load_s:
+            self._rule = None if context.config.cluster.is_exclusive else HELD_RULE
         self._written: list[tuple[float, int]] = []
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts, and end the window at most once."""
-        if self._phases.stop_rule is None or isinf(self._offered_per_s):
+        if self._rule is None or isinf(self._offered_per_s):
             return nullcontext()
         return watching(
             "early-end", lambda: self.look(time.time()), self._phases.sample_interval_s / 2
@@ -84,7 +114,7 @@ class EarlyEnd:
         Args:
             now_s: the driver's time [s since the epoch].
         """
-        start_s, rule = self._channel.start_s, self._phases.stop_rule
+        start_s, rule = self._channel.start_s, self._rule
         if start_s is None or rule is None:
             return self._phases.sample_interval_s / 2
         begun_s = start_s + self._channel.phases_now(self._phases).warmup_s
@@ -131,6 +161,15 @@ class EarlyEnd:
     def _end_now(self, begun_s: float, now_s: float, rule: StopRule) -> float | None:
         """The length to which the window can be cut [s], or None while it has to continue."""
         verdicts = [rule.verdict(progress) for progress in self._progress(begun_s)]
+        if self._is_held:
+            load_s = now_s - (self._channel.start_s or now_s)
+            if load_s < self._most_s - 2 * NOTICE_S:
+                return None
+            is_over = set(verdicts) == {Verdict.OVERLOADED} or (
+                now_s - begun_s >= self._phases.sample_interval_s * FEWEST
+                and overload_lasts(self._context, self._sampler.samples_taken(), now_s)
+            )
+            verdicts = [Verdict.OVERLOADED if is_over else None]
         if None in verdicts:
             return None
         least_s = window_least_s(self._facts, is_sustained=Verdict.SUSTAINED in verdicts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ from functools import partial
 from jobs.cluster.topic_set import TopicSet
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
+from jobs.trials.early_end import NOTICE_S, overload_lasts
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.replica_gauges import lacking_now
+from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of, poll_interval_of
@@ -78,7 +81,19 @@ def offer_unscored(
         @contextmanager
         def watched(channel: TaskChannel) -> Iterator[None]:
             lacking = partial(lacking_now, sampler, context)
-            with guards.watch(pattern, channel, lacking), watch(channel, sampler):
+
+            def look() -> float | None:
+                now_s, start_s = time.time(), channel.start_s
+                if start_s is None or not overload_lasts(context, sampler.samples_taken(), now_s):
+                    return interval_s
+                channel.end_after(max(1.0, now_s - start_s - pattern.phases.warmup_s + NOTICE_S))
+                return None
+
+            with (
+                guards.watch(pattern, channel, lacking),
+                watching("overload", look, interval_s),
+                watch(channel, sampler),
+            ):
                 yield
 
         try:

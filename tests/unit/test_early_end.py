@@ -26,6 +26,10 @@ LAG_WINDOW_S = 45.0
 """The window of Kafka's default of 30 s for `replica.lag.time.max.ms`."""
 
 
+LATER_S = 60.0
+"""Time after which brokers may become busier [s]."""
+
+
 class Running(TaskChannel):
     """The channel of a load of which the brokers take the same share from its start on."""
 
@@ -60,6 +64,10 @@ class Trial:
     rate_window_s: float | None = None
     warmup_s: float = PHASES.warmup_s
     interval_s: float = 1.0
+    is_held: bool = False
+    is_exclusive: bool = False
+    measure_s: float = PHASES.measure_s
+    idle_later: float | None = None
 
     def run(self) -> tuple[float, list[dict[str, float]]]:
         """The seconds from the start of the load to its end, and the messages to the tasks."""
@@ -70,7 +78,8 @@ class Trial:
             source=SimpleNamespace(nodes={1: node}),
             thresholds={"default": Thresholds()},
             config=SimpleNamespace(
-                goal=SimpleNamespace(search=SimpleNamespace(overload_max_s=self.overload_max_s))
+                cluster=SimpleNamespace(is_exclusive=self.is_exclusive),
+                goal=SimpleNamespace(search=SimpleNamespace(overload_max_s=self.overload_max_s)),
             ),
         )
         early_end = EarlyEnd(
@@ -83,6 +92,8 @@ class Trial:
                     ramp_up_s=self.ramp_up_s,
                     warmup_s=self.warmup_s,
                     sample_interval_s=self.interval_s,
+                    measure_s=self.measure_s,
+                    early_end_error_rate=0.0 if self.is_held else PHASES.early_end_error_rate,
                 ),
             ),
             cast(TaskChannel, channel),
@@ -95,24 +106,55 @@ class Trial:
             ),
             self.may_begin_early,
         )
-        for half_s in range(1, int(2 * PHASES.load_s)):
+        for half_s in range(1, int(2 * (self.warmup_s + self.measure_s))):
             load_s = half_s / 2
             channel.report(load_s, self.warmup_s)
             if load_s % self.interval_s == 0:
-                idle_ns = self.idle * load_s * 1e9
+                early_s = min(load_s, LATER_S)
+                later = self.idle if self.idle_later is None else self.idle_later
+                idle_ns = (self.idle * early_s + later * (load_s - early_s)) * 1e9
                 values = {HANDLER_IDLE_NS: idle_ns, "isr_shrinks": 0.0}
                 samples.append(BrokerSample(1, START_S + load_s, values))
             if early_end.look(START_S + load_s) is None:
                 break
         ends = [each["end_after_s"] for each in channel.sent if "end_after_s" in each]
         warmup_s = channel.phases_now(replace(PHASES, warmup_s=self.warmup_s)).warmup_s
-        return warmup_s + (ends[0] if ends else PHASES.measure_s), channel.sent
+        return warmup_s + (ends[0] if ends else self.measure_s), channel.sent
 
 
 def test_a_load_far_above_the_limit_ends_within_ten_seconds() -> None:
     ends_s, sent = Trial().run()
     assert ends_s <= 10.0
     assert [list(each) for each in sent] == [["begin_after_s"], ["end_after_s"]]
+
+
+HELD = Trial(share=1.0, idle=0.17, warmup_s=2.0, measure_s=105.0, is_held=True)
+
+
+def test_a_load_that_is_held_on_brokers_of_others_ends_within_ten_seconds_of_overload() -> None:
+    """Handlers idle for 0.17 are an overload of a goal of 0.20, however narrow."""
+    by_far = replace(HELD, share=0.5, idle=0.0)
+    late = replace(HELD, idle=0.5, idle_later=0.17)
+    for case, since_s in ((HELD, 0.0), (by_far, 0.0), (late, LATER_S)):
+        ends_s, _ = case.run()
+        assert since_s < ends_s <= since_s + 10.0 + 2.0 * NOTICE_S + (10.0 if since_s else 0.0), (
+            case
+        )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        replace(HELD, is_exclusive=True),
+        replace(HELD, idle=0.25),
+        replace(HELD, overload_max_s=1e4),
+        replace(HELD, may_begin_early=False),
+    ],
+    ids=["testbed", "sustained", "allowed", "broker killed"],
+)
+def test_any_other_load_that_is_held_has_its_full_length(case: Trial) -> None:
+    ends_s, sent = case.run()
+    assert (ends_s, sent) == (case.warmup_s + case.measure_s, [])
 
 
 def test_a_load_that_is_acknowledged_and_leaves_no_idle_time_ends_within_ten_seconds() -> None:
