@@ -24,6 +24,7 @@ from jobs.trials.watching import watching
 from metrics.judging.climbing import lowest_idle
 from metrics.judging.slices import Slices
 from metrics.judging.verdict import progress_of, window_least_s
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
@@ -167,7 +168,7 @@ class EarlyEnd:
                 return None
             is_over = set(verdicts) == {Verdict.OVERLOADED} or (
                 now_s - begun_s >= self._phases.sample_interval_s * FEWEST
-                and overload_lasts(self._context, self._sampler.samples_taken(), now_s)
+                and overload_lasts(self._context, self._sampler.nodes.samples_taken(), now_s)
             )
             verdicts = [Verdict.OVERLOADED if is_over else None]
         if None in verdicts:
