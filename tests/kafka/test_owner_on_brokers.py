@@ -10,9 +10,12 @@ from dataclasses import replace
 import pytest
 from kafka import KafkaProducer
 
+from jobs.checks.cluster import owner_findings
+from jobs.checks.finding import Severity
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
+from jobs.cluster.opening import OpenCluster
 from jobs.cluster.owner_topic import OwnerTopics
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
@@ -81,6 +84,24 @@ def test_the_last_record_of_the_topic_holds(
     written(kafka_testbed, topic, None)
     with pytest.raises(ConfigError, match="has no record with the key bounds"):
         owners.read()
+
+
+def test_the_doctor_names_a_user_who_may_change_the_bounds_and_changes_nothing(
+    kafka_testbed: Testbed, admin: KafkaAdmin, topic: str
+) -> None:
+    opened = OpenCluster(admin, admin.describe_cluster())
+    (none,) = owner_findings(opened, topic)
+    assert (none.severity, none.found) == (Severity.OK, f"none, as there is no topic {topic}")
+    admin.create_topic(topic, {0: [2]}, COMPACTED)
+    assert becomes(lambda: topic in admin.topic_names())
+    written(kafka_testbed, topic, b'{"np_max": 20}')
+    ends = admin.end_offsets([(topic, 0)])
+    stated, changeable = owner_findings(opened, topic)
+    assert "np_max 20" in stated.found
+    assert changeable.severity is Severity.WARNING
+    assert "may write to and delete the topic" in changeable.found
+    assert admin.end_offsets([(topic, 0)]) == ends, "nothing was written"
+    assert OwnerTopics(admin, [topic]).read()[topic].given == {"np_max": 20}
 
 
 def test_a_running_load_ends_when_the_owner_tightens(
