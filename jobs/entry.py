@@ -73,7 +73,9 @@ def _handle_signals() -> list[int]:
 
     default_hook, sys.unraisablehook = sys.unraisablehook, repeat_signal
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, interrupt)
+        # nohup ignores SIGHUP, and a script's shell ignores SIGINT for a job in the background.
+        if name == signal.SIGTERM or signal.getsignal(name) is not signal.SIG_IGN:
+            signal.signal(name, interrupt)
     return interrupts
 
 

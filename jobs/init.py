@@ -17,7 +17,7 @@ from jobs.console.events import note
 from jobs.entry import run
 from jobs.options import Count, OutputFile
 from metrics.common.errors import ConfigError
-from metrics.reporting.files import write_file
+from metrics.reporting.files import require_new, write_file
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "GSSAPI")
@@ -65,10 +65,7 @@ def init(
 
     The file is checked like the cluster file of a run.
     """
-    if file.exists() and not force:
-        raise ConfigError(
-            f"{file} exists already; expected a new file; name another, or add --force"
-        )
+    require_new("FILE", file, is_forced=force)
     if servers is None:
         servers = _prompt("Addresses of some brokers, with commas between them")
     if protocol is None:

@@ -10,9 +10,14 @@ from pathlib import Path
 from jobs.checks.finding import Finding, warning
 from jobs.config import Cluster
 from jobs.config.base import ConfigModel
+from jobs.config.client_properties import KEY as CLIENT_PROPERTIES
+from jobs.config.client_properties import provider_files
+from jobs.config.metrics_extension import ExtensionSection
 from jobs.config.metrics_registry import configured_sources
+from jobs.config.metrics_section import SourceSection
 
 CHECK = "secrets"
+_AUTHENTICATED = "spark.authenticate"
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 
 
@@ -53,27 +58,23 @@ def exposure_findings(
                     remedy,
                 )
             )
-    crypto = any(settings.get(name, "false").strip().lower() == "true" for name in _ENCRYPTED)
-    sends = any(_references(security)) or security.sasl_mechanism == "AWS_MSK_IAM"
-    if not crypto and not master.startswith("local") and sends:
-        found.append(
-            warning(
-                CHECK,
-                "the secrets for the brokers are sent to Spark's executors in the clear",
-                f"{_ENCRYPTED[0]}=true",
-                "set it with spark.authenticate=true (spark-submit --conf …)",
-            )
-        )
-    for key, path in _secret_files(cluster):
-        if _others_can_write(path):
+    sections: dict[str, ConfigModel] = {"security": security}
+    sections |= {section.key: section for section in configured_sources(cluster)}
+    for name, section in sections.items():
+        own = section.contacted_hosts(known) if isinstance(section, SourceSection) else known
+        if getattr(section, "check_hostname", True) is False and _is_remote(own):
             found.append(
                 warning(
                     CHECK,
-                    f"others can write the file of {key}, {path}",
-                    "a file that only its owner can change",
-                    f"chmod go-w {path}",
+                    f"{name}.check_hostname is false, so any server with a certificate of a "
+                    "trusted authority receives the login",
+                    "true for other hosts",
+                    "issue certificates that name the hosts, and remove the key",
                 )
             )
+    found += _spark_findings(settings, is_local=master.startswith("local"), cluster=cluster)
+    for path, (key, is_secret) in _named_files(cluster, sections).items():
+        found += _file_findings(key, path, is_secret=is_secret)
     return found
 
 
@@ -88,29 +89,86 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _spark_findings(
+    settings: Mapping[str, str], *, is_local: bool, cluster: Cluster
+) -> Iterator[Finding]:
+    """Warnings about the ports of Spark's driver and executors, where secrets go to executors."""
+    security = cluster.security
+    if not any(_references(security)) and security.sasl_mechanism != "AWS_MSK_IAM":
+        return
+    on = {name for name, value in settings.items() if value.strip().lower() == "true"}
+    if _AUTHENTICATED not in on:
+        yield warning(
+            CHECK,
+            "Spark's ports accept any program, and the tasks behind them have the secrets for the "
+            "brokers",
+            f"{_AUTHENTICATED}=true",
+            "use conf/spark/submit.properties (spark-submit --properties-file)",
+        )
+    if not is_local and on.isdisjoint(_ENCRYPTED):
+        yield warning(
+            CHECK,
+            "the secrets for the brokers are sent to Spark's executors in the clear",
+            f"{_ENCRYPTED[0]}=true",
+            f"set it with {_AUTHENTICATED}=true (spark-submit --conf …)",
+        )
+
+
 def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
     """The (key, reference) of each secret in a section."""
     for key in type(section).model_fields:
         if key.endswith("_from") and (reference := getattr(section, key)) is not None:
             yield key, reference
+    if isinstance(section, ExtensionSection):
+        yield from ((f"options.{name}", each) for name, each in section.options.items())
 
 
-def _secret_files(cluster: Cluster) -> Iterator[tuple[str, Path]]:
-    sections: dict[str, ConfigModel] = {"security": cluster.security}
-    sections |= {section.key: section for section in configured_sources(cluster)}
+def _named_files(
+    cluster: Cluster, sections: Mapping[str, ConfigModel]
+) -> dict[Path, tuple[str, bool]]:
+    """Path → (key, whether it holds a secret), of each file that a cluster's file names."""
+    found: dict[Path, tuple[str, bool]] = {}
+
+    def add(key: str, place: str, *, is_secret: bool) -> None:
+        path = Path(place).expanduser()
+        found[path] = (found.get(path, (key, False))[0], is_secret or found.get(path, ("", 0))[1])
+
+    if cluster.client_properties is not None:
+        add(CLIENT_PROPERTIES, cluster.client_properties, is_secret=True)
+        for place in provider_files(cluster.client_properties):
+            add(CLIENT_PROPERTIES, place, is_secret=True)
     for name, section in sections.items():
         for key, reference in _references(section):
             kind, _, place = reference.partition(":")
             if kind == "file":
-                yield f"{name}.{key}", Path(place).expanduser()
-        keyfile: str | None = getattr(section, "keyfile", None)
-        if keyfile is not None:
-            yield f"{name}.keyfile", Path(keyfile).expanduser()
+                add(f"{name}.{key}", place, is_secret=True)
+        for key in ("cafile", "oauth_cafile", "certfile", "keyfile"):
+            given: str | None = getattr(section, key, None)
+            if given is not None:
+                is_store = getattr(section, "keyfile", None) is None  # of a certificate and its key
+                has_key = key == "keyfile" or (key == "certfile" and is_store)
+                add(f"{name}.{key}", given, is_secret=has_key)
+    return found
 
 
-def _others_can_write(path: Path) -> bool:
+def _file_findings(key: str, path: Path, *, is_secret: bool) -> Iterator[Finding]:
     try:
         mode = path.stat().st_mode
     except OSError:  # the code that reads the file reports it
-        return False
-    return stat.S_ISREG(mode) and bool(mode & (stat.S_IWGRP | stat.S_IWOTH))
+        return
+    if not stat.S_ISREG(mode):
+        return
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        yield warning(
+            CHECK,
+            f"others can write the file of {key}, {path}",
+            "a file that only its owner can change",
+            f"chmod go-w {path}",
+        )
+    elif is_secret and mode & stat.S_IROTH:
+        yield warning(
+            CHECK,
+            f"everybody can read the file of {key}, {path}",
+            "a file of secrets that its owner and group alone can read",
+            f"chmod o-rwx {path}",
+        )

@@ -23,6 +23,7 @@ from jobs.config.client_property_names import (
 )
 from jobs.config.fields import nearest
 from jobs.config.java_properties import (
+    files_in,
     jaas_module,
     jaas_options,
     read_properties,
@@ -88,6 +89,16 @@ def secret(place: str) -> str:
     path, _, name = place.rpartition("#")
     given = read(path)
     return _value(path, given, name) or _jaas_of(path, given, True).get(name, "")
+
+
+def provider_files(path: str) -> list[str]:
+    """The files that configuration providers read for the properties of a file.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    given = read(path)
+    return [file for text in given.values() for file in files_in(text, given)]
 
 
 def _value(path: str, given: Mapping[str, str], name: str) -> str:

@@ -91,6 +91,16 @@ def _looked_up(found: re.Match[str], given: Mapping[str, str]) -> str:
     return _from_files(found[0], kind, path, key)
 
 
+def files_in(text: str, given: Mapping[str, str]) -> list[str]:
+    """The files that the providers of a value read; see `resolved`."""
+    found = [(_kind_of(each[1], given), each[2], each[3]) for each in _PLACE.finditer(text)]
+    return [
+        path if kind == "file" else str(Path(path) / key)
+        for kind, path, key in found
+        if kind in ("file", "dir") and path
+    ]
+
+
 def _from_files(place: str, kind: str, path: str, key: str) -> str:
     try:
         if kind == "dir":

@@ -36,7 +36,7 @@ from metrics.learning.document import (
 from metrics.learning.keys import is_slow, keys_of
 from metrics.learning.parts import TopicPart, parts_of
 from metrics.learning.topic import TopicFacts
-from metrics.reporting.files import require_place, write_file
+from metrics.reporting.files import require_new, write_file
 from metrics.units import format_duration, format_volume
 
 _LAG = "replica.lag.time.max.ms"
@@ -83,7 +83,8 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
         NoConclusionError: the topics have no records.
         TryLaterError: the cluster does not answer.
     """
-    _require_new(order)
+    for file in (order.out, evidence_file(order.out), profile_file(order.out)):
+        require_new("--out", file, is_forced=order.is_forced)
     cluster = load_cluster(order.cluster, order.overrides)
     if cluster.starts_brokers:
         raise ConfigError(
@@ -133,21 +134,6 @@ def _surveyed(
         if "AuthorizationFailed" in error.cause:
             raise ConfigError(str(error)) from error
         raise
-
-
-def _require_new(order: LearnOrder) -> None:
-    """Check that the files can be written, and replace none without `--force`.
-
-    Raises:
-        ConfigError: a file exists, or cannot be written.
-    """
-    for file in (order.out, evidence_file(order.out)):
-        if file.exists() and not order.is_forced:
-            raise ConfigError(
-                f"{file} exists already; expected a new file; name another with --out, or add "
-                "--force"
-            )
-        require_place("--out", file)
 
 
 def _say_before(order: LearnOrder, topics: Sequence[TopicFacts], reporter: Reporter) -> None:

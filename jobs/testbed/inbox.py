@@ -37,7 +37,11 @@ class Inbox:
         ours.setblocking(False)
         self._selector.register(self._wakeup, selectors.EVENT_READ)
         signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
-        self._handlers = {signum: signal.signal(signum, self._note) for signum in _ENDING}
+        self._handlers = {
+            signum: signal.signal(signum, self._note)
+            for signum in _ENDING
+            if signum == signal.SIGTERM or signal.getsignal(signum) is not signal.SIG_IGN
+        }
         # A handler is needed for the wake-up; polling the children shows which one has ended.
         self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
 

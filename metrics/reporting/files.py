@@ -96,6 +96,23 @@ def write_file(name: str, path: Path, content: str | bytes) -> None:
         raise _unwritable(name, path, error) from None
 
 
+def require_new(name: str, path: Path, *, is_forced: bool) -> None:
+    """Check that a file that people edit can be written, and is not replaced without `--force`.
+
+    Args:
+        name: as in `write_file`.
+
+    Raises:
+        ConfigError: the file exists, or cannot be written.
+    """
+    if path.exists() and not is_forced:
+        other = "" if name == "FILE" else f" with {name}"
+        raise ConfigError(
+            f"{path} exists already; expected a new file; name another{other}, or add --force"
+        )
+    require_place(name, path)
+
+
 def require_place(name: str, path: Path) -> None:
     """Check that `write_file` will be able to write to a path; change nothing.
 

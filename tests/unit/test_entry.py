@@ -14,6 +14,8 @@ import click
 import pytest
 
 from jobs.entry import run
+from jobs.testbed.channel import channel_pair
+from jobs.testbed.inbox import Inbox
 from metrics.common.errors import (
     ConfigError,
     GuardStopError,
@@ -199,3 +201,30 @@ def test_scripts_of_charts_are_kept_in_the_cache(
     monkeypatch.setattr(kept_script, "_folders", [])
     assert _ends(lambda: None) == 0
     assert kept_script._folders == [tmp_path / "charts"]
+
+
+@pytest.mark.parametrize("name", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_the_parent_ignores_stays_ignored(name: signal.Signals) -> None:
+    """`nohup` ignores SIGHUP, and a shell without job control ignores SIGINT in the background."""
+    signal.signal(name, signal.SIG_IGN)
+
+    def receive() -> None:
+        os.kill(os.getpid(), name)
+
+    assert _ends(receive) == 0
+    assert signal.getsignal(name) is signal.SIG_IGN
+
+
+def test_a_supervisor_of_a_testbed_ignores_what_its_parent_ignores() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    channel, inherited = channel_pair()
+    inbox = Inbox(channel)
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        inbox.wait(1.0)
+        assert inbox.terminations == 1, "SIGTERM alone"
+    finally:
+        inbox.close()
+        channel.close()
+        inherited.close()

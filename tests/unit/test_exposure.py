@@ -24,7 +24,8 @@ EXPORTERS = [
     "cluster.metrics.prometheus={port: 1, rules: msk, username_from: env:U, password_from: env:P}",
 ]
 HOSTS = ["cluster.metrics.host.prometheus={port: 9100, token_from: env:T}"]
-CRYPTO = {"spark.network.crypto.enabled": "true"}
+AUTHENTICATE = "spark.authenticate"
+CRYPTO = {"spark.network.crypto.enabled": "true", AUTHENTICATE: "true"}
 STANDALONE, LOCAL = "spark://master:7077", "local[2]"
 
 
@@ -34,7 +35,8 @@ def warnings(
     settings: dict[str, str] | None = None,
     master: str = LOCAL,
 ) -> list[str]:
-    found = exposure_findings(load_cluster("example", overrides), [host], settings or {}, master)
+    given = {AUTHENTICATE: "true"} if settings is None else settings
+    found = exposure_findings(load_cluster("example", overrides), [host], given, master)
     assert all((each.check, each.severity) == (CHECK, Severity.WARNING) for each in found)
     return [each.sentence for each in found]
 
@@ -110,3 +112,70 @@ def test_a_secret_that_others_can_write_is_a_warning(tmp_path: Path) -> None:
     assert f"others can write the file of metrics.host.prometheus.token_from, {file}" in sentence
     file.unlink()
     assert warnings(overrides) == [], "the code that reads the file reports it"
+
+
+FILES = (
+    ("security.password_from", "file:{}", "cluster.security.password_from", SAFE[:-1]),
+    ("security.cafile", "{}", "cluster.security.cafile", SAFE),
+    ("security.oauth_client_secret_from", "file:{}", "cluster.security.oauth_client_secret_from", [
+        "cluster.security.protocol=SASL_SSL",
+        "cluster.security.sasl_mechanism=OAUTHBEARER",
+        "cluster.security.oauth_token_url=https://idp.example.com/t",
+        "cluster.security.oauth_client_id_from=env:U",
+    ]),
+    ("jmx.cafile", "{}", "cluster.jmx.cafile", ["cluster.jmx.tls=true"]),
+    ("client_properties", "{}", "cluster.client_properties", []),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "form", "override", "others"), FILES)
+def test_every_file_that_a_cluster_names_is_its_owners_to_change(
+    tmp_path: Path, key: str, form: str, override: str, others: list[str]
+) -> None:
+    file = tmp_path / "named"
+    file.write_text("ssl.truststore.type=PEM\n")
+    overrides = [*others, f"{override}={form.format(file)}"]
+    file.chmod(0o600)
+    assert warnings(overrides) == []
+    file.chmod(0o602)
+    (sentence,) = warnings(overrides)
+    assert f"others can write the file of {key}, {file}" in sentence
+
+
+def test_a_file_of_secrets_that_everybody_can_read_is_a_warning(tmp_path: Path) -> None:
+    properties, store = tmp_path / "client.properties", tmp_path / "client.p12"
+    store.write_bytes(b"store")
+    properties.write_text(
+        "security.protocol=SSL\n"
+        f"ssl.keystore.type=PKCS12\nssl.keystore.location={store}\nssl.keystore.password=p\n"
+    )
+    properties.chmod(0o640)
+    store.chmod(0o640)
+    given = [f"cluster.client_properties={properties}"]
+    assert warnings(given) == []
+    properties.chmod(0o604)
+    store.chmod(0o604)
+    named, kept = warnings(given)
+    assert f"everybody can read the file of client_properties, {properties}" in named
+    assert f"everybody can read the file of security.certfile, {store}" in kept
+    assert f"chmod o-rwx {store}" in kept
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["cluster.security.protocol=SSL", "cluster.security.check_hostname=false"], "security"),
+        (["cluster.jmx.tls=true", "cluster.jmx.check_hostname=false"], "jmx"),
+    ],
+)
+def test_a_certificate_of_any_name_is_a_warning(overrides: list[str], key: str) -> None:
+    (sentence,) = warnings(overrides)
+    assert f"{key}.check_hostname is false" in sentence
+    assert warnings(overrides, "127.0.0.1") == []
+
+
+@pytest.mark.parametrize("master", [LOCAL, STANDALONE])
+def test_a_session_without_authentication_is_a_warning(master: str) -> None:
+    (sentence,) = warnings(SAFE, master=master, settings={**CRYPTO, AUTHENTICATE: "false"})
+    assert "Spark's ports accept any program" in sentence
+    assert "spark.authenticate=true" in sentence

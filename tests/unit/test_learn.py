@@ -326,6 +326,9 @@ def test_errors_say_what_to_do(tmp_path: Path, served: Served, snapshot: Snapsho
     refused("own brokers", ServedCluster(kinds), ConfigError, cluster="testbed")
     (tmp_path / "mine.yaml").write_text("mine", encoding="utf-8")
     refused("existing file", ServedCluster(kinds), ConfigError)
+    profile = (tmp_path / "mine.yaml").rename(tmp_path / "mine.profile.yaml")
+    refused("existing profile", ServedCluster(kinds), ConfigError)
+    assert profile.read_text(encoding="utf-8") == "mine"
     assert found == snapshot
 
 
