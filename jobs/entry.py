@@ -18,6 +18,7 @@ from jobs.console.streams import has_no_reader, settle_streams
 from jobs.setup.places import DATABRICKS, cache_dir
 from metrics.common.errors import ConfigError, RedlineError, TerminatedError
 from metrics.reporting import kept_script
+from metrics.reporting.files import write_private
 
 INTERRUPTED = 130
 UNEXPECTED = 1
@@ -160,7 +161,7 @@ def _save_traceback() -> str:
     try:
         path = cache_dir() / "last-error.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(traceback.format_exc(), encoding="utf-8", errors="backslashreplace")
+        write_private(path, traceback.format_exc())
     except OSError as error:  # the terminal is the only place left
         return f"The traceback could not be written to a file ({error}):\n{traceback.format_exc()}"
     return f"The traceback is in {path}; add it to a bug report"

@@ -60,9 +60,9 @@ def exposure_findings(
             )
     sections: dict[str, ConfigModel] = {"security": security}
     sections |= {section.key: section for section in configured_sources(cluster)}
-    for name, section in sections.items():
-        own = section.contacted_hosts(known) if isinstance(section, SourceSection) else known
-        if getattr(section, "check_hostname", True) is False and _is_remote(own):
+    for name, each in sections.items():
+        own = each.contacted_hosts(known) if isinstance(each, SourceSection) else known
+        if getattr(each, "check_hostname", True) is False and _is_remote(own):
             found.append(
                 warning(
                     CHECK,
@@ -131,7 +131,8 @@ def _named_files(
 
     def add(key: str, place: str, *, is_secret: bool) -> None:
         path = Path(place).expanduser()
-        found[path] = (found.get(path, (key, False))[0], is_secret or found.get(path, ("", 0))[1])
+        first, was_secret = found.get(path, (key, False))
+        found[path] = first, is_secret or was_secret
 
     if cluster.client_properties is not None:
         add(CLIENT_PROPERTIES, cluster.client_properties, is_secret=True)

@@ -66,6 +66,8 @@ SMALL_TABLES = {
 LOCAL = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
+    # With a secret of the session that Spark makes and keeps in the memory of its JVM.
+    "spark.authenticate": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 from jobs.setup.class_archive import read_options, write_options
-from jobs.testbed.keys import SecurityFiles, write_secret
+from jobs.testbed.keys import SecurityFiles
 from jobs.testbed.listeners import scram_arguments
 from jobs.testbed.model import Node, NodeRole, Spec
 from jobs.testbed.places import NodeFiles, log4j2_configuration, node_files
+from metrics.reporting.files import write_private
 
 MARKER = "-Dredline.testbed="
 """The argument that marks a process as the testbed's, with the testbed's id behind it."""
@@ -87,7 +88,7 @@ def _format_arguments(spec: Spec, paths: NodeFiles, arguments: list[str]) -> lis
     if not scram:
         return [FORMAT_CLASS, *arguments]
     quoted = (json.dumps(each) for each in (FORMAT_CLASS, *arguments, *scram))
-    write_secret(paths.format_arguments, "\n".join(quoted))
+    write_private(paths.format_arguments, "\n".join(quoted))
     return [f"@{paths.format_arguments}"]
 
 

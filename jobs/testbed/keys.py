@@ -8,7 +8,6 @@ line contains them.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import time
 from base64 import urlsafe_b64encode
@@ -22,13 +21,13 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509 import load_pem_x509_certificate
 
 from jobs.testbed.model import HOST
+from metrics.reporting.files import write_private
 
 FOLDER = "security"
 USER = "redline"
 PASSWORD_OF_STORES = "changeit"
 _VALID_S = 365 * 86_400.0
 _ORGANIZATION = "kafka-redline testbed"
-_OWNER_ONLY = 0o600
 
 
 class SecurityFiles:
@@ -61,29 +60,29 @@ def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
     files = SecurityFiles(testbed_folder)
     files.folder.mkdir(mode=0o700)
     password = secrets.token_urlsafe(18)
-    write_secret(files.username, USER)
-    write_secret(files.password, password)
-    write_secret(files.token, unsecured_token(USER, time.time(), _VALID_S))
+    write_private(files.username, USER)
+    write_private(files.password, password)
+    write_private(files.token, unsecured_token(USER, time.time(), _VALID_S))
     authority = trustme.CA(organization_name=_ORGANIZATION)
     broker = authority.issue_cert(host, "localhost", organization_name=_ORGANIZATION)
     client = authority.issue_cert("localhost", common_name=USER, organization_name=_ORGANIZATION)
     files.ca.write_bytes(authority.cert_pem.bytes())
-    write_secret(files.broker, key_and_certificates(broker))
-    write_secret(files.client, key_and_certificates(client))
+    write_private(files.broker, key_and_certificates(broker))
+    write_private(files.client, key_and_certificates(client))
     write_jmx_tls(broker, files.jmx_store, files.jmx_tls)
-    write_secret(files.jmx_password, f"{USER} {password}\n")
-    write_secret(files.jmx_access, f"{USER} readonly\n")
+    write_private(files.jmx_password, f"{USER} {password}\n")
+    write_private(files.jmx_access, f"{USER} readonly\n")
     return files
 
 
 def write_jmx_tls(leaf: trustme.LeafCert, store: Path, properties: Path) -> None:
     """Write a keystore, and the file that jmxremote.ssl.config.file names for it."""
-    write_secret(store, _keystore(leaf))
+    write_private(store, _keystore(leaf))
     given = {
         "javax.net.ssl.keyStore": str(store),
         "javax.net.ssl.keyStorePassword": PASSWORD_OF_STORES,
     }
-    write_secret(properties, javaproperties.dumps(given, timestamp=None))
+    write_private(properties, javaproperties.dumps(given, timestamp=None))
 
 
 def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
@@ -104,14 +103,6 @@ def _keystore(leaf: trustme.LeafCert) -> bytes:
     assert isinstance(key, EllipticCurvePrivateKey), "trustme makes elliptic-curve keys"
     sealed = serialization.BestAvailableEncryption(PASSWORD_OF_STORES.encode())
     return pkcs12.serialize_key_and_certificates(b"broker", key, own, chain, sealed)
-
-
-def write_secret(path: Path, content: str | bytes) -> None:
-    """Write a file that only its owner can ever read."""
-    data = content.encode() if isinstance(content, str) else content
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
-    with open(descriptor, "wb") as stream:  # noqa: PTH123 - of a descriptor
-        stream.write(data)
 
 
 def unsecured_token(user: str, now_s: float, valid_s: float) -> str:

@@ -212,7 +212,7 @@ def _spawn(spec: Spec, root: Path) -> Testbed:
         if not spec.owned:
             refuse_namesake(root, spec.name)
         folder = root / spec.id
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         state = State(spec, Status.STARTING, created_s=time.time(), owner=own_record())
         write_state(folder, state)
     channel, inherited = channel_pair()

@@ -20,7 +20,7 @@ from jobs.testbed.disk.devices import (
     require_rate,
 )
 from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
-from jobs.testbed.keys import make_security, write_secret
+from jobs.testbed.keys import make_security
 from jobs.testbed.link.devices import LinkDevices
 from jobs.testbed.link.line_process import line_command, round_trip_s
 from jobs.testbed.model import (
@@ -48,6 +48,7 @@ from jobs.testbed.spark import (
     workers_problem,
 )
 from jobs.testbed.strays import end_processes, inheriting_processes
+from metrics.reporting.files import write_private
 
 # A JVM that was ended by SIGTERM and ran its shutdown hooks.
 _EXIT_BY_SIGTERM = 143
@@ -171,7 +172,7 @@ class Nodes:
                     meta = meta_properties(self.cluster_id, node.node_id, random_id())
                     (folder / "meta.properties").write_text(render(meta))
             properties = node_properties(self._spec, node, self.nodes, ",".join(map(str, folders)))
-            write_secret(files.properties, render(properties))
+            write_private(files.properties, render(properties))
         self.spark = spark_nodes(self._spec, self._folder, ports)
         for folder in written_dirs(self.spark):
             folder.mkdir(parents=True)

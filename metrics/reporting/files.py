@@ -37,16 +37,32 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def open_private(path: Path, *, appends: bool = False) -> BinaryIO:
+    """Open a file for writing that only its owner can ever read."""
+    mode = os.O_APPEND if appends else os.O_TRUNC
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | mode, 0o600)
+    if not appends and os.name == "posix":
+        os.fchmod(descriptor, 0o600)  # of a file that existed
+    return os.fdopen(descriptor, "ab" if appends else "wb")
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Write a file that only its owner can ever read."""
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    with open_private(path) as file:
+        file.write(data)
+
+
 def open_to_append(path: Path) -> BinaryIO:
-    """Open a file for writing after its content.
+    """Open a log for writing after its content; only its owner can read a new one.
 
     Some file systems take whole files only, such as the volumes of Databricks and other mounts of
     object stores. There the file is written again, beginning with its earlier content.
     """
     if _can_append(path.parent):
-        return path.open("ab")
+        return open_private(path, appends=True)
     before = path.read_bytes() if path.exists() else b""
-    file = path.open("wb")
+    file = open_private(path)
     file.write(before)
     file.flush()
     return file

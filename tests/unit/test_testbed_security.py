@@ -16,11 +16,12 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from jobs.testbed.cleanup import keep_logs
 from jobs.testbed.jvm import MARKER, format_command, server_command
-from jobs.testbed.keys import USER, SecurityFiles, make_security, unsecured_token, write_secret
+from jobs.testbed.keys import USER, SecurityFiles, make_security, unsecured_token
 from jobs.testbed.model import CONTROLLER_ID, Node, NodeRole, State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import node_files
 from jobs.testbed.properties import node_properties
+from metrics.reporting.files import write_private
 from tests.support.testbed_spec import SPEC
 
 
@@ -40,7 +41,7 @@ def secrets_in(folder: Path) -> SecurityFiles:
     """The files of a secured testbed that these tests read, without keys."""
     files = SecurityFiles(folder)
     files.folder.mkdir()
-    write_secret(files.password, "hunter2")
+    write_private(files.password, "hunter2")
     return files
 
 
