@@ -29,6 +29,7 @@ from jobs.config.java_properties import (
     read_properties,
     resolved,
 )
+from jobs.config.variables import Written
 from metrics.common.errors import ConfigError
 
 KEY = "client_properties"
@@ -46,8 +47,10 @@ _HANDLERS = re.compile(
 """Java's classes of logins that are done here without Java."""
 
 
-def keys_of(path: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The keys that a file adds to a cluster: `bootstrap_servers` and `security`.
+def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Written]:
+    """The keys that a file adds to a cluster, `bootstrap_servers` and `security`, and their record.
+
+    A value that a configuration provider or sasl.jaas.config gave is recorded as its reference.
 
     Args:
         own: keys of the cluster's own file, which take precedence; what they replace is not judged.
@@ -56,8 +59,17 @@ def keys_of(path: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
         ConfigError: the file cannot be read, or has a property that is not supported.
     """
     file = _Properties(path, own or {})
-    found = {"bootstrap_servers": file.servers, "security": dict(file.security())}
-    return {key: each for key, each in found.items() if each}
+    security = dict(file.security())
+    found = {"bootstrap_servers": file.servers, "security": security}
+    written = {"bootstrap_servers": file.reference_of(",".join(file.servers))}
+    for key, value in security.items():
+        parts = value.items() if isinstance(value, dict) else ()
+        written |= {f"security.{key}.{part}": file.reference_of(each) for part, each in parts}
+        written[f"security.{key}"] = file.reference_of(value)
+    return (
+        {key: each for key, each in found.items() if each},
+        {key: each for key, each in written.items() if each is not None},
+    )
 
 
 def read(path: str) -> dict[str, str]:
@@ -129,6 +141,7 @@ class _Properties:
 
     def __init__(self, path: str, own: Mapping[str, Any]) -> None:
         self._path, self._given = path, read(path)
+        self._private: dict[str, str] = {}
         self._own_servers = own.get("bootstrap_servers")
         given = own.get("security")
         self._own: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
@@ -138,12 +151,25 @@ class _Properties:
         if self._protocol.startswith("SASL_"):
             self._mechanism = str(self._own.get("sasl_mechanism") or self._stated_mechanism())
 
+    def reference_of(self, value: object) -> str | None:
+        """The reference to a value that a provider or sasl.jaas.config gave; None for others."""
+        if not isinstance(value, str) or not value:
+            return None
+        found = (name for text, name in self._private.items() if value in text or text in value)
+        return next(map(self._reference, found), None)
+
     def _get(self, name: str) -> str:
-        return _value(self._path, self._given, name)
+        value = _value(self._path, self._given, name)
+        if value and value != self._given[name].strip():
+            self._private[value] = name
+        return value
 
     def _option(self, jaas: Mapping[str, str], name: str) -> str:
         """An option of sasl.jaas.config with its references resolved; empty if missing."""
-        return _value(self._path, {**self._given, name: jaas.get(name, "")}, name)
+        value = _value(self._path, {**self._given, name: jaas.get(name, "")}, name)
+        if value:
+            self._private[value] = name
+        return value
 
     def _reference(self, name: str) -> str:
         return f"{REFERENCE}:{self._path}#{name}"

@@ -23,7 +23,7 @@ from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
 from jobs.config.tokens import MSK_TOKEN_S
-from jobs.config.variables import as_written, with_values
+from jobs.config.variables import Written, as_written, with_values
 from jobs.config.workload import Workload
 from metrics.common.errors import ConfigError
 from metrics.traffic.axes import (
@@ -205,25 +205,49 @@ def load_recorded(
 ) -> Configuration:
     """The configuration that a run recorded, with some parts replaced.
 
+    The tables may be another's. So where secrets go, and which variables and files are read, comes
+    from the reader's own cluster file; a record has only the options of a testbed.
+
     Args:
         cluster, workload, goal: replacements, as for `load`; None for the recorded part.
         overrides: `--set` options, which apply to the recorded parts, too.
 
     Raises:
-        ConfigError: see `load`; or an older version recorded keys that this one does not know.
+        ConfigError: see `load`; an older version recorded keys that this one does not know; or
+            the recorded cluster is not a file of conf/clusters.
     """
     kept = (_recorded(Goal, kind, settings, overrides) for kind in settings if "goal" in kind[:5])
     return _consistent(
         Configuration(
             load_cluster(cluster, overrides)
             if cluster is not None
-            else _recorded(Cluster, "cluster", settings, overrides),
+            else _own_cluster(settings["cluster"], overrides),
             load_workload(workload, overrides)
             if workload is not None
             else _recorded(Workload, "workload", settings, overrides),
             load_goals(goal, overrides) if goal is not None else tuple(kept),
         )
     )
+
+
+def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Cluster:
+    """The file of conf/clusters with the recorded name, with the recorded options of a testbed."""
+    name = str(recorded.get("name"))
+    if name not in available("cluster"):
+        raise ConfigError(
+            f"the run was made on the cluster {name}, which is not a file of conf/clusters; "
+            "expected its file, as the tables do not decide where secrets are sent; name it with "
+            "--cluster"
+        )
+    if not load_cluster(name, overrides).starts_brokers:
+        return load_cluster(name, overrides)
+    kept = (key for key in recorded if key.startswith("testbed.") and key not in _CODE_OF_TESTBED)
+    options = (f"cluster.{key}={json.dumps(recorded[key])}" for key in kept)
+    return load_cluster(name, (*options, *overrides))
+
+
+_CODE_OF_TESTBED = ("testbed.profile", "testbed.properties")
+"""Keys that name files to read and classes to load; they come from the reader's own file."""
 
 
 def _recorded(
@@ -485,9 +509,9 @@ def _made(
     if model is Workload:
         parsed = [option_with_own_name(each) for each in parsed]
     apply_overrides(source, model, parsed)
-    written = with_values(source) if model is Cluster else {}
+    written = dict(with_values(source)) if model is Cluster else {}
     if model is Cluster:
-        _read_client_properties(source)
+        written = {**written, **_read_client_properties(source)}
     data = sections_of_mix(source) if model is Workload else source.data
     try:
         if is_json:
@@ -495,20 +519,28 @@ def _made(
         else:
             made = model.model_validate(data)
     except ValidationError as error:
-        raise config_error(error, source, model) from None
+        raise config_error(error, source, model, written) from None
     if isinstance(made, Cluster):
         made.keep_written(written)
     return made
 
 
-def _read_client_properties(source: ParsedFile) -> None:
-    """Add the keys from the cluster's properties file that the cluster itself does not have."""
+def _read_client_properties(source: ParsedFile) -> Written:
+    """Add the keys from the cluster's properties file that the cluster itself does not have.
+
+    It returns the record of those that are references there.
+    """
     named = source.data.get(CLIENT_PROPERTIES)
-    if isinstance(named, str):
-        for key, value in keys_of(named, source.data).items():
-            own = source.data.setdefault(key, value)
-            if isinstance(own, dict) and isinstance(value, dict):
-                source.data[key] = {**value, **own}
+    if not isinstance(named, str):
+        return {}
+    own = source.data.get("security")
+    given = {f"security.{key}" for key in own} if isinstance(own, dict) else set()
+    keys, written = keys_of(named, source.data)
+    for key, value in keys.items():
+        own = source.data.setdefault(key, value)
+        if isinstance(own, dict) and isinstance(value, dict):
+            source.data[key] = {**value, **own}
+    return {key: each for key, each in written.items() if ".".join(key.split(".")[:2]) not in given}
 
 
 def require_open_loop(config: Configuration) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
@@ -12,12 +13,12 @@ from pydantic_core import ErrorDetails
 from jobs.config.fields import Model, hint, model_at, nearest_key
 from jobs.config.mixes import MIX, OF_PARTS
 from jobs.config.source import ParsedFile, kind_of
+from jobs.config.variables import NAME_OF_SECRET
 from metrics.common.bounds import Checked, UnexpectedError
 from metrics.common.errors import ConfigError
 from metrics.common.quantities import EXAMPLES
 
 LINES_MAX = 5
-LITERAL_SECRETS = ("password", "passwd", "secret", "token", "username", "credential")
 
 KINDS = {
     "tuple_type": "a list, in brackets or with dashes",
@@ -29,14 +30,22 @@ KINDS = {
 }
 
 
-def config_error(error: ValidationError, source: ParsedFile, model: Model) -> ConfigError:
+def config_error(
+    error: ValidationError,
+    source: ParsedFile,
+    model: Model,
+    written: Mapping[str, str] = MappingProxyType({}),
+) -> ConfigError:
     """The error for a configuration that `model` refused.
 
     It has a line for each problem, at most `LINES_MAX`. Values of keys that may hold a secret are
-    not quoted.
+    not quoted, and those of references are quoted as the file has them.
+
+    Args:
+        written: path of a key → its text in the file, with references.
     """
     causes = _without_effects(error.errors(include_url=False), model)
-    lines = [_line(details, source, model) for details in causes]
+    lines = [_line(details, source, model, written) for details in causes]
     shown = lines[:LINES_MAX]
     if len(lines) > LINES_MAX:
         shown.append(f"and {len(lines) - LINES_MAX} more problems in {source.label}")
@@ -66,7 +75,9 @@ def _without_effects(problems: list[ErrorDetails], model: Model) -> list[ErrorDe
     ]
 
 
-def _line(details: ErrorDetails, source: ParsedFile, model: Model) -> str:
+def _line(
+    details: ErrorDetails, source: ParsedFile, model: Model, written: Mapping[str, str]
+) -> str:
     path = tuple(part for part in details["loc"] if part != "[key]")
     where = source.origin(path)
     key = ".".join(map(str, path))
@@ -77,7 +88,9 @@ def _line(details: ErrorDetails, source: ParsedFile, model: Model) -> str:
     cause = details.get("ctx", {}).get("error", details["msg"])
     if details["type"] == "value_error" and not isinstance(cause, UnexpectedError):
         return f"{where}: {key + ': ' if key else ''}{cause}"
-    given = _shown(path, details["input"])
+    above = (".".join(map(str, path[:end])) for end in range(len(path), 0, -1))
+    reference = next((written[each] for each in above if each in written), None)
+    given = _shown(path, details["input"] if reference is None else reference)
     expected = _expected(details)
     return f"{where}: {key} is {given}; expected {expected}; {_remedy(model, path)}"
 
@@ -94,7 +107,8 @@ def _unknown(model: Model, path: tuple[Any, ...]) -> str:
 
 def may_be_secret(path: tuple[Any, ...]) -> bool:
     """Whether the value of a key may hold a secret, which messages do not quote."""
-    return any(word in str(path[-1]).lower() for word in LITERAL_SECRETS) if path else False
+    name = str(path[-1]).lower() if path else ""
+    return NAME_OF_SECRET.search(name) is not None or "username" in name
 
 
 def _shown(path: tuple[Any, ...], value: Any) -> str:

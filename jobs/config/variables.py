@@ -11,7 +11,12 @@ from jobs.config.source import ParsedFile, Path, parse_value
 from metrics.common.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SECRET = re.compile("password|passwd|secret|token|credential", re.IGNORECASE)
+NAME_OF_SECRET = re.compile(
+    r"passw|passphrase|pwd|secret|token|credential|(api|access|private|account|sas|subscription)"
+    r"[-_.]?key|authorization|bearer|cookie",
+    re.IGNORECASE,
+)
+_LOGIN_IN_URL = re.compile(r"://[^\s/@]*:[^\s/@]*@")
 
 Written = Mapping[str, str]
 """Path of a key, such as `bootstrap_servers.0` → its text in the file, with variables."""
@@ -23,10 +28,16 @@ def with_values(source: ParsedFile) -> Written:
     A value that consists of one variable is read as YAML, so that a port is a number.
 
     Raises:
-        ConfigError: a variable is not set, or holds a secret.
+        ConfigError: a variable is not set, or holds a secret; or a URL has a password.
     """
     written: dict[str, str] = {}
     for path, text in list(_texts(source.data, ())):
+        if _LOGIN_IN_URL.search(text):
+            raise ConfigError(
+                f"{source.origin(path)}: {'.'.join(map(str, path))} has a URL with a user and a "
+                "password; expected none in a value that is recorded and shown; write the address "
+                "alone, and references in the keys that end in _from"
+            )
         if _VARIABLE.search(text):
             written[".".join(map(str, path))] = text
             _put(source.data, path, _value(text, path, source.origin(path)))
@@ -77,7 +88,7 @@ def _value(text: str, path: Path, origin: str) -> Any:
 
     def looked_up(found: re.Match[str]) -> str:
         name = found[1]
-        if _SECRET.search(name) or str(path[-1]).endswith("_from"):
+        if NAME_OF_SECRET.search(name) or str(path[-1]).endswith("_from"):
             raise ConfigError(
                 f"{origin}: {key} has ${{{name}}}, which may be a secret; expected none in a value "
                 f"that is recorded and shown; write env:{name} in a key that ends in _from"

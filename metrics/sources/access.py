@@ -46,7 +46,7 @@ class JmxAccess:
         check_hostname: whether a certificate must name the host of its address.
     """
 
-    username: str | None = None
+    username: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     is_tls: bool = False
     cafile: str | None = None

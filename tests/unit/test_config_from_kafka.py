@@ -52,12 +52,13 @@ def test_a_properties_file_of_kafka_supplies_addresses_and_security(
 
 
 def test_its_secrets_are_recorded_nowhere_and_the_record_resumes(tmp_path: Path) -> None:
-    config = load(cluster_file(tmp_path, SASL), "quick", "quick")
+    file = cluster_file(tmp_path, SASL)
+    config = load(file, "quick", "quick")
     recorded = config_text(config)
     assert "ter2" not in recorded
     assert "alice" not in recorded
     assert f"properties:{tmp_path}/client.properties#password" in recorded
-    assert load_recorded(json.loads(recorded)) == config
+    assert load_recorded(json.loads(recorded), cluster=file) == config
 
 
 def test_keys_of_the_cluster_itself_come_first(tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_variables_have_their_values_and_are_recorded_as_references(
     assert settings["bootstrap_servers"] == ["${KAFKA_HOST}:9092", "b:9092"]
     assert settings["jmx.port"] == "${JMX}"
     monkeypatch.setenv("KAFKA_HOST", "kafka-8.internal")
-    resumed = load_recorded(json.loads(recorded)).cluster
+    resumed = load_recorded(json.loads(recorded), cluster=str(file)).cluster
     assert resumed.bootstrap_servers == ("kafka-8.internal:9092", "b:9092")
 
 

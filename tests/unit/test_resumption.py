@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.cli import redline
-from jobs.config import load, load_goal, load_recorded
+from jobs.config import load, load_cluster, load_goal, load_recorded
 from jobs.runs.resumption import (
     config_text,
     differences,
@@ -286,11 +286,12 @@ def test_the_recorded_configuration_is_that_of_the_run(
         changes += ["workload.topic.config.min.insync.replicas=1"]
     config = load(cluster, workload, goal, changes)
     recorded = json.loads(config_text(config))
-    assert load_recorded(recorded) == config
-    more = load_recorded(recorded, overrides=["goal.search.budget.trials=9"])
+    own = [each for each in changes if each.startswith("cluster.") and cluster == "example"]
+    assert load_recorded(recorded, overrides=own) == config
+    more = load_recorded(recorded, overrides=[*own, "goal.search.budget.trials=9"])
     assert more.goal.search.budget.trials == 9
     assert not differences(recorded, json.loads(config_text(more)))
-    assert load_recorded(recorded, goal="default").goals == (load_goal("default"),)
+    assert load_recorded(recorded, goal="default", overrides=own).goals == (load_goal("default"),)
 
 
 def test_an_unknown_key_in_a_record_is_named() -> None:
@@ -313,3 +314,34 @@ def test_a_run_that_the_folder_does_not_have_is_refused_before_any_file_is_made(
     assert "--tables" in message
     assert message.replace(str(out), "OUT") == snapshot
     assert list(tmp_path.iterdir()) == []
+
+
+HOSTILE = (
+    {"bootstrap_servers": ["${HOME_OF_KAFKA}.evil.example:9092"]},
+    {"security.protocol": "SASL_PLAINTEXT", "security.sasl_mechanism": "PLAIN",
+     "security.username_from": "env:USER", "security.password_from": "file:/etc/hostname"},
+    {"security.oauth_token_url": "https://evil.example/token"},
+    {"client_properties": "/tmp/evil.properties"},
+    {"security.cafile": "/tmp/evil.pem", "security.check_hostname": False},
+    {"metrics.prometheus.server": "https://evil.example", "metrics.prometheus.token_from": "env:T"},
+    {"metrics.extension.source": "evil", "metrics.extension.options": {"key": "env:AWS_SECRET"}},
+    {"testbed.properties": {"metric.reporters": "evil.Reporter"}},
+    {"testbed.profile": "/tmp/evil.yaml"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["example", "testbed"])
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_record_does_not_decide_where_secrets_go(name: str, hostile: dict[str, Any]) -> None:
+    """Tables are shared; the connection and its secrets come from the reader's own file."""
+    recorded = json.loads(config_text(load(name, "demo", "default")))
+    recorded["cluster"] |= hostile
+    assert load_recorded(recorded).cluster == load_cluster(name)
+
+
+def test_a_record_of_an_unknown_cluster_requires_its_file(tmp_path: Path) -> None:
+    recorded = json.loads(config_text(load("example", "demo", "default")))
+    recorded["cluster"]["name"] = "../evil"
+    with pytest.raises(ConfigError, match="name it with --cluster"):
+        load_recorded(recorded)
+    assert load_recorded(recorded, cluster="example").cluster == load_cluster("example")
