@@ -32,8 +32,8 @@ from jobs.runs.options import RunOptions
                    "catch up; as --set goal.search.brokers_offline=BROKERS.")  # fmt: skip
 @run_options
 @click.option("--resume", metavar="RUN_ID", type=RunId(),
-              help="Continue a stopped run with its own options; --set may change its budget and "
-                   "its guards.")  # fmt: skip
+              help="Continue a stopped run with its own options, on the cluster of your own file; "
+                   "--set may change its budget and its guards.")  # fmt: skip
 def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
     cluster: str,
     workload: str | None,

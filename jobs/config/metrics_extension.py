@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -15,6 +16,8 @@ from metrics.common.errors import ConfigError
 from metrics.common.extensions import SOURCES, ExtensibleName, load_extension
 from metrics.sources.extension import SourceRequest, extension_source
 from metrics.sources.source import MetricsSource
+
+_LOGIN_IN_URL = re.compile(r"://[^\s/@]*:[^\s/@]*@")
 
 
 def _as_texts(value: Any) -> Any:
@@ -30,7 +33,7 @@ def _as_texts(value: Any) -> Any:
 def _as_text(name: str, value: Any) -> str:
     if is_reference(value):
         return str(as_reference(value))
-    if may_be_secret((name,)):
+    if may_be_secret((name,)) or _LOGIN_IN_URL.search(str(value)):
         raise UnexpectedError(f"for {name} {REFERENCE}")
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -16,7 +16,6 @@ NAME_OF_SECRET = re.compile(
     r"[-_.]?key|authorization|bearer|cookie",
     re.IGNORECASE,
 )
-_LOGIN_IN_URL = re.compile(r"://[^\s/@]*:[^\s/@]*@")
 
 Written = Mapping[str, str]
 """Path of a key, such as `bootstrap_servers.0` → its text in the file, with variables."""
@@ -28,16 +27,10 @@ def with_values(source: ParsedFile) -> Written:
     A value that consists of one variable is read as YAML, so that a port is a number.
 
     Raises:
-        ConfigError: a variable is not set, or holds a secret; or a URL has a password.
+        ConfigError: a variable is not set, or holds a secret.
     """
     written: dict[str, str] = {}
     for path, text in list(_texts(source.data, ())):
-        if _LOGIN_IN_URL.search(text):
-            raise ConfigError(
-                f"{source.origin(path)}: {'.'.join(map(str, path))} has a URL with a user and a "
-                "password; expected none in a value that is recorded and shown; write the address "
-                "alone, and references in the keys that end in _from"
-            )
         if _VARIABLE.search(text):
             written[".".join(map(str, path))] = text
             _put(source.data, path, _value(text, path, source.origin(path)))

@@ -114,7 +114,7 @@ def test_a_secret_that_others_can_write_is_a_warning(tmp_path: Path) -> None:
     assert warnings(overrides) == [], "the code that reads the file reports it"
 
 
-FILES = (
+FILES: tuple[tuple[str, str, str, list[str]], ...] = (
     ("security.password_from", "file:{}", "cluster.security.password_from", SAFE[:-1]),
     ("security.cafile", "{}", "cluster.security.cafile", SAFE),
     ("security.oauth_client_secret_from", "file:{}", "cluster.security.oauth_client_secret_from", [
