@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -25,9 +26,10 @@ from tests.support.processes import becomes
 log = logging.getLogger(__name__)
 
 
-def has_started(output: Path) -> bool:
-    """Whether a node says that it has started."""
-    return "Kafka Server started" in output.read_text()
+def accepts(port: int) -> bool:
+    """Whether a node accepts connections."""
+    with socket.socket() as own:
+        return own.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture
@@ -65,8 +67,8 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
             with (tmp_path / f"{node}.log").open("wb") as out:
                 start = [command[0], *options, *command[1:], SERVER_CLASS, str(file)]
                 processes.append(subprocess.Popen(start, stdout=out, stderr=out))
-        for _, node, _ in nodes[1:]:
-            assert becomes(partial(has_started, tmp_path / f"{node}.log"), 60.0)
+        for port in (*brokers, *jmx):
+            assert becomes(partial(accepts, port), 60.0)
         made_file = tmp_path / "untuned.yaml"
         made_file.write_text(
             "description: two brokers with Kafka's defaults\n"
