@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.engine.task.clock_comparison import compare_clocks
+from jobs.engine.task.clock_comparison import compare_clocks, pinned
 
 CLOCK_ROUNDS = 8
 """Round trips of a comparison of clocks: the shortest of them has the smallest error."""
@@ -158,11 +158,14 @@ def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[s
     except OSError as error:
         why = _refusal(error, timeout_s)
         raise ConnectionError(f"{line['host']}:{line['port']}: {why}") from error
-    with connected as sock:
+    with connected, pinned(connected, line["certificate"]) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.sendall(json.dumps({"token": line["token"], "task": task}).encode() + b"\n")
         with sock.makefile("rb") as answers:
             found = compare_clocks(partial(_ask_clock, sock, answers), CLOCK_ROUNDS)
+            sock.sendall(b'{"done": true}\n')
+            while answers.readline(_LINE_BYTES):  # until the driver has read it
+                continue
     assert found is not None, "CLOCK_ROUNDS is above 0"
     return {"offset_s": found[0], "error_s": found[1]}
 
@@ -170,8 +173,9 @@ def clock_offset(line: Mapping[str, Any], task: int, timeout_s: float) -> dict[s
 def _ask_clock(sock: socket.socket, answers: Any) -> float:
     sock.sendall(b'{"asks": "clock"}\n')
     while text := answers.readline(_LINE_BYTES):
-        if text.strip():  # an empty line is a heartbeat
-            return float(json.loads(text)["clock_s"])
+        message = json.loads(text) if text.strip() else {}  # an empty line is a heartbeat
+        if "clock_s" in message:
+            return float(message["clock_s"])
     raise ConnectionError("the driver hung up")
 
 

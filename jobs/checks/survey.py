@@ -9,7 +9,7 @@ import platform
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -171,7 +171,7 @@ def probe_order(
         "engine": _ENGINE,
         "brokers": {str(broker): list(place) for broker, place in brokers.items()},
         "network_namespace": network_namespace,
-        "clock": {"host": channel.host, "port": channel.port, "token": channel.token},
+        "clock": asdict(channel),
         "timeout_s": TIMEOUT_S,
     }
 

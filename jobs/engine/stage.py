@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+class LateStartError(RedlineError):
+    """A task got the start signal after the start."""
+
+
 class Barrier(Protocol):
     """The part of Spark's `BarrierTaskContext` that a task needs."""
 
@@ -211,8 +215,7 @@ def _run_client(
     late_s = time.monotonic() - start_s
     try:
         if late_s > 0:
-            problem = f"got the start signal {late_s:.2f} s after the start"
-            return _absence_report(plan, task, start_wall_s, problem)
+            raise LateStartError(f"the start signal arrived {late_s:.2f} s after the start")
         if task >= plan.tasks:
             consumers = cast("ConsumerClient", client)
             reading = consumers.run(start_s, wall_offset_s, driver, acknowledged.targets)
@@ -220,8 +223,13 @@ def _run_client(
         outcome = cast("ProducerClient", client).run(start_s, wall_offset_s, driver)
         acknowledged.own_offsets = outcome.account.offsets_total
         return producer_report(plan, task, outcome.account, outcome.producers, wall_offset_s)
-    except (RedlineError, OSError) as error:
-        return _absence_report(plan, task, start_wall_s, f"{type(error).__name__}: {error}")
+    except OrphanedError as error:
+        return _absence_report(plan, task, start_wall_s, str(error))
+    except Exception as error:  # noqa: BLE001 - the driver ends the load of all, and names it
+        problem = f"{type(error).__name__}: {error}"
+        if driver is not None:
+            driver.report_failure(problem)
+        return _absence_report(plan, task, start_wall_s, problem)
     finally:
         if plan.gathers_offsets:
             acknowledged.finish()

@@ -218,6 +218,7 @@ class BrokerSockets:
         return watching(
             "broker-sockets",
             lambda: self.count_if_due(channel.start_s, channel.phases_now(phases), windows),
+            fail=channel.fail,
         )
 
     def count_if_due(self, start_s: float | None, phases: Phases, windows: int = 1) -> float | None:

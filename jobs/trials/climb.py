@@ -136,7 +136,10 @@ class ClimbWatch:
     ) -> AbstractContextManager[None]:
         """Watch while the block lasts."""
         return watching(
-            "climb", lambda: self.look(channel, sampler.samples_taken(), time.time()), LOOK_S
+            "climb",
+            lambda: self.look(channel, sampler.samples_taken(), time.time()),
+            LOOK_S,
+            channel.fail,
         )
 
     def look(

@@ -169,7 +169,8 @@ class ContinuousMeasurer(TrialMeasurer):
         self._broker_ends = self._broker_sockets()
         if self._broker_ends is not None:
             ends = self._broker_ends.watch(channel, running.pattern.phases, running.windows)
-        with guarded, fall.watch(), ticker.watch(), ends, watching("windows", look, LOOK_S):
+        windows = watching("windows", look, LOOK_S, channel.fail)
+        with guarded, fall.watch(), ticker.watch(), ends, windows:
             yield
         look()  # the last window but one may have ended since the last check
 

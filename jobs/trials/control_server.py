@@ -1,10 +1,11 @@
 """The driver's end of the control channels to the tasks of a trial.
 
-Tasks connect by `jobs.engine.task.control_channel`. They report when they are ready, and receive
-the start signal when all are. They report how much is acknowledged, and may ask for the driver's
-time; the driver may end the measured window early. It sends a heartbeat every second, so that tasks
-notice when it is gone for any reason. A task that disconnects before it is done is lost, and ends
-the load of all.
+Tasks connect by `jobs.engine.task.control_channel`, over TLS with a certificate that the driver
+makes for itself. They report when they are ready, and receive the start signal when all are. They
+report how much is acknowledged, and may ask for the driver's time; the driver may end the measured
+window early, and sends new tokens for the brokers. Both sides send something at least every second
+of the load, so that each notices when the other is gone for any reason. A task that fails,
+disconnects before it is done, or is silent under load ends the load of all.
 """
 
 from __future__ import annotations
@@ -14,20 +15,33 @@ import json
 import logging
 import secrets
 import socket
+import ssl
+import tempfile
 import threading
 import time
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from jobs.engine.network.connections import ensure_descriptors
-from jobs.engine.task.control_channel import ControlAddress, parse_window, unpacked_window
+from jobs.engine.task.control_channel import (
+    PIECE_LENGTH,
+    SILENCE_MAX_S,
+    ControlAddress,
+    parse_window,
+    unpacked_window,
+)
 from jobs.engine.task.start_signal import TaskReady, start_signals
 from jobs.trials.acked_progress import AckedProgress
-from metrics.common.errors import ConfigError
+from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import Phases
 from metrics.trial.task import TaskReport
 
@@ -37,7 +51,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 1.0
-_LINE_BYTES_MAX = 4_096
+_LINE_BYTES_MAX = 32_768
+"""Longest line of a task [B]: a problem of `PROBLEM_LENGTH` characters, each escaped in JSON."""
+_CERTIFICATE_DAYS = 3_650
 IDENTIFICATION_S = 5.0
 """The driver closes a connection that has not identified itself within this time [s]."""
 UNIDENTIFIED_MAX = 64
@@ -48,8 +64,15 @@ _BACKLOG = 1_024
 once."""
 PIECES_MAX = 10_000
 """Lines of a window's report at most: far more than any task sends."""
-_MALFORMED = (OSError, ValueError, zlib.error, KeyError, TypeError, OverflowError, RecursionError)
+_MALFORMED = (
+    OSError, ValueError, zlib.error, KeyError, TypeError, OverflowError, RecursionError,
+    asyncio.TimeoutError,
+)  # fmt: skip
 """Errors that a malformed message can raise."""
+
+
+class TaskEndedError(RedlineError):
+    """A task failed, was lost or fell silent, which ended the load of all."""
 
 
 class TaskChannel:
@@ -59,12 +82,13 @@ class TaskChannel:
         tasks: number of tasks with producers.
         post: hands a call over to the server's thread.
         consumer_tasks: number of tasks with consumers.
+        certificate: the driver's certificate as PEM, the only one that tasks trust.
 
     Attributes:
         address: where tasks connect.
         begin_after_s: length of the warm-up that the driver set during it; None for the planned
             one [s].
-        lost_tasks: tasks that disconnected in the middle of the load, with their hosts.
+        failure: what ended the load before its time: a task, or a watcher of the load; None else.
         windows: window → task → its packed report, for windows that have ended.
     """
 
@@ -75,8 +99,9 @@ class TaskChannel:
         tasks: int,
         post: Callable[[Callable[[], None]], object],
         consumer_tasks: int = 0,
+        certificate: str = "",
     ) -> None:
-        self.address = ControlAddress(host, port, secrets.token_hex(16))
+        self.address = ControlAddress(host, port, secrets.token_hex(16), certificate)
         self._tasks = tasks
         self._consumer_tasks = consumer_tasks
         self._post = post
@@ -87,10 +112,11 @@ class TaskChannel:
         self._writers: dict[asyncio.StreamWriter, int] = {}
         self._admitted: set[int] = set()
         self._done: set[int] = set()
+        self._silent_beats: dict[int, int] = {}
         self._has_ended = False
-        self._has_lost = threading.Event()
+        self._has_failed = threading.Event()
         self.begin_after_s: float | None = None
-        self.lost_tasks: list[str] = []
+        self.failure: Exception | None = None
         self.windows: dict[int, dict[int, str]] = defaultdict(dict)
         self._pieces: dict[int, list[str]] = defaultdict(list)
 
@@ -144,7 +170,11 @@ class TaskChannel:
             phases, warmup_s=self.begin_after_s, ramp_up_s=min(phases.ramp_up_s, self.begin_after_s)
         )
 
-    def _send_soon(self, **message: float) -> None:
+    def renew_token(self, token: str, good_until_s: float | None) -> None:
+        """Send a new token for the brokers, and its end [s since the epoch]."""
+        self._send_soon(token=token, good_until_s=good_until_s)
+
+    def _send_soon(self, **message: object) -> None:
         text = json.dumps(message).encode() + b"\n"
         self._post(lambda: self.send(text))
 
@@ -152,27 +182,43 @@ class TaskChannel:
         """Close the channels to all tasks, which ends their load at once and without reports."""
         self._post(self._end)
 
-    def await_lost_task(self, timeout_s: float) -> None:
-        """Wait at most so long for a task to disconnect in the middle of the load [s]."""
+    def fail(self, why: Exception) -> None:
+        """End the load of all tasks at once, as it cannot become whole any more."""
+        self.failure = self.failure or why
+        self._has_failed.set()
+        self.end_now()
+
+    def await_failure(self, timeout_s: float) -> None:
+        """Wait at most so long for the loss of a task to be noticed [s]."""
         if not self._has_ended:
-            self._has_lost.wait(timeout_s)
+            self._has_failed.wait(timeout_s)
 
     def receive(self, task: int, message: dict[str, Any]) -> None:
         """Process a message of a task."""
+        if task in self._silent_beats:
+            self._silent_beats[task] = 0
+        if "failed" in message:
+            self._fail(task, f"failed: {message['failed']}")
         if "ready" in message:
             self._ready[task] = TaskReady.parse(message["ready"])
             if len(self._ready) == self.expected_tasks:
                 self._send_start_signals()
         if "start_s" in message:
             self._starts_s[task] = float(message["start_s"])
+            self._silent_beats[task] = 0
+        self._receive_progress(task, message)
+        if "over" in message or "done" in message:
+            self._silent_beats.pop(task, None)
+        if "done" in message:
+            self._done.add(task)
+
+    def _receive_progress(self, task: int, message: dict[str, Any]) -> None:
         if "acked" in message:
             self._acked.add(task, float(message["at_s"]), int(message["acked"]))
         if "written" in message:
             self._written[task] = int(message["written"])
         if "window" in message:
             self._receive_window(task, message)
-        if "done" in message:
-            self._done.add(task)
 
     def _send_start_signals(self) -> None:
         signals = start_signals(self._ready, time.time())
@@ -180,10 +226,10 @@ class TaskChannel:
             writer.write(json.dumps({"agreed": asdict(signals[task])}).encode() + b"\n")
 
     def _receive_window(self, task: int, message: dict[str, Any]) -> None:
-        pieces = self._pieces[task]
-        pieces.append(str(message["piece"]))
-        if len(pieces) > PIECES_MAX:
-            raise ValueError(f"the report of a window is larger than {PIECES_MAX} lines")
+        pieces, piece = self._pieces[task], str(message["piece"])
+        pieces.append(piece)
+        if len(pieces) > PIECES_MAX or len(piece) > PIECE_LENGTH:
+            raise ValueError(f"a window's report is larger than {PIECES_MAX} × {PIECE_LENGTH}")
         if not int(message["left"]):
             self._acked.end_window(task)
             packed = "".join(pieces)
@@ -193,7 +239,7 @@ class TaskChannel:
 
     def admit(self, task: int, writer: asyncio.StreamWriter) -> bool:
         """Admit a task that has shown the token; False after the load, or for the second time."""
-        if self._has_ended or task in self._admitted:
+        if self._has_ended or task in self._admitted or not 0 <= task < self.expected_tasks:
             return False
         self._admitted.add(task)
         self._writers[writer] = task
@@ -202,12 +248,25 @@ class TaskChannel:
     def remove(self, writer: asyncio.StreamWriter) -> None:
         """Remove a task that has disconnected; in the middle of the load, end the load of all."""
         task = self._writers.pop(writer, None)
-        if task is None or task in self._done or self._has_ended:
-            return
-        host = (writer.get_extra_info("peername") or ("an unknown host",))[0]
-        self.lost_tasks.append(f"task {task} on {host}")
-        self._has_lost.set()
-        self._end()
+        if task is not None and task not in self._done and not self._has_ended:
+            host = (writer.get_extra_info("peername") or ("an unknown host",))[0]
+            why = "was lost in the middle of the load: its executor or its Python process ended"
+            self._fail(task, why, host)
+
+    def _fail(self, task: int, why: str, host: str = "an unknown host") -> None:
+        place = self._ready[task].host if task in self._ready else host
+        name = f"task {task} on {place}"
+        self.fail(TaskEndedError(f"{name} {why}; the load was ended on all executors"))
+
+    def beat(self) -> None:
+        """Send a heartbeat to all tasks, and end the load if one is silent in the middle of it."""
+        self.send(b"\n")
+        for task in self._silent_beats:
+            self._silent_beats[task] += 1
+            if self._silent_beats[task] * _HEARTBEAT_S > SILENCE_MAX_S:
+                self._fail(
+                    task, f"sent nothing for {SILENCE_MAX_S:.0f} s in the middle of the load"
+                )
 
     def send(self, text: bytes) -> None:
         """Send this to all tasks; to be called on the server's thread."""
@@ -258,20 +317,20 @@ class ControlServer:
         self._channels: dict[str, TaskChannel] = {}
         self._unidentified = 0
         self._has_logged_unidentified = False
+        self._tls, self._certificate = own_certificate()
         self._loop = asyncio.new_event_loop()
+        self._served: set[asyncio.Task[None]] = set()
         try:
-            self._server = self._loop.run_until_complete(
-                asyncio.start_server(
-                    self._serve, bind, port, limit=_LINE_BYTES_MAX, backlog=_BACKLOG
-                )
-            )
+            family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0][0]
+            self._listener = socket.create_server((bind, port), family=family, backlog=_BACKLOG)
         except OSError as error:
             self._loop.close()
             raise ConfigError(
                 f"the driver cannot listen on {bind}:{port} for its executors ({error}); "
                 "free the port or set spark.redline.control.port to another"
             ) from error
-        self._port: int = self._server.sockets[0].getsockname()[1]
+        self._listener.setblocking(False)
+        self._port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._run, name="redline-control", daemon=True)
         self._thread.start()
 
@@ -289,7 +348,9 @@ class ControlServer:
             ConfigError: the driver's host does not allow a connection for each task.
         """
         ensure_descriptors(2 * (tasks + consumer_tasks) + UNIDENTIFIED_MAX)
-        channel = TaskChannel(self._host, self._port, tasks, self.post, consumer_tasks)
+        channel = TaskChannel(
+            self._host, self._port, tasks, self.post, consumer_tasks, self._certificate
+        )
         self._channels[channel.address.token] = channel
         try:
             yield channel
@@ -306,7 +367,8 @@ class ControlServer:
         """Stop listening; tasks that still run end their load."""
         if self._loop.is_closed():
             return
-        self._call(self._stop_listening())
+        for channel in list(self._channels.values()):
+            self._call(channel.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -315,10 +377,14 @@ class ControlServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        heartbeat = self._loop.create_task(self._send_heartbeats())
+        always = [self._loop.create_task(each()) for each in (self._send_heartbeats, self._accept)]
         self._loop.run_forever()
-        heartbeat.cancel()
-        self._loop.run_until_complete(asyncio.gather(heartbeat, return_exceptions=True))
+        ending = [*always, *self._served]
+        for each in ending:
+            each.cancel()
+        self._loop.run_until_complete(asyncio.gather(*ending, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(0))  # in which aborted transports close
+        self._listener.close()
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -327,61 +393,107 @@ class ControlServer:
         while True:
             await asyncio.sleep(_HEARTBEAT_S)
             for channel in list(self._channels.values()):
-                channel.send(b"\n")
+                channel.beat()
 
-    async def _stop_listening(self) -> None:
-        self._server.close()
-        for channel in list(self._channels.values()):
-            await channel.close()
+    async def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = await self._loop.sock_accept(self._listener)
+            except OSError as error:  # such as too many open files
+                _log.info("a connection could not be accepted: %s", error)
+                await asyncio.sleep(_HEARTBEAT_S)
+                continue
+            expected = sum(channel.expected_tasks for channel in self._channels.values())
+            if self._unidentified >= UNIDENTIFIED_MAX + 2 * expected:
+                sock.close()
+                continue
+            self._unidentified += 1
+            task = self._loop.create_task(self._serve(sock))
+            self._served.add(task)
+            task.add_done_callback(self._served.discard)
 
-    async def _read_identification(self, reader: asyncio.StreamReader) -> dict[str, Any]:
-        """Read the first message of a connection, which names its task and shows the token.
-
-        Raises:
-            ValueError: it does not arrive in time, or too many connections wait for theirs.
-        """
-        expected = sum(channel.expected_tasks for channel in list(self._channels.values()))
-        others = self._unidentified
-        if others >= UNIDENTIFIED_MAX + 2 * expected:
-            raise ValueError(f"{others} other connections have not identified themselves")
-        self._unidentified += 1
+    async def _identify(
+        self, sock: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, dict[str, Any]]:
+        """Make the TLS handshake, and read the first message, which names a task and its token."""
+        loop, reader = self._loop, asyncio.StreamReader(_LINE_BYTES_MAX)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=self._tls)
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         try:
-            return _message(await asyncio.wait_for(reader.readline(), IDENTIFICATION_S))
-        except asyncio.TimeoutError:
-            raise ValueError(f"silent for {IDENTIFICATION_S:g} s") from None
+            return reader, writer, _message(await reader.readline())
+        except BaseException:
+            transport.abort()
+            raise
+
+    async def _serve(self, sock: socket.socket) -> None:
+        try:
+            reader, writer, first = await asyncio.wait_for(self._identify(sock), IDENTIFICATION_S)
+        except _MALFORMED as error:
+            sock.close()
+            if not self._has_logged_unidentified:
+                _log.info("a connection ended with %s: %s", type(error).__name__, error)
+            self._has_logged_unidentified = True
+            return
         finally:
             self._unidentified -= 1
+        try:
+            await self._converse(reader, writer, first)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+        finally:
+            writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: dict[str, Any]
+    ) -> None:
         channel: TaskChannel | None = None
         try:
-            first = await self._read_identification(reader)
-            asks_admission = first.get("asks") == "admission"
-            channel = self._channels.get(str(first.get("token")))
-            if channel is None:
-                if asks_admission:  # of a load that has ended
-                    writer.write(json.dumps({"admitted": False}).encode() + b"\n")
-                return
             task = int(first["task"])
-            if asks_admission:
-                is_admitted = channel.admit(task, writer)
-                writer.write(json.dumps({"admitted": is_admitted}).encode() + b"\n")
-                if not is_admitted:
-                    return
-            while text := await reader.readline():
+            channel = self._channels.get(str(first["token"]))
+            # Without a channel, the task is of a load that has ended.
+            is_admitted = channel is not None and channel.admit(task, writer)
+            writer.write(json.dumps({"admitted": is_admitted}).encode() + b"\n")
+            while is_admitted and channel is not None and (text := await reader.readline()):
                 message = _message(text)
                 if message.get("asks") == "clock":
                     writer.write(json.dumps({"clock_s": time.time()}).encode() + b"\n")
                 channel.receive(task, message)
+                is_admitted = "done" not in message
         except _MALFORMED as error:
             # A task died, or the connection is not a task's: neither needs an answer.
-            if channel is not None or not self._has_logged_unidentified:
-                _log.info("a connection ended with %s: %s", type(error).__name__, error)
-            self._has_logged_unidentified = self._has_logged_unidentified or channel is None
+            _log.info("a connection ended with %s: %s", type(error).__name__, error)
         finally:
             if channel is not None:
                 channel.remove(writer)
-            writer.close()
+
+
+def own_certificate() -> tuple[ssl.SSLContext, str]:
+    """A context with a new key, and its self-signed certificate as PEM, which tasks compare."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(timezone.utc)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kafka-redline driver")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=_CERTIFICATE_DAYS))  # clocks differ
+        .not_valid_after(now + timedelta(days=_CERTIFICATE_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile() as file:  # Python reads keys from files only
+        file.write(pem)
+        file.write(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context, pem.decode()
 
 
 def _message(text: bytes) -> dict[str, Any]:

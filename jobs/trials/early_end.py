@@ -104,7 +104,10 @@ class EarlyEnd:
         if self._rule is None or isinf(self._offered_per_s):
             return nullcontext()
         return watching(
-            "early-end", lambda: self.look(time.time()), self._phases.sample_interval_s / 2
+            "early-end",
+            lambda: self.look(time.time()),
+            self._phases.sample_interval_s / 2,
+            self._channel.fail,
         )
 
     def look(self, now_s: float) -> float | None:

@@ -562,10 +562,15 @@ class Guards:
             return None
 
         with (
-            watching("guards", look),
-            watching("brake", look_for_brake),
-            watching("clients", partial(self._look_at_clients, channel)),
-            watching("owner", partial(self._look_at_owner, pattern, channel), OWNER_INTERVAL_S),
+            watching("guards", look, fail=channel.fail),
+            watching("brake", look_for_brake, fail=channel.fail),
+            watching("clients", partial(self._look_at_clients, channel), fail=channel.fail),
+            watching(
+                "owner",
+                partial(self._look_at_owner, pattern, channel),
+                OWNER_INTERVAL_S,
+                channel.fail,
+            ),
         ):
             yield
 

@@ -15,7 +15,7 @@ from jobs.engine.stage import stage_frame
 from jobs.engine.task.plan import StagePlan, TrialPlan
 from jobs.spark.session import cancel_group, cause_of, run_interruptibly
 from jobs.spark.slots import await_slots, registered_slots
-from jobs.trials.control_server import ControlServer, TaskChannel
+from jobs.trials.control_server import ControlServer, TaskChannel, TaskEndedError
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.planning.slots import SlotShare, share_slots, slots_needed
@@ -188,7 +188,7 @@ class Generator:
         with (
             self._control.channel(tasks, hosts) as channel,
             watch(channel),
-            watching("lost-task", partial(self._cancel_if_lost, trial_id, channel)),
+            watching("failed-load", partial(self._cancel_if_failed, trial_id, channel)),
         ):
             plan = TrialPlan(
                 trial_id=trial_id,
@@ -228,9 +228,9 @@ class Generator:
                 "slots (--slots)"
             )
 
-    def _cancel_if_lost(self, trial_id: str, channel: TaskChannel) -> float | None:
+    def _cancel_if_failed(self, trial_id: str, channel: TaskChannel) -> float | None:
         """End the stage at once, as Spark notices the loss of a machine late."""
-        if not channel.lost_tasks:
+        if channel.failure is None:
             return LOST_LOOK_S
         cancel_group(self._spark, trial_id)
         return None
@@ -240,8 +240,8 @@ class Generator:
             frame = stage_frame(self._spark, plan)
             collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)
         except Py4JJavaError as error:
-            channel.await_lost_task(LOST_HEARD_S)  # Spark may have seen it first
-            _require_whole(plan, channel, error)
+            channel.await_failure(LOST_HEARD_S)  # Spark may have seen it first
+            _require_whole(plan, channel)
             raise StageFailedError(
                 f"the stage of trial {plan.trial_id} failed: {cause_of(error)}"
             ) from error
@@ -312,10 +312,9 @@ def _require_one_window(rows: Sequence[TaskReport]) -> None:
         )
 
 
-def _require_whole(plan: StagePlan, channel: TaskChannel, cause: Exception | None = None) -> None:
-    """Raise when a task was lost, even where Spark could finish the stage."""
-    if channel.lost_tasks:
-        raise StageFailedError(
-            f"{' and '.join(channel.lost_tasks)} was lost in the middle of trial {plan.trial_id}: "
-            "its executor or its Python process ended; the load was ended on all executors"
-        ) from cause
+def _require_whole(plan: StagePlan, channel: TaskChannel) -> None:
+    """Raise what ended the load before its time, even where Spark could finish the stage."""
+    if isinstance(channel.failure, TaskEndedError):
+        raise StageFailedError(f"trial {plan.trial_id}: {channel.failure}")
+    if channel.failure is not None:
+        raise channel.failure

@@ -55,7 +55,7 @@ class OthersFall:
         level = self._level
         if level is None or self._most is None or not level.is_guarded:
             return nullcontext()
-        return watching("others-fall", lambda: self.look(time.time()), LOOK_S)
+        return watching("others-fall", lambda: self.look(time.time()), LOOK_S, self._channel.fail)
 
     def look(self, now_s: float) -> float | None:
         """Look once, and return the time until the next look [s]; None once the run stops.

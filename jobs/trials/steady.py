@@ -91,7 +91,7 @@ class SteadyMeasurer(TrialMeasurer):
 
         with (
             super()._watched(sampler, pattern, topics, channel),
-            watching("steady-hold", look, LOOK_S),
+            watching("steady-hold", look, LOOK_S, channel.fail),
         ):
             yield
 

@@ -38,7 +38,7 @@ class Ticker:
     def watch(self) -> AbstractContextManager[None]:
         """Report while the block lasts."""
         self._started_s = time.time()
-        return watching("ticker", self._look, _INTERVAL_S)
+        return watching("ticker", self._look, _INTERVAL_S, self._channel.fail)
 
     def _look(self) -> float:
         now_s = time.time()

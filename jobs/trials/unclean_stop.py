@@ -66,7 +66,7 @@ class UncleanStop:
                     return None
                 return POLL_S
 
-            with watching("unclean-stop", look, POLL_S):
+            with watching("unclean-stop", look, POLL_S, channel.fail):
                 yield
 
     def _all_lead(self, admin: KafkaAdmin, topics: TopicSet) -> bool:

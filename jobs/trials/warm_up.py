@@ -343,7 +343,7 @@ class SteadyCostWatch:
                 else interval_s
             )
 
-        return watching("warm-up", look, interval_s)
+        return watching("warm-up", look, interval_s, channel.fail)
 
     def has_ended(
         self,

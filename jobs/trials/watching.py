@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def watching(
-    name: str, look: Callable[[], float | None], first_after_s: float = 0.0
+    name: str,
+    look: Callable[[], float | None],
+    first_after_s: float = 0.0,
+    fail: Callable[[Exception], None] = lambda _: None,
 ) -> Iterator[None]:
     """Call `look` repeatedly on a thread until the block ends.
 
@@ -17,20 +20,22 @@ def watching(
         name: name of the thread.
         look: returns the time until its next call [s], or None for no further call.
         first_after_s: time before the first call [s].
+        fail: ends what the block waits for, as a call failed; `TaskChannel.fail` for a load.
 
     Raises:
-        BaseException: the error of a call, once the block has ended without an error.
+        Exception: the error of a call, once the block has ended without an error.
     """
     left = threading.Event()
-    failures: list[BaseException] = []
+    failures: list[Exception] = []
 
     def run() -> None:
         wait_s: float | None = first_after_s
         try:
             while wait_s is not None and not left.wait(wait_s):
                 wait_s = look()
-        except BaseException as error:  # noqa: BLE001 - raised again, in the caller's thread
+        except Exception as error:  # noqa: BLE001 - raised again, in the caller's thread
             failures.append(error)
+            fail(error)
 
     thread = threading.Thread(target=run, name=f"redline-{name}", daemon=True)
     thread.start()

@@ -80,7 +80,7 @@ def test_a_worker_that_the_kernel_kills_affects_only_its_trial(
         await_load(testbed)
         child(command, "pyspark.worker").kill()
         finished = command.await_line("trial-finished trial=1 ", PART_S)
-        assert "INVALID" in finished and "was lost in the middle of trial" in finished
+        assert "INVALID" in finished and "was lost in the middle of the load" in finished
         assert "INVALID" not in command.await_line("trial-finished trial=2 ", PART_S)
         assert command.wait(PART_S) == 0, command.text
         assert "Traceback" not in command.text

@@ -1,6 +1,6 @@
 """Clients of a trial's control channels in one process, with nothing but the standard library.
 
-    python -I tests/support/channel_clients.py HOST PORT TOKEN TASKS SLOW MOMENTS
+    python -I tests/support/channel_clients.py HOST PORT TOKEN CERTIFICATE TASKS SLOW MOMENTS
 
 All tasks connect at once, are admitted, report that they are ready, wait for the start signal and
 report their progress. The first SLOW of them send their first message in two parts, the second one
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import sys
 import time
 from typing import BinaryIO
@@ -22,11 +23,11 @@ WAIT_S = 60.0
 class Task:
     """One task, which sends and reads lines."""
 
-    def __init__(self, host: str, port: int, token: str, number: int) -> None:
-        self._sock = socket.create_connection((host, port), WAIT_S)
+    def __init__(self, host: str, port: int, token: str, tls: ssl.SSLContext, number: int) -> None:
+        self._sock = tls.wrap_socket(socket.create_connection((host, port), WAIT_S))
         self._lines: BinaryIO = self._sock.makefile("rb")
         self.number = number
-        self.hello = json.dumps({"token": token, "task": number, "asks": "admission"}).encode()
+        self.hello = json.dumps({"token": token, "task": number}).encode()
 
     def send(self, **message: object) -> None:
         """Send a message."""
@@ -47,17 +48,21 @@ class Task:
     def close(self) -> None:
         """Report the end, and close the connection once the driver has read everything."""
         self.send(done=True)
-        self._sock.shutdown(socket.SHUT_WR)
         while self._lines.readline():
             continue
         self._lines.close()
         self._sock.close()
 
 
-def main(host: str, port: int, token: str, count: int, slow: int, moments: int) -> dict[str, float]:
+def main(
+    host: str, port: int, token: str, certificate: str, count: int, slow: int, moments: int
+) -> dict[str, float]:
     """Play all tasks; returns counts, and the times of each part [s]."""
     at_s = [time.monotonic()]
-    tasks = [Task(host, port, token, number) for number in range(count)]
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname = False
+    tls.load_verify_locations(cadata=certificate)
+    tasks = [Task(host, port, token, tls, number) for number in range(count)]
     late, others = tasks[:slow], tasks[slow:]
     for task in late:
         task.send_part(task.hello[:10])
@@ -89,5 +94,5 @@ def main(host: str, port: int, token: str, count: int, slow: int, moments: int) 
 
 
 if __name__ == "__main__":
-    found = main(sys.argv[1], int(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:]))
+    found = main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], *map(int, sys.argv[5:]))
     sys.stdout.write(json.dumps(found))

@@ -66,6 +66,9 @@ class FakeDriver:
         if self._is_gone:
             raise OrphanedError("the driver has ended")
 
+    def report_over(self) -> None:
+        self.is_over = True
+
     def send(self, **message: object) -> None:
         self.messages.append(message)
 
@@ -107,7 +110,7 @@ def test_only_producers_report_progress_and_before_the_window_the_written_bytes(
     seen.check_in(103.0)
     for now in (101.0, 102.5, 112.0):
         seen.check_in(now, acked=7, written=9)
-    assert driver.messages == [{"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
+    assert driver.messages == [{}, {"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
 
 
 def test_a_moment_in_the_past_and_a_lost_driver_are_errors() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from jobs.engine.task.clock_comparison import pinned
 from jobs.engine.task.control_channel import (
     ADMISSION_ATTEMPTS,
     SILENCE_MAX_S,
@@ -21,12 +24,21 @@ from jobs.engine.task.control_channel import (
     DriverChannel,
     OrphanedError,
 )
+from jobs.engine.task.start_signal import PROBLEM_LENGTH, TaskReady
 from jobs.trials import control_server
-from jobs.trials.control_server import UNIDENTIFIED_MAX, ControlServer, TaskChannel
+from jobs.trials.control_server import (
+    UNIDENTIFIED_MAX,
+    ControlServer,
+    TaskChannel,
+    own_certificate,
+)
+from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.trial.task import TaskReport
 from tests.support import channel_clients
 from tests.support.processes import PATIENCE_S, becomes
+
+READY = TaskReady(5.0, "host")
 
 
 @pytest.fixture
@@ -171,10 +183,105 @@ def test_a_driver_that_does_not_answer_delays_no_load() -> None:
 
 def test_a_task_without_the_token_is_not_admitted(server: ControlServer) -> None:
     with server.channel(1) as channel:
-        stranger = ControlAddress(channel.address.host, channel.address.port, "guess")
+        stranger = replace(channel.address, token="guess")
         with pytest.raises(OrphanedError, match="does not admit"):
             DriverChannel.connect(stranger, 0, PATIENCE_S, time.monotonic)
         assert channel.start_s is None
+
+
+def test_only_the_driver_of_the_plan_is_trusted(server: ControlServer) -> None:
+    _, of_another = own_certificate()
+    with server.channel(1) as channel:
+        cheated = replace(channel.address, certificate=of_another)
+        with pytest.raises(OrphanedError, match="CERTIFICATE_VERIFY_FAILED"):
+            DriverChannel.connect(cheated, 0, PATIENCE_S, time.monotonic)
+
+
+@pytest.mark.parametrize("task", [0, 1, -1, 2])
+def test_what_a_connection_says_that_is_not_admitted_does_not_count(
+    server: ControlServer, task: int
+) -> None:
+    """Task 0 runs already, task 1 shows another token, and the load has no tasks -1 and 2."""
+    with server.channel(2) as channel:
+        running = _call(channel, 0)
+        running.send(start_s=1.0, written=5)
+        _until(lambda: channel.written == 5)
+        token = "guess" if task == 1 else channel.address.token
+        hello = json.dumps({"token": token, "task": task})
+        said = json.dumps({"written": 7, "ready": READY.document(), "done": True})
+        assert _is_disconnected(_send(channel, f"{hello}\n{said}\n".encode()))
+        running.send(written=6)
+        _until(lambda: channel.written == 6)
+        running.receive()
+        running.close()
+        _until(lambda: channel.failure)  # so it was not done
+
+
+def test_a_task_that_fails_ends_the_load_of_all_with_its_own_words(server: ControlServer) -> None:
+    with server.channel(2) as channel, ThreadPoolExecutor(2) as pool:
+        failing, other = _call(channel, 0), _call(channel, 1)
+        for start in [pool.submit(each.await_start, READY) for each in (failing, other)]:
+            start.result(PATIENCE_S)
+        failing.send(start_s=1.0)
+        problem = "GroupError: " + "ü😀" * PROBLEM_LENGTH  # each is six or twelve bytes in JSON
+        failing.report_failure(problem)
+        failing.finish()
+        failing.close()
+        with pytest.raises(OrphanedError):
+            _until(other.receive)
+        other.close()
+        assert str(channel.failure) == (
+            f"task 0 on host failed: {problem[:PROBLEM_LENGTH]}; "
+            "the load was ended on all executors"
+        )
+
+
+@pytest.mark.parametrize("ends_before", ["start", "over", ""])
+def test_a_task_that_sends_nothing_in_the_middle_of_the_load_ends_it(
+    server: ControlServer, ends_before: str
+) -> None:
+    with server.channel(2) as channel:
+        silent, other = _call(channel, 0), _call(channel, 1)
+        if ends_before != "start":
+            silent.send(start_s=1.0)
+        if ends_before == "over":
+            silent.report_over()
+        other.send(start_s=1.0, written=3)
+        _until(lambda: channel.written == 3)
+
+        def beat() -> None:
+            for _ in range(int(SILENCE_MAX_S) + 1):
+                channel.receive(1, {})
+                channel.beat()
+
+        server.post(beat)
+        if ends_before:
+            other.ask_clock()
+            _until(lambda: _has_compared(other))
+            assert channel.failure is None
+        else:
+            _until(lambda: channel.failure)
+            assert str(channel.failure).startswith(
+                "task 0 on an unknown host sent nothing for 10 s"
+            )
+        silent.close()
+        other.close()
+
+
+def test_a_watcher_that_fails_ends_the_load(server: ControlServer) -> None:
+    def look() -> float:
+        raise KeyError("lost")
+
+    with server.channel(1) as channel:
+        task = _call(channel, 0)
+        task.send(start_s=1.0)
+        with (
+            pytest.raises(OrphanedError),
+            watching("windows", look, fail=channel.fail),
+        ):
+            _until(task.receive)
+        assert isinstance(channel.failure, KeyError)
+        task.close()
 
 
 def test_a_task_is_admitted_once_so_that_a_stage_that_starts_again_offers_nothing(
@@ -188,7 +295,7 @@ def test_a_task_is_admitted_once_so_that_a_stage_that_starts_again_offers_nothin
         first.send(start_s=1.0)
         _until(lambda: channel.start_s)
         first.receive()
-        assert channel.lost_tasks == []
+        assert channel.failure is None
         first.finish()
         first.close()
         with pytest.raises(OrphanedError):
@@ -206,14 +313,13 @@ def test_a_task_that_disconnects_during_the_load_is_lost_and_ends_the_load_of_al
         whole.close()
         lost.send(start_s=1.0)
         lost.close()
-        _until(lambda: channel.lost_tasks)
-        assert channel.lost_tasks == ["task 1 on 127.0.0.1"]
+        _until(lambda: channel.failure)
+        assert str(channel.failure).startswith("task 1 on 127.0.0.1 was lost in the middle")
         with pytest.raises(OrphanedError):
             _until(other.receive)
         other.close()
         with pytest.raises(OrphanedError):
             _call(channel, 1)
-    assert channel.lost_tasks == ["task 1 on 127.0.0.1"]
 
 
 def test_a_task_that_ends_while_the_driver_is_busy_is_not_lost(server: ControlServer) -> None:
@@ -239,7 +345,7 @@ def test_a_task_that_ends_while_the_driver_is_busy_is_not_lost(server: ControlSe
         wait([ending], timeout=0.3)  # a task that does not wait for the driver has ended by then
         free.set()
         ending.result(PATIENCE_S)
-    assert channel.lost_tasks == []
+    assert channel.failure is None
 
 
 def test_tasks_that_are_ended_on_purpose_are_not_lost(server: ControlServer) -> None:
@@ -249,13 +355,13 @@ def test_tasks_that_are_ended_on_purpose_are_not_lost(server: ControlServer) -> 
         with pytest.raises(OrphanedError):
             _until(task.receive)
         task.close()
-    assert channel.lost_tasks == []
+    assert channel.failure is None
 
 
 def test_a_malformed_message_ends_the_connection_and_not_the_server(server: ControlServer) -> None:
     with server.channel(1) as channel:
         address = (channel.address.host, channel.address.port)
-        for junk in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b"x" * 10_000):
+        for junk in (b"GET / HTTP/1.1\r\n\r\n", b"x" * 10_000):
             with socket.create_connection(address, PATIENCE_S) as sock:
                 sock.sendall(junk)
                 sock.settimeout(PATIENCE_S)
@@ -268,9 +374,11 @@ def test_a_malformed_message_ends_the_connection_and_not_the_server(server: Cont
 
 def _disconnects(sock: socket.socket) -> bool:
     try:
-        return sock.recv(1) == b""
-    except ConnectionResetError:
-        return True
+        while received := sock.recv(100):
+            assert b"true" not in received
+    except (ConnectionResetError, ssl.SSLError):
+        pass
+    return True
 
 
 def test_tasks_that_still_run_when_the_trial_is_over_end_their_load(
@@ -332,7 +440,7 @@ def test_a_driver_out_of_reach_is_an_error_with_a_remedy() -> None:
     with socket.socket() as held:  # bound and not listening: connections are refused
         held.bind(("127.0.0.1", 0))
         host, port = held.getsockname()
-        unreachable = ControlAddress(host, port, "t")
+        unreachable = ControlAddress(host, port, "t", "")
         with pytest.raises(RedlineError, match=r"spark\.redline\.control\.port"):
             DriverChannel.connect(unreachable, 0, PATIENCE_S, time.monotonic)
 
@@ -345,13 +453,15 @@ def test_a_port_that_is_taken_is_an_error_with_a_remedy() -> None:
 
 
 def test_the_token_is_not_shown() -> None:
-    assert "secret-word" not in repr(ControlAddress("h", 1, "secret-word"))
+    assert "secret-word" not in repr(ControlAddress("h", 1, "secret-word", ""))
 
 
 def _send(channel: TaskChannel, text: bytes) -> socket.socket:
     stranger = socket.create_connection((channel.address.host, channel.address.port), PATIENCE_S)
     stranger.settimeout(PATIENCE_S)
-    stranger.sendall(text)
+    if text:  # of a stranger who speaks TLS, too
+        stranger = pinned(stranger, channel.address.certificate)
+        stranger.sendall(text)
     return stranger
 
 
@@ -361,6 +471,7 @@ def _is_disconnected(stranger: socket.socket) -> bool:
 
 
 MALFORMED = (
+    b"[1]\n",
     b"[" * 4_000 + b"\n",
     b"null\n",
     b'{"token": "TOKEN", "task": null}\n',
@@ -382,18 +493,18 @@ def test_a_malformed_message_closes_its_connection_and_the_tasks_are_served(
         )
         task.send(start_s=7.0)
         _until(lambda: channel.start_s == 7.0)
-        assert channel.lost_tasks == []
+        assert channel.failure is None
         task.close()
 
 
 @pytest.mark.parametrize("text", [b'{"start_s": null}\n', b'{"acked": 1e400, "at_s": 1}\n'])
 def test_a_task_with_a_malformed_message_is_lost(server: ControlServer, text: bytes) -> None:
     with server.channel(1) as channel:
-        hello = f'{{"token": "{channel.address.token}", "task": 0, "asks": "admission"}}\n'
+        hello = f'{{"token": "{channel.address.token}", "task": 0}}\n'
         with _send(channel, hello.encode()) as task:
             assert b"true" in task.recv(100)
             task.sendall(text)
-            _until(lambda: channel.lost_tasks)
+            _until(lambda: channel.failure)
 
 
 def test_silent_callers_do_not_use_up_the_drivers_descriptors(
@@ -418,6 +529,7 @@ def test_a_connection_beyond_the_limit_is_closed_at_once(server: ControlServer) 
 def test_a_driver_that_closes_each_connection_is_an_error_after_some_attempts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    _, certificate = own_certificate()
     monkeypatch.setattr("jobs.engine.task.control_channel._BACKOFF_MIN_S", 0.0)
     accepted = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -430,7 +542,7 @@ def test_a_driver_that_closes_each_connection_is_an_error_after_some_attempts(
         closing = threading.Thread(target=close_all)
         closing.start()
         host, port = listener.getsockname()
-        address = ControlAddress(host, port, "token")
+        address = ControlAddress(host, port, "token", certificate)
         with pytest.raises(OrphanedError, match="closed 10 connections of this task"):
             DriverChannel.connect(address, 0, PATIENCE_S, time.monotonic)
         closing.join()
@@ -447,7 +559,7 @@ def test_500_tasks_that_connect_at_once_are_all_admitted_and_slow_ones_cost_the_
     tasks, consumers, slow, moments = 400, 100, 3, 20
     with server.channel(tasks, consumers) as channel:
         address = channel.address
-        words = [address.host, str(address.port), address.token]
+        words = [address.host, str(address.port), address.token, address.certificate]
         numbers = map(str, (tasks + consumers, slow, moments))
         done = subprocess.run(
             [sys.executable, "-I", str(CLIENTS), *words, *numbers],
@@ -460,4 +572,4 @@ def test_500_tasks_that_connect_at_once_are_all_admitted_and_slow_ones_cost_the_
         _until(lambda: len(channel.acked()) == moments)
         assert channel.acked() == [(n / 4, tasks * n) for n in range(moments)]
         assert channel.written == (tasks + consumers) * (moments - 1)
-        assert channel.lost_tasks == []
+        assert channel.failure is None

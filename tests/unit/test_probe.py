@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from pyspark import cloudpickle
 
 from jobs.checks import executor_facts
 from jobs.checks.survey import CODE, ExecutorFacts, shipped_as_source
-from jobs.trials.control_server import ControlServer
+from jobs.trials.control_server import ControlServer, own_certificate
 from tests.support.processes import PATIENCE_S
 
 ORDER = {
@@ -26,7 +28,7 @@ ORDER = {
     "code": ["search"],
     "engine": ["jobs.engine.stage"],
     "brokers": {},
-    "clock": {"host": "127.0.0.1", "port": 1, "token": "t"},
+    "clock": {"host": "127.0.0.1", "port": 1, "token": "t", "certificate": ""},
     "timeout_s": 1.0,
 }
 
@@ -72,32 +74,32 @@ def test_the_kernels_limits_are_read_as_far_as_they_are_shown(tmp_path: Path) ->
 
 def test_the_clock_is_compared_over_the_control_channel(control: ControlServer) -> None:
     with control.channel(1) as channel:
-        place = {
-            "host": channel.address.host,
-            "port": channel.address.port,
-            "token": channel.address.token,
-        }
+        place = asdict(channel.address)
         offset = executor_facts.clock_offset(place, 0, PATIENCE_S)
+        assert channel.failure is None
     assert abs(offset["offset_s"]) <= offset["error_s"] + 0.005
     assert offset["error_s"] > 0.0
 
 
 def test_a_clock_that_is_ahead_shows_as_ahead_and_heartbeats_are_no_answers() -> None:
+    tls, certificate = own_certificate()
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
-        driver = pool.submit(answer_late_clocks, listening)
-        place = {"host": "127.0.0.1", "port": listening.getsockname()[1], "token": "t"}
+        driver = pool.submit(answer_late_clocks, listening, tls)
+        port = listening.getsockname()[1]
+        place = {"host": "127.0.0.1", "port": port, "token": "t", "certificate": certificate}
         offset = executor_facts.clock_offset(place, 0, PATIENCE_S)
         assert driver.result(PATIENCE_S) == executor_facts.CLOCK_ROUNDS
     assert offset["offset_s"] == pytest.approx(100.0, abs=offset["error_s"] + 0.005)
 
 
-def answer_late_clocks(listening: socket.socket) -> int:
+def answer_late_clocks(listening: socket.socket, tls: ssl.SSLContext) -> int:
     """A driver whose clock is 100 s behind, and which sends a heartbeat before each answer."""
-    sock, _ = listening.accept()
+    plain, _ = listening.accept()
+    sock = tls.wrap_socket(plain, server_side=True)
     rounds = 0
     with sock, sock.makefile("rwb") as channel:
         assert json.loads(channel.readline()) == {"token": "t", "task": 0}
-        while channel.readline():
+        while b"clock" in channel.readline():
             channel.write(b"\n" + json.dumps({"clock_s": time.time() - 100.0}).encode() + b"\n")
             channel.flush()
             rounds += 1
@@ -117,7 +119,7 @@ def test_a_driver_that_an_executor_cannot_reach_is_named_by_its_address() -> Non
 
 def test_a_connection_with_a_wrong_token_is_closed(control: ControlServer) -> None:
     with control.channel(1) as channel:
-        place = {"host": channel.address.host, "port": channel.address.port, "token": "wrong"}
+        place = asdict(channel.address) | {"token": "wrong"}
         with pytest.raises(OSError, match=r"hung up|reset|Broken"):
             executor_facts.clock_offset(place, 0, PATIENCE_S)
 

@@ -1,10 +1,12 @@
-"""Comparison of an executor's clock with the driver's, by round trips as in NTP.
+"""Connection to the driver, and comparison of clocks with it, by round trips as in NTP.
 
 Needs the standard library only: the probe ships this module to executors that may lack our code.
 """
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Callable
 
@@ -40,3 +42,15 @@ def compare_clocks(
         if best is None or half_s < best[1]:
             best = (sent_wall_s + half_s - driver_s, half_s)
     return best
+
+
+def pinned(sock: socket.socket, certificate: str) -> ssl.SSLSocket:
+    """The socket with TLS, whose other end has the key of this certificate (PEM).
+
+    Raises:
+        OSError: it has another certificate, or none.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # the certificate is the driver's own, not an authority's
+    context.load_verify_locations(cadata=certificate)
+    return context.wrap_socket(sock)

@@ -1,8 +1,9 @@
 """Control channel of a task to the driver: reports of progress one way, the end of the window back.
 
-The driver listens (`jobs.trials.control_server`), and the task connects before it opens the load.
-Both sides send JSON, one object a line; the first line of a task holds the trial's token and asks
-for admission. The driver admits each task of a trial once, and no task of a load that has ended.
+The driver listens (`jobs.trials.control_server`), and the task connects by TLS before it opens the
+load. The plan has the driver's certificate, which proves the driver, and the trial's token, which
+proves the task and is its first line. Both sides send JSON, one object a line. The driver admits
+each task of a trial once, and no task of a load that has ended.
 (Spark itself aborts a barrier stage that has lost a task if it is the last stage of its job, as
 this one is; it would start any other stage again: see its DAGScheduler.)
 A channel that closes or stays silent ends the load; a task that ends as planned says so before it
@@ -17,15 +18,17 @@ import logging
 import random
 import selectors
 import socket
+import ssl
 import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
-from jobs.engine.task.clock_comparison import compare_clocks
-from jobs.engine.task.start_signal import StartSignal, TaskReady
+from jobs.engine.task.clock_comparison import compare_clocks, pinned
+from jobs.engine.task.start_signal import PROBLEM_LENGTH, StartSignal, TaskReady
 from metrics.columns import row_of
 from metrics.common.errors import RedlineError
 from metrics.sources.hosts.sample import HostSample
@@ -56,6 +59,7 @@ ADMISSION_ATTEMPTS = 10
 
 _BACKOFF_MIN_S, _BACKOFF_MAX_S = 0.1, 2.0
 _JITTER = (0.5, 1.5)
+_NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _RECEIVE_BYTES = 4_096
 _CLOCK_ROUNDS = 4
 _CLOCK_TIMEOUT_S = 2.0
@@ -68,11 +72,12 @@ class OrphanedError(RedlineError):
 
 @dataclass(frozen=True)
 class ControlAddress:
-    """Address at which the driver listens, and the token of the trial that it admits tasks by."""
+    """Address at which the driver listens, its certificate, and the token of the trial's tasks."""
 
     host: str
     port: int
     token: str = field(repr=False)
+    certificate: str = field(repr=False)
 
 
 class DriverChannel:
@@ -86,6 +91,7 @@ class DriverChannel:
             has found; None before the first comparison.
         clock_change: change of that offset since the first comparison; None before the second.
         take_host_samples: returns the samples of this task's host since its last call.
+        take_token: receives each new token for the brokers, and its end [s since the epoch].
     """
 
     def __init__(
@@ -113,6 +119,8 @@ class DriverChannel:
         self.begin_after_s: float | None = None
         self.end_after_s: float | None = None
         self._start_signal: StartSignal | None = None
+        self._is_over = False
+        self.take_token: Callable[[str, float | None], None] = lambda _token, _until_s: None
 
     @classmethod
     def connect(
@@ -141,11 +149,12 @@ class DriverChannel:
             if attempt:
                 backoff_s = min(_BACKOFF_MAX_S, _BACKOFF_MIN_S * 2 ** (attempt - 1))
                 time.sleep(backoff_s * random.uniform(*_JITTER))
-            sock = _connected(address, timeout_s)
             is_admitted = None
+            sock = _connected(address, timeout_s)
             try:
+                sock = pinned(sock, address.certificate)
                 is_admitted = _ask_admission(sock, address.token, task)
-            except ConnectionError:
+            except (ConnectionError, ssl.SSLEOFError):
                 _log.info("the driver closed the connection of task %d; trying again", task)
             except (OSError, ValueError) as error:
                 raise OrphanedError(f"the driver does not answer ({error})") from error
@@ -171,7 +180,7 @@ class DriverChannel:
         self._unwritten += _encode(**message)
         try:
             self._unwritten = self._unwritten[self._sock.send(self._unwritten) :]
-        except (BlockingIOError, InterruptedError):
+        except _NOTHING_YET:
             return
         except OSError as error:
             raise OrphanedError(
@@ -209,7 +218,7 @@ class DriverChannel:
         while True:
             try:
                 received = self._sock.recv(_RECEIVE_BYTES)
-            except (BlockingIOError, InterruptedError):
+            except _NOTHING_YET:
                 break
             except OSError as error:
                 raise OrphanedError(
@@ -222,18 +231,22 @@ class DriverChannel:
         *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
             if line:
-                message = json.loads(line)
-                self.climb_end_s = message.get("climb_end_s", self.climb_end_s)
-                self.begin_after_s = message.get("begin_after_s", self.begin_after_s)
-                self.end_after_s = message.get("end_after_s", self.end_after_s)
-                if "clock_s" in message:
-                    self._receive_clock(float(message["clock_s"]))
-                if "agreed" in message:
-                    self._start_signal = StartSignal(**message["agreed"])
+                self._take(json.loads(line))
         if now - self._last_received_s > SILENCE_MAX_S:
             raise OrphanedError(
                 f"{SILENCE_MAX_S:.0f} s without a message from the driver; the load ends"
             )
+
+    def _take(self, message: dict[str, Any]) -> None:
+        self.climb_end_s = message.get("climb_end_s", self.climb_end_s)
+        self.begin_after_s = message.get("begin_after_s", self.begin_after_s)
+        self.end_after_s = message.get("end_after_s", self.end_after_s)
+        if "token" in message:
+            self.take_token(message["token"], message["good_until_s"])
+        if "clock_s" in message:
+            self._receive_clock(float(message["clock_s"]))
+        if "agreed" in message:
+            self._start_signal = StartSignal(**message["agreed"])
 
     def compare_clocks(self) -> None:
         """Compare this host's clock with the driver's; blocks, so it is not called under load.
@@ -315,8 +328,19 @@ class DriverChannel:
                 selector.select(min(left_s, SILENCE_MAX_S))
                 self.receive()
 
+    def report_over(self) -> None:
+        """Report once that the load is over, after which this task may be silent."""
+        if not self._is_over:
+            self._is_over = True
+            self.send(over=True)
+
+    def report_failure(self, problem: str) -> None:
+        """Report why this task leaves the load before its end, which ends the load of all."""
+        with suppress(OrphanedError):
+            self.send(failed=problem[:PROBLEM_LENGTH])
+
     def finish(self) -> None:
-        """Report that the task ends as planned, and wait until the driver has read everything.
+        """Report that the task ends as planned, and wait until the driver closes the connection.
 
         A connection that closes with a heartbeat unread is reset, and a driver that writes to it
         drops what it has not read yet: the report of the end, too, so that the task would count as
@@ -327,7 +351,6 @@ class DriverChannel:
             until_s = self._clock() + FINISH_WAIT_MAX_S
             self._sock.settimeout(FINISH_WAIT_MAX_S)
             self._sock.sendall(self._unwritten)
-            self._sock.shutdown(socket.SHUT_WR)
             while self._clock() < until_s and self._sock.recv(_RECEIVE_BYTES):
                 continue
 
@@ -340,7 +363,7 @@ def unpacked_window(text: str) -> bytes:
     """The JSON that `send_window` sent, its pieces joined.
 
     Raises:
-        ValueError, zlib.error: the text is not packed in this way.
+        ValueError, zlib.error: the text is not packed in this way, or too large.
     """
     inflating = zlib.decompressobj()
     found = inflating.decompress(base64.b64decode(text), WINDOW_BYTES_MAX)
@@ -371,7 +394,7 @@ def _connected(address: ControlAddress, timeout_s: float) -> socket.socket:
 
 def _ask_admission(sock: socket.socket, token: str, task: int) -> bool | None:
     """Ask for admission; None where the driver closes the connection without an answer."""
-    sock.sendall(_encode(token=token, task=task, asks="admission"))
+    sock.sendall(_encode(token=token, task=task))
     # The answer is one short line, and the socket's own timeout bounds the wait for it.
     with sock.makefile("rb") as answers:
         while text := answers.readline(_RECEIVE_BYTES):

@@ -104,6 +104,8 @@ class Window:
         if now >= self._compare_s:
             self._driver.ask_clock()
             self._compare_s = now + CLOCK_INTERVAL_S
+        if now >= self.load_end_s:
+            self._driver.report_over()
         if now >= self.end_s:
             return
         if self._driver.begin_after_s is not None and now < self.start_s:
@@ -111,8 +113,8 @@ class Window:
         if self._driver.end_after_s is not None:
             self._end_at(self.start_s + self._driver.end_after_s, now)
         if acked is None:
-            return
-        if now >= self.start_s:
+            self._driver.send()  # so that the driver knows that this task runs
+        elif now >= self.start_s:
             self._driver.send(at_s=now - self.start_s, acked=acked, written=written)
         else:
             self._driver.send(written=written)
