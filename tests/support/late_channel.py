@@ -33,6 +33,13 @@ class LateControl:
             socket.create_server(("127.0.0.1", 0)) as door,
         ):
             driver = (channel.address.host, channel.address.port)
+            end_after, self._is_cut = channel.end_after, threading.Event()
+
+            def cut(window_s: float) -> None:
+                self._is_cut.set()
+                end_after(window_s)
+
+            channel.end_after = cut  # type: ignore[method-assign]
             channel.address = replace(channel.address, port=door.getsockname()[1])
             relay = threading.Thread(target=self._serve, args=(door, driver, channel, tasks))
             relay.start()
@@ -59,12 +66,12 @@ class LateControl:
     def _hold_back(
         self, driver: socket.socket, task: socket.socket, held: TaskChannel | None
     ) -> None:
-        # The relay reads lines, as on a busy machine several messages arrive together.
-        with suppress(OSError), driver.makefile("rb") as lines:
-            for line in lines:
-                if held is not None and b"end_after_s" in line:
+        # The relay cannot read the messages, so it delays all that arrive after the cut.
+        with suppress(OSError):
+            while data := driver.recv(4_096):
+                if held is not None and self._is_cut.is_set():
                     time.sleep(max(0.0, self._until_s(held) - time.time()))
-                task.sendall(line)
+                task.sendall(data)
         _end(task)
         driver.close()
 
