@@ -41,6 +41,12 @@ class AskingDriver:
 
     begin_after_s = end_after_s = None
 
+    def send(self, **message: object) -> None:
+        """Take a message."""
+
+    def report_over(self) -> None:
+        """Take note of the end."""
+
     def __init__(self) -> None:
         self.asked_s: list[float] = []
         self.now_s = 0.0
