@@ -91,7 +91,7 @@ def offer_unscored(
 
             with (
                 guards.watch(pattern, channel, lacking),
-                watching("overload", look, interval_s),
+                watching("overload", look, interval_s, channel.fail),
                 watch(channel, sampler),
             ):
                 yield
