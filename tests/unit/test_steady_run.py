@@ -189,6 +189,9 @@ def test_a_plan_has_the_time_of_a_hold_that_the_goal_asks_for(tmp_path: Path) ->
 class Channel:
     """The channel of a load that began a while ago."""
 
+    def fail(self, why: Exception) -> None:
+        raise why
+
     def __init__(self, ago_s: float, acked: list[tuple[float, int]] | None = None) -> None:
         self.start_s: float | None = time.time() - ago_s
         self.ended_s: float | None = None
