@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -77,10 +76,13 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
         )
         yield made_file
     finally:
-        for process in reversed(processes):
-            process.send_signal(signal.SIGTERM)
-        for process in processes:
-            process.wait(60.0)
+        for process in reversed(processes):  # a broker leaves in order while its controller runs
+            process.terminate()
+            try:
+                process.wait(30.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(30.0)
 
 
 @pytest.mark.long
