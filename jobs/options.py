@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
-from metrics.common.quantities import amount
+from metrics.common.quantities import OfferedRate, amount, offered_rate
 from metrics.planning.load_hours import next_time
 from metrics.reporting.files import require_place
 
@@ -61,6 +61,26 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # not generic in old
         if not 0 < seconds < math.inf:
             self.fail(f"{value!r} is no finite time above 0.", param, ctx)
         return seconds
+
+
+class Rate(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+    """A rate of all producers together: a payload such as 200 MB/s, or messages such as 50k/s."""
+
+    name = "rate"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> OfferedRate:
+        """The rate; fails for a value without the unit of a rate."""
+        rate = offered_rate(str(value))
+        if rate is None:
+            self.fail(
+                f"{value!r} is no rate; expected a payload such as 200MB/s (MB is 10^6 bytes), or "
+                "messages such as 50000/s or '50k msg/s'.",
+                param,
+                ctx,
+            )
+        return rate
 
 
 class ConfName(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions

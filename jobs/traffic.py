@@ -8,9 +8,10 @@ from __future__ import annotations
 import click
 
 from jobs.entry import run
-from jobs.options import COUNT_MAX, Count, Duration, pattern_options, run_options
+from jobs.options import COUNT_MAX, Count, Duration, Rate, pattern_options, run_options
 from jobs.runs.options import RunOptions
 from metrics.common.errors import ConfigError
+from metrics.common.quantities import OfferedRate
 from metrics.traffic.sizes import MESSAGE_BYTES_MAX
 
 
@@ -20,8 +21,12 @@ from metrics.traffic.sizes import MESSAGE_BYTES_MAX
               help="What counts as sustained: a file of conf/goals, or a path.")  # fmt: skip
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message.  [default: the workload's first]")  # fmt: skip
-@click.option("--np", "--load", "amount", required=True, type=Count(1, COUNT_MAX),
-              help="Number of producers, or the load on the goal's other axis.")  # fmt: skip
+@click.option("--rate", type=Rate(), metavar="RATE",
+              help="Rate of all producers together: a payload such as 200MB/s, or messages such as "
+                   "50000/s; it sets the number of producers.")  # fmt: skip
+@click.option("--np", "--load", "amount", type=Count(1, COUNT_MAX),
+              help="Instead of --rate: number of producers, or the load on the goal's other "
+                   "axis.")  # fmt: skip
 @click.option("--trials", type=Count(1, COUNT_MAX),
               help="Number of trials, one after another.  [default: 1]")  # fmt: skip
 @click.option("--duration", "duration_s", type=Duration(), metavar="TIME",
@@ -38,7 +43,8 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     workload: str,
     goal: str,
     message_bytes: int | None,
-    amount: int,
+    rate: OfferedRate | None,
+    amount: int | None,
     trials: int | None,
     duration_s: float | None,
     profile: str | None,
@@ -48,14 +54,20 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> int:
     """Hold one traffic pattern at a fixed load, in trials or without a gap.
 
-    The job searches for no limit: use it for soak tests, or to see the effect of one load.
+    The answer is whether the cluster carries the load: yes or no, with the reason, the latency and
+    what was left.
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.config import load
     from jobs.config.profile import load_rate_profile
-    from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+    from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, at_rate
     from jobs.runs.launch import launch
 
+    if (rate is None) == (amount is None):
+        given = "neither --rate nor --np is" if rate is None else f"--rate {rate} and --np are both"
+        raise ConfigError(
+            f"{given} given; expected one of them; add for example --rate 200MB/s, or omit one"
+        )
     if trials is not None and (duration_s is not None or profile is not None):
         other = f"--profile {profile}" if duration_s is None else f"--duration {duration_s:g}"
         raise ConfigError(
@@ -67,8 +79,14 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     sized = () if message_bytes is None else (f"workload.message_bytes=[{message_bytes}]",)
     config = load(cluster, workload, goal, (*overrides, *sized)).in_full
     size = config.workload.message_bytes[0]
-    held = FixedLoad(size, amount, trials or 1, duration_s, fail_on is not None, changing)
-    action = f"hold {config.axis.amount(amount)} on it"
+    origin = ""
+    if rate is not None:
+        config, amount, origin = at_rate(config, size, rate)
+    assert amount is not None, "exactly one of --rate and --np is given"
+    held = FixedLoad(
+        size, amount, trials or 1, duration_s, fail_on is not None, changing, origin=origin
+    )
+    action = f"hold {'' if rate is None else f'{rate} from '}{config.axis.amount(amount)} on it"
     return launch(FixedLoadRun(config, held), options, action=action)
 
 

@@ -120,7 +120,7 @@ def _plain_tail(event: Event) -> list[str]:
         return []
     files = ["", *(f"{what}: {where}" for what, where in event.files)]
     if not event.summary.boundaries:
-        return files
+        return ["", clean(event.summary.answer), *files] if event.summary.answer else files
     lines: list[str] = []
     for _, part in by_goal(event.summary):
         heading, rows = limit_table(part.boundaries)

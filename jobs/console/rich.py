@@ -61,6 +61,8 @@ def trial_lines(event: TrialFinished) -> list[RenderableType]:
 def final_lines(event: RunFinished) -> list[RenderableType]:
     """The final lines: limits with their evidence, files, and how the run ended."""
     lines: list[RenderableType] = [Text()]
+    if event.summary.answer:
+        lines += [Text(clean(event.summary.answer), style="bold"), Text()]
     for _, part in by_goal(event.summary):
         lines += _limit_lines(part)
     width = max((len(what) for what, _ in event.files), default=0)

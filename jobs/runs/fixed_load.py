@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobs.config import Configuration
+from jobs.config import Configuration, describe
 from jobs.config.loading import require_endless
 from jobs.console.events import Plan, Table, note
 from jobs.runs.estimate import (
@@ -24,8 +24,12 @@ from jobs.runs.results import conclude_run, summary_of_run
 from jobs.trials.holding import Holder
 from jobs.trials.repeating import hold_until_valid
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
+from metrics.common.quantities import OfferedRate
 from metrics.judging.disk_proof import proof_of
+from metrics.reporting.load_answer import LoadAnswer, answer_of_load
+from metrics.reporting.page.binding import ceilings_of
 from metrics.reporting.proof_words import proof_words
+from metrics.traffic.axes import NP
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial
 from metrics.units import UNKNOWN, format_mb_per_s, format_size
@@ -43,6 +47,7 @@ class FixedLoad:
         duration_s: duration of one load without a gap, judged in windows [s]; replaces `trials`.
         profile: the share of the load that is offered over time; requires `duration_s`.
         must_be_sustained: whether an OVERLOADED trial makes the run fail.
+        origin: how the load follows from a rate, for the plan; empty without one.
         repeats_invalid: whether trials are made until `trials` of them are valid, with at most
             `search.invalid_repeats_max` repeats.
     """
@@ -54,6 +59,7 @@ class FixedLoad:
     must_be_sustained: bool = False
     profile: RateProfile | None = None
     repeats_invalid: bool = False
+    origin: str = ""
 
     def trials_expected(self, window_s: float) -> int:
         """The number of trials with windows of this length [s]."""
@@ -112,7 +118,7 @@ class FixedLoadRun(Body):
             duration_s=duration_s,
             write_bytes_max=written if math.isfinite(written) else None,
             out=out,
-            notes=config.cluster.caveats,
+            notes=(*filter(None, (self.load.origin,)), *config.cluster.caveats),
             starting_s=starting_s(config.cluster),
             peak_mb_per_s=peak,
             disk_bytes_max=on_disk(config.workload, brokers, written, replicated),
@@ -134,11 +140,19 @@ class FixedLoadRun(Body):
                 )
             else:
                 self._hold_trials(holder)
-        if not any(trial.is_valid for trial in self.trials):
-            first = "; ".join(f"{each.indicator}: {each.text}" for each in self.trials[0].reasons)
-            raise NoConclusionError(
-                f"none of {len(self.trials)} trials was valid; the first one: {first}"
-            )
+        if (answer := self._answer()).text and answer.carries is None:
+            raise NoConclusionError(answer.text)
+
+    def _answer(self, ended: str = "") -> LoadAnswer:
+        """Whether the cluster carries the load, by the trials until now.
+
+        Args:
+            ended: why the run ended early; empty at its end.
+        """
+        valid = [each for each in self.trials if each.is_valid]
+        counted = valid if valid and self.load.repeats_invalid else self.trials
+        ceilings = ceilings_of(describe(self.config.goal))
+        return answer_of_load(counted, ceilings, self.load.duration_s is not None, ended)
 
     def _hold_trials(self, holder: Holder) -> None:
         load = self.load
@@ -171,12 +185,56 @@ class FixedLoadRun(Body):
         summary = summary_of_run(
             run, self.config, outcome, trials=self.trials, measurement=self.measurement
         )
+        if self.measurement == FixedLoadRun.measurement:
+            answer = self._answer()
+            if outcome.status not in ("done", "overloaded") and outcome.error != answer.text:
+                is_named = outcome.error == outcome.status  # such as `interrupted`
+                answer = self._answer(f"{'the run was ' * is_named}{outcome.error}")
+            summary = replace(summary, carries=answer.carries, answer=answer.text)
         if self.trials:
             title = f"{self.config.workload.name} held on {self.config.cluster.name}"
             run.order.reporter.report(trials_table(title, self.trials))
             if text := proven_trial_words(self.trials):
                 note(run.order.reporter, text)
         conclude_run(run, self.config, summary, self.trials)
+
+
+def at_rate(
+    config: Configuration, message_bytes: int, rate: OfferedRate
+) -> tuple[Configuration, int, str]:
+    """The configuration and the number of producers that offer exactly a rate, and both in words.
+
+    The number is the nearest one to the workload's rate of a producer, which makes up for the rest.
+
+    Raises:
+        ConfigError: the producers have no fixed rate, or producers are not what the load counts.
+    """
+    if config.axis is not NP:
+        raise ConfigError(
+            f"--rate {rate} where the load counts {config.axis.words}; expected producers, whose "
+            f"number follows from the rate; use --load (in {config.axis.words})"
+        )
+    one = config.pattern(message_bytes, 1)
+    if one.producer.closed_loop:
+        raise ConfigError(
+            f"--rate {rate} with producer.rate unlimited, which offers no rate; expected a rate of "
+            "each producer; set rate_bytes_per_s or rate_records_per_s, or use --np"
+        )
+    wanted = rate.per_s / (message_bytes if rate.is_payload else 1)
+    producers = max(1, round(wanted / one.records_per_s))
+    options = config.workload.producer
+    rates = ("rate_bytes_per_s", "rate_records_per_s")
+    name, now = next((each, getattr(options, each)) for each in rates if getattr(options, each))
+    own = now * wanted / (producers * one.records_per_s)
+    found = config.with_workload(producer=replace(options, **{name: own}))
+    words = f"{rate} is offered by {NP.amount(producers)} of {_each(name, own)}"
+    if own != now:
+        words += f"; the workload's rate of a producer is {_each(name, now)}"
+    return found, producers, words
+
+
+def _each(name: str, rate: float) -> str:
+    return str(OfferedRate(rate, name == "rate_bytes_per_s"))
 
 
 def _require_windows(config: Configuration, load: FixedLoad) -> None:

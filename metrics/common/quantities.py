@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 
 _FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-zµ/]+)")
@@ -24,6 +25,12 @@ _BYTES = _COUNTS | {f"{prefix}B": factor for prefix, factor in _COUNTS.items()}
 _UNITS = {
     "bytes": _BYTES,
     "bytes per second": _BYTES | {f"{name}/s": factor for name, factor in _BYTES.items()},
+    "records per second": _COUNTS
+    | {
+        f"{name}{each}/s": factor
+        for name, factor in _COUNTS.items()
+        for each in ("", "msg", "messages", "records")
+    },
     "seconds": _SECONDS,
     "milliseconds": {name: 1000 * factor for name, factor in _SECONDS.items()},
 }
@@ -31,6 +38,7 @@ _UNITS = {
 EXAMPLES = {
     "bytes": "64 MiB",
     "bytes per second": "2 MB/s",
+    "records per second": "50k/s",
     "seconds": "30s",
     "milliseconds": "20ms",
 }
@@ -52,3 +60,29 @@ def amount(text: str, unit: str) -> float | int | None:
         return None
     number = Decimal(found[1]) * factor
     return int(number) if number == number.to_integral_value() else float(number)
+
+
+@dataclass(frozen=True)
+class OfferedRate:
+    """A rate of all producers together.
+
+    Attributes:
+        per_s: the payload [B/s] or the messages [1/s].
+        is_payload: True for a payload.
+    """
+
+    per_s: float
+    is_payload: bool
+
+    def __str__(self) -> str:
+        """The rate in words: `200 MB/s`, `50,000 messages/s`."""
+        return f"{self.per_s / 1e6:g} MB/s" if self.is_payload else f"{self.per_s:,g} messages/s"
+
+
+def offered_rate(text: str) -> OfferedRate | None:
+    """The rate of a text such as `200MB/s` or `50k msg/s`; None for another text, or for 0."""
+    compact = "".join(text.split())
+    is_payload = compact.endswith("B/s")
+    unit = "bytes per second" if is_payload else "records per second"
+    rate = amount(compact, unit) if compact.endswith("/s") else None
+    return OfferedRate(float(rate), is_payload) if rate else None

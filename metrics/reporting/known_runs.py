@@ -173,6 +173,8 @@ def _limit_words(limit: Boundary) -> str:
 
 
 def _load_answer(document: Mapping[str, Any]) -> str:
+    if document.get("answer"):
+        return str(document["answer"])
     verdicts = [str(each["verdict"]) for each in document["trials"]]
     counted = (f"{verdicts.count(name)} {name}" for name in dict.fromkeys(verdicts))
     size = f"{format_size(document['trials'][0]['bpm'])}: " if verdicts else ""

@@ -53,6 +53,9 @@ class RunSummary:
             empty after a search.
         measurement: the question that the run answers, as in the table `runs`; empty in files of
             older versions.
+        carries: whether the cluster carries a load that was held; None for no conclusion, and
+            after a search.
+        answer: the answer about this load in one line; empty after a search.
     """
 
     run_id: str
@@ -72,6 +75,8 @@ class RunSummary:
     consumer_groups: int = 0
     trials: tuple[Mapping[str, Any], ...] = ()
     measurement: str = ""
+    carries: bool | None = None
+    answer: str = ""
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:

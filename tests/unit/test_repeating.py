@@ -101,5 +101,5 @@ def test_a_case_without_a_valid_trial_ends(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Holding, "coming", "IIIIII", raising=False)
     run: Any = Run()
     case = Load().body(Case(CONFIG, load=40))
-    with pytest.raises(NoConclusionError, match="none of 3 trials was valid"):
+    with pytest.raises(NoConclusionError, match="3 of 3 trials could not be judged"):
         case.measure(run)

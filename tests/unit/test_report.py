@@ -6,12 +6,15 @@ import math
 import re
 from dataclasses import fields, replace
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.console.events import RunFinished
+from jobs.console.printing import PlainReporter
 from metrics.columns import row_of
 from metrics.reporting.page.answers import answer_of, headline
 from metrics.reporting.page.binding import Use
@@ -317,6 +320,12 @@ def test_a_run_of_fixed_loads_is_no_failed_search() -> None:
     report = report_of(held, 1000)
     assert report.title == "Traffic held on testbed with demo"
     assert report.held == "Fixed loads were held in 2 trials: 1 OVERLOADED, 1 SUSTAINED."
+    answered = replace(held, carries=False, answer="no: 5.00 MB/s for 10 min, because of it")
+    text = PageText(report_page(report_of(answered, 1000))).text
+    assert text.index("No: 5.00 MB/s for 10 min, because of it.") < text.index("Fixed loads were")
+    shown = StringIO()
+    PlainReporter(shown, shown).report(RunFinished(answered, 60.0, (("report", "p"),)))
+    assert shown.getvalue().splitlines()[1:3] == ["", answered.answer]
     failed = build_report(replace(held, status="failed", error="no broker"), [], {})
     text = PageText(report_page(failed)).text
     assert "No limit was found at any message size" in text

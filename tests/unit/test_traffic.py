@@ -7,22 +7,29 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from syrupy.assertion import SnapshotAssertion
 
-from jobs.config import load
+from jobs.config import describe, load
 from jobs.console.events import Level, Notice, PlanShown, RecordingReporter
 from jobs.console.printing import make_reporter
-from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, trials_table
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, at_rate, trials_table
 from jobs.runs.launch import require_consent
 from jobs.traffic import traffic
 from metrics.common.errors import ConfigError, RegressionError
+from metrics.common.quantities import offered_rate
+from metrics.reporting.load_answer import answer_of_load
+from metrics.reporting.page.binding import ceilings_of
 from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
+from metrics.trial.judgement import Judgement, Reason
 from metrics.windows.broker import BrokerWindow
+from search.model import Verdict
 from tests.support.evidence import START_S, broker, client, evidence
 from tests.support.report_rows import overloaded, sustained, trial_at
 from tests.support.rows import trial
 
+MIX = Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml"
 CONFIG = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"]).in_full
 
 
@@ -202,3 +209,97 @@ def test_the_table_marks_unknown_values() -> None:
     known, lacking = trials_table("t", [trial(), unknown]).rows
     assert known == ("1", "100 B", "4", "0.100", "0.100", "0.10", "2.0", "8.0", "OVERLOADED")
     assert lacking == ("1", "100 B", "4", "?", "?", "?", "?", "?", "OVERLOADED")
+
+
+@pytest.mark.parametrize(
+    ("text", "message_bytes", "producers", "mb_per_s"),
+    [
+        ("200MB/s", 1_000, 1600, 200.0),
+        ("0.2 GB/s", 1_000, 1600, 200.0),
+        ("50000/s", 1_000, 400, 50.0),
+        ("50k msg/s", 100, 40, 5.0),
+        ("300 kB/s", 1_000, 2, 0.3),
+        ("1 B/s", 1_000, 1, 1e-6),
+        ("190kB/s", 1_000, 2, 0.19),
+    ],
+)
+@pytest.mark.parametrize("key", ["rate_bytes_per_s=125000", "rate_records_per_s=125"])
+def test_a_rate_is_offered_exactly(
+    text: str, message_bytes: int, producers: int, mb_per_s: float, key: str
+) -> None:
+    rates = ("workload.producer.rate_bytes_per_s=null", f"workload.producer.{key}")
+    rate = offered_rate(text)
+    assert rate is not None
+    config, load_, words = at_rate(load("testbed", "demo", "default", rates), message_bytes, rate)
+    offered = config.pattern(message_bytes, load_)
+    assert offered.mb_per_s == pytest.approx(mb_per_s)
+    if key == "rate_bytes_per_s=125000":
+        assert load_ == producers
+    assert words.startswith(f"{rate} is offered by {load_:,} producer")
+
+
+NO_RATE = Reason("generator_limited", "the generator offered 80 % of the rate", 0.8, 0.99)
+INVALID = Judgement(Verdict.INVALID, (NO_RATE,))
+WINDOWS = {"y": sustained(), "n": overloaded(), "?": INVALID}
+ANSWERS = [
+    ("y", True, "", True),
+    ("yyy", True, "", True),
+    ("yyyy", False, "", True),
+    ("yyny", True, "", False),
+    ("nn", False, "", False),
+    ("y?yy", True, "", True),
+    ("???y", True, "", None),
+    ("?", False, "", None),
+    ("yy", True, "interrupted", None),
+    ("yn", True, "interrupted", False),
+    ("", True, "interrupted", None),
+]
+
+
+def test_the_answer_to_a_load(snapshot: SnapshotAssertion) -> None:
+    ceilings = ceilings_of(describe(CONFIG.goal))
+    lines = []
+    for verdicts, is_continuous, ended, carries in ANSWERS:
+        trials = [
+            trial_at(number, 1000, 40, {"default": WINDOWS[verdict]})
+            for number, verdict in enumerate(verdicts, 1)
+        ]
+        answer = answer_of_load(trials, ceilings, is_continuous, ended)
+        assert answer.carries is carries, verdicts
+        lines.append(f"{verdicts or '-'}: {answer.text}")
+    assert "\n".join(lines) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "neither --rate nor --np is given"),
+        (["--rate", "5MB/s", "--np", "4"], "are both given"),
+        (["--rate", "5MB/s", "--workload", "MIX"], "counts % of the mix"),
+        (
+            ["--rate", "5MB/s", "--goal", "default", "--set", "goal.search.axis=partitions",
+             "--set", "workload.np=3", "--set", "goal.search.load_cap=100",
+             "--set", "goal.search.load_start_max=10"],
+            "counts partitions per broker",
+        ),
+        (
+            ["--rate", "5MB/s", "--set", "workload.producer.rate=unlimited",
+             "--set", "workload.producer.rate_bytes_per_s=null"],
+            "offers no rate",
+        ),
+    ],
+)  # fmt: skip
+def test_a_rate_without_a_number_of_producers_is_refused(
+    arguments: list[str], message: str
+) -> None:
+    given = [str(MIX) if each == "MIX" else each for each in arguments]
+    done = CliRunner().invoke(traffic, [*given, "--dry-run"])
+    with pytest.raises(ConfigError, match=message):
+        raise done.exception or AssertionError(done.output)
+
+
+@pytest.mark.parametrize("text", ["200", "0/s", "5 Mbit/s", "MB/s", "-1/s", "1MB", "1e3/s"])
+def test_what_is_no_rate_is_refused_with_an_example(text: str) -> None:
+    done = CliRunner().invoke(traffic, [f"--rate={text}", "--dry-run"])
+    assert done.exit_code == 2
+    assert "is no rate; expected a payload such as 200MB/s" in done.output
