@@ -26,6 +26,7 @@ from jobs.trials.replica_gauges import lacking_now
 from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
 from jobs.trials.unclean_stop import UncleanStop
+from metrics.common.broker_costs import ends_interval_s
 from metrics.judging.verdict import judge_all
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import brokers_of, controllers_of
@@ -344,7 +345,9 @@ class TrialMeasurer:
     def _sampler(self, pattern: TrafficPattern, topics: TopicSet) -> TrialSampler:
         context, interval_s = self._context, pattern.phases.sample_interval_s
         read_replicas = partial(context.topics.replica_ends, topics)
-        return TrialSampler(context.source, context.hosts, interval_s, read_replicas)
+        replicas = sum(map(len, topics.partition_replicas.values()))
+        replicas_s = ends_interval_s(replicas, interval_s, pattern.phases.measure_s)
+        return TrialSampler(context.source, context.hosts, interval_s, read_replicas, replicas_s)
 
     @contextmanager
     def _watched(

@@ -54,6 +54,7 @@ class TrialSampler:
         nodes, hosts: open sources, which have no other user during the sampling.
         interval_s: interval between two intended times [s].
         read_replicas: reads the end offsets of the replicas; None where they are not known.
+        replicas_s: interval between two readings of these [s].
     """
 
     def __init__(
@@ -62,11 +63,12 @@ class TrialSampler:
         hosts: HostSource,
         interval_s: float,
         read_replicas: Callable[[], ReplicaEnds | None] = lambda: None,
+        replicas_s: float | None = None,
     ) -> None:
         polled_s = poll_interval_of(nodes, interval_s)
         self.nodes: Sampler[BrokerSample] = Sampler(nodes, polled_s)
         self._hosts: Sampler[HostSample] = Sampler(hosts, interval_s)
-        self.replicas: Sampler[ReplicaEnds] = Sampler(Ends(read_replicas), interval_s)
+        self.replicas: Sampler[ReplicaEnds] = Sampler(Ends(read_replicas), replicas_s or interval_s)
         self._stack = ExitStack()
 
     def __enter__(self) -> TrialSampler:

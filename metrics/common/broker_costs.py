@@ -1,4 +1,4 @@
-"""What answers about many partitions cost a broker, and how much of it a run may take.
+"""What answers about many partitions cost a broker or the driver, and how much a run may take.
 
 The figures are measured; docs/scale.md states how.
 """
@@ -24,6 +24,15 @@ them. An estimate [s]."""
 
 SAMPLES_SHARE_MAX = 0.0075
 """Largest share of a broker's core for what partitions add to the samples [ratio]."""
+
+END_S = 8e-6
+"""CPU time of the driver for the end offset of each replica: its request, and its answer [s]."""
+
+ENDS_SHARE_MAX = 0.02
+"""Largest share of a core of the driver for the end offsets of replicas [ratio]."""
+
+ENDS_LEAST = 4
+"""Fewest readings of these end offsets in a window."""
 
 ORDINARY_LINES = 10_000
 """Lines of an exporter's page up to which a scrape counts as that of a broker with few
@@ -65,3 +74,14 @@ def scrape_interval_s(took_s: float, lines: int) -> float:
     """
     grown = max(0.0, 1.0 - ORDINARY_LINES / max(1, lines))
     return took_s * grown / SAMPLES_SHARE_MAX
+
+
+def ends_interval_s(replicas: int, interval_s: float, window_s: float) -> float:
+    """Time between two readings of the end offsets of a trial's replicas [s].
+
+    Args:
+        replicas: number of replicas on all brokers.
+        interval_s: intended time between samples [s].
+        window_s: length of the window [s].
+    """
+    return max(interval_s, min(replicas * END_S / ENDS_SHARE_MAX, window_s / ENDS_LEAST))

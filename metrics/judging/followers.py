@@ -76,8 +76,13 @@ def lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
     """The growth of the lag at the end of each slice, over the highest of the whole window.
 
     A trial ends early as SUSTAINED below half of it, which is at least what edges can feign.
+    Between two readings the lag grows evenly.
     """
-    return [
-        each.behind_s / max(2 * EDGE_S, growth_max_s(limits, each.followers, slices.window_s))
-        for each in follower_lags(slices.replica_ends, *slices.window)
-    ]
+    levels = [0.0]
+    for each in follower_lags(slices.replica_ends, *slices.window):
+        most_s = max(2 * EDGE_S, growth_max_s(limits, each.followers, slices.window_s))
+        missing = round(each.duration_s / slices.interval_s) + 1 - len(levels)
+        step = (each.behind_s / most_s - levels[-1]) / max(1, missing)
+        for _ in range(missing):
+            levels.append(levels[-1] + step)
+    return levels[1:]

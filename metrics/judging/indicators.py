@@ -17,13 +17,13 @@ from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.judging.throttling import NAME as THROTTLED
 from metrics.judging.throttling import throttle_reasons
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
-from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.trial.judgement import Reason
 from metrics.units import format_beside
 from metrics.windows.broker import BrokerWindow
+from metrics.windows.cluster import any_isr_changed
 from metrics.windows.resource import Resource
-from metrics.windows.spans import Span, isr_changed
+from metrics.windows.spans import Span
 
 
 class Indicator(ABC):
@@ -172,15 +172,11 @@ class Isr(Indicator):
         return max(known, key=lambda w: (w.isr_changed_share, w.broker_id), default=None)
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The share of slices with a change at any broker."""
+        """The sampling times so far with a change at any broker; none where it is not known."""
         at_rest = slices.cluster.under_replicated_at_rest
-
-        def is_changed(before: BrokerSample, after: BrokerSample) -> bool:
-            return isr_changed(before, after, at_rest.get(after.broker_id, 0.0))
-
-        changed = slices.shares(self.name, is_changed).values()
-        together = [any(each) for each in zip(*changed, strict=False)]
-        return EarlyEvidence(shares={self.name: (together, limits.isr_changed_share_max)})
+        changed = any_isr_changed(slices.samples, slices.broker_ids, *slices.window, at_rest)
+        found = (changed, limits.isr_changed_share_max)
+        return EarlyEvidence(shares={self.name: found} if changed else {})
 
 
 class FollowersBehind(Indicator):
@@ -282,6 +278,7 @@ class RequestQueue(Indicator):
     """Brokers with too many waiting requests in a sample."""
 
     name = "request_queue"
+    _GAUGE = "request_queue_size"
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
         """True where a limit is set."""
@@ -327,18 +324,16 @@ class RequestQueue(Indicator):
     def missing(self, window: BrokerWindow) -> str:
         """The size of the request queue, where it is missing."""
         is_known = window.request_queue_max is not None
-        return "" if is_known else "the size of the request queue (request_queue_size)"
+        return "" if is_known else f"the size of the request queue ({self._GAUGE})"
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The samples beyond the limit; one of them decides."""
+        """The samples that show the queue, and are beyond the limit; one of them decides."""
         shares = {}
         for broker_id in slices.broker_ids:
             limit = self.limit(broker_id, slices.cluster, limits)
             if limit is not None:
-                waiting = [
-                    after.values.get("request_queue_size", 0.0) > limit
-                    for _, after in slices.of(broker_id)
-                ]
+                queued = (after.values.get(self._GAUGE) for _, after in slices.of(broker_id))
+                waiting = [each > limit for each in queued if each is not None]
                 shares[f"{self.name}/{broker_id}"] = (waiting, 0.0)
         return EarlyEvidence(shares=shares)
 

@@ -81,15 +81,6 @@ class Slices:
             for broker_id, slices in self._by_broker.items()
         }
 
-    def shares(
-        self, name: str, counts: Callable[[BrokerSample, BrokerSample], bool]
-    ) -> dict[str, list[bool]]:
-        """True for each slice that counts against the broker, by `name/broker`."""
-        return {
-            f"{name}/{broker_id}": [counts(*edges) for edges in slices]
-            for broker_id, slices in self._by_broker.items()
-        }
-
 
 @dataclass(frozen=True)
 class EarlyEvidence:

@@ -10,15 +10,15 @@ from metrics.sources.sample import BrokerSample
 from metrics.windows.spans import good_samples, isr_changed
 
 
-def any_isr_changed_share(
+def any_isr_changed(
     samples: Sequence[BrokerSample],
     broker_ids: Iterable[int],
     start_s: float,
     end_s: float,
     at_rest: Mapping[int, float] | None = None,
-) -> float | None:
-    """Share of the sampling times inside [start_s, end_s] at which at least one broker shows an ISR
-    change or under-replicated partitions [ratio]; None where no broker shows them.
+) -> list[bool]:
+    """Whether at least one broker shows an ISR change or under-replicated partitions, for each
+    sampling time inside [start_s, end_s]; empty where no broker shows them.
 
     Brokers are sampled at the same moments, up to some milliseconds: the times of the broker with
     the most samples count, and each other sample belongs to the nearest of them.
@@ -38,10 +38,20 @@ def any_isr_changed_share(
         own = baseline.get(broker_id, 0.0)
         found.append([(b.at_s, isr_changed(a, b, own)) for a, b in pairs if b.at_s >= start_s])
     moments = [at_s for at_s, _ in max(found, key=len, default=[])]
-    if not moments:
-        return None
     changed = {_nearest(moments, at_s) for each in found for at_s, is_changed in each if is_changed}
-    return len(changed) / len(moments)
+    return [each in changed for each in moments]
+
+
+def any_isr_changed_share(
+    samples: Sequence[BrokerSample],
+    broker_ids: Iterable[int],
+    start_s: float,
+    end_s: float,
+    at_rest: Mapping[int, float] | None = None,
+) -> float | None:
+    """The share of these times with a change [ratio]; None where no broker shows them."""
+    changed = any_isr_changed(samples, broker_ids, start_s, end_s, at_rest)
+    return sum(changed) / len(changed) if changed else None
 
 
 def _nearest(moments: Sequence[float], at_s: float) -> float:

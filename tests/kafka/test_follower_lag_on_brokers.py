@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import pytest
 
@@ -22,7 +22,8 @@ from tests.support.neighbors import Neighbor, steady
 from tests.support.patterns import producer_pattern
 
 log = logging.getLogger(__name__)
-LACKING = planted_disk_problem(PlantedDisk("40MB/s"))
+RATE, USUAL_BYTES_PER_S, SLOW_BYTES_PER_S = "40MB/s", 40_000_000, 1_000_000
+LACKING = planted_disk_problem(PlantedDisk(RATE))
 pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(600),
@@ -32,7 +33,8 @@ pytestmark = [
 LED_BY_ONE = {0: [1, 2], 1: [1, 2]}
 PATTERN = producer_pattern(1_000, 500.0, linger_ms=100.0, batch_size=65_536)
 PRODUCERS = 12
-SLOW_BYTES_PER_S = 1_000_000
+OURS_PER_S = 1_000 * 500.0 * PRODUCERS / 1_000 / 16.0
+"""Requests of others that carry as much as we write, each of 16 kB [1/s]."""
 BESIDE = {"alone": 0, "others at RF 1": 1, "others at RF 3": 3}
 """Case → the replication factor of others that write as much as we do; 0 without others."""
 
@@ -41,7 +43,7 @@ BESIDE = {"alone": 0, "others at RF 1": 1, "others at RF 3": 3}
 def testbed() -> Iterator[Testbed]:
     """Three brokers whose followers stay in the ISR for 30 s, as by default."""
     overrides: dict[str, object] = {
-        "disk.write_rate": "40MB/s",
+        "disk.write_rate": RATE,
         "replica.lag.time.max.ms": 30_000,
     }
     with start("planted-disk", brokers=3, overrides=overrides, name="lagging") as running:
@@ -54,10 +56,24 @@ def brokers(testbed: Testbed) -> Iterator[LoadedBrokers]:
         yield under_load
 
 
+@contextmanager
+def slow_disk(testbed: Testbed) -> Iterator[None]:
+    """A disk of broker 2 that is slow within this context, and has its usual rate afterwards."""
+    device, *_ = devices_below(testbed.folder / "broker-2")
+    RATE_FILE.write_text(f"{device.number} {SLOW_BYTES_PER_S}", encoding="ascii")
+    try:
+        yield
+    finally:
+        RATE_FILE.write_text(f"{device.number} {USUAL_BYTES_PER_S}", encoding="ascii")
+
+
 def outcome(
-    brokers: LoadedBrokers, measure_s: float, properties: dict[str, str] | None = None
+    brokers: LoadedBrokers,
+    measure_s: float,
+    properties: dict[str, str] | None = None,
+    disk: AbstractContextManager[None] | None = None,
 ) -> TrialOutcome:
-    with brokers.topic(LED_BY_ONE, properties or {}) as topic:
+    with brokers.topic(LED_BY_ONE, properties or {}) as topic, disk or nullcontext():
         found = brokers.trial(topic, LED_BY_ONE, PATTERN, PRODUCERS, measure_s, warmup_s=2.0)
     evidence = found.evidence
     log.warning(
@@ -76,35 +92,47 @@ def outcome(
     return found
 
 
-def test_a_slow_follower_is_an_overload_in_any_window_beside_any_others(
-    brokers: LoadedBrokers, testbed: Testbed
+@contextmanager
+def beside(testbed: Testbed, replicas: int) -> Iterator[None]:
+    """Others that write as much as we do within this context; none without replicas."""
+    with ExitStack() as stack:
+        if replicas:
+            others = stack.enter_context(Neighbor(testbed, steady(OURS_PER_S), replicas))
+            deadline_s = time.monotonic() + 30.0
+            while others.sent < OURS_PER_S:
+                assert time.monotonic() < deadline_s, "others do not write"
+                time.sleep(0.1)
+        yield
+
+
+@pytest.mark.parametrize("case", BESIDE)
+def test_followers_that_keep_up_are_no_overload_beside_any_others(
+    case: str, brokers: LoadedBrokers, testbed: Testbed
 ) -> None:
-    ours_per_s = 1_000 * 500.0 * PRODUCERS / 1_000 / 16.0  # requests of 16 kB
-    for replicas in BESIDE.values():
-        with ExitStack() as stack:
-            if replicas:
-                stack.enter_context(Neighbor(testbed, steady(ours_per_s), replicas))
-            keeping_up = outcome(brokers, 5.0)
-        lag = keeping_up.evidence.follower_lag
-        assert lag is not None and lag.behind_s < EDGE_S
-        assert behind(keeping_up.evidence, THRESHOLDS.indicators) is None
-    again = outcome(brokers, 5.0, {"compression.type": "gzip"}).evidence.follower_lag
-    assert again is not None and again.behind_s < EDGE_S
-    slow, *_ = devices_below(testbed.folder / "broker-2")
-    with Neighbor(testbed, steady(ours_per_s), replicas=3) as others:
-        deadline_s = time.monotonic() + 30.0
-        while others.sent < ours_per_s:
-            assert time.monotonic() < deadline_s, "others do not write"
-            time.sleep(0.1)
-        RATE_FILE.write_text(f"{slow.number} {SLOW_BYTES_PER_S}", encoding="ascii")
-        beside = outcome(brokers, 10.0)
-    named = behind(beside.evidence, THRESHOLDS.indicators)
+    properties = {} if BESIDE[case] else {"compression.type": "gzip"}
+    with beside(testbed, BESIDE[case]):
+        found = outcome(brokers, 5.0, properties)
+    lag = found.evidence.follower_lag
+    assert lag is not None and lag.behind_s < EDGE_S
+    assert behind(found.evidence, THRESHOLDS.indicators) is None
+    assert found.judgement.verdict is not Verdict.OVERLOADED
+
+
+@pytest.mark.parametrize(
+    ("case", "measure_s"), [*((case, 8.0) for case in BESIDE), ("alone", 55.0)]
+)
+def test_a_slow_follower_is_named_in_any_window_beside_any_others(
+    case: str, measure_s: float, brokers: LoadedBrokers, testbed: Testbed
+) -> None:
+    with beside(testbed, BESIDE[case]):
+        found = outcome(brokers, measure_s, disk=slow_disk(testbed))
+    named = behind(found.evidence, THRESHOLDS.indicators)
     assert named is not None and named.broker_id == 2
-    assert beside.evidence.others is not None and beside.evidence.others.is_notable
-    for measure_s in (5.0, 55.0):
-        found = outcome(brokers, measure_s)
-        assert found.judgement.verdict is Verdict.OVERLOADED, found.judgement.reasons
-        (reason,) = [r for r in found.judgement.reasons if r.indicator == "follower_lag"]
-        assert reason.broker_id == 2
-        assert found.judgement.limited_by in (Resource.REPLICATION, Resource.DISK)
-        assert (found.evidence.unreplicated_records or 0) > 0 or measure_s > 30.0
+    if BESIDE[case]:  # they did not write before, which makes the trial INVALID
+        assert found.evidence.others is not None and found.evidence.others.is_notable
+        return
+    assert found.judgement.verdict is Verdict.OVERLOADED, found.judgement.reasons
+    (reason,) = [r for r in found.judgement.reasons if r.indicator == "follower_lag"]
+    assert reason.broker_id == 2
+    assert found.judgement.limited_by in (Resource.REPLICATION, Resource.DISK)
+    assert (found.evidence.unreplicated_records or 0) > 0 or measure_s > 30.0

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,12 +12,14 @@ from syrupy.assertion import SnapshotAssertion
 
 from metrics.judging.attribution import attribute
 from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
 from metrics.trial.judgement import Judgement
-from metrics.windows.broker import RequestWindow
+from metrics.windows.broker import BrokerWindow, RequestWindow
+from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
 from metrics.windows.resource import Resource
 from metrics.windows.use import ResourceUse, use_table
 from search.model import Verdict
-from tests.support.evidence import broker, client, evidence, judged, with_one
+from tests.support.evidence import broker, client, evidence, goal, judged, with_one
 
 
 def overload(acked: int, **changes: object) -> Judgement:
@@ -332,3 +336,37 @@ def test_the_named_resource_never_contradicts_the_table_beside_it(
     others = {each.resource for each in rows if near(each) == 1.0} - {found.resource}
     for each in others - {Resource.REQUEST_HANDLERS}:
         assert f"{each.value} (broker " in found.text, "each resource at its limit is named"
+
+
+def readings(kind: type, chance: Random) -> dict[str, Any]:
+    """Each reading of a window that may be missing: missing, or near one of the limits."""
+    names = [each.name for each in fields(kind) if str(each.type) == "float | None"]
+    values = [None, None, 0.01, 0.6, 0.97, 1.5, 300.0]
+    return {name: chance.choice(values) for name in names if name not in ("start_s", "end_s")}
+
+
+@pytest.mark.computes
+def test_a_missing_reading_is_never_put_into_words() -> None:
+    chance = Random(5)
+    limits = goal(network_idle_min=0.3, request_queue_max=10.0, produce_response_ms_max=5.0)
+    named = set()
+    for _ in range(3_000):
+        produce = RequestWindow(**readings(RequestWindow, chance))
+        window = broker(1, **readings(BrokerWindow, chance) | {"produce": produce})
+        generates = chance.random() < 0.3
+        host = HostWindow(
+            "h1",
+            brokers=() if generates else (1,),
+            generates=generates,
+            shares_machine=False,
+            disks=(DiskWindow("sda", **readings(DiskWindow, chance)),),
+            interfaces=(InterfaceWindow("eth0", **readings(InterfaceWindow, chance)),),
+            throttled_shares={1: chance.choice([0.0, 0.0, 0.6])},
+            **readings(HostWindow, chance),
+        )
+        seen = evidence(client(acked_records=5_000), [window], hosts=(host,))
+        found = attribute(seen, limits)
+        named.add(found.resource)
+        for text in (found.text, *(each.text for each in judge(seen, limits).reasons)):
+            assert "None" not in text and "nan" not in text
+    assert len(named) > 6, "the readings reach most of the rules"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
+from metrics.common.broker_costs import ends_interval_s
 from metrics.judging import followers
 from metrics.judging.attribution import attribute
 from metrics.judging.slices import Slices
@@ -226,6 +227,23 @@ def test_a_running_trial_ends_early_where_followers_stall() -> None:
     assert "follower_lag" not in progress_of(replace(stalled, replica_ends=()), goal()).stocks
     unfollowed = replace(healthy, cluster=ClusterFacts())
     assert "follower_lag" not in progress_of(unfollowed, goal()).stocks
+
+
+def test_rare_readings_of_many_replicas_do_not_delay_an_early_end() -> None:
+    """Between two readings the lag grows evenly."""
+    healthy, stalled = (replace(each, replica_ends=each.replica_ends[::3])
+                        for each in (running(1.0), running(0.0)))  # fmt: skip
+    assert progress_of(healthy, goal()).stocks["follower_lag"] == [0.0] * 12
+    assert StopRule().verdict(progress_of(stalled, goal())) is Verdict.OVERLOADED
+
+
+@pytest.mark.parametrize(
+    ("replicas", "window_s", "every_s"), [(90, 60.0, 1.0), (3_000, 60.0, 1.2), (90_000, 60.0, 15.0)]
+)
+def test_end_offsets_of_many_replicas_are_read_less_often(
+    replicas: int, window_s: float, every_s: float
+) -> None:
+    assert ends_interval_s(replicas, 1.0, window_s) == pytest.approx(every_s)
 
 
 def test_what_the_edges_of_a_short_window_feign_does_not_keep_it_running() -> None:

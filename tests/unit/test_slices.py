@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
 from metrics.trial.evidence import ClusterFacts
+from metrics.windows.cluster import any_isr_changed_share
 from search.early_stop import Progress, StopRule
 from search.model import Verdict
 from tests.support.evidence import goal
@@ -61,7 +63,7 @@ def test_slices_lie_between_the_samples_of_the_window() -> None:
     progress = _progress(idle=0.6, seconds=10)
     assert progress.planned == 20
     assert progress.means["request_handler_idle/1"] == pytest.approx([0.5] * 10)
-    assert progress.shares["isr"] == ([False] * 10, 0.5)
+    assert progress.shares["isr"] == ([False] * 11, 0.5)
     assert progress.stocks["achieved"] == [0.0] * 10
 
 
@@ -99,9 +101,10 @@ def test_one_sample_with_too_long_a_queue_is_an_overload() -> None:
     """Each broker has its own limit; the size of the other broker's queue is unknown."""
 
     def waiting(requests: float) -> Progress:
+        at = defaultdict(float, {START_S + 4: requests})
         samples = [
-            replace(each, values={**each.values, "request_queue_size": requests})
-            if (each.broker_id, each.at_s) == (2, START_S + 4)
+            replace(each, values={**each.values, "request_queue_size": at[each.at_s]})
+            if each.broker_id == 2
             else each
             for each in _samples(0.9, 14)
         ]
@@ -165,3 +168,34 @@ def test_a_cluster_without_metrics_ends_its_windows_early() -> None:
     assert verdict(10, share=0.5) is Verdict.OVERLOADED
     assert verdict(10, share=1.0) is Verdict.SUSTAINED
     assert verdict(10, share=0.988) is None
+
+
+def test_changes_of_brokers_count_at_their_time_although_one_missed_a_sample() -> None:
+    """Two brokers change their ISR at once, twice: in 2 of 11 samples, as the window counts."""
+
+    def changed(each: BrokerSample) -> BrokerSample:
+        shrinks = float((each.at_s >= START_S + 5) + (each.at_s >= START_S + 8))
+        return replace(each, values=dict(each.values) | {"isr_shrinks": shrinks})
+
+    taken = [
+        changed(each)
+        for each in _samples(0.9, 10)
+        if (each.broker_id, each.at_s) != (1, START_S + 3)
+    ]
+    found, _ = progress_of(_slices(taken, _acked(10)), Thresholds()).shares["isr"]
+    assert sum(found) / len(found) == any_isr_changed_share(taken, (1, 2), START_S, START_S + 10)
+    assert sum(found) == 2
+
+
+def test_a_queue_that_is_not_read_is_not_an_empty_queue() -> None:
+    thresholds = goal(request_queue_max=10.0)
+    taken = [
+        replace(each, values=dict(each.values) | {"request_queue_size": 0.0})
+        if each.broker_id == 1
+        else each
+        for each in _samples(0.9, 12)
+    ]
+    progress = progress_of(_slices(taken, _acked(12)), thresholds)
+    assert progress.shares["request_queue/1"] == ([False] * 12, 0.0)
+    assert progress.shares["request_queue/2"] == ([], 0.0)
+    assert StopRule(sustained_from=0.0).verdict(progress) is None
