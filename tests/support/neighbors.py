@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaTimeoutError
 
 from jobs.cluster.connect import connect
 from jobs.testbed.handle import Testbed
@@ -115,7 +116,11 @@ class Neighbor:
                         )
                         self.sent += 1
         finally:
-            producer.close(timeout=5)
+            try:
+                producer.close(timeout=5)
+            except KafkaTimeoutError:  # brokers are too slow for what is left: give it up
+                producer._sender.force_close()
+                producer.close(timeout=5)
 
 
 def _is_set_before(begun: threading.Event, over: threading.Event) -> bool:
