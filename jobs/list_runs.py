@@ -15,8 +15,8 @@ from jobs.console.events import Table, note
 from jobs.console.printing import make_reporter
 from jobs.entry import run
 from jobs.options import RunId, json_option, out_option
-from jobs.runs.run_lock import is_locked
-from metrics.common.errors import ConfigError
+from jobs.runs.run_lock import FILE, is_locked, run_lock
+from metrics.common.errors import ConfigError, TryLaterError
 from metrics.reporting.files import write_file
 from metrics.reporting.known_runs import (
     COLUMNS,
@@ -112,8 +112,15 @@ def delete(run_id: str, out: Path, yes: bool) -> int:
         if not yes:
             note(reporter, f"{len(files)} files in {folder} ({known.answer}); --yes deletes them")
             return 0
+        if is_locked(folder):
+            raise TryLaterError(
+                f"the run {run_id} is active, as a process holds {folder / FILE}; expected a run "
+                "that has ended; wait for its end, or stop it (without a run on any machine that "
+                "shares the folder, delete that file)"
+            )
         try:
-            shutil.rmtree(folder)
+            with run_lock(folder, "redline runs delete"):  # no run resumes in the meantime
+                shutil.rmtree(folder)
         except OSError as error:
             raise ConfigError(
                 f"{folder} cannot be deleted ({error.strerror}); expected a folder that this user "

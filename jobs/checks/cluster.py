@@ -11,12 +11,12 @@ from jobs.checks.history import history_findings
 from jobs.checks.readings import readings_findings, remedies_of_missing
 from jobs.cluster.admin import AdminError, ClusterInfo
 from jobs.cluster.health import ClusterHealth
-from jobs.cluster.lock import holder_of
+from jobs.cluster.lock import holder_of, lock_group
 from jobs.cluster.opening import LAG_PROPERTY, OpenCluster, require_fitting, window_needed_s
 from jobs.cluster.owner_topic import OWNER_TOPIC, OwnerTopics
 from jobs.cluster.permissions import Permission, changes_permitted, permissions
 from jobs.cluster.quotas import quotas_of
-from jobs.cluster.topic_plan import PREFIX, topic_name
+from jobs.cluster.topic_plan import topic_name
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, RecordingReporter
@@ -95,7 +95,10 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
 
 
 def _topics(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
-    topics, sizes = Topics(opened.admin, run_id), config.workload.message_bytes
+    topics, sizes = (
+        Topics(opened.admin, run_id, prefix=opened.name_prefix),
+        config.workload.message_bytes,
+    )
     for message_bytes in sizes:
         topics.validate(config.heaviest(message_bytes))
     named = ", ".join(format_size(message_bytes) for message_bytes in sizes[:MESSAGES_NAMED])
@@ -112,22 +115,23 @@ def permission_findings(
         run_id: part of the names of the topic, the group and the transactional id to check.
         locks: whether the run takes the cluster's lock.
     """
-    name, workload = f"redline-{run_id}", config.workload
+    prefix, workload = opened.name_prefix, config.workload
+    name = f"{prefix}{run_id}"
     found = permissions(
         opened.admin,
         opened.info.broker_ids[0],
-        topic_name(run_id, workload.message_bytes[0], 1),
+        topic_name(run_id, workload.message_bytes[0], 1, prefix=prefix),
         group=name if any(each.consumers.groups for each in workload.parts) else None,
         transactional_id=(
             name if any(each.producer.has_transactions for each in workload.parts) else None
         ),
-        locks=locks,
+        lock_group=lock_group(prefix) if locks else None,
     )
-    return permission_rules(found)
+    return permission_rules(found, prefix)
 
 
 def _lock(opened: OpenCluster) -> list[Finding]:
-    holder = holder_of(opened.admin, opened.info.broker_ids)
+    holder = holder_of(opened.admin, opened.info.broker_ids, opened.name_prefix)
     if holder is None:
         return [ok("lock", "free")]
     return [
@@ -177,18 +181,23 @@ def _quotas(opened: OpenCluster) -> list[Finding]:
         found = quotas_of(opened.admin)
     except AdminError as error:
         return [ok("quotas", f"unknown, as this user may not read them ({error.cause})")]
-    ours = [each for each in found if each.may_throttle(None if user is None else str(user))]
+    named = None if user is None else str(user)
+    ours = [each for each in found if each.may_throttle(named, opened.name_prefix)]
     return [ok("quotas", "; ".join(map(str, ours)) or "none for the run's user or by default")]
 
 
-def permission_rules(found: Sequence[Permission]) -> list[Finding]:
-    """A problem for each permission that is not granted, a warning for each that is unknown."""
+def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
+    """A problem for each permission that is not granted, a warning for each that is unknown.
+
+    Args:
+        prefix: `cluster.name_prefix`.
+    """
     check = "permissions"
     lacking = [
         problem(
             check,
             f"the user of cluster security lacks the permission to {each.action}",
-            f"the ACL {each.acl} with the prefix {PREFIX}",
+            f"the ACL {each.acl} with the prefix {prefix}",
             each.remedy,
         )
         for each in found
@@ -199,7 +208,7 @@ def permission_rules(found: Sequence[Permission]) -> list[Finding]:
             check,
             f"the brokers do not show the permission to {each.action}, as they do not answer "
             "the request for it",
-            f"the ACL {each.acl} with the prefix {PREFIX}",
+            f"the ACL {each.acl} with the prefix {prefix}",
         )
         for each in found
         if not each.is_known

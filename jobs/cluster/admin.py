@@ -214,9 +214,13 @@ class KafkaAdmin:
         """
         return self._properties(ConfigResourceType.BROKER, str(broker_id), names, broker_id)
 
-    def topic_config(self, topic: str) -> dict[str, str | None]:
-        """All properties of a topic, defaults included."""
-        found = self._properties(ConfigResourceType.TOPIC, topic)
+    def topic_config(self, topic: str, names: Sequence[str] | None = None) -> dict[str, str | None]:
+        """Properties of a topic, defaults included.
+
+        Args:
+            names: the properties to read; None for all.
+        """
+        found = self._properties(ConfigResourceType.TOPIC, topic, names)
         return {name: each.value for name, each in found.items()}
 
     def topic_names(self) -> frozenset[str]:
@@ -387,6 +391,18 @@ class KafkaAdmin:
         return frozenset(
             str(each.group_id) for each in groups if getattr(each, "group_state", "") in _MEMBERLESS
         )
+
+    def committed_topics(self, group_id: str) -> frozenset[str]:
+        """The topics for which a consumer group has committed offsets.
+
+        Topics that this user may not describe are missing.
+        """
+
+        def read() -> frozenset[str]:
+            found = self.client.list_group_offsets({group_id: None})
+            return frozenset(str(each.topic) for each in found[group_id])
+
+        return self.ask(f"read the offsets of the consumer group {group_id}", read)
 
     def delete_group(self, group_id: str) -> None:
         """Delete a consumer group, which must have no members."""

@@ -1,6 +1,7 @@
 """The lock of a cluster, which one run at a time holds; runs on all machines share it.
 
-The member of the consumer group `redline-lock` holds the lock. Kafka's classic group protocol
+The member of the consumer group `redline-lock` holds the lock (with another
+`cluster.name_prefix`, that prefix and `lock`). Kafka's classic group protocol
 requires an assignment protocol that all members of a group support, and the coordinator refuses a
 member that supports none of theirs (INCONSISTENT_GROUP_PROTOCOL). Each run names a random protocol.
 The coordinator serves the requests of a group one after another, so it accepts the first run and
@@ -41,12 +42,19 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from jobs.cluster.admin import QUERY_TIMEOUT_MS, KafkaAdmin
 from jobs.cluster.connect import admin_client, join_address
 from jobs.cluster.opening import OpenCluster
-from jobs.cluster.topic_plan import PREFIX
+from jobs.engine.task.plan import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError, TryLaterError
 from metrics.units import iso_utc
 
-GROUP = f"{PREFIX}lock"
-"""The consumer group. Its protocol type has the same name, which shows that it reads nothing."""
+
+def lock_group(prefix: str) -> str:
+    """The consumer group; its protocol type has the same name, as its members read nothing.
+
+    Args:
+        prefix: `cluster.name_prefix`.
+    """
+    return f"{prefix}lock"
+
 
 SESSION_S = 30.0
 """A holder without a heartbeat for this time has lost the lock [s].
@@ -74,7 +82,9 @@ _DENIED_BY = (
 )
 
 
-def holder_of(admin: KafkaAdmin, broker_ids: Sequence[int]) -> str | None:
+def holder_of(
+    admin: KafkaAdmin, broker_ids: Sequence[int], prefix: str = NAME_PREFIX
+) -> str | None:
     """The description of the lock's holder; None where the lock is free or cannot be read.
 
     Brokers are queried one after another, as a search for the group's coordinator could create
@@ -83,7 +93,7 @@ def holder_of(admin: KafkaAdmin, broker_ids: Sequence[int]) -> str | None:
     Raises:
         AdminError: a broker does not answer.
     """
-    request = DescribeGroupsRequest(groups=[GROUP], max_version=_DESCRIBE)
+    request = DescribeGroupsRequest(groups=[lock_group(prefix)], max_version=_DESCRIBE)
     manager = admin.client._manager
 
     def ask(broker: int) -> str | None:
@@ -139,10 +149,11 @@ class RunLocks:
         """
         servers = [join_address(*address) for address in opened.info.addresses.values()]
         # Not every make of brokers gives its clusters an id.
-        name = opened.info.cluster_id or ",".join(sorted(servers))
+        name = f"{opened.info.cluster_id or ','.join(sorted(servers))} {opened.name_prefix}"
         if name not in self._locks:
             options = opened.security.client_kwargs()
-            lock = ClusterLock(admin_client(servers, options, client_id=self._holder), warn)
+            client = admin_client(servers, options, client_id=self._holder)
+            lock = ClusterLock(client, warn, prefix=opened.name_prefix)
             stack.callback(lock.release)
             lock.begin()
             self._locks[name] = lock
@@ -157,6 +168,7 @@ class ClusterLock:
         warn: receives a sentence when the lock cannot be confirmed; called on the thread.
         session_s: see `SESSION_S`; brokers accept 6 s or more (group.min.session.timeout.ms).
         heartbeat_s: time between two heartbeats [s].
+        prefix: `cluster.name_prefix`.
 
     Attributes:
         lost: a sentence once another run has taken the lock from this one; None before.
@@ -168,9 +180,11 @@ class ClusterLock:
         warn: Callable[[str], None],
         session_s: float = SESSION_S,
         heartbeat_s: float = HEARTBEAT_S,
+        prefix: str = NAME_PREFIX,
     ) -> None:
         self.lost: str | None = None
-        self._group = LockGroup(client, session_s)
+        self._group = LockGroup(client, session_s, lock_group(prefix))
+        self._prefix = prefix
         self._warn = warn
         self._session_s = session_s
         self._heartbeat_s = heartbeat_s
@@ -204,7 +218,8 @@ class ClusterLock:
         self._require_unrefused()
         if not self._settled.is_set():
             raise TryLaterError(
-                f"the lock of the cluster, membership of the consumer group {GROUP}, could not be "
+                f"the lock of the cluster, membership of the consumer group "
+                f"{self._group.name}, could not be "
                 f"taken within {timeout_s:.0f} s ({self._trouble or 'its coordinator is silent'}); "
                 "expected brokers that serve consumer groups; see why __consumer_offsets has no "
                 "leader, or run with --no-lock where no other run loads the cluster"
@@ -232,7 +247,9 @@ class ClusterLock:
             return self._advance()
         except _DENIED_BY as error:
             why = f"do not permit it ({type(error).__name__})"
-            wanted = f"the ACL Read on groups with the prefix {PREFIX} for the user of the run"
+            wanted = (
+                f"the ACL Read on groups with the prefix {self._prefix} for the user of the run"
+            )
             return self._refuse(why, f"{wanted}; grant it")
         except kafka_errors.InvalidSessionTimeoutError:
             wanted = "group.min.session.timeout.ms and group.max.session.timeout.ms around it"
@@ -272,7 +289,8 @@ class ClusterLock:
             return None
         return self._end_with(
             TryLaterError(
-                f"the cluster is in use: {holder} holds its lock, the consumer group {GROUP}; "
+                f"the cluster is in use: {holder} holds its lock, the consumer group "
+                f"{self._group.name}; "
                 "expected one run at a time, as two would measure each other; try again when it "
                 f"has ended (the lock of a killed run is free after {self._session_s:g} s)"
             )
@@ -283,7 +301,8 @@ class ClusterLock:
             return self._doubt(RedlineError(f"the brokers {why}"))
         return self._end_with(
             ConfigError(
-                f"a run locks its cluster as a member of the consumer group {GROUP}, and the "
+                f"a run locks its cluster as a member of the consumer group "
+                f"{self._group.name}, and the "
                 f"brokers {why}; expected {wanted}, or run with --no-lock where no other run loads "
                 "the cluster"
             )
@@ -320,9 +339,11 @@ class LockGroup:
     Args:
         client: a connection to the cluster.
         session_s: see `SESSION_S`.
+        name: the name of the group.
     """
 
-    def __init__(self, client: KafkaAdminClient, session_s: float) -> None:
+    def __init__(self, client: KafkaAdminClient, session_s: float, name: str) -> None:
+        self.name = name
         self._client = client
         self._timeout_ms = int(session_s * 1000)
         self._protocol = secrets.token_hex(8)  # no other member supports it
@@ -337,7 +358,7 @@ class LockGroup:
 
     def holder(self) -> str | None:
         """The description of the group's members; None where it has none."""
-        request = DescribeGroupsRequest(groups=[GROUP], max_version=_DESCRIBE)
+        request = DescribeGroupsRequest(groups=[self.name], max_version=_DESCRIBE)
         return _members_in(self._ask(request, lambda answer: int(answer.groups[0].error_code)))
 
     def join(self) -> None:
@@ -355,11 +376,11 @@ class LockGroup:
         mine = SyncGroupRequest.SyncGroupRequestAssignment(member_id=self._member, assignment=b"")
         self._ask(
             SyncGroupRequest(
-                group_id=GROUP,
+                group_id=self.name,
                 generation_id=joined.generation_id,
                 member_id=self._member,
                 group_instance_id=None,
-                protocol_type=GROUP,
+                protocol_type=self.name,
                 protocol_name=self._protocol,
                 assignments=[mine],
             )
@@ -370,7 +391,7 @@ class LockGroup:
         """Confirm the membership."""
         self._ask(
             HeartbeatRequest(
-                group_id=GROUP,
+                group_id=self.name,
                 generation_id=self._generation,
                 member_id=self._member,
                 group_instance_id=None,
@@ -382,7 +403,7 @@ class LockGroup:
         kind = LeaveGroupRequest.MemberIdentity
         mine = [kind(member_id=self._member, group_instance_id=None, reason="the run ended")]
         with suppress(kafka_errors.KafkaError):
-            self._ask(LeaveGroupRequest(group_id=GROUP, member_id=self._member, members=mine))
+            self._ask(LeaveGroupRequest(group_id=self.name, member_id=self._member, members=mine))
 
     def close(self) -> None:
         """Close the connection."""
@@ -391,12 +412,12 @@ class LockGroup:
     def _joined(self) -> Any:
         mine = JoinGroupRequest.JoinGroupRequestProtocol(name=self._protocol, metadata=b"")
         request = JoinGroupRequest(
-            group_id=GROUP,
+            group_id=self.name,
             session_timeout_ms=self._timeout_ms,
             rebalance_timeout_ms=self._timeout_ms,
             member_id=self._member,
             group_instance_id=None,
-            protocol_type=GROUP,
+            protocol_type=self.name,
             protocols=[mine],
         )
         wants_id = kafka_errors.MemberIdRequiredError.errno
@@ -429,7 +450,7 @@ class LockGroup:
 
     def _find(self) -> int:
         manager = self._client._manager
-        request = FindCoordinatorRequest(key=GROUP, key_type=0, coordinator_keys=[GROUP])
+        request = FindCoordinatorRequest(key=self.name, key_type=0, coordinator_keys=[self.name])
         answer = manager.run(manager.send, request, None, self._timeout_ms)
         found = answer.coordinators[0] if answer.coordinators else answer
         self._require(found.error_code)

@@ -16,6 +16,7 @@ from jobs.config import Cluster, Goal, Workload
 from jobs.config.metrics_section import StartedJmx
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
+from jobs.engine.task.plan import NAME_PREFIX
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import DELETE_DELAY_S
@@ -64,6 +65,7 @@ class OpenCluster:
         network_namespace: file of the network namespace from which executors open connections to
             the brokers; empty for their own.
         link: the link between executors and brokers, by its keys; empty where unknown.
+        name_prefix: `cluster.name_prefix`.
         last_load: shared by all runs on the cluster, as warm brokers stay warm.
     """
 
@@ -77,6 +79,7 @@ class OpenCluster:
     network_namespace: str = ""
     link: Mapping[str, str] = field(default_factory=dict)
     last_load: LastLoad = field(default_factory=LastLoad)
+    name_prefix: str = NAME_PREFIX
 
     @property
     def interface_speeds(self) -> dict[str, float]:
@@ -142,6 +145,7 @@ def open_cluster(
         started,
         started.network_namespace,
         started.link_facts,
+        name_prefix=cluster.name_prefix,
     )
 
 
@@ -161,6 +165,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
         environment=cluster.environment(info.broker_ids),
         network_namespace=cluster.network_namespace or "",
         link=cluster.link,
+        name_prefix=cluster.name_prefix,
     )
 
 

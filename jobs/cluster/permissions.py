@@ -17,7 +17,6 @@ from kafka.protocol.consumer import FetchRequest, HeartbeatRequest
 from kafka.protocol.producer import EndTxnRequest, ProduceRequest
 
 from jobs.cluster.admin import NOT_SUPPORTED, QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAdmin
-from jobs.cluster.lock import GROUP
 
 _BY_NAME = {"produce": 12, "fetch": 12}
 """The newest versions of these requests that name topics; later ones need an id."""
@@ -58,7 +57,7 @@ def permissions(
     *,
     group: str | None = None,
     transactional_id: str | None = None,
-    locks: bool = True,
+    lock_group: str | None = None,
 ) -> tuple[Permission, ...]:
     """The permissions of this user for a topic, a group and a transactional id by these names.
 
@@ -67,7 +66,7 @@ def permissions(
         topic: name of a topic that does not exist.
         group: id of a group that does not exist; None for a run without consumers.
         transactional_id: id that does not exist; None for producers without transactions.
-        locks: whether the run takes the cluster's lock.
+        lock_group: group of the cluster's lock; None for a run without lock.
 
     Raises:
         AdminError: the broker does not answer.
@@ -93,9 +92,9 @@ def permissions(
     if transactional_id is not None:
         acl, end = "Write on transactional ids", _end(transactional_id)
         found.append(ask("write in transactions", acl, end, _of_end))
-    if locks:
+    if lock_group is not None:
         remedy = "grant it, or run with --no-lock where no other run loads the cluster"
-        lock = ask("lock the cluster", "Read on groups", _heartbeat(GROUP), _of_heartbeat)
+        lock = ask("lock the cluster", "Read on groups", _heartbeat(lock_group), _of_heartbeat)
         found.append(replace(lock, remedy=remedy))
     return tuple(found)
 

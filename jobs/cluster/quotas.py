@@ -11,7 +11,6 @@ from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.opening import OpenCluster
-from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Workload
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
@@ -40,15 +39,16 @@ class Quota:
     entity: Mapping[str, str | None]
     values: Mapping[str, float]
 
-    def may_throttle(self, user: str | None) -> bool:
+    def may_throttle(self, user: str | None, prefix: str) -> bool:
         """Whether it may throttle the run's producers.
 
         Args:
             user: the user of the clients; None where it is unknown.
+            prefix: the beginning of the clients' ids.
         """
         whose, client_id = self.entity.get("user"), self.entity.get("client-id")
         is_of_others = whose is not None and user is not None and whose != user
-        is_other_client = client_id is not None and not client_id.startswith(PREFIX)
+        is_other_client = client_id is not None and not client_id.startswith(prefix)
         holds = any(key in self.values for key in PRODUCE_KEYS)
         return holds and not is_of_others and not is_other_client
 
@@ -112,7 +112,8 @@ def require_throttling_seen(
             f"{_REMEDY}"
         ) from error
     user = opened.security.client_kwargs().get("sasl_plain_username")
-    ours = [each for each in found if each.may_throttle(None if user is None else str(user))]
+    named = None if user is None else str(user)
+    ours = [each for each in found if each.may_throttle(named, opened.name_prefix)]
     if ours:
         raise ConfigError(
             f"{unseen}, so that the limit found could be that of a quota ({ours[0]}); expected no "

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from jobs.cluster.admin import NO_LEADER, Partition
+from jobs.engine.task.plan import NAME_PREFIX
 from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.producer import ProducerPattern
 from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
 
-PREFIX = "redline-"
 NAME_LENGTH_MAX = 249
 """Kafka's limit of the length of a topic's name."""
+
+MARK = "delete.retention.ms"
+"""The property in which a run marks its topics; it has an effect in compacted topics only."""
+_MARK_LEAST_MS = 86_400_000  # Kafka's default
+_MARK_BITS = 34
 
 Assignment = dict[int, tuple[int, ...]]
 """Partition → broker ids of its replicas, the preferred leader first."""
@@ -141,21 +147,58 @@ def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: 
     return result
 
 
-def topic_name(run_id: str, message_bytes: int, partitions_per_broker: int, part: str = "") -> str:
+def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
+    """The property that shows which run made a topic, and whether it held the cluster's lock.
+
+    The value follows from the run's id and stays below two years, which services allow.
+    """
+    digest = hashlib.sha256(f"kafka-redline {run_id}".encode()).digest()
+    number = int.from_bytes(digest[:8], "big") >> (64 - _MARK_BITS)
+    return {MARK: str(_MARK_LEAST_MS + 2 * number + (not is_locked))}
+
+
+def maker_of(topic: str, mark: str | None, prefix: str) -> tuple[str, bool] | None:
+    """The id of the run that made a topic, and whether it held the cluster's lock.
+
+    It is proven by the run's id in the topic's name and the same id in the topic's mark.
+
+    Args:
+        mark: the value of the property `MARK`.
+
+    Returns:
+        None where nothing proves that a run made the topic.
+    """
+    words = topic.removeprefix(prefix).split("-") if topic.startswith(prefix) else []
+    for count in range(1, len(words)):
+        run_id = "-".join(words[:count])
+        for is_locked in (True, False):
+            if mark_of(run_id, is_locked)[MARK] == mark:
+                return run_id, is_locked
+    return None
+
+
+def topic_name(
+    run_id: str,
+    message_bytes: int,
+    partitions_per_broker: int,
+    part: str = "",
+    prefix: str = NAME_PREFIX,
+) -> str:
     """The name of the topic that a run makes for this traffic; a pure function.
 
     Args:
         part: name of the part of a mix; empty for other traffic.
+        prefix: `cluster.name_prefix`.
 
     Raises:
         ConfigError: the run id is too long for a topic's name, or has other characters.
     """
     own = f"-{part}" if part else ""
-    name = f"{PREFIX}{run_id}{own}-{message_bytes}B-{partitions_per_broker}p"
+    name = f"{prefix}{run_id}{own}-{message_bytes}B-{partitions_per_broker}p"
     if len(name) > NAME_LENGTH_MAX or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise ConfigError(
             f'the run id "{run_id}" cannot be part of a topic name; expected at most '
-            f"{NAME_LENGTH_MAX - len(PREFIX) - 20} letters, digits, dots, dashes and "
+            f"{NAME_LENGTH_MAX - len(prefix) - 20} letters, digits, dots, dashes and "
             "underscores; choose another"
         )
     return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, TopicSize, query_brokers
@@ -13,12 +14,14 @@ from jobs.cluster.topic_plan import (
     Assignment,
     TopicState,
     assignment,
+    mark_of,
     require_writable,
     state_of,
     topic_name,
     topic_names,
 )
 from jobs.cluster.topic_set import TopicReport, TopicSet
+from jobs.engine.task.plan import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.follower_lag import ReplicaEnds
@@ -44,6 +47,9 @@ WRONG_REQUESTS = frozenset(
 )
 """Errors of a creation that a change of the configuration avoids."""
 
+REFUSED_PROPERTIES = ("InvalidConfigurationError", "PolicyViolationError", "InvalidRequestError")
+"""Errors of a creation with a property that a service does not let its users set."""
+
 
 class TopicError(RedlineError):
     """A topic was not created or deleted as requested within the deadline."""
@@ -55,9 +61,14 @@ class Topics:
     Args:
         admin: admin client of the cluster.
         run_id: part of the topics' names, so that no two runs share a topic.
+        prefix: `cluster.name_prefix`.
+        owner: id of the run in the topics' mark, see `mark_of`; its own by default.
+        is_locked: whether the run holds the cluster's lock.
         clock, pause: time and pauses [s]; replaced in tests.
 
     Attributes:
+        mark: the property that shows which run made the topics; empty where the cluster
+            refuses it.
         offline: brokers that are offline on purpose; they hold replicas as all others.
     """
 
@@ -67,11 +78,18 @@ class Topics:
         run_id: str,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        *,
+        prefix: str = NAME_PREFIX,
+        owner: str = "",
+        is_locked: bool = True,
     ) -> None:
         self._admin = admin
         self._run_id = run_id
         self._clock = clock
         self._pause = pause
+        self._prefix = prefix
+        self.owner = owner or run_id
+        self.mark = mark_of(self.owner, is_locked)
         self._made: dict[str, None] = {}
         self._queried = 0
         self._racks: dict[int, str | None] = {}
@@ -85,8 +103,8 @@ class Topics:
 
     @property
     def name(self) -> str:
-        """The part of the topics' names by which no two runs share one."""
-        return self._run_id
+        """The beginning of the topics' names, by which no two runs share one."""
+        return f"{self._prefix}{self._run_id}"
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -377,7 +395,9 @@ class Topics:
 
     def _names(self, pattern: TrafficPattern) -> tuple[str, ...]:
         per_broker = pattern.topic.partitions_per_broker
-        name = topic_name(self._run_id, pattern.message_bytes, per_broker, pattern.part)
+        name = topic_name(
+            self._run_id, pattern.message_bytes, per_broker, pattern.part, self._prefix
+        )
         return topic_names(name, pattern.topic.count)
 
     def _accepted(
@@ -419,11 +439,17 @@ class Topics:
         wanted: TopicOptions,
         validate_only: bool = False,
     ) -> dict[str, str | None]:
+        properties = {**self.mark, **wanted.properties}
         try:
-            return self._admin.create_topic(name, placement, wanted.properties, validate_only)
+            return self._admin.create_topic(name, placement, properties, validate_only)
         except AdminError as error:
             if error.cause not in WRONG_REQUESTS:
                 raise
+            if validate_only and self.mark and error.cause in REFUSED_PROPERTIES:
+                mark, self.mark = self.mark, {}
+                with suppress(ConfigError):  # topics without a mark can only be listed by cleanup
+                    return self._request(name, placement, wanted, validate_only)
+                self.mark = mark
             text = str(error)
             partitions = (
                 placement.partitions if isinstance(placement, TopicSize) else len(placement)

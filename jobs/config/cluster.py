@@ -17,6 +17,7 @@ from jobs.config.metrics_jmx import Jmx
 from jobs.config.metrics_registry import Metrics, configured_sources, require_one_broker_source
 from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
+from jobs.engine.task.plan import NAME_PREFIX
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases
 from metrics.common.bounds import Checked, Number, Properties, Text, Whole
 from metrics.planning.load_hours import EXPECTED_HOURS, LoadHours
@@ -126,6 +127,7 @@ class Cluster(ConfigModel):
     """
 
     _written: Written = PrivateAttr(default_factory=dict)
+    _given: str = PrivateAttr(default="")
 
     name: Name
     description: str = ""
@@ -137,6 +139,10 @@ class Cluster(ConfigModel):
         None
     )
     client_properties: str | None = None
+    name_prefix: Annotated[
+        str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", "1 to 40 letters, digits, dots, dashes and "
+                  "underscores")
+    ] = NAME_PREFIX  # fmt: skip
     jmx: Jmx | None = None
     metrics: Metrics | None = None
     security: Security = Security()
@@ -158,6 +164,15 @@ class Cluster(ConfigModel):
     def keep_written(self, written: Written) -> None:
         """Keep the file's own text of values that come from environment variables."""
         self._written = written
+
+    @property
+    def given(self) -> str:
+        """What `--cluster` named; the cluster's name where a run was continued without it."""
+        return self._given or self.name
+
+    def keep_given(self, name_or_path: str) -> None:
+        """Keep what `--cluster` named."""
+        self._given = name_or_path
 
     # --- facts --------------------------------------------------------------
 

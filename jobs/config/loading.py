@@ -124,7 +124,9 @@ def load_cluster(name_or_path: str, overrides: Sequence[str] = ()) -> Cluster:
     Raises:
         ConfigError: the file cannot be read or is wrong; the message states the place.
     """
-    return _load(Cluster, "cluster", name_or_path, overrides)
+    found = _load(Cluster, "cluster", name_or_path, overrides)
+    found.keep_given(name_or_path)
+    return found
 
 
 def load_workload(name_or_path: str, overrides: Sequence[str] = ()) -> Workload:

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from functools import partial
 
 from jobs.cluster.admin import KafkaAdmin
+from jobs.cluster.connect import join_address
 from jobs.cluster.leftovers import Leftover, delete_leftovers, leftovers
 from jobs.cluster.lock import RunLocks, holder_text
-from jobs.cluster.opening import open_cluster
+from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.config.loading import load_cluster
 from jobs.console.events import Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
@@ -52,8 +53,9 @@ def clean_up_cluster(
         if locks:
             held = RunLocks(holder_text("cleanup", time.time()))
             held.take(opened, partial(warn, reporter), stack).require()
-        everything = leftovers(opened.admin.topic_names(), opened.admin.empty_groups())
-        chosen = [each for each in everything if _is_chosen(each, run_id, age_s)]
+        everything = leftovers(opened.admin, config.name_prefix)
+        _name_kept(everything, opened, run_id, locks, reporter)
+        chosen = [each for each in everything if _is_chosen(each, run_id, age_s, locks)]
         if chosen:
             reporter.report(_table(chosen))
         if not chosen or not deletes:
@@ -63,8 +65,30 @@ def clean_up_cluster(
         return _delete(opened.admin, chosen, reporter)
 
 
-def _is_chosen(each: Leftover, run_id: str | None, age_s: float | None) -> bool:
-    if run_id is not None and not each.is_of(run_id):
+def _name_kept(
+    found: Sequence[Leftover],
+    opened: OpenCluster,
+    run_id: str | None,
+    locks: bool,
+    reporter: Reporter,
+) -> None:
+    """Name what is kept although its name has the form of a run's, and the way to delete it."""
+    server = next(join_address(*each) for each in opened.info.addresses.values())
+    unproven = [each for each in found if not each.run_id]
+    for each in unproven:
+        text = f"{each.kind} {each.name} is kept, as nothing proves that a run made it"
+        note(reporter, f"{text}; if it is yours: {each.command(server)}")
+    known = {each.run_id for each in found if each.run_id}
+    over = {each.run_id for each in found if locks and each.is_locked}
+    for run in sorted(known - over) if run_id is None else ():
+        text = f"leftovers of run {run} are kept, as it may be active without the lock"
+        note(reporter, f"{text}; --run {run} selects them once it has ended")
+
+
+def _is_chosen(each: Leftover, run_id: str | None, age_s: float | None, locks: bool) -> bool:
+    if not each.run_id or (run_id is not None and each.run_id != run_id):
+        return False
+    if run_id is None and not (locks and each.is_locked):
         return False
     if age_s is None:
         return True

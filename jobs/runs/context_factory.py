@@ -83,6 +83,7 @@ class ContextFactory:
         sweep_case: the case of a sweep that the run measures.
         numbering: the numbering of the trials; the sides of a comparison share it.
         until_s: the time that no load may pass; None for none [s since the epoch].
+        owner: id of the whole run, in the mark of its topics; `run_id` where it has one side.
     """
 
     config: Configuration
@@ -98,6 +99,7 @@ class ContextFactory:
     sweep_case: SweepCase = field(default_factory=SweepCase)
     numbering: TrialNumbering = field(default_factory=TrialNumbering)
     until_s: float | None = None
+    owner: str = ""
 
     def open(self, stack: ExitStack) -> RunContext:
         """Open the cluster, the session, the metrics and the tables; the stack closes them.
@@ -129,7 +131,13 @@ class ContextFactory:
             lock = self.locks.take(opened, partial(warn, self.reporter), stack)
         # An earlier part of a resumed run may have left a topic, which must not be used again.
         name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
-        topics = Topics(opened.admin, name)
+        topics = Topics(
+            opened.admin,
+            name,
+            prefix=config.cluster.name_prefix,
+            owner=self.owner or self.run_id,
+            is_locked=self.locks is not None,
+        )
         for each in config.goals:
             require_fitting(opened, workload, each)
         for message_bytes in workload.message_bytes:
@@ -145,8 +153,13 @@ class ContextFactory:
         """Delete what a killed earlier part of this run left on the cluster."""
         admin = opened.admin
         try:
-            named = leftovers(admin.topic_names(), admin.empty_groups())
-            own = [each for each in named if each.is_of(self.run_id)]
+            prefix, owner = self.config.cluster.name_prefix, self.owner or self.run_id
+            begin = f"{prefix}{self.run_id}-"
+            own = [
+                each
+                for each in leftovers(admin, prefix)
+                if each.run_id == owner and each.name.startswith(begin)
+            ]
         except AdminError as error:
             warn(
                 self.reporter,
@@ -203,6 +216,7 @@ class ContextFactory:
                 opened.security.client_kwargs(),
                 stack,
                 partial(warn, self.reporter),
+                topics.mark,
             )
             if guards.canaries is None and guards.limits.fail_closed:
                 guards.require_or_warn("there are no canaries")
@@ -238,6 +252,7 @@ class ContextFactory:
                 opened.network_namespace,
                 opened.interface_speeds,
                 self._phase,
+                config.cluster.name_prefix,
             ),
             topics=topics,
             guards=guards,

@@ -320,6 +320,7 @@ def _open(
             order.sweep_case,
             first.history.numbering if first else TrialNumbering(),
             order.until_s,
+            order.run_id,
         ).open(stack)
 
 

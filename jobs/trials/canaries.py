@@ -19,7 +19,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, TopicSize
 from jobs.cluster.placement import REFUSED_ASSIGNMENTS
-from jobs.cluster.topic_plan import PREFIX, assignment
+from jobs.cluster.topic_plan import assignment
 from jobs.cluster.topics import TopicError
 from jobs.engine.network.links import library_options
 from metrics.trial.canary import (
@@ -200,20 +200,22 @@ def open_canaries(
     options: Mapping[str, Any],
     stack: ExitStack,
     warn: Callable[[str], None],
+    mark: Mapping[str, str],
 ) -> Canaries | None:
     """Make the canaries' topic and start them; the stack stops them and deletes the topic.
 
     Returns None, with a warning, where the cluster refuses the topic.
 
     Args:
-        name: part of the topic's name.
+        name: the beginning of the topic's name.
         replication_factor: replicas of each partition, if there are so many brokers.
         options: connection options of kafka-python, with secrets resolved.
         warn: receives a sentence.
+        mark: the property that shows which run made the topic.
     """
     topic = canary_topic(name)
     try:
-        leaders = _made(admin, topic, replication_factor)
+        leaders = _made(admin, topic, replication_factor, mark)
     except (AdminError, TopicError) as error:
         warn(f"there are no canaries, so no guard watches how long other clients wait: {error}")
         return None
@@ -221,7 +223,7 @@ def open_canaries(
     info = admin.describe_cluster()
     connection = {
         "bootstrap_servers": [f"{each.host}:{each.port}" for each in info.brokers],
-        "client_id": f"{PREFIX}{name}-canary",
+        "client_id": f"{name}-canary",
         **library_options(options),
     }
     return stack.enter_context(Canaries(connection, topic, leaders))
@@ -229,15 +231,17 @@ def open_canaries(
 
 def canary_topic(name: str) -> str:
     """The name of the canaries' topic."""
-    return f"{PREFIX}{name}-canary"
+    return f"{name}-canary"
 
 
-def _made(admin: KafkaAdmin, topic: str, replication_factor: int) -> tuple[int, ...]:
+def _made(
+    admin: KafkaAdmin, topic: str, replication_factor: int, mark: Mapping[str, str]
+) -> tuple[int, ...]:
     """Make a topic with a partition on each broker; returns the leader of each partition."""
     brokers = sorted(admin.describe_cluster().broker_ids)
     replicas = min(replication_factor, len(brokers))
     placement = assignment(brokers, 1, replicas)
-    properties = {"retention.ms": "600000", "min.insync.replicas": "1"}
+    properties = {"retention.ms": "600000", "min.insync.replicas": "1", **mark}
     try:
         admin.create_topic(topic, placement, properties)
     except AdminError as error:

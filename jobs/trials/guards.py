@@ -14,11 +14,11 @@ from typing import Protocol
 from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.owner_topic import OwnerTopics
-from jobs.cluster.topic_plan import PREFIX
 from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
 from jobs.config.owner import OwnerBounds, tightened
 from jobs.console.events import Reporter, note, warn
+from jobs.engine.task.plan import NAME_PREFIX
 from jobs.trials.broker_absence import LOOK_S, BrokerAbsence
 from jobs.trials.canaries import Canaries
 from jobs.trials.control_server import TaskChannel
@@ -48,6 +48,9 @@ AHEAD_S, RATE_OVER_S = 10.0, 5.0
 """A run stops when a log directory would reach its limit within `AHEAD_S` at the rate of the last
 `RATE_OVER_S` [s]."""
 
+STOP = "stop"
+"""The end of the name of the topic that stops a run; `cluster.name_prefix` comes before it."""
+
 HARM_S = 15.0
 """Harm to others stops the run when it lasts for so long: longer than a certain overload [s]."""
 
@@ -72,11 +75,14 @@ def open_guards(
         lock_lost: see `Guards`.
         until_s: the time that no load may pass; None for none [s since the epoch].
     """
-    prefix = f"{PREFIX}{run_id}-"
+    limits, start = config.goal.guards, config.cluster.name_prefix
+    if limits.stop_topic == NAME_PREFIX + STOP:
+        limits = limits.model_copy(update={"stop_topic": start + STOP})
+    prefix = f"{start}{run_id}-"
     is_exclusive = config.cluster.is_exclusive
     owners = OwnerTopics(admin)
     guards = Guards(
-        config.goal.guards,
+        limits,
         ClusterHealth(admin),
         lambda topic: is_exclusive or topic.startswith(prefix),
         partial(warn, reporter),

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 from jobs.cluster.topic_set import TopicSet
 from jobs.engine.stage import stage_frame
-from jobs.engine.task.plan import StagePlan, TrialPlan
+from jobs.engine.task.plan import NAME_PREFIX, StagePlan, TrialPlan
 from jobs.spark.session import cancel_group, cause_of, run_interruptibly
 from jobs.spark.slots import await_slots, registered_slots
 from jobs.trials.control_server import ControlServer, TaskChannel, TaskEndedError
@@ -135,6 +135,10 @@ class Generator:
             empty for that of the executors.
         report: receives a sentence when a load has to wait for slots.
         interface_speeds: interface → its speed [B/s], where the tasks' system does not show it.
+        name_prefix: `cluster.name_prefix`.
+
+    Attributes:
+        groups: ids of the consumer groups that the loads have used.
     """
 
     def __init__(
@@ -146,7 +150,10 @@ class Generator:
         network_namespace: str = "",
         interface_speeds: Mapping[str, float] | None = None,
         report: Callable[[str], None] = lambda _: None,
+        name_prefix: str = NAME_PREFIX,
     ) -> None:
+        self.groups: set[str] = set()
+        self._name_prefix = name_prefix
         self._spark = spark
         self._slots = slots
         self._client_options = client_options
@@ -205,9 +212,17 @@ class Generator:
                 network_namespace=self._network_namespace,
                 interface_speeds=self._interface_speeds,
                 climb=climb,
+                name_prefix=self._name_prefix,
                 start_lead_s=TrialPlan.start_lead_s + START_EACH_S * (tasks + hosts),
             )
-            return self._run(StagePlan(plans_of_parts(plan, target.parts, shares)), channel)
+            plans = plans_of_parts(plan, target.parts, shares)
+            if reads:
+                self.groups.update(
+                    each.group_id(group)
+                    for each in plans
+                    for group in range(each.pattern.consumers.groups)
+                )
+            return self._run(StagePlan(plans), channel)
 
     def _await_slots(self, wanted: int) -> None:
         """Wait until Spark can run all tasks at once, as it may have lost an executor.

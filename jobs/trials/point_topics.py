@@ -5,9 +5,7 @@ from __future__ import annotations
 from shlex import quote
 
 from jobs.cluster.admin import AdminError
-from jobs.cluster.leftovers import leftovers
 from jobs.cluster.topic_set import TopicSet
-from jobs.config import available
 from jobs.console.events import note, warn
 from jobs.trials.context import RunContext
 from metrics.common.errors import RedlineError
@@ -66,19 +64,18 @@ class PointTopics:
         cluster = context.config.cluster
         if cluster.starts_brokers:
             return "they end with the brokers of this run"
-        name = cluster.name if cluster.name in available("cluster") else f"{cluster.name}.yaml"
-        return f"redline cleanup --cluster {quote(name)} --run {context.run_id} --yes deletes them"
+        of_run = f"--cluster {quote(cluster.given)} --run {context.topics.owner}"
+        return f"redline cleanup {of_run} --yes deletes them"
 
     def _delete_groups(self) -> None:
         """Delete the run's consumer groups, as brokers would keep their offsets for a week."""
         context = self._context
-        if not any(trial.pattern.groups for trial in context.history.trials):
+        if not context.generator.groups:
             return
         admin = context.cluster.admin
         try:
-            for each in leftovers((), admin.empty_groups()):
-                if each.is_of(context.run_id):
-                    admin.delete_group(each.name)
+            for group in sorted(context.generator.groups & admin.empty_groups()):
+                admin.delete_group(group)
         except AdminError as error:
             warn(context.reporter, f"consumer groups of the run may remain: {error}")
 

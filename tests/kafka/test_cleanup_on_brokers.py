@@ -17,7 +17,7 @@ from jobs.cleanup import cleanup
 from jobs.cluster.connect import connect
 from jobs.cluster.lock import RunLocks
 from jobs.cluster.opening import open_cluster
-from jobs.cluster.topic_plan import topic_name
+from jobs.cluster.topic_plan import mark_of, topic_name
 from jobs.cluster.topics import Topics
 from jobs.config.loading import load_cluster
 from jobs.console.events import RecordingReporter
@@ -54,26 +54,40 @@ def commit(servers: Sequence[str], group: str, topic: str) -> None:
 @pytest.mark.filterwarnings(REFUSED_SOCKETS)
 def test_leftovers_of_runs_are_listed_and_then_deleted(kafka_testbed: Testbed) -> None:
     servers = kafka_testbed.bootstrap_servers
-    run_topic, other_topic = topic_name(RUN_ID, 100, 1), f"redline-orders-{uuid.uuid4().hex[:6]}"
-    group = f"redline-{RUN_ID}-1-group-0"
+    run_topic, other_topic = topic_name(RUN_ID, 100, 1), "redline-payments-canary"
+    group, other_group = f"redline-{RUN_ID}-1-group-0", "redline-billing-group-1"
+    unlocked = topic_name("20200101-000000-ab13", 100, 1)
+    made = {
+        run_topic: mark_of(RUN_ID, is_locked=True),
+        unlocked: mark_of("20200101-000000-ab13", is_locked=False),
+        other_topic: {},
+    }
     with connect(servers) as admin:
-        for topic in (run_topic, other_topic):
-            admin.create_topic(topic, {0: [1]}, {})
-        commit(servers, group, other_topic)
+        for topic, mark in made.items():
+            admin.create_topic(topic, {0: [1]}, mark)
+        commit(servers, group, run_topic)
+        commit(servers, other_group, other_topic)
         assert group in admin.empty_groups()
         output = cleaned(kafka_testbed, "--run", RUN_ID)
-        assert run_topic in output and group in output and other_topic not in output
+        assert run_topic in output and group in output
+        for kind, name in (("topic", other_topic), ("group", other_group)):
+            assert f"{kind} {name} is kept, as nothing proves that a run made it" in output
+            assert f"--delete --{kind} {name}" in output
         assert "2020-01-01T00:00:00Z" in output
         assert "2 of" in output and "--yes deletes them" in output
         assert run_topic in admin.topic_names()
 
-        assert "deleted 2 of 2" in cleaned(kafka_testbed, "--run", RUN_ID, "--yes")
+        output = cleaned(kafka_testbed, "--yes")
+        assert "deleted 2 of 2" in output
+        assert "run 20200101-000000-ab13 are kept, as it may be active without the lock" in output
         # Brokers learn of a topic's deletion from the controller at different times.
         assert becomes(lambda: run_topic not in admin.topic_names())
-        assert other_topic in admin.topic_names()
-        assert group not in admin.empty_groups()
+        assert {other_topic, unlocked} <= admin.topic_names()
+        assert group not in admin.empty_groups() and other_group in admin.empty_groups()
+        assert "deleted 1 of 1" in cleaned(kafka_testbed, "--run", "20200101-000000-ab13", "--yes")
         later = ("--run", RUN_ID, "--older-than", "1h")
         assert becomes(lambda: "0 of" in cleaned(kafka_testbed, *later))
+        admin.delete_group(other_group)
         admin.delete_topic(other_topic)
 
 
@@ -95,10 +109,9 @@ def test_a_run_deletes_its_own_groups_at_its_end(kafka_testbed: Testbed) -> None
         admin.create_topic(topic, {0: [1]}, {})
         for group in (own_group, other_group):
             commit(servers, group, topic)
-        pattern = SimpleNamespace(groups=1)
         context = SimpleNamespace(
             run_id=RUN_ID,
-            history=SimpleNamespace(trials=[SimpleNamespace(pattern=pattern)]),
+            generator=SimpleNamespace(groups={own_group, "redline-unused-group-0"}),
             cluster=SimpleNamespace(admin=admin),
             topics=Topics(admin, RUN_ID),
             reporter=RecordingReporter(),

@@ -26,7 +26,7 @@ from kafka.protocol.consumer import LeaveGroupRequest
 
 from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import admin_client, connect
-from jobs.cluster.lock import GROUP, ClusterLock, LockGroup, RunLocks, holder_of, holder_text
+from jobs.cluster.lock import ClusterLock, LockGroup, RunLocks, holder_of, holder_text, lock_group
 from jobs.cluster.opening import OpenCluster
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
@@ -36,6 +36,8 @@ from tests.support.commands import RunningCommand
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 
 pytestmark = pytest.mark.together
+
+GROUP = lock_group("redline-")
 
 DELAY_S = 3.0
 """Kafka's default delay of the first member of a group [s]."""
@@ -75,7 +77,7 @@ def await_coordinator(servers: Sequence[str]) -> None:
             return False
         return True
 
-    with closing(LockGroup(admin_client(servers, {}), session_s=6.0)) as group:
+    with closing(LockGroup(admin_client(servers, {}), session_s=6.0, name=GROUP)) as group:
         until(answers, 30.0)
 
 
@@ -85,7 +87,7 @@ def test_one_of_five_simultaneous_members_holds_the_lock(kafka_testbed: Testbed)
 
     def race(number: int) -> str:
         client = admin_client(kafka_testbed.bootstrap_servers, {}, client_id=f"racer-{number}")
-        group = LockGroup(client, session_s=6.0)
+        group = LockGroup(client, session_s=6.0, name=GROUP)
         with closing(group):
             together.wait()
             try:

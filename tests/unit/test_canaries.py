@@ -14,11 +14,10 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import AdminError, TopicSize
 from jobs.cluster.health import Partitions
-from jobs.cluster.leftovers import leftovers
 from jobs.config.goal import GuardLimits
 from jobs.runs.results import _canaries, _heaviest
 from jobs.trials.broker_absence import BrokerAbsence
-from jobs.trials.canaries import KEPT_S, Canaries, _made, canary_topic
+from jobs.trials.canaries import KEPT_S, Canaries, _made
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import HARM_S, Guards
 from metrics.common.errors import GuardStopError
@@ -240,13 +239,7 @@ class Placing(ScriptedAdmin):
 def test_their_topic_has_a_partition_on_each_broker(refuses: bool) -> None:
     admin = Placing()
     admin.refuses = refuses
-    assert sorted(_made(admin, "redline-r-canary", 3)) == [1, 2, 3]
-
-
-def test_their_topic_is_found_among_leftovers() -> None:
-    name = canary_topic("20261126-010203-abcd")
-    (found,) = leftovers([name, "my-canary"], [])
-    assert found.name == name and found.is_of("20261126-010203-abcd")
+    assert sorted(_made(admin, "redline-r-canary", 3, {})) == [1, 2, 3]
 
 
 def test_the_answer_states_how_long_others_waited() -> None:

@@ -13,7 +13,7 @@ from jobs.campaigns.compare.answer import ComparisonAnswer, SideFacts, answer_of
 from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort
 from jobs.list_runs import runs
 from jobs.runs.run_lock import is_locked, run_lock
-from metrics.common.errors import ConfigError
+from metrics.common.errors import ConfigError, TryLaterError
 from metrics.comparing.figures import ACKNOWLEDGED
 from metrics.comparing.pairs import Side
 from metrics.comparing.sweeps import Result as Figure
@@ -218,6 +218,15 @@ def test_an_unknown_run_is_refused_with_the_known_ones(
     assert isinstance(done.exception, ConfigError)
     assert "swept, held" in str(done.exception)
     assert (out / "tables" / "anything").exists()
+
+
+def test_an_active_run_is_not_deleted(out: Path) -> None:
+    with run_lock(out / "held", "traffic of anna@host"):
+        done = run_command(out, "delete", "held", "--yes")
+        assert isinstance(done.exception, TryLaterError) and done.exception.exit_code == 75
+        assert (out / "held" / "summary.json").exists() or any((out / "held").iterdir())
+    assert run_command(out, "delete", "held", "--yes").exception is None
+    assert not (out / "held").exists()
 
 
 def test_a_path_is_no_id(out: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.cluster.leftovers import leftovers
-from jobs.cluster.topic_plan import topic_name
+from jobs.cluster.topic_plan import MARK, maker_of, mark_of, topic_name
 from jobs.config.loading import Configuration, describe, load, load_recorded, load_workload
 from jobs.config.workload import Workload
+from jobs.engine.task.plan import NAME_PREFIX
 from metrics.common.errors import ConfigError
 from metrics.planning.disk_room import peak_log_bytes
 from metrics.planning.slots import SlotShare, share_slots, slots_needed
@@ -222,7 +222,7 @@ def test_phases_change_in_all_parts() -> None:
 def test_topics_of_parts_have_own_names_that_cleanup_knows() -> None:
     names = {topic_name("run", 1_000, 10, part) for part in ("", "orders", "orders-10B-1p")}
     assert len(names) == 3
-    assert len(leftovers(names, ["redline-run-1-orders-group-0"])) == 4
+    assert all(maker_of(each, mark_of("run", True)[MARK], NAME_PREFIX) for each in names)
 
 
 def test_slots_are_shared_by_cost_with_one_at_least_for_each_part() -> None:

@@ -30,7 +30,7 @@ RATE = {"producer_byte_rate": 1e6}
 def test_a_quota_may_throttle_producers_of_its_entity(
     entity: dict[str, str | None], values: dict[str, float], user: str | None, holds: bool
 ) -> None:
-    assert Quota(entity, values).may_throttle(user) is holds
+    assert Quota(entity, values).may_throttle(user, "redline-") is holds
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from jobs.engine.task.partitions import Partitions
 from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
 
+NAME_PREFIX = "redline-"
+"""The default of `cluster.name_prefix`."""
+
 
 @dataclass(frozen=True)
 class TrialPlan:
@@ -18,6 +21,7 @@ class TrialPlan:
 
     Attributes:
         trial_id: names the trial in client ids.
+        name_prefix: begins the names of client ids, groups and transactional ids.
         topics: topics that producers write to; producer i writes to topic i modulo their number.
         pattern: the traffic to offer.
         tasks: number of tasks with producers; task i hosts producers i, i + tasks, i + 2·tasks, …
@@ -53,6 +57,7 @@ class TrialPlan:
     brokers: Mapping[int, tuple[str, int]]
     connect_timeout_s: float = 20.0
     start_lead_s: float = 0.5
+    name_prefix: str = NAME_PREFIX
     client_options: Mapping[str, object] = field(default_factory=dict)
     control: ControlAddress | None = None
     consumer_tasks: int = 0
@@ -130,15 +135,16 @@ class TrialPlan:
 
     def client_id(self, producer: int) -> str:
         """The client id of a producer, unique in the trial."""
-        return f"redline-{self._named}-{producer}"
+        return f"{self._named}-{producer}"
 
     def group_id(self, group: int) -> str:
         """The id of a consumer group, unique in the trial."""
-        return f"redline-{self._named}-group-{group}"
+        return f"{self._named}-group-{group}"
 
     @property
     def _named(self) -> str:
-        return f"{self.trial_id}-{self.part}" if self.part else self.trial_id
+        part = f"-{self.part}" if self.part else ""
+        return f"{self.name_prefix}{self.trial_id}{part}"
 
     def member_id(self, group: int, member: int) -> str:
         """The client id of a member, unique in the trial."""
