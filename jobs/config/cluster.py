@@ -107,6 +107,9 @@ class Cluster(ConfigModel):
         cluster_id: the id of the running cluster; another one is refused.
         client_properties: a file of properties for Kafka's own clients. It supplies the addresses
             and the security that are not given here.
+        name_prefix: begins the names of a run's topics, consumer groups (that of the lock, too),
+            transactional ids and client ids, and of the topic that stops a run; for users with
+            ACLs on one prefix.
         jmx: JMX of a running cluster's brokers; a testbed brings its own.
         metrics: another way to a running cluster's metrics, and the way to its hosts' metrics.
         security: security of the connections to a running cluster.

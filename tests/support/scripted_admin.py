@@ -13,6 +13,7 @@ class ScriptedAdmin(KafkaAdmin):
 
     Attributes:
         topics: topic → partition → the state that all brokers see.
+        configs: topic → the properties with which it was created.
         requests: requests that change the cluster, in order.
         fail: method → errors that it raises, one per call.
         topics_of_others: names that already exist.
@@ -28,6 +29,7 @@ class ScriptedAdmin(KafkaAdmin):
         self.before_look: Callable[[], None] = lambda: None
         self.deletes = True
         self.topics_of_others: set[str] = set()
+        self.configs: dict[str, dict[str, str]] = {}
 
     def _may_fail(self, method: str) -> None:
         if self.fail.get(method):
@@ -53,6 +55,7 @@ class ScriptedAdmin(KafkaAdmin):
                 cause = "TopicAlreadyExistsError"
                 raise AdminError(f"could not do it ({cause})", cause)
             self.requests.append(f"create {topic}")
+            self.configs[topic] = dict(config)
             if isinstance(placement, TopicSize):
                 raise AssertionError("this cluster follows assignments; see fake_cluster")
             self.topics[topic] = {

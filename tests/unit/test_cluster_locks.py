@@ -17,7 +17,9 @@ from jobs.config.security import Security
 
 def opened(cluster_id: str, port: int) -> OpenCluster:
     info = ClusterInfo(cluster_id, (Broker(0, "h", port),), (), (2, 6))
-    return cast(OpenCluster, SimpleNamespace(info=info, security=Security()))
+    return cast(
+        OpenCluster, SimpleNamespace(info=info, security=Security(), name_prefix="redline-")
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_each_cluster_has_one_lock(
     taken: list[str] = []
 
     class Lock:
-        def __init__(self, servers: list[str], _warn: object) -> None:
+        def __init__(self, servers: list[str], _warn: object, prefix: str) -> None:
             self.servers = servers
 
         def begin(self) -> None:

@@ -239,8 +239,7 @@ def test_missing_samples_missing_beans_and_mixed_versions_are_reported() -> None
 def test_each_missing_permission_is_named_with_its_acl(snapshot: SnapshotAssertion) -> None:
     may = [Permission("delete", "Delete on topics", True), Permission("write", "Write", True)]
     assert permission_rules(may, "redline-") == [ok("permissions", "delete, write")]
-    (lack,) = permission_rules(
-        [may[0], replace(may[1], acl="Write on topics", is_granted=False)], "redline-"
-    )
+    refused = replace(may[1], acl="Write on topics", is_granted=False)
+    (lack,) = permission_rules([may[0], refused], "redline-")
     assert "the ACL Write on topics with the prefix redline-" in lack.sentence
     assert lack.sentence == snapshot

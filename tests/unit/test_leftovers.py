@@ -131,12 +131,8 @@ def test_a_name_alone_proves_nothing() -> None:
     admin = LeftBehind(topics, groups)
     assert proven(admin) == dict.fromkeys((own, f"redline-{RUN}-1-group-0"), RUN)
     unproven = {each.name for each in leftovers(admin, NAME_PREFIX) if not each.run_id}
-    assert unproven == {*topics, *groups} - {
-        *proven(admin),
-        "redline-stop",
-        "orders",
-        "redline-lock",
-    }
+    not_ours = {"redline-stop", "orders", "redline-lock"}
+    assert unproven == {*topics, *groups} - {*proven(admin), *not_ours}
 
 
 def test_age_and_run_choose() -> None:

@@ -13,7 +13,6 @@ from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.trials.context import RunContext
-from jobs.trials.history import TrialHistory
 from jobs.trials.point_topics import PointTopics
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
@@ -43,11 +42,11 @@ def reporter() -> RecordingReporter:
 def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     clock = FakeTime()
     keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
-    cluster = SimpleNamespace(name="my own", starts_brokers=False)
+    cluster = SimpleNamespace(given="of team/my own.yml", starts_brokers=False)
     context = SimpleNamespace(
         topics=keeper,
         reporter=reporter,
-        history=TrialHistory(),
+        generator=SimpleNamespace(groups=set()),
         run_id="run1",
         config=SimpleNamespace(cluster=cluster),
     )
@@ -153,7 +152,7 @@ def test_topics_of_brokers_that_the_run_starts_end_with_them(
 
 
 REMAIN = (
-    "topics of the run may remain: no broker answers; redline cleanup --cluster 'my own.yaml' "
+    "topics of the run may remain: no broker answers; redline cleanup --cluster 'of team/my own.yml' "
     "--run run1 --yes deletes them"
 )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.cluster.admin import NO_LEADER, AdminError, Partition
+from jobs.cluster.topic_plan import MARK, mark_of
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import TopicError, Topics
 from jobs.config import load_workload
@@ -122,17 +123,29 @@ def test_a_topic_is_made_once(topics: Topics, topic: TopicSet, pattern: TrafficP
 def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, cause: str
 ) -> None:
-    admin.fail["validate"] = [failure(cause)] * 2
+    admin.fail["validate"] = [
+        failure(cause)
+    ] * 4  # with the mark and without, with replicas and without
     with pytest.raises(ConfigError, match=cause):
         topics.create(pattern)
     assert admin.requests == []
     assert topics.made == ()
 
 
+@pytest.mark.parametrize("cause", ["", "InvalidConfigurationError", "PolicyViolationError"])
+def test_a_topic_is_marked_where_the_cluster_lets_it(
+    topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin, cause: str
+) -> None:
+    admin.fail["validate"] = [failure(cause)] if cause else []
+    topics.create(pattern)
+    assert topics.mark == ({} if cause else mark_of("run1", is_locked=True))
+    assert admin.configs[NAME].get(MARK) == topics.mark.get(MARK)
+
+
 def test_a_topic_too_large_for_one_request_is_an_error_with_the_remedy(
     topics: Topics, pattern: TrafficPattern, admin: ScriptedAdmin
 ) -> None:
-    admin.fail["validate"] = [failure("PolicyViolationError")] * 2
+    admin.fail["validate"] = [failure("PolicyViolationError")] * 4
     large = replace(pattern, topic=replace(pattern.topic, partitions_per_broker=4_000))
     several = r"12,000 partitions, .* by workload\.topic\.count and fewer"
     with pytest.raises(ConfigError, match=several):
