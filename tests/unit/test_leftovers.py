@@ -30,7 +30,7 @@ from tests.support.scripted_admin import ScriptedAdmin
 AT_S = 1_790_000_000.0
 
 
-RUN = new_run_id(AT_S)
+RUN = "20260921-141320-8c1c"
 
 
 class LeftBehind(ScriptedAdmin):
