@@ -51,6 +51,11 @@ class Hours(Checked):
         return True
 
 
+NAME_START = Text(
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", "1 to 40 letters, digits, dots, dashes and underscores"
+)
+
+
 class TestbedOptions(ConfigModel):
     """Brokers that the run starts on this machine and stops at its end.
 
@@ -142,10 +147,7 @@ class Cluster(ConfigModel):
         None
     )
     client_properties: str | None = None
-    name_prefix: Annotated[
-        str, Text(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", "1 to 40 letters, digits, dots, dashes and "
-                  "underscores")
-    ] = NAME_PREFIX  # fmt: skip
+    name_prefix: Annotated[str, NAME_START] = NAME_PREFIX
     jmx: Jmx | None = None
     metrics: Metrics | None = None
     security: Security = Security()

@@ -42,7 +42,7 @@ def reporter() -> RecordingReporter:
 def topics(admin: ScriptedAdmin, reporter: RecordingReporter) -> PointTopics:
     clock = FakeTime()
     keeper = Topics(admin, "run1", clock=clock, pause=clock.pause)
-    cluster = SimpleNamespace(given="of team/my own.yml", starts_brokers=False)
+    cluster = SimpleNamespace(given="my own.yml", starts_brokers=False)
     context = SimpleNamespace(
         topics=keeper,
         reporter=reporter,
@@ -152,7 +152,7 @@ def test_topics_of_brokers_that_the_run_starts_end_with_them(
 
 
 REMAIN = (
-    "topics of the run may remain: no broker answers; redline cleanup --cluster 'of team/my own.yml' "
+    "topics of the run may remain: no broker answers; redline cleanup --cluster 'my own.yml' "
     "--run run1 --yes deletes them"
 )
 
