@@ -16,12 +16,12 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.record.default_records import DefaultRecordBatch
 
 from jobs.cluster.admin import QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAdmin
-from jobs.cluster.topic_plan import PREFIX
 from jobs.config.owner import OwnerBounds, parse_bounds
+from jobs.engine.task.plan import NAME_PREFIX
 from metrics.common.errors import ConfigError
 from metrics.learning.batches import batches_in
 
-OWNER_TOPIC = f"{PREFIX}owner"
+OWNER_TOPIC = f"{NAME_PREFIX}owner"
 KEY = "bounds"
 READ_BYTES_MAX = 8_000_000
 """Bytes of the topic that are read at most, with records that compaction leaves for a time [B]."""
