@@ -42,7 +42,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from jobs.cluster.admin import QUERY_TIMEOUT_MS, KafkaAdmin
 from jobs.cluster.connect import admin_client, join_address
 from jobs.cluster.opening import OpenCluster
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError, TryLaterError
 from metrics.units import iso_utc
 

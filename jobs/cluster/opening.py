@@ -16,7 +16,7 @@ from jobs.config import Cluster, Goal, Workload
 from jobs.config.metrics_section import StartedJmx
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import DELETE_DELAY_S

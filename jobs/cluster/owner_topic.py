@@ -17,7 +17,7 @@ from kafka.record.default_records import DefaultRecordBatch
 
 from jobs.cluster.admin import QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAdmin
 from jobs.config.owner import OwnerBounds, parse_bounds
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError
 from metrics.learning.batches import batches_in
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from jobs.cluster.admin import NO_LEADER, Partition
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.producer import ProducerPattern

@@ -21,7 +21,7 @@ from jobs.cluster.topic_plan import (
     topic_names,
 )
 from jobs.cluster.topic_set import TopicReport, TopicSet
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.follower_lag import ReplicaEnds

@@ -17,7 +17,7 @@ from jobs.config.metrics_jmx import Jmx
 from jobs.config.metrics_registry import Metrics, configured_sources, require_one_broker_source
 from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases
 from metrics.common.bounds import Checked, Number, Properties, Text, Whole
 from metrics.planning.load_hours import EXPECTED_HOURS, LoadHours

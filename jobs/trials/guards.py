@@ -18,7 +18,7 @@ from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
 from jobs.config.owner import OwnerBounds, tightened
 from jobs.console.events import Reporter, note, warn
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from jobs.trials.broker_absence import LOOK_S, BrokerAbsence
 from jobs.trials.canaries import Canaries
 from jobs.trials.control_server import TaskChannel

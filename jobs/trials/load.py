@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 
 from jobs.cluster.topic_set import TopicSet
+from jobs.engine.network.options import NAME_PREFIX
 from jobs.engine.stage import stage_frame
-from jobs.engine.task.plan import NAME_PREFIX, StagePlan, TrialPlan
+from jobs.engine.task.plan import StagePlan, TrialPlan
 from jobs.spark.session import cancel_group, cause_of, run_interruptibly
 from jobs.spark.slots import await_slots, registered_slots
 from jobs.trials.control_server import ControlServer, TaskChannel, TaskEndedError

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.cluster.connect import connect
-from jobs.engine.task.plan import NAME_PREFIX as PREFIX
+from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start

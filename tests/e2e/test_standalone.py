@@ -14,7 +14,7 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.cluster.lock import SESSION_S, holder_of
-from jobs.engine.task.plan import NAME_PREFIX as PREFIX
+from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.model import SPARK_MASTER_ID

@@ -14,7 +14,7 @@ from jobs.campaigns.compare.sides import load_sides
 from jobs.cluster.connect import connect
 from jobs.config.source import yaml_text
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
-from jobs.engine.task.plan import NAME_PREFIX as PREFIX
+from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import NoConclusionError

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from jobs.cluster.connect import connect
-from jobs.engine.task.plan import NAME_PREFIX as PREFIX
+from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.setup.places import CACHE_VARIABLE, cache_dir
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed

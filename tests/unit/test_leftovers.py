@@ -19,7 +19,7 @@ from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_plan import MARK, mark_of, topic_name, topic_names
 from jobs.config.loading import load
 from jobs.console.events import Notice, RecordingReporter
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from jobs.runs.cluster_cleanup import _is_chosen
 from jobs.runs.context_factory import ContextFactory
 from jobs.runs.lifecycle import new_run_id

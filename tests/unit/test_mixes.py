@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.cluster.topic_plan import MARK, maker_of, mark_of, topic_name
 from jobs.config.loading import Configuration, describe, load, load_recorded, load_workload
 from jobs.config.workload import Workload
-from jobs.engine.task.plan import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError
 from metrics.planning.disk_room import peak_log_bytes
 from metrics.planning.slots import SlotShare, share_slots, slots_needed

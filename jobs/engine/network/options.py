@@ -7,6 +7,9 @@ from typing import Any
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+NAME_PREFIX = "redline-"
+"""The default of `cluster.name_prefix`, which begins the names of clients, groups and topics."""
+
 
 class ClientOptions(dict[str, Any]):
     """Connection options of kafka-python with resolved secrets; `repr` shows only their names."""

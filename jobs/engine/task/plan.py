@@ -6,13 +6,11 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jobs.engine.network.options import NAME_PREFIX
 from jobs.engine.task.control_channel import ControlAddress
 from jobs.engine.task.partitions import Partitions
 from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
-
-NAME_PREFIX = "redline-"
-"""The default of `cluster.name_prefix`."""
 
 
 @dataclass(frozen=True)
