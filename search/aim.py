@@ -61,7 +61,7 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
         climb_max: highest load over the highest sustained load [ratio].
     """
     low, high = bracket.sustained, bracket.overloaded
-    ceiling = cap if high is None else high - 1
+    ceiling = cap if high is None else min(cap, high - 1)
     if low > 0:
         ceiling = min(ceiling, max(low + 1, int(low * climb_max)))
     limit = max(float(low), min(estimate.load, float("inf") if high is None else float(high)))

@@ -54,7 +54,7 @@ class Bisection:
         """The next load for a bracket that is still open."""
         low, high, start_max = bracket.sustained, bracket.overloaded, self.limits.load_start_max
         if high is not None:
-            return (low + high) // 2
+            return min((low + high) // 2, self.limits.load_cap)
         if low < start_max:
             middle = (start_max + 1) // 2
             return middle if low < middle else start_max

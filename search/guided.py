@@ -171,8 +171,7 @@ class Guided:
         if leap is None:
             amount = self.limits.words.amount(fallback)
             return Measure(fallback, f"no reading to use yet; bisecting at {amount}")
-        top = self.limits.load_cap if bracket.overloaded is None else bracket.overloaded - 1
-        wish = min(max(round(leap), bracket.sustained + 1), top)
+        wish = min(max(round(leap), bracket.sustained + 1), self.limits.top(bracket))
         load = self._affordable(used, bracket, wish, fallback)
         is_lower = bracket.overloaded is not None or (not history and self.guide.is_hint_saturated)
         way = "lower" if is_lower else "higher"
@@ -184,8 +183,7 @@ class Guided:
         low, high = bracket.sustained, bracket.overloaded
         if low > 0 and is_open_above(bracket, estimate):
             if self._shadow.excess(used + 1, Bracket(wish.load, high)) >= self._allowance:
-                top = self.limits.load_cap if high is None else high - 1
-                return bound_from_above(wish, estimate, top)
+                return bound_from_above(wish, estimate, self.limits.top(bracket))
             return wish
         if low > 0 or high is None:
             return wish

@@ -21,6 +21,7 @@ class Limits:
         resolution: relative width at which a bracket is a boundary point [ratio].
         invalid_repeats_max: highest number of repeats of an INVALID trial in a row.
         words: the unit of a load in words: producers, partitions, consumer groups.
+        cap_by: what allows no more than `load_cap`, in words.
         other_way: what else can be raised when even `load_cap` is sustained, as a noun phrase.
         interval_max: relative width of the 90 % interval above which a point is measured
             further; None for any width [ratio].
@@ -36,6 +37,7 @@ class Limits:
     resolution: float
     invalid_repeats_max: int
     words: LoadWords = PRODUCERS
+    cap_by: str = "search.load_cap"
     other_way: str = ""
     interval_max: float | None = None
     first_max: int | None = None
@@ -62,10 +64,28 @@ class Limits:
                 "both excluded, such as 0.1 for an interval of 10 %, or null"
             )
 
+    def capped(self, load: int, by: str) -> Limits:
+        """The limits with a highest load, if that is lower.
+
+        Args:
+            by: what allows no more, in words.
+        """
+        if load >= self.load_cap:
+            return self
+        start = min(load, self.load_start_max)
+        return replace(self, load_start_max=start, load_cap=load, cap_by=by, other_way="")
+
+    def top(self, bracket: Bracket) -> int:
+        """The highest load that may be offered to narrow a bracket."""
+        over = bracket.overloaded
+        return self.load_cap if over is None else min(self.load_cap, over - 1)
+
     def settle_invalid(self, history: Sequence[Observation]) -> Measure | GaveUp | None:
-        """The decision after an INVALID trial; None when the last trial was valid."""
+        """The decision after an INVALID trial; None when the last trial was valid, or had a load
+        that a bound does not allow any more.
+        """
         invalid = invalid_in_a_row(history)
-        if not invalid:
+        if not invalid or history[-1].load > self.load_cap:
             return None
         load = history[-1].load
         if invalid > self.invalid_repeats_max:
@@ -137,11 +157,11 @@ class Limits:
         """The end of the search when the bracket settles it, or None."""
         if bracket.is_closed(self.resolution):
             return Done(bracket)
-        if bracket.overloaded is None and bracket.sustained >= self.load_cap:
+        if bracket.sustained >= self.load_cap:
             return GaveUp(
                 bracket,
-                f"search.load_cap allows no more than {self.words.amount(self.load_cap)}; "
-                f"raise search.load_cap{f', or {self.other_way}' if self.other_way else ''}",
+                f"{self.cap_by} allows no more than {self.words.amount(self.load_cap)}; "
+                f"raise it{f', or {self.other_way}' if self.other_way else ''}",
             )
         return None
 

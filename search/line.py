@@ -73,6 +73,8 @@ class Line:
         confirmation: length of the hold of each limit before it is an answer.
         before: cost of the run before this line.
         hint: reading of a warm-up load at the size that is measured first; None without one.
+        bound: message size [B] → highest load that the run's guards allow now, and what allows no
+            more, in words; None without such guards.
         check_for_change: whether a trial at the end looks for a change of the limits, see
             `search.checking`.
     """
@@ -88,6 +90,7 @@ class Line:
     confirmation: Confirmation = field(default_factory=Confirmation)
     before: Spent = field(default_factory=Spent)
     hint: Observation | None = None
+    bound: Callable[[int], tuple[int, str]] | None = None
     check_for_change: bool = True
 
     @property
@@ -121,10 +124,10 @@ class Line:
         """
         spent, rate = self.spent(finished), self.rate.bytes(message_bytes)
         guide = self.guide_for(message_bytes, finished)
-        begins = (
-            self if not finished else replace(self, limits=replace(self.limits, first_max=None))
-        )
-        searcher = begins._searcher(guide, allowance)
+        limits = self._limits_at(message_bytes)
+        if finished:
+            limits = replace(limits, first_max=None)
+        searcher = self._searcher(limits, guide, allowance)
         if not self.checks_at_once:
             return Budgeted(searcher, self.budget, spent, rate, self.searched)
         checking = self._checking(searcher, guide, is_first)
@@ -149,7 +152,8 @@ class Line:
         others = [each for each in finished if each.message_bytes != point.message_bytes]
         guide = self.guide_for(point.message_bytes, [each for each in others if each.checked])
         answer = (point.history, point.result)
-        checking = self._checking(self._searcher(guide, allowance), guide, is_first, answer)
+        searcher = self._searcher(self._limits_at(point.message_bytes), guide, allowance)
+        checking = self._checking(searcher, guide, is_first, answer)
         rate = self.rate.bytes(point.message_bytes)
         spent, searched = self.spent(others), self._searched_by(checking)
         return Budgeted(checking, self.budget, spent, rate, searched)
@@ -179,12 +183,15 @@ class Line:
     ) -> Callable[[Sequence[Observation]], Sequence[Observation]]:
         return lambda history: self.searched(checking.searched(history))
 
-    def _searcher(self, guide: Guide, allowance: int) -> Searcher:
-        searcher: Searcher = Bisection(self.limits, guide)
+    def _limits_at(self, message_bytes: int) -> Limits:
+        return self.limits if self.bound is None else self.limits.capped(*self.bound(message_bytes))
+
+    def _searcher(self, limits: Limits, guide: Guide, allowance: int) -> Searcher:
+        searcher: Searcher = Bisection(limits, guide)
         if self.method == "guided":
-            searcher = Guided(self.limits, guide, allowance)
+            searcher = Guided(limits, guide, allowance)
         if self.confirmation.windows:
-            searcher = Confirming(searcher, self.limits, self.confirmation)
+            searcher = Confirming(searcher, limits, self.confirmation)
         return searcher
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -11,6 +13,7 @@ from jobs.config.base import ConfigModel, FileSection, Name
 from metrics.common.bounds import Choice, Number, Whole
 from metrics.judging.thresholds import Indicators, Thresholds, Validity
 from metrics.traffic.axes import AXES, NP, scale_of_part
+from metrics.traffic.pattern import TrafficPattern
 from search.budget import Budget
 
 LOAD_CAP_MAX = 100_000_000
@@ -64,6 +67,48 @@ class GuardLimits(ConfigModel):
     write_bytes_max: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
     connections_per_broker_max: Annotated[int, Whole(1, 10_000_000, "connections")] | None = None
     fail_closed: bool = False
+
+    @property
+    def caps_load(self) -> bool:
+        """Whether a key bounds the load of a trial."""
+        caps = (self.np_max, self.load_bytes_per_s_max, self.connections_per_broker_max)
+        return any(each is not None for each in caps)
+
+    def load_violation(self, pattern: TrafficPattern) -> tuple[str, str] | None:
+        """The key that does not allow a load, and a sentence on the load; None if all keys do."""
+        connections, cap = pattern.connections_per_broker, self.load_bytes_per_s_max
+        if self.np_max is not None and pattern.producers > self.np_max:
+            text = f"the next load has {pattern.producers} producers, more than {self.np_max}"
+            return "np_max", text
+        most = self.connections_per_broker_max
+        if most is not None and connections > most:
+            text = f"the next load has {connections} connections to each broker, more than {most}"
+            return "connections_per_broker_max", text
+        if cap is not None and pattern.producer.closed_loop:
+            return "load_bytes_per_s_max", (
+                f"the next load may be more than {cap / 1e6:g} MB/s, as closed-loop producers "
+                "send as fast as the brokers answer"
+            )
+        if cap is not None and pattern.peak_mb_per_s * 1e6 > cap:
+            return "load_bytes_per_s_max", (
+                f"the next load is {pattern.peak_mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
+            )
+        return None
+
+    def highest_load(
+        self, pattern_at: Callable[[int], TrafficPattern], most: int
+    ) -> tuple[int, str]:
+        """The highest load that all keys allow, and the key that allows no more.
+
+        It is at least 1, and at most `most`, for which the key is empty.
+        """
+        found = self.load_violation(pattern_at(most))
+        if found is None:
+            return most, ""
+        allowed = bisect_left(
+            range(1, most), True, key=lambda load: self.load_violation(pattern_at(load)) is not None
+        )
+        return max(1, allowed), found[0]
 
 
 @dataclass(frozen=True)

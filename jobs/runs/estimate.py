@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from jobs.cluster.opening import LAG_CHECKS
 from jobs.config import Cluster, Configuration, Goal, Workload
 from jobs.console.events import Plan
 from jobs.trials.gates import LOOK_MAX_S
+from jobs.trials.guards import Guards
 from metrics.planning.disk_room import LogCleaning, retained_bytes
 from metrics.planning.executor_cpu import executor_cpu
 from metrics.planning.wire_model import describe
@@ -56,13 +57,24 @@ def brokers_s(cluster: Cluster) -> float:
     return cluster.start_s + min(WARM_UP_S, cluster.warm_up_max_s)
 
 
-def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
-    """The boundary line to search for a goal."""
+def line_of(workload: Workload, goal: Goal, brokers: int, guards: Guards | None = None) -> Line:
+    """The boundary line to search for a goal.
+
+    Args:
+        guards: the guards of the run, which know the bounds of the cluster's owner; None before.
+    """
     search, axis = goal.search, axis_named(goal.search.axis)
     signals = Signals(
         achieved_min=goal.indicators.achieved_min,
         idle_min=goal.indicators.request_handler_idle_min,
     )
+
+    def bound(message_bytes: int) -> tuple[int, str]:
+        limits = goal.guards if guards is None else guards.limits
+        one = workload.pattern(message_bytes, brokers)
+        load, key = limits.highest_load(partial(axis.apply, one), search.load_cap)
+        return load, f"guards.{key}" if guards is None else guards.key_words(key)
+
     return Line(
         sizes=workload.message_bytes,
         rate=payload_rate(workload, goal),
@@ -72,14 +84,15 @@ def line_of(workload: Workload, goal: Goal, brokers: int) -> Line:
             search.resolution,
             search.invalid_repeats_max,
             axis.counts,
-            axis.other_way,
-            search.widest_interval,
+            other_way=axis.other_way,
+            interval_max=search.widest_interval,
         ),
         brokers=brokers,
         budget=search.budget,
         refine_max=search.refine_max,
         guide=Guide(signals=signals),
         confirmation=confirmation_of(workload, goal),
+        bound=bound if guards is not None or goal.guards.caps_load else None,
         check_for_change=search.check_for_change,
         # Longer waits leave the handlers more idle: their readings would guide away.
         method="bisection" if axis.needs_latency else search.method,

@@ -104,7 +104,7 @@ class LimitRun(Body):
     def begin(self, context: RunContext) -> None:
         """Begin with no point; earlier trials of the context belong to other searches."""
         lines = {
-            goal.name: line_of(context.workload, goal, context.brokers)
+            goal.name: line_of(context.workload, goal, context.brokers, context.guards)
             for goal in self.config.goals
         }
         self._lines = {

@@ -42,7 +42,7 @@ def find_outage_limits(
     config, count = context.config, context.config.goal.search.brokers_offline
     assert count is not None, "the caller checks it"
     rest_line = replace(
-        line_of(config.workload, config.goal, context.brokers - count),
+        line_of(config.workload, config.goal, context.brokers - count, context.guards),
         before=line.spent(found[goal]),
         check_for_change=False,  # each size has an outage of its own
     )

@@ -267,12 +267,17 @@ class Guards:
         words = " and ".join(stated)
         return f"bounds of the cluster's owner: {words}" if words else ""
 
-    def _by(self, name: str) -> str:
-        """A clause that names the owner's topic where it states a limit that holds."""
+    def key_words(self, name: str) -> str:
+        """A limit by its key, such as `guards.np_max`, or by its key and its owner's topic."""
         for topic, bounds in self.owner_bounds.items():
             if name in bounds.given and getattr(self.limits, name) == bounds.given[name]:
-                return f" ({name} of the cluster's owner, topic {topic})"
-        return ""
+                return f"{name} of the cluster's owner in the topic {topic}"
+        return f"guards.{name}"
+
+    def _by(self, name: str) -> str:
+        """A clause that names the owner's topic where it states a limit that holds."""
+        words = self.key_words(name)
+        return "" if words.startswith("guards.") else f" ({words})"
 
     def _take_bounds(self, pattern: TrafficPattern) -> None:
         """Read the owner's bounds again, and trip where a load exceeds new ones."""
@@ -305,32 +310,9 @@ class Guards:
 
     def cap_violation(self, pattern: TrafficPattern) -> str | None:
         """A sentence on the cap that this traffic would exceed, or None."""
-        limits, cap = self.limits, self.limits.load_bytes_per_s_max
-        if limits.np_max is not None and pattern.producers > limits.np_max:
-            return (
-                f"the next load has {pattern.producers} producers, more than {limits.np_max}"
-                f"{self._by('np_max')}"
-            )
-        connections, most_of_these = (
-            pattern.connections_per_broker,
-            limits.connections_per_broker_max,
-        )
-        if most_of_these is not None and connections > most_of_these:
-            return (
-                f"the next load has {connections} connections to each broker, more than "
-                f"{most_of_these}{self._by('connections_per_broker_max')}"
-            )
-        if cap is not None and pattern.producer.closed_loop:
-            return (
-                f"the next load may be more than {cap / 1e6:g} MB/s, as closed-loop producers "
-                f"send as fast as the brokers answer{self._by('load_bytes_per_s_max')}"
-            )
-        if cap is not None and pattern.peak_mb_per_s * 1e6 > cap:
-            return (
-                f"the next load is {pattern.peak_mb_per_s:g} MB/s, more than {cap / 1e6:g} MB/s"
-                f"{self._by('load_bytes_per_s_max')}"
-            )
-        most, bytes_ = limits.write_bytes_max, pattern.planned_bytes
+        if (found := self.limits.load_violation(pattern)) is not None:
+            return f"{found[1]}{self._by(found[0])}"
+        most, bytes_ = self.limits.write_bytes_max, pattern.planned_bytes
         if most is not None and not isfinite(bytes_):
             return self._overspent(0.0)
         if most is not None and self.spent_bytes + bytes_ > most:
@@ -636,8 +618,7 @@ class Guards:
         if not self.limits.fail_closed:
             self._warn(text)
             return
-        by = self._by("fail_closed") or " (guards.fail_closed)"
-        raise ConfigError(f"{text}; no load begins without it{by}")
+        raise ConfigError(f"{text}; no load begins without it ({self.key_words('fail_closed')})")
 
     def _check(
         self, is_paced: bool = False, lacking: Callable[[], float | None] = lambda: None

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.config import Goal, load_goal, load_workload
 from jobs.config.goal import GuardLimits
 from jobs.config.owner import OwnerBounds, parse_bounds, tightened
+from jobs.runs.estimate import line_of
 from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import Guards
 from metrics.common.errors import ConfigError, GuardStopError
+from metrics.traffic.axes import NP
+from search.line import FinishedPoint, Method
+from search.lines import run_line
+from search.model import Done, GaveUp, Observation, Verdict
 from tests.support.guarded_cluster import Cluster
 from tests.support.patterns import pattern
 from tests.support.processes import PATIENCE_S, becomes
@@ -241,4 +251,76 @@ def test_what_cannot_be_watched_refuses_the_load_where_the_owner_fails_closed(
     with pytest.raises(ConfigError) as caught:
         owner.guards(stop_topic=None, other_topics=None)
     assert words in str(caught.value)
-    assert "fail_closed of the cluster's owner, topic redline-owner" in str(caught.value)
+    assert "fail_closed of the cluster's owner in the topic redline-owner" in str(caught.value)
+
+
+SEARCHED = load_workload("demo", ["workload.message_bytes=[100,1000,10000]"])
+
+
+def searched(
+    goal: Goal, guards: Guards | None, limit: float = inf, history: Sequence[Observation] = ()
+) -> tuple[dict[int, FinishedPoint], dict[int, list[int]]]:
+    """The points of a search where `limit` producers are sustained, and all loads by size."""
+    loads: dict[int, list[int]] = defaultdict(list)
+
+    class Planted:
+        def __init__(self, message_bytes: int) -> None:
+            self.own = loads[message_bytes]
+
+        def measure(self, load: int) -> Observation:
+            self.own.append(load)
+            return Observation(load, Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED)
+
+    line = replace(line_of(SEARCHED, goal, 3, guards), check_for_change=False)
+    points = run_line(line, Planted, begun=history)
+    return {each.message_bytes: each for each in points}, loads
+
+
+@pytest.mark.parametrize(
+    ("goal", "owner"),
+    [
+        ({}, {"np_max": 20}),
+        ({"np_max": 30}, {"np_max": 20}),
+        ({"np_max": 20}, None),
+        ({"connections_per_broker_max": 20}, {}),
+        ({}, {"load_bytes_per_s_max": 20 * SEARCHED.pattern(10_000).mb_per_s * 1e6}),
+        ({}, {"np_max": 1}),
+    ],
+    ids=str,
+)
+def test_a_search_offers_no_load_beyond_a_bound_and_answers_at_least(
+    goal: dict[str, Any], owner: dict[str, Any] | None, snapshot: SnapshotAssertion
+) -> None:
+    goals = (load_goal("default", [f"goal.search.method={each}"]) for each in get_args(Method))
+    reasons = set()
+    for found in (each.model_copy(update={"guards": GuardLimits(**goal)}) for each in goals):
+        guards = None if owner is None else Owner(**owner).guards(**goal)
+        points, loads = searched(found, guards)
+        limits = found.guards if guards is None else guards.limits
+        for size, point in points.items():
+            heaviest = NP.apply(SEARCHED.pattern(size), max(loads[size]))
+            assert limits.load_violation(heaviest) is None
+            assert max(loads[size]) == point.result.bracket.sustained, "the bound is measured"
+            assert point.result.bracket.overloaded is None
+        most = points[10_000].result
+        assert isinstance(most, GaveUp)
+        reasons.add(most.reason)
+        lower, _ = searched(found, guards, limit=0.6 * most.bracket.sustained)
+        if most.bracket.sustained > 1:
+            assert isinstance(lower[10_000].result, Done), "a limit below the bound is found"
+    (reason,) = reasons
+    assert reason == snapshot
+
+
+@given(st.integers(1, 300), st.lists(st.tuples(st.integers(1, 400), st.booleans()), max_size=6))
+def test_a_search_that_continues_under_a_lower_bound_keeps_it(
+    bound: int, before: list[tuple[int, bool]]
+) -> None:
+    """The trials before may have had more load, and a guard may have ended the last one."""
+    history = [
+        Observation(load, Verdict.INVALID if ended else Verdict.SUSTAINED, cause="a guard" * ended)
+        for load, ended in before
+    ]
+    guards = Owner(np_max=bound).guards()
+    _, loads = searched(load_goal("default", []), guards, history=history)
+    assert max(loads[10_000], default=1) <= bound
