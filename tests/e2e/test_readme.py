@@ -1,0 +1,46 @@
+"""The commands of the README, as they stand, on brokers of the testbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jobs.testbed.handle import Testbed
+from tests.support.commands import ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
+
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+OWN = TEXT.split("## My cluster")[1].split("```sh\n")[1].split("```")[0].splitlines()
+
+
+def shell(line: str, folder: Path, answers: str = "") -> str:
+    """Run a line of the README in a folder with a `.venv`; returns what it prints."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=environ, input=answers, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1_500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{line}\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.mark.timeout(1_800)
+def test_the_commands_for_an_own_cluster_lead_to_a_limit(
+    kafka_testbed: Testbed, tmp_path: Path
+) -> None:
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    init, doctor, plan, search = OWN
+    shell(init, tmp_path, f"{kafka_testbed.bootstrap_servers}\nPLAINTEXT\nnone\n")
+    shell(doctor, tmp_path)
+    assert re.search(r"duration|about \d", shell(plan, tmp_path))
+    shell(search, tmp_path)
+    (summary,) = (tmp_path / "out").glob("*/summary.json")
+    boundaries = json.loads(summary.read_text(encoding="utf-8"))["boundaries"]
+    assert len(boundaries) == 3 and any(each["np_sustained"] for each in boundaries)
+    assert summary.with_name("report.html").exists()
