@@ -116,7 +116,7 @@ class SweepRun(Campaign[SweepCase]):
         """
         sweep, path = self.sweep, run.order.folder / PLAN
         plan = {
-            "experiment": sweep.experiment.model_dump(mode="json"),
+            "experiment": sweep.experiment.model_dump(mode="json", exclude={"claims"}),
             "cases": {f"{n}": case.name for n, case in enumerate(sweep.cases, 1)},
         }
         text = json.dumps(plan, indent=2, sort_keys=True, default=str) + "\n"
