@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import NormalDist, fmean, variance
 
@@ -33,6 +33,8 @@ _CORRELATION_MOST = 0.8
 _DEVIATION_LEAST = 0.01
 _STOCK_LOW = 0.5
 
+LASTING_SHARE = 0.5
+"""Least share of slices that show an overload that lasts [ratio]."""
 FEWEST = 4
 """Fewest slices that show their scatter."""
 SETTLED_S, SHORTFALL_S = 1.0, 3.0
@@ -103,20 +105,45 @@ class StopRule:
         looks = 1 + (progress.planned - 1 - self.first) // self.every
         # The error can happen on either side of the threshold, at any of the indicators.
         tail = self.error_rate / (looks * max(1, len(progress.means) + len(progress.stocks)))
-        sides = [
-            _side_of_mean(values, progress.planned, tail) for values in progress.means.values()
-        ]
-        sides += [
-            _side_of_share(against, limit, progress.planned)
-            for against, limit in progress.shares.values()
-        ]
-        sides += [_side_of_stock(levels, tail) for levels in progress.stocks.values()]
+        sides = _sides(progress, tail)
         if Verdict.OVERLOADED in sides:
             return Verdict.OVERLOADED
         if progress.known_at_end or done < self.sustained_from * progress.planned:
             return None
         is_sustained = bool(sides) and all(side is Verdict.SUSTAINED for side in sides)
         return Verdict.SUSTAINED if is_sustained else None
+
+    def has_lasted(self, span: Progress) -> bool:
+        """Whether an overload lasted through a span that is over, by the indicators it shows.
+
+        An indicator of which a single slice decides has to show it in more than half of them.
+        """
+        seen = replace(
+            span,
+            means={name: each for name, each in span.means.items() if len(each) > 1},
+            shares={
+                name: (each, max(limit, LASTING_SHARE))
+                for name, (each, limit) in span.shares.items()
+            },
+            stocks={name: each for name, each in span.stocks.items() if len(each) > FEWEST},
+            planned=0,
+        )
+        tail = self.error_rate / max(1, len(seen.means) + len(seen.stocks))
+        return Verdict.OVERLOADED in _sides(seen, tail)
+
+
+def _sides(progress: Progress, tail: float) -> list[Verdict | None]:
+    """The side of its limit on which each indicator will be at the end, or None while open.
+
+    A plan of fewer slices than there are is a span that is over.
+    """
+    planned = progress.planned
+    means = (_side_of_mean(each, max(planned, len(each)), tail) for each in progress.means.values())
+    shares = (
+        _side_of_share(each, limit, max(planned, len(each)))
+        for each, limit in progress.shares.values()
+    )
+    return [*means, *shares, *(_side_of_stock(each, tail) for each in progress.stocks.values())]
 
 
 def _slices(progress: Progress) -> int:

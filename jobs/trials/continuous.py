@@ -123,6 +123,10 @@ class ContinuousMeasurer(TrialMeasurer):
         grown = {partition: (begin, after[partition]) for partition, begin in before.items()}
         self._require_account(Evidence(summed, end_offsets=grown, unreplicated_records=lacking))
 
+    @property
+    def _overload_max_s(self) -> float:
+        return self._context.config.goal.search.overload_max_s
+
     def _require_account(self, whole: Evidence) -> None:
         """Check that the topics hold the acknowledged records of all windows, and no others.
 
@@ -149,12 +153,12 @@ class ContinuousMeasurer(TrialMeasurer):
         ticker = Ticker(self._context.reporter, sampler.nodes, whole, channel)
 
         def look() -> float:
-            nodes = sampler.nodes.samples_taken()
-            if channel.start_s is not None and overload_lasts(self._context, nodes, time.time()):
-                most_s = self._context.config.goal.search.overload_max_s
+            parts = (self._context, self._facts, running.pattern, channel)
+            if overload_lasts(*parts, sampler.samples_taken(), time.time()):
                 self._context.guards.stop(
-                    f"the load kept the brokers beyond the goal for {most_s:g} s; offer less, or "
-                    "raise goal.search.overload_max_s to hold an overload for longer"
+                    "the load kept the brokers beyond the goal for "
+                    f"{self._overload_max_s:g} s; offer less, or raise goal.search.overload_max_s "
+                    "to hold an overload for longer"
                 )
             while (reports := channel.take_window(running.judged + 1)) is not None:
                 held.append(self._judge(running, sampler, merge(reports)))
@@ -193,7 +197,8 @@ class ContinuousMeasurer(TrialMeasurer):
             evidence = replace(evidence, broker_sockets=ends)
         evidence = replace(evidence, moved_leaders=self._moved_leaders(running.topics))
         others = self._others(running, client, evidence.brokers)
-        kept_s = client.end_s - SAMPLES_AFTER * interval_s
+        most_s = 0.0 if self._context.config.cluster.is_exclusive else self._overload_max_s
+        kept_s = client.end_s - max(SAMPLES_AFTER * interval_s, most_s)
         running.host_samples = tuple(each for each in host_samples if each.at_s >= kept_s)
         sampler.forget_before(kept_s)
         return self._keep(running, replace(evidence, others=others), own, client.start_s)

@@ -12,19 +12,18 @@ overload for `search.overload_max_s`, see `overload_lasts`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from math import isinf
 
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.sampling import TrialSampler
+from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.watching import watching
 from metrics.judging.climbing import lowest_idle
-from metrics.judging.slices import Slices
+from metrics.judging.slices import Acked, Slices
 from metrics.judging.verdict import progress_of, window_least_s
-from metrics.sources.sample import BrokerSample
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
@@ -45,25 +44,68 @@ HELD_RULE = StopRule()
 """The rule for a load that is held, of which only overloads end early."""
 SAMPLES_OVER = 2.5
 """Sampling intervals of a look at the handlers' idle time, where samples are rare."""
+UNSEEN_SHARE = 0.25
+"""The share of `search.overload_max_s` that may be without samples where it is judged [ratio]."""
 
 
-def overload_lasts(context: RunContext, samples: Sequence[BrokerSample], now_s: float) -> bool:
-    """Whether a load has kept brokers of others beyond the threshold of every goal for too long.
+def overload_lasts(
+    context: RunContext,
+    facts: ClusterFacts,
+    pattern: TrafficPattern,
+    channel: TaskChannel,
+    samples: Samples,
+    now_s: float,
+    *,
+    grows: bool = False,
+) -> bool:
+    """Whether a load has kept brokers of others overloaded for too long, by every goal.
 
-    The handlers of a broker were busier than each goal allows, over the last
-    `search.overload_max_s` and over the later half of them. The brokers of a testbed have no
-    others, and may be overloaded for longer.
+    The last `search.overload_max_s` are judged as a trial of that length is. The brokers of a
+    testbed have no others, and may be overloaded for longer.
 
     Args:
         now_s: the driver's time [s since the epoch].
+        grows: whether the load grows, as the first one of a search does.
     """
-    if context.config.cluster.is_exclusive:
+    if context.config.cluster.is_exclusive or channel.start_s is None:
         return False
-    most_s = context.config.goal.search.overload_max_s
-    least = min(each.indicators.request_handler_idle_min for each in context.thresholds.values())
-    brokers = brokers_of(context.source)
-    found = [lowest_idle(samples, brokers, now_s - over, now_s) for over in (most_s, most_s / 2)]
-    return all(idle is not None and idle < least for idle in found)
+    start_s = now_s - context.config.goal.search.overload_max_s
+    nodes = [each for each in samples.nodes if each.at_s >= max(start_s, channel.start_s)]
+    first_s = dict.fromkeys(brokers_of(context.source), now_s)
+    first_s.update((each.broker_id, each.at_s) for each in reversed(nodes))
+    if max(first_s.values(), default=now_s) > start_s + UNSEEN_SHARE * (now_s - start_s):
+        return False
+    is_even = pattern.profile is None and not grows and not isinf(pattern.records_per_s)
+    is_even &= all(each.producer.options.arrivals == "fixed" for each in pattern.loads)
+    acked = channel.acked() if is_even else []  # of other loads, no shortfall is judged
+    acked = [each for each in acked if each[0] >= acked[-1][0] - (now_s - start_s)]
+    acked = [(at_s - acked[0][0], records - acked[0][1]) for at_s, records in acked]
+    span = replace(samples, nodes=nodes)
+    window = (start_s, now_s)
+    return all(map(HELD_RULE.has_lasted, _progress(context, facts, pattern, span, window, acked)))
+
+
+def _progress(
+    context: RunContext,
+    facts: ClusterFacts,
+    pattern: TrafficPattern,
+    samples: Samples,
+    window: tuple[float, float],
+    acked: Acked,
+) -> Iterator[Progress]:
+    """The progress of a load towards each goal's verdict of a window."""
+    slices = Slices(
+        samples.nodes,
+        sorted(brokers_of(context.source)),
+        window,
+        pattern.phases.sample_interval_s,
+        acked,
+        pattern.records_per_s,
+        facts,
+        pattern.groups,
+        samples.replicas,
+    )
+    return (progress_of(slices, each) for each in context.thresholds.values())
 
 
 class EarlyEnd:
@@ -85,9 +127,8 @@ class EarlyEnd:
     ) -> None:
         self._context = context
         self._facts = facts
-        self._phases = pattern.phases
+        self._pattern, self._phases = pattern, pattern.phases
         self._offered_per_s = pattern.records_per_s
-        self._groups = pattern.groups
         self._channel = channel
         self._sampler = sampler
         self._may_begin_early = may_begin_early
@@ -164,14 +205,17 @@ class EarlyEnd:
 
     def _end_now(self, begun_s: float, now_s: float, rule: StopRule) -> float | None:
         """The length to which the window can be cut [s], or None while it has to continue."""
-        verdicts = [rule.verdict(progress) for progress in self._progress(begun_s)]
+        parts, samples = (self._context, self._facts, self._pattern), self._sampler.samples_taken()
+        window = (begun_s, begun_s + self._phases.measure_s)
+        found = _progress(*parts, samples, window, self._channel.acked())
+        verdicts = [rule.verdict(progress) for progress in found]
         if self._is_held:
             load_s = now_s - (self._channel.start_s or now_s)
             if load_s < self._most_s - 2 * NOTICE_S:
                 return None
             is_over = set(verdicts) == {Verdict.OVERLOADED} or (
                 now_s - begun_s >= self._phases.sample_interval_s * FEWEST
-                and overload_lasts(self._context, self._sampler.nodes.samples_taken(), now_s)
+                and overload_lasts(*parts, self._channel, samples, now_s)
             )
             verdicts = [Verdict.OVERLOADED if is_over else None]
         if None in verdicts:
@@ -179,19 +223,3 @@ class EarlyEnd:
         least_s = window_least_s(self._facts, is_sustained=Verdict.SUSTAINED in verdicts)
         end_s = max(now_s - begun_s + NOTICE_S, least_s)
         return end_s if end_s < self._phases.measure_s else None
-
-    def _progress(self, begun_s: float) -> Iterator[Progress]:
-        """The progress of the trial towards each goal's verdict."""
-        samples = self._sampler.samples_taken()
-        slices = Slices(
-            samples.nodes,
-            sorted(brokers_of(self._context.source)),
-            (begun_s, begun_s + self._phases.measure_s),
-            self._phases.sample_interval_s,
-            self._channel.acked(),
-            self._offered_per_s,
-            self._facts,
-            self._groups,
-            samples.replicas,
-        )
-        return (progress_of(slices, each) for each in self._context.thresholds.values())

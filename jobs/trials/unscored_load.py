@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from jobs.cluster.topic_set import TopicSet
@@ -14,6 +14,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S, overload_lasts
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.replica_gauges import lacking_now
+from jobs.trials.sampling import Samples
 from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -84,7 +85,17 @@ def offer_unscored(
 
             def look() -> float | None:
                 now_s, start_s = time.time(), channel.start_s
-                if start_s is None or not overload_lasts(context, sampler.samples_taken(), now_s):
+                if start_s is None:
+                    return interval_s
+                samples = sampler.samples_taken()
+                at_rest = {
+                    each.broker_id: each.values.get("under_replicated_partitions", 0.0)
+                    for each in samples
+                    if each.at_s < start_s
+                }
+                facts = replace(context.facts, under_replicated_at_rest=at_rest)
+                parts = (context, facts, pattern, channel, Samples(samples), now_s)
+                if not overload_lasts(*parts, grows=climb is not None):
                     return interval_s
                 channel.end_after(max(1.0, now_s - start_s - pattern.phases.warmup_s + NOTICE_S))
                 return None

@@ -1,0 +1,239 @@
+"""A load that keeps brokers of others overloaded ends, whichever indicator shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from jobs.trials import continuous, unscored_load
+from jobs.trials.context import RunContext
+from jobs.trials.continuous import ContinuousMeasurer
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.early_end import overload_lasts
+from jobs.trials.measure import SearchProgress
+from jobs.trials.sampling import Samples
+from metrics.judging.thresholds import Indicators, Thresholds
+from metrics.sources.beans import HANDLER_IDLE_NS
+from metrics.sources.sample import BrokerSample
+from metrics.traffic.climb import Climb
+from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.profile import RateProfile
+from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import ClusterFacts
+from metrics.trial.follower_lag import ReplicaEnds
+from tests.support.contexts import run_context
+from tests.support.patterns import pattern
+from tests.support.scripted_source import ScriptedSource
+
+START_S = 1_000.0
+LOAD = pattern(producers=10)
+LIMITS = Indicators(produce_response_ms_max=20.0, request_queue_max=50.0)
+CALM = {"idle": 0.5, "short": 0.0, "lag": 0.0, "queue": 3.0, "took_ms": 5.0, "shrinks": 0.0}
+CALM |= {"under_replicated": 2.0}
+"""A load that is sustained, on brokers of which some partitions lack replicas at rest."""
+
+
+class Seen:
+    """What is known of a load after some seconds: it changes after a while, and begins at rest."""
+
+    def __init__(self, load_s: float, later_s: float = 0.0, **later: float) -> None:
+        self.start_s: float | None = START_S
+        self.now_s = START_S + load_s
+        self.ended_s: float | None = None
+        seconds = range(-3, int(load_s) + 1)
+        total = dict.fromkeys(("idle_ns", "shrinks", "count", "sum"), 0.0)
+        written = copied = acked = 0
+        self._acked: list[tuple[float, int]] = []
+        nodes, replicas = [], []
+        for second in seconds:
+            now = CALM | (later if second > later_s else {})
+            total["idle_ns"] += now["idle"] * 1e9
+            total["shrinks"] += now["shrinks"]
+            total["count"] += 100.0
+            total["sum"] += 100.0 * now["took_ms"]
+            values = {
+                HANDLER_IDLE_NS: total["idle_ns"],
+                "isr_shrinks": total["shrinks"],
+                "under_replicated_partitions": now["under_replicated"],
+                "request_queue_size": now["queue"],
+                "produce_total_ms_count": total["count"],
+                "produce_total_ms_mean": total["sum"] / total["count"],
+            }
+            nodes += [BrokerSample(each, START_S + second, values) for each in (1, 2)]
+            if second > 0:
+                written += 10_000
+                acked += round(LOAD.records_per_s * (1.0 - now["short"]))
+                copied += round(10_000 * (1.0 - now["lag"]))
+                self._acked.append((float(second), acked))
+            ends = {1: written, 2: written}, {1: copied, 2: copied}
+            replicas.append(ReplicaEnds(START_S + second, 0.01, *ends))
+        self.samples = Samples(nodes, (), replicas)
+
+    def acked(self) -> list[tuple[float, int]]:
+        return self._acked
+
+    def fail(self, why: Exception) -> None:
+        raise why
+
+    def end_after(self, window_s: float) -> None:
+        self.ended_s = window_s
+
+    def take_window(self, _number: int) -> None:
+        """No window has ended."""
+
+
+FACTS = ClusterFacts(followers=1, under_replicated_at_rest={1: 2.0, 2: 2.0})
+
+
+def context(is_exclusive: bool = False, **parts: Any) -> RunContext:
+    search = SimpleNamespace(overload_max_s=10.0)
+    thresholds = Thresholds(indicators=LIMITS)
+    goal = SimpleNamespace(name="default", search=search, indicators=LIMITS, thresholds=thresholds)
+    cluster = SimpleNamespace(is_exclusive=is_exclusive)
+    workload = SimpleNamespace(trial=LOAD.phases)
+    config = SimpleNamespace(cluster=cluster, goal=goal, goals=(goal,), workload=workload)
+    given = {"source": ScriptedSource((1, 2)), "config": config}
+    return run_context(**given | {"facts": FACTS} | parts)
+
+
+def lasts(seen: Seen, load: TrafficPattern = LOAD, **given: Any) -> bool:
+    channel = cast(TaskChannel, seen)
+    return overload_lasts(context(), FACTS, load, channel, seen.samples, seen.now_s, **given)
+
+
+OVERLOADS = [
+    {"idle": 0.17},
+    {"short": 0.08},
+    {"lag": 0.5},
+    {"queue": 80.0},
+    {"took_ms": 40.0},
+    {"shrinks": 1.0},
+    {"under_replicated": 3.0},
+]
+
+
+@pytest.mark.parametrize("over", OVERLOADS, ids=lambda over: next(iter(over)))
+def test_an_overload_lasts_by_each_indicator(over: dict[str, float]) -> None:
+    assert not lasts(Seen(60.0))
+    assert lasts(Seen(60.0, 45.0, **over))
+    assert not lasts(Seen(60.0, 58.0, **over)), "a moment"
+    assert not lasts(Seen(5.0, 0.0, **over)), "too early"
+
+
+def test_an_uneven_load_does_not_fall_short() -> None:
+    short, busy = Seen(60.0, 45.0, short=0.2), Seen(60.0, 45.0, idle=0.1)
+    profile = replace(LOAD, profile=RateProfile("day", ((0.0, 0.5), (60.0, 1.0))))
+    for load, grows in ((profile, False), (LOAD, True), (pattern(arrivals="poisson"), False)):
+        assert lasts(busy, load, grows=grows)
+        assert not lasts(short, load, grows=grows)
+
+
+# --- where it is looked for -------------------------------------------------------------
+
+
+class Guards:
+    """Guards that keep why the run stops."""
+
+    ends_load = None
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+
+    def stop(self, why: str) -> None:
+        self.stopped.append(why)
+
+    def watch(self, *_: object) -> nullcontext[None]:
+        return nullcontext()
+
+    def required(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def admit(self, _pattern: TrafficPattern) -> None: ...
+
+    def require_room(self, _pattern: TrafficPattern, _topics: object) -> None: ...
+
+    def settle(self, _pattern: TrafficPattern, _client: object) -> None: ...
+
+
+@pytest.mark.parametrize("is_exclusive", [False, True], ids=["of others", "testbed"])
+@pytest.mark.parametrize("over", [{}, *OVERLOADS], ids=lambda over: next(iter(over), "calm"))
+def test_a_load_without_a_gap_stops_the_run(
+    over: dict[str, float], is_exclusive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, guards, none = Seen(60.0, 45.0, **over), Guards(), cast(Any, None)
+    nothing = SimpleNamespace(watch=nullcontext)
+    monkeypatch.setattr(continuous, "OthersFall", lambda *_: nothing)
+    monkeypatch.setattr(continuous, "Ticker", lambda *_: nothing)
+    monkeypatch.setattr(continuous, "time", SimpleNamespace(time=lambda: seen.now_s))
+    cluster = SimpleNamespace(broker_control=None)
+    gates = SimpleNamespace(level=None, under_replicated_at_rest=FACTS.under_replicated_at_rest)
+    measurer = ContinuousMeasurer(
+        context(is_exclusive, guards=guards, cluster=cluster),
+        none, cast(Any, gates), 100, SearchProgress(),
+    )  # fmt: skip
+    sampler = SimpleNamespace(nodes=None, samples_taken=lambda: seen.samples)
+    running = continuous._LoadInProgress(LOAD, none, 3, 1)
+    parts: Any = (running, sampler, LOAD, [], seen)
+    with measurer._watched_windows(*parts):
+        pass  # the look at the end is the only one
+    expected = (
+        "the load kept the brokers beyond the goal for 10 s; offer less, or raise "
+        "goal.search.overload_max_s to hold an overload for longer"
+    )
+    assert guards.stopped == ([expected] if over and not is_exclusive else [])
+
+
+@pytest.mark.parametrize(
+    ("over", "climb", "ends"),
+    [
+        *((each, None, "lag" not in each) for each in OVERLOADS),
+        ({}, None, False),
+        ({"idle": 0.1}, Climb(1, 2.0), True),
+        ({"short": 0.3}, Climb(1, 2.0), False),
+    ],
+    ids=str,
+)
+def test_a_load_outside_of_trials_ends(
+    over: dict[str, float], climb: Climb | None, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Warm-up, proof, calibration and backlog; only trials read the replicas' end offsets."""
+    seen = Seen(60.0, 45.0, **over)
+    looks: list[Any] = []
+
+    @contextmanager
+    def watching(name: str, look: Any, *_: object) -> Iterator[None]:
+        looks.append((name, look()))
+        yield
+
+    def offer(_id: str, _target: object, _pattern: object, watch: Any, climb: object) -> list[int]:
+        with watch(seen):
+            return []
+
+    class Nodes(nullcontext[Any]):
+        def __init__(self, *_: object) -> None:
+            super().__init__(self)
+
+        def samples_taken(self) -> Any:
+            return seen.samples.nodes
+
+        stop = samples_taken
+
+    monkeypatch.setattr(unscored_load, "watching", watching)
+    monkeypatch.setattr(unscored_load, "Sampler", Nodes)
+    monkeypatch.setattr(unscored_load, "Target", SimpleNamespace(of=lambda *_: None))
+    monkeypatch.setattr(unscored_load, "merge", lambda _: ClientWindow(START_S, seen.now_s))
+    monkeypatch.setattr(unscored_load, "time", SimpleNamespace(time=lambda: seen.now_s))
+    given = context(
+        facts=ClusterFacts(followers=1), guards=Guards(), addresses={}, run_id="r",
+        tables=SimpleNamespace(settle=lambda: None), generator=SimpleNamespace(offer=offer),
+    )  # fmt: skip
+    topics = cast(Any, SimpleNamespace(names=("t",)))
+    unscored_load.offer_unscored(given, topics, LOAD, "warm-up", climb=climb)
+    ((name, next_s),) = looks
+    assert name == "overload"
+    assert (next_s is None, seen.ended_s is not None) == (ends, ends)
