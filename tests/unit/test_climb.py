@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -115,7 +115,7 @@ class Growing(TaskChannel):
         self.sent: list[dict[str, float]] = []
         self.receive(0, {"start_s": START_S})
 
-    def _send_soon(self, **message: float) -> None:
+    def _send_soon(self, **message: Any) -> None:
         self.sent.append(message)
 
 

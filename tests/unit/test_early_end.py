@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -39,7 +39,7 @@ class Running(TaskChannel):
         self._share = share
         self.receive(0, {"start_s": START_S})
 
-    def _send_soon(self, **message: float) -> None:
+    def _send_soon(self, **message: Any) -> None:
         self.sent.append(message)
 
     def report(self, load_s: float, warmup_s: float) -> None:

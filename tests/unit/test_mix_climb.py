@@ -208,7 +208,7 @@ class Growing(TaskChannel):
         self.sent: list[dict[str, float]] = []
         self.receive(0, {"start_s": 1_000.0})
 
-    def _send_soon(self, **message: float) -> None:
+    def _send_soon(self, **message: Any) -> None:
         self.sent.append(message)
 
 
