@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from jobs.checks.finding import Finding, checked, ok, problem, warning
 from jobs.checks.history import history_findings
@@ -13,7 +14,7 @@ from jobs.cluster.admin import AdminError, ClusterInfo
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of, lock_group
 from jobs.cluster.opening import LAG_PROPERTY, OpenCluster, require_fitting, window_needed_s
-from jobs.cluster.owner_topic import OWNER_TOPIC, OwnerTopics
+from jobs.cluster.owner_topic import OwnerTopics, owner_topics
 from jobs.cluster.permissions import Permission, changes_permitted, permissions
 from jobs.cluster.quotas import quotas_of
 from jobs.cluster.topic_plan import topic_name
@@ -50,7 +51,10 @@ def cluster_findings(
         ("topics", lambda: _topics(opened, config, run_id)),
         ("permissions", lambda: permission_findings(opened, config, run_id, locks)),
         ("lock", lambda: _lock(opened) if locks else []),
-        ("owner's bounds", lambda: owner_findings(opened)),
+        *(
+            ("owner's bounds", partial(owner_findings, opened, topic))
+            for topic in owner_topics(config.cluster.name_prefix)
+        ),
         ("quotas", lambda: _quotas(opened)),
         ("length of a trial", lambda: length_findings(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
@@ -144,7 +148,7 @@ def _lock(opened: OpenCluster) -> list[Finding]:
     ]
 
 
-def owner_findings(opened: OpenCluster, topic: str = OWNER_TOPIC) -> list[Finding]:
+def owner_findings(opened: OpenCluster, topic: str) -> list[Finding]:
     """Findings about the topic in which the cluster's owner states bounds."""
     check, owners = "owner's bounds", OwnerTopics(opened.admin, [topic])
     found = owners.read().get(topic)

@@ -172,6 +172,7 @@ class ClusterLock:
 
     Attributes:
         lost: a sentence once another run has taken the lock from this one; None before.
+        doubt: a sentence while the lock cannot be confirmed for longer than its session.
     """
 
     def __init__(
@@ -183,6 +184,7 @@ class ClusterLock:
         prefix: str = NAME_PREFIX,
     ) -> None:
         self.lost: str | None = None
+        self.doubt: str | None = None
         self._group = LockGroup(client, session_s, lock_group(prefix))
         self._prefix = prefix
         self._warn = warn
@@ -194,7 +196,6 @@ class ClusterLock:
         self._refusal: RedlineError | None = None
         self._trouble = ""
         self._confirmed_s = time.monotonic()
-        self._has_warned = False
         self._thread = threading.Thread(target=self._run, name="redline-lock", daemon=True)
 
     def begin(self) -> None:
@@ -267,7 +268,7 @@ class ClusterLock:
         except kafka_errors.InconsistentGroupProtocolError as error:
             holder = self._group.holder()
             return self._doubt(error) if holder is None else self._yield_to(holder)
-        self._confirmed_s, self._has_warned = time.monotonic(), False
+        self._confirmed_s, self.doubt = time.monotonic(), None
         self._settled.set()
         return self._heartbeat_s
 
@@ -318,12 +319,11 @@ class ClusterLock:
         self._trouble = f"{error}" or type(error).__name__
         self._queried.set()  # so that the run continues to open its parts meanwhile
         silent_s = time.monotonic() - self._confirmed_s
-        if self._settled.is_set() and silent_s > self._session_s and not self._has_warned:
-            self._has_warned = True
-            self._warn(
-                f"the cluster's lock could not be confirmed for {silent_s:.0f} s "
-                f"({self._trouble}); the run continues, and ends if another run took the lock"
+        if self._settled.is_set() and silent_s > self._session_s and self.doubt is None:
+            self.doubt = (
+                f"the cluster's lock could not be confirmed for {silent_s:.0f} s ({self._trouble})"
             )
+            self._warn(f"{self.doubt}; the run continues, and ends if another run took the lock")
         return _RETRY_S
 
     def _require_unrefused(self) -> None:

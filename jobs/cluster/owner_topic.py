@@ -22,6 +22,7 @@ from metrics.common.errors import ConfigError
 from metrics.learning.batches import batches_in
 
 OWNER_TOPIC = f"{NAME_PREFIX}owner"
+"""The topic that binds the runs of all prefixes."""
 KEY = "bounds"
 READ_BYTES_MAX = 8_000_000
 """Bytes of the topic that are read at most, with records that compaction leaves for a time [B]."""
@@ -31,6 +32,11 @@ _BY_NAME = 12
 _OFFSETS_VERSION = 1
 _DENIED = kafka_errors.TopicAuthorizationFailedError
 _UNDECODABLE = (kafka_errors.KafkaError, ValueError, IndexError, RuntimeError, AssertionError)
+
+
+def owner_topics(prefix: str) -> tuple[str, ...]:
+    """The topics that bind a run whose names begin with `prefix`; the strictest of both wins."""
+    return tuple(dict.fromkeys((OWNER_TOPIC, f"{prefix}owner")))
 
 
 class OwnerTopics:
@@ -43,7 +49,7 @@ class OwnerTopics:
         hidden: the topics that this user may not describe, so that they bind no run.
     """
 
-    def __init__(self, admin: KafkaAdmin, names: Iterable[str] = (OWNER_TOPIC,)) -> None:
+    def __init__(self, admin: KafkaAdmin, names: Iterable[str]) -> None:
         self._admin = admin
         self._readers = {name: _Reader(admin, name) for name in names}
         self.hidden: tuple[str, ...] = ()

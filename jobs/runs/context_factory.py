@@ -206,6 +206,7 @@ class ContextFactory:
             self.run_id,
             self.reporter,
             lambda: None if lock is None else lock.lost,
+            lambda: None if lock is None else lock.doubt,
             self.until_s,
         )
         if guards.limits.canary_p99_ms_max and not config.cluster.is_exclusive:

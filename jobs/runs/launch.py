@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from jobs.cluster.opening import require_startable
+from jobs.cluster.owner_topic import OWNER_TOPIC
 from jobs.config import Configuration
 from jobs.console.events import Plan, PlanShown, Reporter
 from jobs.live.followers import reporter_of
@@ -18,6 +20,10 @@ from jobs.trials.context import Session
 from metrics.common.errors import ConfigError
 
 OVERLOAD = "load it until it is overloaded"
+OWNER_NOTE = (
+    f"bounds of the cluster's owner (topic {OWNER_TOPIC}) are read at the start of the run, and "
+    "may lower these figures"
+)
 
 
 def may_begin(
@@ -38,10 +44,16 @@ def may_begin(
     require_supported_spark()
     for config in configs:
         require_startable(config.cluster)
+
+    def shown() -> PlanShown:
+        found = plan()
+        others = any(not config.cluster.is_exclusive for config in configs)
+        return PlanShown(replace(found, notes=(*found.notes, *([OWNER_NOTE] if others else []))))
+
     if options.dry_run:
-        reporter.report(PlanShown(plan()))
+        reporter.report(shown())
         return False
-    require_consent(configs, reporter, options.yes, action, lambda: PlanShown(plan()))
+    require_consent(configs, reporter, options.yes, action, shown)
     return True
 
 

@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 from jobs.cluster.lock import RunLocks, holder_text
 from jobs.cluster.opening import OpenCluster
@@ -109,6 +110,12 @@ class RunState:
     def environment(self) -> Mapping[str, str]:
         """The facts by which two runs are compared; empty before the opening."""
         return self.context.environment if self.contexts else {}
+
+    @property
+    def owner_bounds(self) -> dict[str, dict[str, Any]]:
+        """The bounds of the owners of all clusters of the run, by their topic."""
+        found = (each.guards.owner_bounds for each in self.contexts.values())
+        return {topic: bounds.given for each in found for topic, bounds in each.items()}
 
     def caveat(self, config: Configuration) -> str:
         """The caveat of the figures: limits of the cluster and of its metrics."""

@@ -290,6 +290,7 @@ def summary_of_run(
         consumer_groups=config.workload.consumers.groups,
         trials=tuple(map(trial_document, trials)),
         measurement=measurement or "",
+        owner_bounds=run.owner_bounds,
     )
 
 

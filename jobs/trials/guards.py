@@ -13,7 +13,7 @@ from typing import Protocol
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
-from jobs.cluster.owner_topic import OwnerTopics
+from jobs.cluster.owner_topic import OwnerTopics, owner_topics
 from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
 from jobs.config.owner import OwnerBounds, tightened
@@ -67,12 +67,13 @@ def open_guards(
     run_id: str,
     reporter: Reporter,
     lock_lost: Callable[[], str | None] = lambda: None,
+    lock_doubt: Callable[[], str | None] = lambda: None,
     until_s: float | None = None,
 ) -> Guards:
     """The guards of a run, after a first check of the cluster; see `Guards.open`.
 
     Args:
-        lock_lost: see `Guards`.
+        lock_lost, lock_doubt: see `Guards`.
         until_s: the time that no load may pass; None for none [s since the epoch].
     """
     limits, start = config.goal.guards, config.cluster.name_prefix
@@ -80,7 +81,7 @@ def open_guards(
         limits = limits.model_copy(update={"stop_topic": start + STOP})
     prefix = f"{start}{run_id}-"
     is_exclusive = config.cluster.is_exclusive
-    owners = OwnerTopics(admin)
+    owners = OwnerTopics(admin, owner_topics(config.cluster.name_prefix))
     guards = Guards(
         limits,
         ClusterHealth(admin),
@@ -92,6 +93,7 @@ def open_guards(
     )
     if not is_exclusive:
         guards.owner = owners.read
+    guards.lock_doubt = lock_doubt
     guards.times = LoadTimes(config.cluster.hours, until_s)
     guards.read_bounds()
     if guards.owner_words:
@@ -169,6 +171,7 @@ class Guards:
         limits: the strictest of the goal's limits and the owner's bounds.
         tripped: why the run has to stop, or None.
         spent_bytes: payload that the run has written, all replicas counted [B].
+        lock_doubt: returns why the lock cannot be confirmed now, or None.
         owner: returns the bounds of the cluster's owner by their topic; none by default.
         owner_bounds: the bounds by their topic, as read last.
         times: when loads are allowed; at any time by default.
@@ -200,6 +203,7 @@ class Guards:
         self._warn = warn
         self._clock = clock
         self._lock_lost = lock_lost
+        self.lock_doubt: Callable[[], str | None] = lambda: None
         self._under_replicated: Partitions = frozenset()
         self._watches_disks = True
         self._unseen: frozenset[tuple[int, str]] = frozenset()
@@ -586,6 +590,8 @@ class Guards:
 
     def _check_lock(self) -> None:
         lost = self._lock_lost()
+        if lost is None and self.limits.fail_closed and (doubt := self.lock_doubt()) is not None:
+            lost = f"{doubt}; {self.key_words('fail_closed')} requires it"
         if lost is not None:
             self._trip(lost)
 

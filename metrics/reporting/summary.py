@@ -56,6 +56,7 @@ class RunSummary:
         carries: whether the cluster carries a load that was held; None for no conclusion, and
             after a search.
         answer: the answer about this load in one line; empty after a search.
+        owner_bounds: the bounds of the cluster's owner that were in force at the end, by topic.
     """
 
     run_id: str
@@ -77,6 +78,7 @@ class RunSummary:
     measurement: str = ""
     carries: bool | None = None
     answer: str = ""
+    owner_bounds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:

@@ -125,6 +125,19 @@ def test_a_lock_that_was_lost_while_a_load_ran_is_seen_at_its_end(cluster: Clust
     assert watching.tripped == "lost"
 
 
+@pytest.mark.parametrize("fail_closed", [False, True])
+def test_a_lock_in_doubt_ends_the_load_where_limits_fail_closed(
+    cluster: Cluster, fail_closed: bool
+) -> None:
+    limits = Limits(fail_closed=fail_closed)
+    doubt = "the cluster's lock could not be confirmed for 11 s (no coordinator)"
+    watching = Guards(limits, cluster, str.isdigit, print)
+    watching.lock_doubt = lambda: doubt
+    watching.settle(traffic(4), None)
+    ended = f"{doubt}; guards.fail_closed requires it"
+    assert watching.tripped == (ended if fail_closed else None)
+
+
 def test_the_guard_of_other_topics_can_be_off(cluster: Cluster) -> None:
     watching = guards(cluster, other_topics=False)
     cluster.lacking = frozenset({("orders", 3)})

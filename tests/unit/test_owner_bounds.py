@@ -7,17 +7,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.cluster.owner_topic import owner_topics
 from jobs.config import Goal, load_goal, load_workload
 from jobs.config.goal import GuardLimits
 from jobs.config.owner import OwnerBounds, parse_bounds, tightened
 from jobs.runs.estimate import line_of
+from jobs.runs.lifecycle import RunState
 from jobs.trials.control_server import ControlServer
 from jobs.trials.guards import Guards
 from metrics.common.errors import ConfigError, GuardStopError
@@ -146,6 +149,31 @@ def test_a_malformed_record_refuses_the_load(record: bytes, snapshot: SnapshotAs
     assert "redline-owner" in str(caught.value)
     assert "expected" in str(caught.value) or "nearest known key" in str(caught.value)
     assert str(caught.value) == snapshot
+
+
+def test_the_topic_of_the_prefix_binds_beside_that_of_all_prefixes() -> None:
+    assert owner_topics("redline-") == ("redline-owner",)
+    assert owner_topics("team-a-") == ("redline-owner", "team-a-owner")
+    owner = Owner(np_max=9)
+    owner.found = {
+        topic: OwnerBounds(np_max=most)
+        for topic, most in zip(owner_topics("team-a-"), (9, 4), strict=True)
+    }
+    assert owner.guards().limits.np_max == 4
+    assert "in the topic team-a-owner" in str(owner.guards().refusal(pattern(producers=5)))
+
+
+def test_the_bounds_in_force_are_those_of_all_clusters_of_a_run() -> None:
+    sides = {
+        side: SimpleNamespace(guards=Owner(np_max=most).guards()) for side, most in (("a", 2),)
+    }
+    run = SimpleNamespace(contexts={**sides, "b": SimpleNamespace(guards=guardless())})
+    found = RunState.owner_bounds.fget(cast(RunState, run))  # type: ignore[attr-defined]
+    assert found == {"redline-owner": {"np_max": 2}}
+
+
+def guardless() -> Guards:
+    return Guards(GuardLimits(), Cluster(), str.isdigit, print)
 
 
 class Owner:
