@@ -186,7 +186,7 @@ def _quotas(opened: OpenCluster) -> list[Finding]:
     except AdminError as error:
         return [ok("quotas", f"unknown, as this user may not read them ({error.cause})")]
     named = None if user is None else str(user)
-    ours = [each for each in found if each.may_throttle(named, opened.name_prefix)]
+    ours = [each for each in found if each.may_hold(named, opened.name_prefix)]
     return [ok("quotas", "; ".join(map(str, ours)) or "none for the run's user or by default")]
 
 

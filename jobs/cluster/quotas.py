@@ -40,7 +40,11 @@ class Quota:
     values: Mapping[str, float]
 
     def may_throttle(self, user: str | None, prefix: str) -> bool:
-        """Whether it may throttle the run's producers.
+        """Whether it may throttle the run's producers; see `may_hold`."""
+        return any(key in self.values for key in PRODUCE_KEYS) and self.may_hold(user, prefix)
+
+    def may_hold(self, user: str | None, prefix: str) -> bool:
+        """Whether it may hold for the run's clients, as one of any address may.
 
         Args:
             user: the user of the clients; None where it is unknown.
@@ -49,8 +53,7 @@ class Quota:
         whose, client_id = self.entity.get("user"), self.entity.get("client-id")
         is_of_others = whose is not None and user is not None and whose != user
         is_other_client = client_id is not None and not client_id.startswith(prefix)
-        holds = any(key in self.values for key in PRODUCE_KEYS)
-        return holds and not is_of_others and not is_other_client
+        return not is_of_others and not is_other_client
 
     def __str__(self) -> str:
         whose = ", ".join(f"{kind} {name or 'by default'}" for kind, name in self.entity.items())

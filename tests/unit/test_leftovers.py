@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.cleanup import cleanup
-from jobs.cluster.admin import AdminError
+from jobs.cluster.admin import AdminError, KafkaAdmin
 from jobs.cluster.leftovers import Leftover, leftovers
 from jobs.cluster.opening import OpenCluster
+from jobs.cluster.owner_topic import owner_topics
 from jobs.cluster.topic_plan import MARK, mark_of, topic_name, topic_names
 from jobs.config.loading import load
 from jobs.console.events import Notice, RecordingReporter
@@ -169,3 +170,11 @@ def test_a_testbed_needs_no_cleanup() -> None:
     with pytest.raises(ConfigError, match="cluster testbed is started by each run"):
         CliRunner().invoke(cleanup, ["--cluster", "testbed"], standalone_mode=False,
                            catch_exceptions=False)  # fmt: skip
+
+
+def test_cleanup_never_takes_the_topic_of_an_owner() -> None:
+    """Not even with the mark of a run, as the last word of its name is no topic of a run."""
+    names = [*owner_topics("redline-"), *owner_topics(f"redline-{RUN}-")]
+    admin = LeftBehind({name: mark_of(RUN, True)[MARK] for name in names})
+    for prefix in ("redline-", f"redline-{RUN}-"):
+        assert leftovers(cast(KafkaAdmin, admin), prefix) == []

@@ -33,6 +33,15 @@ def test_a_quota_may_throttle_producers_of_its_entity(
     assert Quota(entity, values).may_throttle(user, "redline-") is holds
 
 
+@pytest.mark.parametrize("key", ["consumer_byte_rate", "controller_mutation_rate"])
+def test_the_doctor_names_quotas_that_bound_other_requests_of_the_run(key: str) -> None:
+    of_run, of_others = ({"user": name} for name in ("us", "them"))
+    assert Quota(of_run, {key: 1.0}).may_hold("us", "redline-")
+    assert not Quota(of_others, {key: 1.0}).may_hold("us", "redline-")
+    address = Quota({"ip": "10.0.4.17"}, {"connection_creation_rate": 50.0})
+    assert address.may_hold("us", "redline-")
+
+
 @pytest.mark.parametrize(
     ("acks", "lacks", "unseen"),
     [
