@@ -114,6 +114,10 @@ class EarlyEnd:
     Args:
         may_begin_early: whether an overload by far may be cut short: its window may begin during
             the warm-up, and needs fewer slices.
+
+    Attributes:
+        kept_overloaded_s: how long the brokers were overloaded when a held load was ended for it
+            [s]; 0 where it was not.
     """
 
     def __init__(
@@ -139,6 +143,7 @@ class EarlyEnd:
         if self._is_held and is_bounded and self._most_s < self._phases.load_s:
             self._rule = None if context.config.cluster.is_exclusive else HELD_RULE
         self._written: list[tuple[float, int]] = []
+        self.kept_overloaded_s = 0.0
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts, and end the window at most once."""
@@ -176,6 +181,7 @@ class EarlyEnd:
                 self._channel.begin_after(begin_s)
         elif (end_s := self._end_now(begun_s, now_s, rule)) is not None:
             self._channel.end_after(end_s)
+            self.kept_overloaded_s = self._most_s if self._is_held else 0.0
             return None
         return self._phases.sample_interval_s / 2
 

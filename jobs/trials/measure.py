@@ -103,6 +103,7 @@ class TrialMeasurer:
         self._stop = stop
         self._broker_ends: BrokerSockets | None = None
         self._load_start_s: float | None = None
+        self._kept_overloaded_s = 0.0
 
     def measure(self, load: int) -> dict[str, Observation]:
         """Make a trial at `load`, and return its observation for each goal; see `trial`."""
@@ -194,8 +195,10 @@ class TrialMeasurer:
         """
         verdicts = {each.verdict for each in trial.judgements.values()}
         is_whole = self._stop is None or not self._stop.has_killed
-        if Verdict.OVERLOADED not in verdicts or trial.held or not is_whole:
+        goes_on = trial.held and not trial.evidence.kept_overloaded_s
+        if Verdict.OVERLOADED not in verdicts or goes_on or not is_whole:
             return trial
+        self._held = None  # the next window of a hold begins at rest
         rest_s, end_s = self._gates.await_recovery().since_s, trial.evidence.client.end_s
         return trial if rest_s is None else replace(trial, recovery_s=rest_s - end_s)
 
@@ -250,6 +253,7 @@ class TrialMeasurer:
             unreplicated_records=unreplicated,
             moved_leaders=self._moved_leaders(topics),
             others=others,
+            kept_overloaded_s=self._kept_overloaded_s,
             load_s=None if self._load_start_s is None else client.end_s - self._load_start_s,
             broker_sockets=self._broker_ends.window_counts() if self._broker_ends else {},
         )
@@ -332,6 +336,7 @@ class TrialMeasurer:
         target = Target.of(topics, context.addresses, before)
         trial_id = f"{context.run_id}-{number}"
         self._broker_ends, self._load_start_s = self._broker_sockets(), None
+        self._kept_overloaded_s = 0.0
         with self._sampler(pattern, topics) as sampler:
             watch = partial(self._watched, sampler, pattern, topics)
             client = merge(context.generator.offer(trial_id, target, pattern, watch))
@@ -375,6 +380,7 @@ class TrialMeasurer:
         ):
             yield
             self._load_start_s = channel.start_s
+            self._kept_overloaded_s = early_end.kept_overloaded_s
 
     def _settled_offsets(
         self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow

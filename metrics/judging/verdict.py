@@ -36,6 +36,9 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
     if invalid:
         return Judgement(Verdict.INVALID, (*invalid, *cut), near)
     overloaded = [reason for each in active for reason in _reasons(each, evidence, limits)]
+    if (lasted_s := evidence.kept_overloaded_s) and not overloaded:
+        text = f"the brokers were overloaded for {lasted_s:g} s at the end of the load, which ended"
+        overloaded = [Reason("kept_overloaded", text, lasted_s, lasted_s)]
     closed = _closed_loop(evidence)
     if overloaded:
         found = attribute(evidence, thresholds)

@@ -84,6 +84,8 @@ class Evidence:
         canaries: what a small client beside the load saw of each broker; empty without canaries.
         load_s: time from the start of the load to the end of its window [s]; None where no load
             began.
+        kept_overloaded_s: how long the brokers were overloaded at least when a held load ended for
+            it [s]; 0 where it did not.
         follower_lag: what followers did not copy of the window's records; None without followers,
             in an outage that is made on purpose, and where brokers do not report it.
     """
@@ -107,6 +109,7 @@ class Evidence:
     canaries: tuple[CanaryWindow, ...] = ()
     load_s: float | None = None
     follower_lag: Annotated[FollowerLag | None, NO_COLUMN] = None
+    kept_overloaded_s: Annotated[float, NO_COLUMN] = 0.0
 
     @property
     @column

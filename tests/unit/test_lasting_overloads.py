@@ -10,14 +10,16 @@ from typing import Any, cast
 
 import pytest
 
+from jobs.runs.steady import SteadyAnswer
 from jobs.trials import continuous, unscored_load
 from jobs.trials.context import RunContext
 from jobs.trials.continuous import ContinuousMeasurer
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import overload_lasts
-from jobs.trials.measure import SearchProgress
+from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.sampling import Samples
 from metrics.judging.thresholds import Indicators, Thresholds
+from metrics.judging.verdict import judge
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.climb import Climb
@@ -26,9 +28,13 @@ from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.follower_lag import ReplicaEnds
+from metrics.trial.judgement import Judgement
+from search.model import Verdict
 from tests.support.contexts import run_context
+from tests.support.evidence import evidence
 from tests.support.patterns import pattern
 from tests.support.scripted_source import ScriptedSource
+from tests.support.steady_trials import at, limit
 
 START_S = 1_000.0
 LOAD = pattern(producers=10)
@@ -131,6 +137,44 @@ def test_an_uneven_load_does_not_fall_short() -> None:
     for load, grows in ((profile, False), (LOAD, True), (pattern(arrivals="poisson"), False)):
         assert lasts(busy, load, grows=grows)
         assert not lasts(short, load, grows=grows)
+
+
+# --- what follows from it ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept_s", [0.0, 10.0])
+def test_a_hold_that_turns_overloaded_late_did_not_last(kept_s: float) -> None:
+    """Its whole window, or its disks, look sustained."""
+    seen = replace(evidence(), kept_overloaded_s=kept_s)
+    judged = judge(seen, Thresholds())
+    held = at(64, seconds=45.0, evidence=seen, steady=True, judgements={"default": judged})
+    found = SteadyAnswer(limit(), (held,)).complete(limit(), held.pattern)
+    if not kept_s:
+        assert (judged.verdict, found.lasted) == (Verdict.SUSTAINED, None)
+        return
+    assert judged.reasons[0].text == (
+        "the brokers were overloaded for 10 s at the end of the load, which ended"
+    )
+    assert (judged.verdict, found.lasted, found.answer_load) == (Verdict.OVERLOADED, False, 0.0)
+
+
+@pytest.mark.parametrize(("kept_s", "waits"), [(0.0, 0), (10.0, 1)])
+def test_a_window_of_a_hold_that_an_overload_ended_is_followed_by_rest(
+    kept_s: float, waits: int
+) -> None:
+    none, waited = cast(Any, None), []
+
+    def await_recovery() -> SimpleNamespace:
+        waited.append(True)
+        return SimpleNamespace(since_s=None)
+
+    gates = cast(Any, SimpleNamespace(await_recovery=await_recovery))
+    measurer = TrialMeasurer(context(), none, gates, 100, SearchProgress(), held=64)
+    over = Judgement(Verdict.OVERLOADED, ())
+    seen = replace(evidence(), kept_overloaded_s=kept_s)
+    measurer._with_recovery(at(64, evidence=seen, held=True, judgements={"default": over}))
+    assert len(waited) == waits
+    assert measurer._held == (None if waits else 64), "whether the next window passes all gates"
 
 
 # --- where it is looked for -------------------------------------------------------------
