@@ -43,7 +43,7 @@ from jobs.console.rich import (
     trial_lines,
 )
 from jobs.console.streams import steady
-from jobs.console.text import clean, limit_table, limit_title, sentences, table_lines
+from jobs.console.text import clean, limit_lines, limit_title, sentences, table_lines
 from metrics.reporting.summary import by_goal
 from metrics.units import format_duration
 
@@ -123,10 +123,8 @@ def _plain_tail(event: Event) -> list[str]:
         return ["", clean(event.summary.answer), *files] if event.summary.answer else files
     lines: list[str] = []
     for _, part in by_goal(event.summary):
-        heading, rows = limit_table(part.boundaries)
-        lines += ["", limit_title(part), heading]
-        for line, evidence in rows:
-            lines += [line, *(f"        {sentence}" for sentence in evidence)]
+        found = (f"{label}{text}".rstrip() for label, text in limit_lines(part.boundaries))
+        lines += ["", limit_title(part), *found]
     return [*lines, *files]
 
 

@@ -18,7 +18,7 @@ from jobs.console.events import (
 )
 from jobs.console.text import (
     clean,
-    limit_table,
+    limit_lines,
     limit_title,
     plan_rows,
     point_words,
@@ -74,15 +74,13 @@ def final_lines(event: RunFinished) -> list[RenderableType]:
 def _limit_lines(summary: RunSummary) -> list[RenderableType]:
     if not summary.boundaries:
         return []
-    heading, rows = limit_table(summary.boundaries)
-    lines: list[RenderableType] = [
-        Text(limit_title(summary), style="bold"),
-        Text(heading, style="dim", no_wrap=True),
+    found = limit_lines(summary.boundaries)
+    fold = next((n for n, (label, _) in enumerate(found) if label == "Why"), len(found))
+    lines = [
+        _hanging(label, text, "bold", "" if number < fold else "dim") if text else Text(label)
+        for number, (label, text) in enumerate(found)
     ]
-    for row, evidence in rows:
-        lines.append(Text(row, no_wrap=True))
-        lines += [_indented(Text(sentence, style="dim"), 6) for sentence in evidence]
-    return [*lines, Text()]
+    return [Text(limit_title(summary), style="bold"), *lines, Text()]
 
 
 def point_lines(event: PointFinished) -> list[RenderableType]:

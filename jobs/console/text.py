@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from rich.console import Console
@@ -10,30 +10,17 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from jobs.console.events import Plan, TrialFinished
-from metrics.reporting.limit_words import (
-    AT_LEVEL,
-    bound_words,
-    doubt_words,
-    doubtful_sizes,
-    latency_words,
-    open_words,
-    payload_span_words,
-    scale_words,
-    span_words,
-    sustained_words,
-)
-from metrics.reporting.proof_words import proven_words, steady_words
+from metrics.reporting.limit_answer import answer_of
+from metrics.reporting.limit_words import doubtful_sizes
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
-from metrics.traffic.axes import NP, Axis, axis_named
+from metrics.traffic.axes import axis_named
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.state import ALL_BROKERS
 from metrics.units import (
     UNKNOWN,
     format_count,
     format_duration,
     format_mb_per_s,
-    format_ms,
     format_ratio,
     format_size,
     format_volume,
@@ -171,112 +158,25 @@ def limit_title(summary: RunSummary) -> str:
     )
 
 
-def limit_table(boundaries: Sequence[Boundary]) -> tuple[str, list[tuple[str, list[str]]]]:
-    """The final table: its heading, and the line of each size with the sentences below it."""
-    rows = [limit_cells(boundary) for boundary in boundaries]
-    heading, *lines = table_lines(_limit_header(boundaries[0].along if boundaries else NP), rows)
-    evidence = [limit_evidence(boundary) for boundary in boundaries]
-    return heading, list(zip(lines, evidence, strict=True))
+def limit_lines(boundaries: Sequence[Boundary]) -> list[tuple[str, str]]:
+    """The lines of all sizes, as (label, text): the answers, then `Why` and their evidence."""
+    answers = [answer_of(each) for each in boundaries]
+    width = max((len(each.size) for each in answers), default=0)
 
+    def labelled(size: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+        for number, line in enumerate(lines):
+            yield f"{'' if number else size:<{width}}  ", clean(line)
 
-def _limit_header(axis: Axis) -> tuple[str, ...]:
-    return (
-        "size",
-        axis.heading,
-        "messages/s",
-        "MB/s",
-        "MB/s/broker",
-        "bracket",
-        f"limit {AT_LEVEL}",
-        "p99 ms",
-    )
-
-
-def limit_cells(boundary: Boundary) -> tuple[str, ...]:
-    """The cells of one size in the final table."""
-    boundary = boundary.lasting
-    low, high = boundary.loads
-    over = UNKNOWN if high is None else str(high)
-    return (
-        format_size(boundary.message_bytes),
-        str(low),
-        format_count(boundary.mps),
-        format_mb_per_s(boundary.mb_per_s),
-        format_mb_per_s(boundary.mb_per_s_per_broker),
-        f"{low}-{over}",
-        span_words(boundary) or UNKNOWN,
-        format_ms(boundary.latency_p99_ms),
-    )
-
-
-def limit_evidence(boundary: Boundary) -> list[str]:
-    """The sentences below a limit: first why it is doubtful, then its precision, then its cause.
-
-    The cause is one line; the whole evidence is in the report.
-    """
-    boundary = boundary.lasting
-    known = open_words(boundary)
-    sentences = [f"{boundary.answer_kind}: {clean(known)}"] if known else []
-    if boundary.gave_up is None and boundary.doubtful:
-        sentences.append(f"doubtful: {doubt_words(boundary)}")
-    sentences += [clean(change) for change in boundary.changed]
-    sentences += limit_precision(boundary)
-    sentences += [clean(note) for note in boundary.notes]
-    if boundary.np_overloaded is not None:
-        sentences.append(clean(bound_words(boundary)))
-    return sentences
-
-
-def limit_precision(boundary: Boundary) -> list[str]:
-    """The answer, its bracket and its interval as payload rates, and the latencies, as far as
-    they are known.
-    """
-    low, high = boundary.mb_per_s, boundary.mb_per_s_overloaded
-    width, latency = boundary.relative_width, latency_words(*boundary.latencies_ms)
-    span = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
-    each = payload_span_words(boundary.mb_per_s_per_broker_low, boundary.mb_per_s_per_broker_high)
-    bracket = (
-        f"bracket {format_mb_per_s(low)}-{format_mb_per_s(high)} MB/s, {format_ratio(width)} wide"
-        if width is not None
-        else ""
-    )
-    interval = f"limit {span} MB/s{f' ({each} a broker)' if each else ''} {AT_LEVEL}"
-    if boundary.mb_per_s_estimate is not None:
-        interval += f", best estimate {format_mb_per_s(boundary.mb_per_s_estimate)} MB/s"
-    answer = sustained_words(boundary) if span_words(boundary) else ""
-    precision = "; ".join(part for part in (bracket, interval if span else "") if part)
-    sentences = [scale_words(boundary), answer, precision]
-    sentences.append(f"latency at the limit: {latency}" if latency else "")
-    sentences += [proven_words(boundary), steady_words(boundary)]
-    return [sentence for sentence in sentences if sentence]
+    shown = [line for each in answers for line in labelled(each.size, each.lines)]
+    why = [line for each in answers for line in labelled(each.size, each.why)]
+    return [*shown, *([("Why", "")] if why else []), *why]
 
 
 def point_words(boundary: Boundary, goal: str = "") -> str:
     """The result for one size as a sentence; the goal is named where there are several."""
-    boundary = boundary.lasting
-    size = format_size(boundary.message_bytes)
-    if goal:
-        size = f"{size}, goal {clean(goal)}"
-    if boundary.state != ALL_BROKERS:
-        size = f"{size}, {boundary.state}"
-    latency = latency_words(*boundary.latencies_ms)
-    value = (
-        f"{sustained_words(boundary)}; {format_count(boundary.mps)} messages/s, "
-        f"{format_mb_per_s(boundary.mb_per_s)} MB/s "
-        f"({format_mb_per_s(boundary.mb_per_s_per_broker)} MB/s per broker)"
-        f"{f', latency {latency}' if latency else ''}"
-    )
-    if known := open_words(boundary):
-        return f"{size}: {clean(known)}"
-    bound = f", bound by {boundary.limited_by}" if boundary.limited_by else ""
-    width = format_ratio(boundary.relative_width)
-    trials = count_words(boundary.trials, "trial")
-    held_s = boundary.confirmed_s
-    held = "" if held_s is None else f", held for {format_duration(held_s)}"
-    proof = "".join(f"; {clean(each)}" for each in (proven_words(boundary),) if each)
-    if mix := scale_words(boundary):
-        return f"{mix}; {value}, bracket {width} wide after {trials}{held}{proof}"
-    return f"{size}: {value}, bracket {width} wide after {trials}{held}{bound}{proof}"
+    answer = answer_of(boundary)
+    of_goal = f", goal {goal}" if goal else ""
+    return clean(f"{answer.size}{of_goal}: {'; '.join(answer.lines)}")
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

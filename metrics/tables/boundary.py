@@ -457,8 +457,9 @@ def make_boundary(
         axis=axis.name,
         load_sustained=low,
         load_overloaded=over,
-        load_low=None if interval is None else interval.low,
-        load_high=None if interval is None else interval.high,
+        # The answer is the load that trials sustained, so the interval includes it.
+        load_low=None if interval is None else min(interval.low, low or interval.low),
+        load_high=None if interval is None else max(interval.high, low),
         pattern=variant_of(axis.apply(pattern, 1)),
         load_estimate=None if interval is None else interval.median,
         parts=tuple(

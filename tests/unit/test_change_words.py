@@ -8,10 +8,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import Configuration, load
-from jobs.console.text import limit_evidence
 from jobs.runs.change_words import present_trials
 from jobs.runs.results import boundary_of
-from metrics.reporting.page.answers import answer_of
+from metrics.reporting.limit_answer import answer_of
 from metrics.tables.boundary import Boundary
 from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
@@ -66,8 +65,7 @@ def test_a_change_is_a_sentence_with_its_size_and_time(snapshot: SnapshotAsserti
         assert part in found.changed[0]
     assert found.trials == 6
     assert found.limited_by == Resource.REQUEST_HANDLERS.value
-    assert found.changed[0] in limit_evidence(found)
-    assert answer_of(found, 3).changed == found.changed
+    assert answer_of(found).caveat == f"caveat: {found.changed[0]}"
 
 
 def test_two_changes_are_two_sentences_and_the_first_keeps_its_own_end() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import threading
 from dataclasses import replace
 
@@ -20,7 +19,8 @@ from jobs.console.events import (
     note,
     warn,
 )
-from jobs.console.text import limit_evidence, limit_title, point_words, table_lines
+from jobs.console.text import limit_title, point_words, table_lines
+from metrics.reporting.limit_answer import answer_of
 from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Judgement, Reason
 from search.model import Verdict
@@ -127,23 +127,17 @@ def test_warnings_and_errors_go_to_the_error_stream() -> None:
 
 
 @pytest.mark.parametrize("render", [lambda: "\n".join(plain_run(*RUN)), lambda: screen(*RUN)])
-def test_the_final_table_has_limit_bracket_and_limiting_resource(render: object) -> None:
+def test_the_final_lines_are_the_answers_and_then_why(render: object) -> None:
     text = render()  # type: ignore[operator]
     assert "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers)" in text
-    limits = [line.split() for line in text.splitlines() if re.match(r" *(100 B|10 kB) +\d", line)]
-    closed, unclosed = (
-        "10 kB 120 3,000 30.0 10.0 120-126 114 to 128 12.0",
-        "100 B 95 237,500 23.8 7.92 95-? ? ?",
-    )
-    assert closed.split() in limits
-    assert unclosed.split() in limits
-    assert re.search(r"producers +messages/s.*bracket +limit at 90 % +p99 ms", text)
     joined = " ".join(text.split())
-    assert "120 producers sustained; the limit lies between 114 and 128 (90 %), best" in joined
-    assert "bracket 30.0-31.5 MB/s, 4.8 % wide; limit 28.6 to 31.8 MB/s (9.54 to 10.6 a" in joined
-    assert "latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in joined
+    assert "10 kB 30.0 MB/s, 3,000 messages/s; 28.6 to 31.8 MB/s (2,8" in joined
+    assert "a broker: 10.0 MB/s (1,000 messages/s)" in joined
+    assert "latency p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in joined
     assert "bound by request handlers: broker 2 idle 0.12, below 0.20" in text
-    assert "lower bound: at least 23.8 MB/s (95 producers); load_cap hit" in " ".join(text.split())
+    assert "100 B at least 23.8 MB/s, 237,500 messages/s" in joined
+    assert "search ended: load_cap hit" in joined
+    assert joined.index("100 B at least") < joined.index(" Why 10 kB 30.0 MB/s (120 producers)")
     assert "out/run/summary.json" in text
     assert "no conclusion" in text
 
@@ -182,7 +176,7 @@ def test_the_recording_reporter_keeps_events() -> None:
     assert recording.events == [STARTED]
 
 
-def test_the_binding_resource_is_one_line_below_the_notes() -> None:
+def test_the_binding_resource_is_one_line_above_the_notes() -> None:
     evidence = (
         "disk: broker 2: request handlers idle 0.07, and flushes took 87% of their time (0.5 ms "
         "each); produce took 20.0 ms, 18.0 of it local, 1.5 queued; all 3 overloads say so"
@@ -193,10 +187,9 @@ def test_the_binding_resource_is_one_line_below_the_notes() -> None:
         evidence=evidence,
         notes=("one overload at 110 producers was outvoted",),
     )
-    assert limit_evidence(limit)[3:] == [
-        "one overload at 110 producers was outvoted",
-        "bound by disk: broker 2: flushes took 87% of the handlers' time",
-    ]
+    answer = answer_of(limit)
+    assert answer.bound == "bound by disk: broker 2: flushes took 87% of the handlers' time"
+    assert answer.why[-1] == "one overload at 110 producers was outvoted"
 
 
 @pytest.mark.parametrize(
@@ -225,57 +218,33 @@ def test_the_line_has_the_reading_that_shows_the_resource(
     resource: str, evidence: str, line: str
 ) -> None:
     limit = replace(CLOSED, limited_by=resource, evidence=f"{resource}: {evidence}")
-    assert limit_evidence(limit)[-1] == line
+    assert answer_of(limit).bound == line
 
 
 def test_without_evidence_the_first_reason_stands_beside_the_resource() -> None:
     reasons = ("request_handler_idle: broker 2 idle 0.12, below 0.20", "isr: flapping")
     limit = replace(CLOSED, limited_by=None, evidence="", overload_reasons=reasons)
-    assert limit_evidence(limit)[-1] == (
-        "bound by an unknown resource: broker 2 idle 0.12, below 0.20"
-    )
+    assert answer_of(limit).bound == "bound by an unknown resource: broker 2 idle 0.12, below 0.20"
 
 
-def test_a_finished_size_has_its_interval_and_its_latencies() -> None:
-    assert point_words(CLOSED) == (
-        "10 kB: 120 producers sustained; the limit lies between 114 and 128 (90 %), best estimate "
-        "121; 3,000 messages/s, 30.0 MB/s (10.0 MB/s per broker), latency p50 3.10 ms, p99 12.0 "
-        "ms, p99.9 140 ms, bracket 4.8 % wide after 6 trials, bound by request handlers"
-    )
-    unknown = replace(CLOSED, load_low=None, load_high=None, latency_p999_ms=None)
-    assert "120 producers sustained; 3,000 messages/s" in point_words(unknown)
-    assert "p99 12.0 ms, bracket" in point_words(unknown)
-
-
-def test_an_answer_below_its_interval_does_not_look_as_if_it_contradicted_it() -> None:
-    low = replace(
-        CLOSED, np_sustained=79, load_sustained=79, load_low=80.2, load_high=81.9,
-        load_estimate=80.61,
-    )  # fmt: skip
-    sentence = "79 producers sustained; the limit lies between 80 and 82 (90 %), best estimate 80.6"
-    assert f"10 kB: {sentence}; " in point_words(low)
-    assert limit_evidence(low)[0] == sentence
-    assert low.np_estimate == 80.61
-    assert low.mb_per_s_estimate == pytest.approx(30.0 * 80.61 / 79)
-    assert replace(low, axis="partitions").np_estimate is None
+def test_a_finished_size_is_one_line(snapshot: SnapshotAssertion) -> None:
+    assert point_words(CLOSED) == snapshot
+    assert point_words(CLOSED, "strict").startswith("10 kB, goal strict: 30.0 MB/s")
 
 
 def test_a_doubtful_limit_is_named_everywhere(snapshot: SnapshotAssertion) -> None:
     doubtful = replace(CLOSED, load_low=60.0)
-    words = "10 kB: 120 producers sustained; the limit is doubtful, between 60 and 128 (90 %)"
-    assert point_words(doubtful).startswith(words)
-    why = limit_evidence(doubtful)[0]
-    assert why == snapshot
+    caveat = answer_of(doubtful).caveat
+    assert caveat == snapshot
     for figure in ("60 to 128 producers", "53 %", "20 %", "search.interval_max"):
-        assert figure in why
+        assert figure in caveat
+    assert caveat in point_words(doubtful)
     assert limit_title(replace(SUMMARY, boundaries=(doubtful, OPEN))) == (
         "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers); doubtful: 10 kB"
     )
-    gave_up = replace(doubtful, gave_up="used up")
-    assert not [line for line in limit_evidence(gave_up) if "doubtful" in line]
+    assert "doubtful" not in " ".join(answer_of(replace(doubtful, gave_up="used up")).lines)
     older = replace(doubtful, load_low=None, load_high=None, confidence=0.28)
-    assert "28 %" in limit_evidence(older)[0]
-    assert point_words(older).startswith("10 kB: 120 producers sustained, a doubtful limit; 3,000")
+    assert "28 %" in answer_of(older).caveat
 
 
 def test_a_table_has_its_numbers_at_the_right_and_is_never_wrapped() -> None:

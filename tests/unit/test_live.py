@@ -167,7 +167,7 @@ def test_a_webhook_gets_a_message_at_the_start_and_at_the_end(
     assert begun["title"] == "redline 20261123-070000-ab12 on testbed-3: begins"
     assert "forecast: about 12 trials" in begun["message"]
     assert ended["title"] == f"redline 20261123-070000-ab12 on testbed-3: {title}"
-    assert "1 kB: 58 producers sustained" in ended["message"]
+    assert "1 kB: 14.5 MB/s, 14,500 messages/s" in ended["message"]
     assert str(error or "") in ended["message"]
 
 

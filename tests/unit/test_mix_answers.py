@@ -13,14 +13,14 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.loading import load, load_workload
-from jobs.console.text import limit_evidence, point_words, trial_header
+from jobs.console.text import point_words, trial_header
 from jobs.runs.estimate import describe_producer, mean_replicas, payload_rate, plan_of
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
 from metrics.planning.planted import HandlerTime, planted_scale
 from metrics.planning.planted_rates import PlantedRates
+from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.limit_words import scale_words
-from metrics.reporting.page.answers import answer_of
 from metrics.reporting.page.model import build_report
 from metrics.reporting.page.page import report_page
 from metrics.reporting.summary import load_summary, write_summary
@@ -62,15 +62,10 @@ def test_the_answer_is_how_many_times_the_mix_and_what_gives_out_then() -> None:
 
 
 def test_the_terminal_states_it_first(snapshot: SnapshotAssertion) -> None:
-    assert limit_evidence(limit()) == snapshot(name="evidence")
-    assert point_words(limit()) == snapshot(name="point")
+    answer = answer_of(limit())
+    assert "\n".join([*answer.lines, "Why", *answer.why]) == snapshot
+    assert ": 2.7 times the mix, 7.56 MB/s" in point_words(limit())
     assert "% of mix" in trial_header("scale")[0]
-
-
-def test_the_page_states_it_with_the_parts(snapshot: SnapshotAssertion) -> None:
-    answer = answer_of(limit(), 3)
-    assert answer.text == snapshot(name="text")
-    assert (answer.span, answer.estimate) == snapshot(name="span")
 
 
 @pytest.mark.parametrize("axis", ["scale", "scale.orders"])
@@ -86,7 +81,7 @@ def test_the_report_of_a_mix_is_a_page(axis: str) -> None:
         for number, (load, verdict) in enumerate(((283, overloaded()), (270, sustained())), 1)
     ]
     page = report_page(build_report(summary, trials, {}))
-    assert f"2.7 times {'the mix' if axis == 'scale' else 'orders'} (2.63 to 2.79)" in page
+    assert f"2.63 to 2.79 times {'the mix' if axis == 'scale' else 'orders'} at 90 %" in page
     assert "images (5 ×" in page or axis != "scale"
 
 

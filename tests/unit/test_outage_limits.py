@@ -17,7 +17,7 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load, load_workload
 from jobs.console.events import PhaseStarted, RecordingReporter
-from jobs.console.text import limit_evidence, limit_title, point_words
+from jobs.console.text import limit_title, point_words
 from jobs.runs.outage_limits import caught_up
 from jobs.runs.planning import limits_of
 from jobs.trials.context import RunContext
@@ -28,6 +28,7 @@ from metrics.planning.provisioning import (
     offline_mb_per_s,
     provision,
 )
+from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.summary import by_goal
 from metrics.tables.boundary import Boundary
 from metrics.trial.evidence import ClusterFacts
@@ -201,8 +202,8 @@ def test_a_limit_that_is_sustained_while_brokers_catch_up_is_a_lower_bound() -> 
     assert (carried.loads, carried.gave_up, carried.state) == ((40, None), None, CATCHING_UP)
     assert carried.confirmed_s == 30.0
     assert carried.notes == ("1 of 3 windows were overloaded while brokers caught up",)
-    assert point_words(carried).startswith("1 kB, catching up: at least 5.00 MB/s (40 producers)")
-    assert limit_evidence(carried)[-1] == carried.notes[0]
+    assert point_words(carried).startswith("1 kB, catching up: at least 5.00 MB/s, 5,000")
+    assert answer_of(carried).why[-1] == carried.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.console.events import RunFinished
 from jobs.console.printing import PlainReporter
 from metrics.columns import row_of
-from metrics.reporting.page.answers import answer_of, headline
+from metrics.reporting.limit_answer import answer_of, headline
 from metrics.reporting.page.binding import Use
 from metrics.reporting.page.model import Report, build_report
 from metrics.reporting.page.page import WORDS, report_page
@@ -105,82 +105,14 @@ class PageText(HTMLParser):
 # --- the answer in words ----------------------------------------------------------
 
 
-LOADS = "14.5 MB/s (4.83 MB/s per broker, 14,500 messages/s, 58 producers)"
-REASON = "broker 2: request handlers idle 0.12, below 0.20"
-ANSWERS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "closed": ({}, (LOADS, "15.8 MB/s (63 producers)", "the disk", REASON)),
-    "open": ({**OPEN, "gave_up": "its 5 trials are used up"}, ("its 5 trials are used up", LOADS)),
-    "nothing sustained": (
-        {**bracket(0, 1), "mps": 0.0, "mb_per_s": 0.0},
-        ("15.8 MB/s (1 producer)", "the disk", REASON),
-    ),
-    "unknown resource": (
-        {"limited_by": None, "overload_reasons": ()},
-        (LOADS, "15.8 MB/s (63 producers)"),
-    ),
-    "along partitions": (
-        {"axis": "partitions", "load_sustained": 40, "load_overloaded": 48},
-        ("40 partitions per broker (14.5 MB/s", "48 partitions per broker", "the disk", REASON),
-    ),
-}
-
-
-@pytest.mark.parametrize(("changes", "figures"), ANSWERS.values(), ids=ANSWERS)
-def test_each_size_is_answered_in_a_sentence(
-    changes: dict[str, Any], figures: tuple[str, ...], snapshot: SnapshotAssertion
-) -> None:
-    text = answer_of(replace(POINT, **changes), 3).text
-    assert text.startswith("With 1 kB messages")
-    for each in figures:
-        assert each in text
-    assert text == snapshot
-
-
-def test_the_sentence_for_one_broker_and_for_an_unknown_number() -> None:
-    assert "one broker sustains 14.5 MB/s" in answer_of(POINT, 1).text
-    assert "the cluster sustains 14.5 MB/s" in answer_of(POINT, 0).text
-
-
-def test_an_answer_states_its_confidence(snapshot: SnapshotAssertion) -> None:
-    sure = answer_of(POINT, 3)
-    for figure in ("58 to 63 producers", "7.9 %", "two trials", "95 %"):
-        assert figure in sure.certainty
-    assert sure.certainty == snapshot
-    assert (sure.doubt, sure.span, sure.latency) == ("", "", "")
-    assert "only 1.4 %" in answer_of(replace(POINT, confidence=0.014), 3).doubt
-
-
-def test_an_answer_states_the_interval_and_the_latencies(
-    snapshot: SnapshotAssertion,
-) -> None:
-    sure = answer_of(KNOWN, 3)
-    assert (sure.span, sure.unit, sure.doubt) == (
-        "13.8 and 15.4 MB/s, 55 and 62 producers",
-        "MB/s",
-        "",
-    )
-    assert sure.latency == "p50 3.10 ms, p99 12.0 ms, p99.9 140 ms"
-    assert sure.estimate == "14.8 MB/s, 59.2 producers"
-    along = replace(KNOWN, axis="partitions")
-    assert answer_of(along, 3).span == "55 and 62 partitions per broker"
-    assert answer_of(along, 3).estimate == "59.2 partitions per broker"
-    assert answer_of(replace(KNOWN, load_estimate=None), 3).estimate == ""
-    doubtful = answer_of(replace(KNOWN, interval_max=0.1), 3)
-    for figure in ("90 % interval", "55 to 62 producers", "11 %", "10 % (search.interval_max)"):
-        assert figure in doubtful.doubt
-    assert doubtful.doubt == snapshot
-    assert answer_of(replace(KNOWN, interval_max=0.1, gave_up="used up"), 3).doubt == ""
-
-
-def test_the_page_shows_interval_latency_and_doubt() -> None:
-    report = report_of(replace(ONE, boundaries=(replace(KNOWN, interval_max=0.1),)), 1000)
+def test_the_page_shows_the_lines_of_an_answer() -> None:
+    found = replace(KNOWN, interval_max=0.1)
+    report = report_of(replace(ONE, boundaries=(found,)), 1000)
     text = PageText(report_page(report)).text
-    assert (
-        "The limit lies between 13.8 and 15.4 MB/s, 55 and 62 producers (90 %), best estimate "
-        "14.8 MB/s, 59.2 producers" in text
-    )
-    assert "Doubtful: its 90 % interval, 55 to 62 producers, is 11 % wide" in text
-    assert "Latency at the limit: p50 3.10 ms, p99 12.0 ms, p99.9 140 ms." in text
+    answer = answer_of(found)
+    shown = [answer.figure, answer.beside, *answer.lines[1:], "Why", *answer.why]
+    places = [text.lower().find(each.lower()) for each in shown]
+    assert -1 not in places and places == sorted(places)
     assert "55 to 62 doubtful 59.2 3.10 / 12.0 / 140" in text
 
 
@@ -196,11 +128,11 @@ def at_sizes(*points: tuple[int, float, str | None, str | None]) -> list[Boundar
 def test_the_sentence_for_all_sizes(snapshot: SnapshotAssertion) -> None:
     points = at_sizes((100, 9.0, "CPU", None), (1000, 12.0, "disk", None), (5000, 11.0, "disk", ""))
     both = headline(points[:2], 3)
-    assert "Three brokers sustain from 9.00 MB/s at 100 B to 12.0 MB/s at 1 kB." in both
+    assert "3 brokers sustain from 9.00 MB/s at 100 B to 12.0 MB/s at 1 kB." in both
     assert both.endswith("CPU at 100 B; disk at 1 kB.")
     assert both == snapshot(name="two resources")
     open_point = replace(points[2], gave_up="used up")
-    assert "at 1 kB: disk. One size ended" in headline([points[1], open_point], 3)
+    assert "disk at 1 kB. 1 size ended" in headline([points[1], open_point], 3)
     assert headline([points[1], open_point], 3) == snapshot(name="one size without an answer")
     doubtful = replace(points[0], load_low=4.0, load_high=60.0, interval_max=0.2)
     assert headline([doubtful, points[1]], 3).endswith("disk at 1 kB. Doubtful: 100 B.")
@@ -235,15 +167,6 @@ def test_the_headroom_counts_to_the_threshold_of_the_goal() -> None:
     assert headrooms["request handlers"] == pytest.approx(0.21)
     others = {use.resource: use.headroom for use in report_of(ONE, 1000).parts[0].bindings[0].uses}
     assert {**headrooms, "request handlers": None} == {**others, "request handlers": None}
-
-
-def test_a_card_has_the_limit_of_the_cluster_and_that_of_a_broker() -> None:
-    (part,) = report_of(ONE, 1000).parts
-    (answer,) = part.answers
-    assert (answer.figure, answer.unit) == ("14.5", "MB/s")
-    assert answer.per_broker == "4.83 MB/s per broker"
-    text = PageText(report_page(report_of(ONE, 1000))).text
-    assert "14.5 MB/s sustained, cluster 4.83 MB/s per broker" in text
 
 
 def test_the_page_distinguishes_a_run_in_progress_from_one_that_was_killed() -> None:
@@ -369,7 +292,7 @@ def test_the_page_holds_it_all_and_loads_nothing(sizes: tuple[int, ...]) -> None
     assert all(each == "data:," or each.startswith("#") for each in shown.references)
     assert "default-src 'none'" in page
     answer, line, bound, trials = (shown.text.index(words) for words in (
-        report.parts[0].answers[0].text, "The line joins", "Headroom is the unused",
+        report.parts[0].answers[0].beside, "The line joins", "Headroom is the unused",
         "All trials of the run",
     ))  # fmt: skip
     assert answer < line < bound < trials

@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load, load_workload
 from jobs.console.events import Notice, RecordingReporter
-from jobs.console.text import plan_rows, point_words
+from jobs.console.text import plan_rows
 from jobs.options import Duration, duration_s
 from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
 from jobs.runs.estimate import line_of, plan_of
@@ -37,6 +37,7 @@ from metrics.common.errors import (
     TerminatedError,
 )
 from metrics.planning.planted import environment_of_handlers
+from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.limit_words import open_words
 from metrics.tables.boundary import Boundary
 from metrics.trial.judgement import Judgement
@@ -369,7 +370,7 @@ def test_an_answer_states_the_time_of_its_hold_and_the_loads_that_did_not_last()
         ),
         "held for 30 s of load in 3 windows, 1 of them overloaded",
     )
-    assert ", held for 30 s, bound by disk" in point_words(boundary)
+    assert ", held for 30 s" in answer_of(boundary).why[0]
     cut = GaveUp(Bracket(0, 58), "the budget is used up")
     left = boundary_of(FinishedPoint(1000, cut, history[:6]), trials[:6], config, "default", 3)
     assert left.confirmed_s is None

@@ -10,7 +10,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import Configuration, load
-from jobs.console.text import limit_cells, limit_evidence, point_words
 from jobs.runs.proof import with_proof
 from jobs.runs.steady import (
     SteadyAnswer,
@@ -22,7 +21,7 @@ from jobs.runs.steady import (
 )
 from jobs.trials.steady import FAILED_S, FULL_SHARE, failed_after_s, has_failed, is_over
 from metrics.common.errors import ConfigError
-from metrics.reporting.page.answers import answer_of
+from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.proof_words import proven_words, steady_words
 from metrics.trial.judgement import Judgement, Reason
 from metrics.trial.over_time import LatencySlice
@@ -171,9 +170,10 @@ def test_a_limit_that_did_not_last_is_not_the_headline(snapshot: SnapshotAsserti
     found = answer.complete(with_proof(limit(), trials, "default"), traffic(64, 1_000, 1_000.0))
     assert (found.np_sustained, found.lasted) == (64, False)
     assert (found.answer_kind, found.answer_load, found.answer_mb_per_s) == ("limit", 9.0, 9.0)
-    assert answer_of(found, 2).figure == "9.00"
-    assert limit_cells(found)[1:4:2] == ("9", "9.00")
-    assert [answer_of(found, 2).text, *limit_evidence(found), point_words(found)] == snapshot
+    shown = answer_of(found)
+    assert shown.figure == "9.00 MB/s"
+    assert shown.caveat == "caveat: 64.0 MB/s (64 producers) did not last"
+    assert [*shown.lines, "Why", *shown.why] == snapshot
     other = answer.complete(limit(20, 100), traffic(20, 100, 10_000.0))
     assert (other.answer_load, other.answer_load) == (other.steady_load, other.lasting.loads[0])
 
@@ -187,18 +187,16 @@ def test_all_sentences_follow_from_the_kind_of_the_answer(
         limit(64), np_sustained=low, load_sustained=low, np_overloaded=over, load_overloaded=over,
         mb_per_s=float(low), mps=1e3 * low, gave_up=why, lasted=lasted if low else None,
     )  # fmt: skip
-    words = {
-        "limit": (" sustain ", 0),
-        "lower bound": ("at least", 1),
-        "upper bound": ("did not sustain even", 1),
-        "none": ("no load could be measured", 1),
+    begins = {
+        "limit": f"{found.answer_mb_per_s:.1f}"[:3],
+        "lower bound": "at least ",
+        "upper bound": "less than ",
+        "none": "no load could be measured",
     }
-    text, evidence = answer_of(found, 2).text, " ".join(limit_evidence(found))
-    phrase, stated = words[found.answer_kind]
-    assert phrase in text
-    assert ("no load could" in text + evidence) == (found.answer_kind == "none")
-    assert ("at least" in text + evidence) == (found.answer_kind == "lower bound")
-    assert evidence.startswith(found.answer_kind) == bool(stated)
+    answer = answer_of(found)
+    assert answer.figure.startswith(begins[found.answer_kind])
+    assert ("at least" in " ".join(answer.lines)) == (found.answer_kind == "lower bound")
+    assert len(answer.lines) <= 5
     assert (found.answer_kind in ("none", "upper bound")) == (found.answer_load == 0)
 
 

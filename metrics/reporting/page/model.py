@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from metrics.reporting.kafka_tools import kafka_commands
+from metrics.reporting.limit_answer import SizeAnswer, answer_of, headline
 from metrics.reporting.older_runs import LIMIT, inferred_measurement
-from metrics.reporting.page.answers import SizeAnswer, answer_of, headline
 from metrics.reporting.page.binding import Binding, Ceilings, binding_of, ceilings_of
 from metrics.reporting.page.facts import (
     FactGroup,
@@ -22,7 +23,7 @@ from metrics.reporting.summary import RunSummary, by_goal
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
-from metrics.units import format_count, format_duration
+from metrics.units import format_count, format_duration, format_size
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class GoalPart:
         headline: all sizes in a sentence; empty if there is only one.
         answers: one answer for each message size.
         bindings: the limiting resource of each size.
+        checks: size → lines of a script that checks its limit with Kafka's own tools.
     """
 
     goal: str
@@ -55,6 +57,7 @@ class GoalPart:
     headline: str
     answers: tuple[SizeAnswer, ...]
     bindings: tuple[Binding, ...]
+    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -158,11 +161,16 @@ def _part(
         goal=goal,
         summary=summary,
         headline=headline(boundaries, summary.brokers),
-        answers=tuple(answer_of(each, summary.brokers) for each in boundaries),
+        answers=tuple(map(answer_of, boundaries)),
         bindings=tuple(
             binding_of(each, trials, ceilings.get(each.goal or summary.goal, {}))
             for each in boundaries
         ),
+        checks={
+            format_size(each.message_bytes): lines
+            for each in boundaries
+            if (lines := kafka_commands(each, summary.brokers))
+        },
     )
 
 

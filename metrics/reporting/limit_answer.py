@@ -1,0 +1,268 @@
+"""The answer of a search: five lines for each message size, and all else below them.
+
+The terminal, the report and messages show the same lines in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metrics.reporting.limit_words import (
+    AT_LEVEL,
+    bound_words,
+    doubt_words,
+    doubtful_sizes,
+    estimate_words,
+    latency_words,
+    load_words,
+    payload_span_words,
+    reason_texts,
+    span_words,
+)
+from metrics.reporting.proof_words import proven_words, steady_words
+from metrics.tables.boundary import AnswerKind, Boundary
+from metrics.traffic.axes import MESSAGE_BYTES
+from metrics.trial.state import ALL_BROKERS
+from metrics.units import (
+    format_count,
+    format_duration,
+    format_mb_per_s,
+    format_ratio,
+    format_size,
+)
+from metrics.windows.resource import Resource
+
+
+@dataclass(frozen=True)
+class SizeAnswer:
+    """The answer for one message size and one goal.
+
+    Attributes:
+        size: the message size with its unit, and the state of the cluster unless all brokers ran.
+        figure: the load that lasts, such as `14.5 MB/s` or `at least 14.5 MB/s`.
+        beside: the same load in other units, and its 90 % interval; empty if there is none.
+        broker: the load of a broker; empty if there is none.
+        bound: the limiting resource with its reading, or why no limit was found.
+        latency: latencies of the records at the load; empty if not known.
+        caveat: the most important restriction, see `caveats_of`; empty without one.
+        why: the evidence, a sentence each, in the order of the lines above.
+    """
+
+    size: str
+    figure: str
+    beside: str
+    broker: str
+    bound: str
+    latency: str
+    caveat: str
+    why: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The answer in at most five lines."""
+        first = ", ".join(filter(None, (self.figure, self.beside)))
+        return tuple(filter(None, (first, self.broker, self.bound, self.latency, self.caveat)))
+
+
+def answer_of(boundary: Boundary) -> SizeAnswer:
+    """The answer of one boundary point."""
+    caveats, boundary = caveats_of(boundary), boundary.lasting
+    bound, further = _bound(boundary)
+    proofs = (proven_words(boundary), steady_words(boundary))
+    rest = (*proofs, *caveats[1:], *boundary.notes)
+    latency = latency_words(*boundary.latencies_ms)
+    state = "" if boundary.state == ALL_BROKERS else f", {boundary.state}"
+    return SizeAnswer(
+        size=f"{format_size(boundary.message_bytes)}{state}",
+        figure=_figure(boundary),
+        beside=_beside(boundary),
+        broker=_broker(boundary),
+        bound=bound,
+        latency=f"latency {latency}" if latency else "",
+        caveat=f"caveat: {caveats[0].removeprefix('steady: ')}" if caveats else "",
+        why=(
+            *_loads(boundary),
+            *further,
+            *dict.fromkeys(each for each in rest if each and each not in caveats[:1]),
+        ),
+    )
+
+
+def caveats_of(boundary: Boundary) -> list[str]:
+    """What restricts an answer, a sentence each, the most important first.
+
+    First a change of the limit; then a higher load that did not last; then a load that no disk has
+    proven, as memory took it; then an interval that is too wide; then, without any sustained load,
+    a remark of the search.
+    """
+    higher = load_words(boundary, boundary.loads[0], boundary.mb_per_s)
+    is_short = boundary.lasted is False
+    boundary = boundary.lasting
+    doubt = doubt_words(boundary) if boundary.gave_up is None else ""
+    unproven = steady_words(boundary) if boundary.steady_load is None else ""
+    if not unproven and boundary.memory_bytes and boundary.steady_load is None:
+        unproven = proven_words(boundary)
+    named = (
+        *reversed(boundary.changed),
+        f"{higher} did not last" if is_short else "",
+        unproven,
+        f"doubtful: {doubt}" if doubt else "",
+        *(() if boundary.loads[0] else boundary.notes[:1]),
+    )
+    return list(filter(None, named))
+
+
+def _figure(boundary: Boundary) -> str:
+    low, over = boundary.loads
+    match AnswerKind(boundary.answer_kind):
+        case AnswerKind.NONE:
+            return "no load could be measured"
+        case AnswerKind.UPPER_BOUND:
+            return f"less than {_short(boundary, over or 0, boundary.mb_per_s_overloaded)}"
+        case AnswerKind.LOWER_BOUND:
+            return f"at least {_short(boundary, low, boundary.mb_per_s)}"
+        case AnswerKind.LIMIT:
+            return _short(boundary, low, boundary.mb_per_s)
+
+
+def _short(boundary: Boundary, load: int, mb_per_s: float | None) -> str:
+    """A load in the unit of its limit: `14.5 MB/s`, `58 partitions per broker`."""
+    axis = boundary.along
+    if axis.unit != "MB/s" or boundary.parts:
+        return axis.amount(load)
+    return f"{format_mb_per_s(mb_per_s)} MB/s"
+
+
+def _beside(boundary: Boundary) -> str:
+    """`14,500 messages/s; 13.8 to 15.2 MB/s (13,800 to 15,200 messages/s) at 90 %`."""
+    if not boundary.loads[0]:
+        return ""
+    messages = f"{format_count(boundary.mps)} messages/s"
+    is_payload = boundary.along.unit == "MB/s" and not boundary.parts
+    rate = messages if is_payload else f"{format_mb_per_s(boundary.mb_per_s)} MB/s, {messages}"
+    payload = payload_span_words(boundary.mb_per_s_low, boundary.mb_per_s_high)
+    span, interval, mb_per_s = span_words(boundary), boundary.interval, boundary.mb_per_s
+    if not span or interval is None:
+        return rate
+    if not payload or boundary.parts:
+        return f"{rate}; {span} {boundary.along.unit_words} {AT_LEVEL}"
+    counts = ""
+    if boundary.along is not MESSAGE_BYTES:
+        per_mb = boundary.mps / mb_per_s
+        low, high = (
+            format_count(per_mb * (each or 0.0))
+            for each in (boundary.mb_per_s_low, boundary.mb_per_s_high)
+        )
+        counts = f" ({low} to {high} messages/s)"
+    return f"{rate}; {payload} MB/s{counts} {AT_LEVEL}"
+
+
+def _broker(boundary: Boundary) -> str:
+    whole, each = boundary.mb_per_s, boundary.mb_per_s_per_broker
+    if whole <= 0:
+        return ""
+    messages = format_count(boundary.mps * each / whole)
+    return f"a broker: {format_mb_per_s(each)} MB/s ({messages} messages/s)"
+
+
+def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
+    """What bound the load in one line, and the whole evidence."""
+    why, over = boundary.gave_up, boundary.loads[1]
+    shown = bound_words(boundary) if over is not None else "no overload was found"
+    reasons = reason_texts(boundary.overload_reasons)
+    above = (
+        ""
+        if over is None
+        else f"at {load_words(boundary, over, boundary.mb_per_s_overloaded)}: {'; '.join(reasons)}"
+    )
+    is_shown = shown == f"bound by {boundary.evidence}"
+    evidence = ("" if is_shown else boundary.evidence, above if reasons else "")
+    if why is None:
+        return shown, tuple(filter(None, evidence))
+    # Reasons of older versions have the bound in them.
+    stated = why.startswith(("at least ", "no load "))
+    reason = why.partition("; ")[2] or why if stated else why
+    return f"search ended: {reason}", tuple(filter(None, (over and shown, *evidence)))
+
+
+def _loads(boundary: Boundary) -> tuple[str, ...]:
+    """The sustained and the overloaded load, with the certainty of the search."""
+    low, over = boundary.loads
+    if not low and over is None:
+        return ()
+    sides = [
+        f"{load_words(boundary, load, mb_per_s)} {verdict}"
+        for load, mb_per_s, verdict in (
+            (low, boundary.mb_per_s, "sustained"),
+            (over, boundary.mb_per_s_overloaded, "overloaded"),
+        )
+        if load
+    ]
+    width = boundary.relative_width
+    if width is not None and low:
+        sides.append(f"{format_ratio(width)} apart")
+    trials = f"{format_count(boundary.trials)} trial{'' if boundary.trials == 1 else 's'}"
+    found = f"{', '.join(sides)} after {trials}"
+    if boundary.confirmed_s is not None:
+        found += f", held for {format_duration(boundary.confirmed_s)}"
+    if boundary.confidence is not None:
+        sure = format_ratio(boundary.confidence)
+        found += f"; the limit lies between them with a probability of {sure}"
+    span, best, unit = span_words(boundary), estimate_words(boundary), boundary.along.unit_words
+    each = payload_span_words(boundary.mb_per_s_per_broker_low, boundary.mb_per_s_per_broker_high)
+    payload = boundary.mb_per_s_estimate
+    estimate = [
+        "" if payload is None else f"best estimate {format_mb_per_s(payload)} MB/s",
+        f"{'' if payload is not None else 'best estimate '}{best} {unit}" if best else "",
+        f"{span} {unit} {AT_LEVEL}" if span else "",
+        f"{each} MB/s a broker {AT_LEVEL}" if each else "",
+    ]
+    parts = ", ".join(
+        f"{part.part} ({part.np} × {format_size(part.bpm)}, {format_mb_per_s(part.mb_per_s)} MB/s)"
+        for part in boundary.parts
+    )
+    mix = f"the mix of {parts}" if parts else ""
+    return tuple(filter(None, (found, ", ".join(filter(None, estimate)), mix)))
+
+
+def headline(boundaries: Sequence[Boundary], brokers: int) -> str:
+    """All sizes in a sentence; empty if there is only one size or no answer."""
+    boundaries = [each.lasting for each in boundaries]
+    closed = [b for b in boundaries if b.gave_up is None and b.mb_per_s > 0]
+    if len(boundaries) < 2 or not closed or not closed[0].along.grows_payload:
+        return ""
+    low, high = (pick(closed, key=lambda b: b.mb_per_s) for pick in (min, max))
+    lowest, highest = (
+        f"{format_mb_per_s(each.mb_per_s)} MB/s at {format_size(each.message_bytes)}"
+        for each in (low, high)
+    )
+    what = lowest if low is high else f"from {lowest} to {highest}"
+    who = "The cluster sustains" if not brokers else f"{_count(brokers, 'broker')} sustain"
+    who += "s" if brokers == 1 else ""
+    missing = len(boundaries) - len(closed)
+    without = f" {_count(missing, 'size')} ended without a limit." if missing else ""
+    sizes = doubtful_sizes(boundaries)
+    doubtful = f" Doubtful: {sizes}." if sizes else ""
+    return f"{who} {what}. {_limiting_resources(closed)}{without}{doubtful}"
+
+
+def _limiting_resources(closed: Sequence[Boundary]) -> str:
+    sizes: dict[str, list[str]] = {}
+    for each in closed:
+        resource = each.limited_by or Resource.UNKNOWN.value
+        sizes.setdefault(resource, []).append(format_size(each.message_bytes))
+    if list(sizes) == [Resource.UNKNOWN.value]:
+        return "The limiting resource is not known."
+    if len(sizes) == 1 and len(closed) > 1:
+        return f"Limiting resource at every size: {next(iter(sizes))}."
+    found = "; ".join(f"{resource} at {_listed(at)}" for resource, at in sizes.items())
+    return f"Limiting resource{'s' if len(sizes) > 1 else ''}: {found}."
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,104 @@
+"""The answer about a message size in at most five lines, the same everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from jobs.console.events import RunFinished
+from jobs.console.rich import final_lines
+from metrics.reporting.kafka_tools import kafka_commands
+from metrics.reporting.limit_answer import answer_of, caveats_of
+from metrics.tables.boundary import make_boundary
+from metrics.traffic.axes import NP
+from search.interval import Interval
+from search.model import Bracket
+from tests.support.report_rows import summary_of_sizes
+from tests.support.rows import traffic
+
+SUMMARY = summary_of_sizes([1000])
+QUIET = replace(
+    SUMMARY.boundaries[0], load_low=56.0, load_high=62.4, load_estimate=59.2, latency_p50_ms=3.1,
+    latency_p99_ms=12.0, latency_p999_ms=40.0, confirmed_s=30.0, interval_max=0.2,
+)  # fmt: skip
+CHANGED = "the limit changed from 87 (84 to 90 at 90 %) to 58 (56 to 62.4 at 90 %) producers"
+NO_LIMIT: dict[str, Any] = {
+    "np_overloaded": None, "load_overloaded": None, "mps_overloaded": None, "load_low": None,
+    "load_high": None, "load_estimate": None, "confidence": None, "limited_by": None,
+    "overload_reasons": (), "evidence": "",
+}  # fmt: skip
+IN_MEMORY: dict[str, Any] = {
+    "proven_s": 30.0, "proven_bytes": 1.9e9, "proven_on_disk": False, "memory_bytes": 1.6e9,
+    "memory_full_s": 95.0,
+}  # fmt: skip
+WIDE = {"load_low": 40.0}
+CASES: dict[str, dict[str, Any]] = {
+    "quiet": {},
+    "changed": {"changed": (CHANGED,), **IN_MEMORY, **WIDE},
+    "in memory": {**IN_MEMORY, **WIDE},
+    "not steady": {"steady_note": "the budget of 60 s does not allow a hold of 3 min"},
+    "did not last": {"lasted": False, "steady_load": 46.0, "steady_mb_per_s": 11.5},
+    "wide": WIDE,
+    "lower bound": {**NO_LIMIT, "gave_up": "the generator was the limit: 2 cores of 2 busy"},
+    "open": {"gave_up": "the budget is used up"},
+    "nothing sustained": {
+        "np_sustained": 0, "load_sustained": 0, "mps": 0.0, "mb_per_s": 0.0,
+        "mb_per_s_per_broker": 0.0, "load_low": None, "load_high": None, "latency_p50_ms": None,
+        "latency_p99_ms": None, "latency_p999_ms": None, "notes": ("even 63 were too much",),
+    },
+    "along partitions": {"axis": "partitions", "load_sustained": 40, "load_overloaded": 48},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_the_terminal_shows_five_lines_and_then_why(
+    changes: dict[str, Any], snapshot: SnapshotAssertion
+) -> None:
+    found = replace(QUIET, **changes)
+    shown = StringIO()
+    console = Console(file=shown, width=100)
+    event = RunFinished(replace(SUMMARY, boundaries=(found,)), 300.0)
+    for line in final_lines(event):
+        console.print(line)
+    lines = [line.rstrip() for line in shown.getvalue().splitlines()]
+    assert "\n".join(lines) == snapshot
+    assert len(answer_of(found).lines) <= 5
+    assert answer_of(found).lines[0] in " ".join(shown.getvalue().split())
+
+
+def test_the_caveats_have_an_order() -> None:
+    order = [
+        CASES["changed"], CASES["did not last"], CASES["not steady"], IN_MEMORY, WIDE,
+    ]  # fmt: skip
+    firsts = [caveats_of(replace(QUIET, **each))[0] for each in order]
+    assert len(set(firsts)) == len(order)
+    assert caveats_of(replace(QUIET, **WIDE, **IN_MEMORY))[0] == firsts[3]
+    both = {**WIDE, **IN_MEMORY, **CASES["not steady"]}
+    assert caveats_of(replace(QUIET, **both))[0] == firsts[2]
+    assert caveats_of(replace(QUIET, **both, changed=(CHANGED,)))[0] == firsts[0]
+    assert caveats_of(QUIET) == []
+
+
+@given(st.integers(1, 500), st.integers(1, 50), st.floats(1, 600), st.floats(1, 2))
+def test_an_answer_lies_in_its_interval(low: int, more: int, least: float, ratio: float) -> None:
+    found = make_boundary(
+        Bracket(low, low + more), NP, traffic(1, 1000, 250.0, brokers=3), trials=2,
+        interval=Interval(least, least * ratio, least),
+    )  # fmt: skip
+    assert found.load_low is not None and found.load_high is not None
+    assert found.load_low <= found.answer_load <= found.load_high
+
+
+def test_kafkas_own_tools_offer_the_limit_and_the_overload(snapshot: SnapshotAssertion) -> None:
+    assert "\n".join(kafka_commands(QUIET, 3)) == snapshot
+    lower = kafka_commands(replace(QUIET, **CASES["lower bound"]), 3)
+    assert sum(line.startswith("for") for line in lower) == 1
+    assert kafka_commands(replace(QUIET, **CASES["nothing sustained"]), 3) == ()
+    assert kafka_commands(replace(QUIET, **CASES["along partitions"]), 3) == ()
