@@ -183,7 +183,7 @@ def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
     # Reasons of older versions have the bound in them.
     stated = why.startswith(("at least ", "no load "))
     reason = why.partition("; ")[2] or why if stated else why
-    return f"search ended: {reason}", tuple(filter(None, (over and shown, *evidence)))
+    return f"search ended: {reason}", tuple(filter(None, (shown if over else "", *evidence)))
 
 
 def _loads(boundary: Boundary) -> tuple[str, ...]:

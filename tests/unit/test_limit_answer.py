@@ -38,7 +38,7 @@ IN_MEMORY: dict[str, Any] = {
     "proven_s": 30.0, "proven_bytes": 1.9e9, "proven_on_disk": False, "memory_bytes": 1.6e9,
     "memory_full_s": 95.0,
 }  # fmt: skip
-WIDE = {"load_low": 40.0}
+WIDE: dict[str, Any] = {"load_low": 40.0}
 CASES: dict[str, dict[str, Any]] = {
     "quiet": {},
     "changed": {"changed": (CHANGED,), **IN_MEMORY, **WIDE},
