@@ -179,8 +179,8 @@ def test_a_plan_has_the_time_of_a_hold_that_the_goal_asks_for(tmp_path: Path) ->
         "the largest limit is held once for at most 2 min, within the budget"
     )
     usual = planned(tmp_path, "workload.trial.warmup_s=3")
-    assert usual.duration_s == bare.duration_s, "whether it is made follows from the limit"
-    assert usual.notes[-1].endswith("(search.steady_s); the forecast leaves these 1 min 48 s out")
+    assert usual.duration_s == bare.duration_s + 70.5, "expected, not the longest"
+    assert usual.notes[-1].endswith("(search.steady_s); the forecast has 1 min 10 s for it")
 
 
 # --- the end of a hold ------------------------------------------------------------------
