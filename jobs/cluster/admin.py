@@ -46,6 +46,9 @@ UNREADABLE = "UnreadableAnswer"
 QUERY_TIMEOUT_MS = 5_000
 """A broker that does not answer a query for metadata within this time counts as silent [ms]."""
 
+LOOK_TIMEOUT_MS = 2_000
+"""A broker that does not answer a small look of a guard within this time counts as silent [ms]."""
+
 QUERIES_IN_PARALLEL = 16
 """Brokers that are queried at the same time; more are no faster, as Python decodes one answer
 after another."""
@@ -228,7 +231,10 @@ class KafkaAdmin:
         return frozenset(str(each["name"]) for each in self.describe_topics("list topics"))
 
     def describe_topics(
-        self, what: str = "look at all topics", names: Sequence[str] | None = None
+        self,
+        what: str = "look at all topics",
+        names: Sequence[str] | None = None,
+        broker_id: int | None = None,
     ) -> list[dict[str, Any]]:
         """The metadata of topics, by the names of Kafka's protocol: those that are read here.
 
@@ -238,10 +244,13 @@ class KafkaAdmin:
         Args:
             what: a verb phrase for messages.
             names: the topics; None for all that this user may describe.
+            broker_id: the broker that has `LOOK_TIMEOUT_MS` to answer; None for any.
         """
         if names is not None and not names:  # an empty list requests all topics of old brokers
             return []
-        answer = self.ask(what, lambda: self._send(_metadata_request(names)))
+        timeout_ms = None if broker_id is None else LOOK_TIMEOUT_MS
+        request = _metadata_request(names)
+        answer = self.ask(what, lambda: self._send(request, broker_id, timeout_ms))
         return [
             {
                 "error_code": each.error_code,
@@ -631,8 +640,17 @@ class KafkaAdmin:
     def _send(
         self, request: Any, broker_id: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """The answer of a broker; of any without `broker_id`, of the client's default timeout."""
+        """The answer of a broker within the client's timeout by default.
+
+        Without `broker_id` any broker is asked, and after `QUERY_TIMEOUT_MS` another one: a broker
+        that hangs must not hold up an answer that others have.
+        """
         manager = self.client._manager
+        if broker_id is None and timeout_ms is None:
+            try:
+                return manager.run(manager.send, request, None, QUERY_TIMEOUT_MS)
+            except (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError):
+                pass
         return manager.run(manager.send, request, broker_id, timeout_ms)
 
     def _send_to_controller(

@@ -204,13 +204,24 @@ class ClusterHealth:
                 raise
             return ()
 
-    def has_topic(self, name: str) -> bool | None:
-        """Whether a topic exists; None where this user may not describe it.
+    def broker_ids(self) -> tuple[int, ...]:
+        """Ids of the brokers that serve.
 
         Raises:
             AdminError: the cluster does not answer.
         """
-        found = self._admin.describe_topics(f"look for the topic {name}", [name])
+        return self._admin.describe_cluster().broker_ids
+
+    def has_topic(self, name: str, broker: int | None = None) -> bool | None:
+        """Whether a topic exists; None where this user may not describe it.
+
+        Args:
+            broker: the broker that is asked; any by default.
+
+        Raises:
+            AdminError: the broker, or the cluster, does not answer.
+        """
+        found = self._admin.describe_topics(f"look for the topic {name}", [name], broker)
         if any(each.get("error_code") == TopicAuthorizationFailedError.errno for each in found):
             return None
         return any(each["partitions"] for each in found)

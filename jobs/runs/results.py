@@ -28,6 +28,7 @@ from metrics.judging.attribution_votes import (
     contradiction,
 )
 from metrics.reporting.files import write_atomic
+from metrics.reporting.impact import impact_of
 from metrics.reporting.limit_words import doubt_words, open_words
 from metrics.reporting.page.model import build_report, is_held
 from metrics.reporting.page.series import Panels, panels_of_run
@@ -39,7 +40,7 @@ from metrics.trial.others import traffic_beside
 from metrics.trial.series import RunSeries
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
-from metrics.units import format_duration, format_mb_per_s
+from metrics.units import format_duration
 from search.confirming import describe_failure, split_history
 from search.line import FinishedPoint
 from search.model import Bracket, Done, GaveUp, Verdict
@@ -94,8 +95,8 @@ def boundary_of(
         *_contradiction(votes),
         *_held(point, own, config, goal),
         *_other_traffic(own),
-        *_canaries(own),
-        *_heaviest(own),
+        *(impact := impact_of(own)).waits,
+        *impact.load,
         *not_checked(point, config.goal_named(goal)),
     )
     boundary = replace(
@@ -225,42 +226,6 @@ def _other_traffic(trials: Sequence[Trial]) -> tuple[str, ...]:
     return () if note is None else (note,)
 
 
-def _canaries(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """A note on the waits of other clients beside the trials, as the canaries saw them."""
-    seen = [
-        (each, trial.judgement.verdict)
-        for trial in trials
-        for each in trial.evidence.canaries
-        if each.records
-    ]
-    if not seen:
-        return ()
-    rest = [each.at_rest_p99_ms for each, _ in seen if not math.isnan(each.at_rest_p99_ms)]
-    parts = [
-        f"up to {max(found):,.0f} ms in {words} trials"
-        for verdict, words in ((Verdict.SUSTAINED, "sustained"), (Verdict.OVERLOADED, "overloaded"))
-        if (found := [each.p99_ms for each, judged in seen if judged is verdict])
-    ]
-    before = [f"up to {max(rest):,.0f} ms before the run"] if rest else []
-    waits = ", ".join([*before, *parts])
-    return (f"other clients waited (p99 of the canaries) {waits}",) if parts else ()
-
-
-def _heaviest(trials: Sequence[Trial]) -> tuple[str, ...]:
-    """A note on the heaviest load and the longest overload beside other clients."""
-    beside = [each for each in trials if each.evidence.canaries and not each.evidence.closed_loop]
-    if not beside:
-        return ()
-    peak = max(each.pattern.peak_mb_per_s for each in beside)
-    overloads_s = [
-        each.evidence.load_s
-        for each in beside
-        if each.judgement.verdict is Verdict.OVERLOADED and each.evidence.load_s is not None
-    ]
-    longest = f", the longest overload lasted {max(overloads_s):.0f} s" if overloads_s else ""
-    return (f"the heaviest load was {format_mb_per_s(peak)} MB/s{longest}",)
-
-
 def summary_of_run(
     run: RunState,
     config: Configuration,
@@ -330,6 +295,8 @@ def write_results(
             before its tables were open, which has no report.
         json_file: a further file for the summary; None without one.
     """
+    if trials is not None:
+        summary = replace(summary, impact=impact_of(trials))
     files, path, page = ArtifactWriter(), folder / "summary.json", folder / REPORT
     files.write_answer_file("summary", path, json_file, partial(write_summary, summary))
     for goal, part in by_goal(summary):

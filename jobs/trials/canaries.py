@@ -10,6 +10,7 @@ import itertools
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from jobs.cluster.topic_plan import assignment
 from jobs.cluster.topics import TopicError
 from jobs.engine.network.links import library_options
 from metrics.trial.canary import (
+    REST_LEAST,
     CanaryReading,
     CanaryTime,
     CanaryWindow,
@@ -39,6 +41,7 @@ READY_S = 30.0
 """Longest wait for the leaders of the canaries' topic [s]."""
 RECENT_S = 5.0
 """Time over which the guard takes a p99 [s]."""
+MIN_IN_SYNC = "min.insync.replicas"
 KEPT_S = 900.0
 """Time for which records are kept [s]."""
 
@@ -47,13 +50,14 @@ KEPT_S = 900.0
 class _Record:
     broker_id: int
     sent_s: float
-    acked_s: float | None = None
+    ended_s: float | None = None
     read_s: float | None = None
+    has_failed: bool = False
 
     def as_of(self, now_s: float) -> CanaryTime:
-        acked_s = now_s if self.acked_s is None else self.acked_s
+        acked_ms = 1000.0 * ((now_s if self.ended_s is None else self.ended_s) - self.sent_s)
         read_ms = None if self.read_s is None else 1000.0 * (self.read_s - self.sent_s)
-        return CanaryTime(self.broker_id, self.sent_s, 1000.0 * (acked_s - self.sent_s), read_ms)
+        return CanaryTime(self.broker_id, self.sent_s, acked_ms, read_ms, self.has_failed)
 
 
 class Canaries:
@@ -64,6 +68,9 @@ class Canaries:
         topic: the topic, which exists.
         leaders: broker id that leads partition 0, 1, 2, …
         clock: wall clock [s since the epoch].
+
+    Attributes:
+        trouble: why the connections were closed last, or None.
     """
 
     def __init__(
@@ -81,6 +88,8 @@ class Canaries:
         self._records: dict[int, _Record] = {}
         self._numbers = itertools.count()
         self._rest: tuple[CanaryTime, ...] = ()
+        self._sent_s = clock()
+        self.trouble: str | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redline-canaries", daemon=True)
 
@@ -92,14 +101,30 @@ class Canaries:
         self._over.set()
         self._thread.join(timeout=30.0)
 
-    def take_rest(self, since_s: float) -> None:
+    @property
+    def blind_s(self) -> float:
+        """Time since the last record was sent: near 0 while the canaries have connections [s]."""
+        return self._clock() - self._sent_s
+
+    def take_rest(self, since_s: float) -> str | None:
         """Take the records from a moment to now as those of brokers without the run's load.
+
+        Returns:
+            A sentence on brokers that too few records reached to watch their clients, or None.
 
         Args:
             since_s: records that were sent earlier do not count, as a driver that starts Spark
                 delays its own clients [s since the epoch].
         """
         self._rest = tuple(each for each in self.times() if each.sent_s >= since_s)
+        acked = Counter(each.broker_id for each in self._rest if not each.has_failed)
+        unseen = [str(each) for each in sorted({*self._leaders}) if acked[each] < REST_LEAST]
+        if not unseen:
+            return None
+        return (
+            "canaries got too few acknowledgements before the run, so no guard watches how long "
+            f"clients of broker {', '.join(unseen)} wait: {self.trouble or 'no answer in time'}"
+        )
 
     def times(self) -> list[CanaryTime]:
         """All records that are kept; those without an acknowledgement with the time so far."""
@@ -119,6 +144,7 @@ class Canaries:
         """Note that a record is sent to a partition now, and return its number."""
         number, now_s = next(self._numbers), self._clock()
         with self._lock:
+            self._sent_s = now_s
             self._records[number] = _Record(self._leaders[partition], now_s)
             oldest = next(iter(self._records))
             if self._records[oldest].sent_s < now_s - KEPT_S:
@@ -126,17 +152,20 @@ class Canaries:
         return number
 
     def acked(self, number: int) -> None:
-        """Note that a record is acknowledged now, or has failed."""
+        """Note that a record is acknowledged now."""
         with self._lock:
             if number in self._records:
-                self._records[number].acked_s = self._clock()
+                self._records[number].ended_s = self._clock()
 
-    def give_up(self) -> None:
-        """Note that all records without an acknowledgement have failed now, with the connection."""
+    def failed(self, error: object, number: int | None = None) -> None:
+        """Note that a record has failed now; without its number, all without an acknowledgement."""
         now_s = self._clock()
+        self.trouble = f"{type(error).__name__}: {error}"
         with self._lock:
-            for each in self._records.values():
-                each.acked_s = now_s if each.acked_s is None else each.acked_s
+            known = self._records
+            for each in list(known) if number is None else [number]:
+                if each in known and known[each].ended_s is None:
+                    known[each].ended_s, known[each].has_failed = now_s, True
 
     def read(self, number: int) -> None:
         """Note that a record is read back now."""
@@ -151,6 +180,7 @@ class Canaries:
             try:
                 self._send_and_read()
             except Exception as error:  # noqa: BLE001 - no load may continue without its guards
+                self.failed(error)
                 _log.warning(
                     "the canaries open their connections again: %s: %s",
                     type(error).__name__,
@@ -169,8 +199,6 @@ class Canaries:
             partitions = [TopicPartition(self._topic, n) for n in range(len(self._leaders))]
             consumer.assign(partitions)
             consumer.seek_to_end()
-            for each in partitions:
-                consumer.position(each)
             due_s = self._clock()
             while not self._over.is_set():
                 if self._clock() >= due_s:
@@ -181,7 +209,6 @@ class Canaries:
                     for each in records:
                         self.read(int(each.value))
         finally:
-            self.give_up()
             consumer.close(timeout_ms=2_000)
             producer.close(timeout=2)
 
@@ -190,7 +217,8 @@ class Canaries:
             number = self.sent(partition)
             value = str(number).encode().rjust(RECORD_BYTES, b"0")
             future = producer.send(self._topic, value, partition=partition)
-            future.add_both(lambda *_, number=number: self.acked(number))
+            future.add_callback(lambda *_, number=number: self.acked(number))
+            future.add_errback(lambda error, number=number: self.failed(error, number))
 
 
 def open_canaries(
@@ -215,14 +243,15 @@ def open_canaries(
     """
     topic = canary_topic(name)
     try:
-        leaders = _made(admin, topic, replication_factor, mark)
+        brokers = admin.describe_cluster().brokers
+        ids = sorted(each.id for each in brokers)
+        _make(admin, topic, ids, replication_factor, mark, stack, warn)
+        leaders = _leaders(admin, topic, ids)
     except (AdminError, TopicError) as error:
         warn(f"there are no canaries, so no guard watches how long other clients wait: {error}")
         return None
-    stack.callback(_delete, admin, topic, warn)
-    info = admin.describe_cluster()
     connection = {
-        "bootstrap_servers": [f"{each.host}:{each.port}" for each in info.brokers],
+        "bootstrap_servers": [f"{each.host}:{each.port}" for each in brokers],
         "client_id": f"{name}-canary",
         **library_options(options),
     }
@@ -234,20 +263,45 @@ def canary_topic(name: str) -> str:
     return f"{name}-canary"
 
 
-def _made(
-    admin: KafkaAdmin, topic: str, replication_factor: int, mark: Mapping[str, str]
-) -> tuple[int, ...]:
-    """Make a topic with a partition on each broker; returns the leader of each partition."""
-    brokers = sorted(admin.describe_cluster().broker_ids)
-    replicas = min(replication_factor, len(brokers))
-    placement = assignment(brokers, 1, replicas)
-    properties = {"retention.ms": "600000", "min.insync.replicas": "1", **mark}
+def _make(
+    admin: KafkaAdmin,
+    topic: str,
+    brokers: Sequence[int],
+    replication_factor: int,
+    mark: Mapping[str, str],
+    stack: ExitStack,
+    warn: Callable[[str], None],
+) -> None:
+    """Make a topic with a partition on each broker; the stack deletes it."""
+    least = _least_in_sync(admin, brokers[0])
+    replicas = min(max(replication_factor, 1 if least < 2 else least + 1), len(brokers))
+    is_own = True
+    properties = {"retention.ms": "600000", MIN_IN_SYNC: str(min(least, replicas)), **mark}
     try:
-        admin.create_topic(topic, placement, properties)
+        try:
+            admin.create_topic(topic, assignment(list(brokers), 1, replicas), properties)
+        except AdminError as error:
+            if error.cause not in REFUSED_ASSIGNMENTS:
+                raise
+            admin.create_topic(topic, TopicSize(len(brokers), replicas), properties)
     except AdminError as error:
-        if error.cause not in REFUSED_ASSIGNMENTS:
-            raise
-        admin.create_topic(topic, TopicSize(len(brokers), replicas), properties)
+        is_own = error.cause != "TopicAlreadyExistsError"
+        raise
+    finally:  # a request without an answer may have succeeded
+        if is_own:
+            stack.callback(_delete, admin, topic, warn)
+
+
+def _least_in_sync(admin: KafkaAdmin, broker: int) -> int:
+    """The `min.insync.replicas` of topics that do not set it; 1 where it cannot be read."""
+    try:
+        return int(admin.broker_config(broker, [MIN_IN_SYNC]).get(MIN_IN_SYNC) or 1)
+    except (AdminError, ValueError):
+        return 1
+
+
+def _leaders(admin: KafkaAdmin, topic: str, brokers: Sequence[int]) -> tuple[int, ...]:
+    """The leader of each partition, once all have one."""
     until_s = time.monotonic() + READY_S
     while True:
         seen = admin.partitions_seen_by(brokers[0], (topic,)).get(topic) or {}
@@ -263,4 +317,5 @@ def _delete(admin: KafkaAdmin, topic: str, warn: Callable[[str], None]) -> None:
     try:
         admin.delete_topic(topic)
     except AdminError as error:
-        warn(f"topic {topic} may remain: {error}; redline cleanup deletes it")
+        if error.cause != "UnknownTopicOrPartitionError":
+            warn(f"topic {topic} may remain: {error}; redline cleanup deletes it")

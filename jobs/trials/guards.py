@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from math import inf, isfinite
 from typing import Protocol
 
@@ -36,6 +37,8 @@ INTERVAL_MAX_S = 5.0
 
 BRAKE_INTERVAL_S = 1.0
 """Interval between two looks for the topic that ends a load [s]; each is one small request."""
+BRAKE_LOOKERS = 3
+"""Brokers that are asked for this topic at the same time, so that one that hangs hides nothing."""
 
 OWNER_INTERVAL_S = 2.0
 """Interval between two looks at the owner's bounds while a load runs [s]; each is two small
@@ -146,8 +149,12 @@ class Health(Protocol):
         """The log directories of all brokers, with the sizes of these topics in them."""
         ...
 
-    def has_topic(self, name: str) -> bool | None:
-        """Whether a topic exists; None where this user may not describe it."""
+    def broker_ids(self) -> Sequence[int]:
+        """Ids of the brokers that serve."""
+        ...
+
+    def has_topic(self, name: str, broker: int | None = None) -> bool | None:
+        """Whether a topic exists, as one broker knows; None where it may not be described."""
         ...
 
     def hidden_topics(self) -> frozenset[str] | None:
@@ -220,7 +227,10 @@ class Guards:
         self.times = LoadTimes()
         self.absence: BrokerAbsence | None = None
         self.canaries: Canaries | None = None
-        self._slow_since_s: float | None = None
+        self._harm_since_s: dict[str, float] = {}
+        self._brakes: tuple[Iterator[int], ...] = ()
+        self._brake_seen_s, self._brake_errors = clock(), 0
+        self._is_blind = False
         self._under_way_bytes = 0.0
 
     def open(self) -> None:
@@ -238,6 +248,9 @@ class Guards:
         self._under_replicated = self._others_under_replicated()
         self._warn_of_hidden_topics()
         self._warn_of_hidden_brake()
+        brokers = self._health.broker_ids()
+        parts = (brokers[n::BRAKE_LOOKERS] for n in range(BRAKE_LOOKERS))
+        self._brakes = tuple(cycle(each) for each in parts if each)
         self.require_healthy()
 
     def read_bounds(self) -> bool:
@@ -540,30 +553,16 @@ class Guards:
                 return None
             return min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
 
-        def look_for_brake() -> float | None:
-            if self.ends_load is not None:
-                return None
-            try:
-                stop = self._stop_request()
-            except Exception:  # noqa: BLE001 - `look` asks the same, and trips
-                return BRAKE_INTERVAL_S
-            if stop is None:
-                return BRAKE_INTERVAL_S
-            self._trip(stop)
-            channel.end_now()
-            return None
-
-        with (
-            watching("guards", look, fail=channel.fail),
-            watching("brake", look_for_brake, fail=channel.fail),
-            watching("clients", partial(self._look_at_clients, channel), fail=channel.fail),
-            watching(
-                "owner",
-                partial(self._look_at_owner, pattern, channel),
-                OWNER_INTERVAL_S,
-                channel.fail,
-            ),
-        ):
+        self._brake_seen_s, self._brake_errors = self._clock(), 0
+        with ExitStack() as stack:
+            enter, fail = stack.enter_context, channel.fail
+            enter(watching("guards", look, fail=fail))
+            for number, brokers in enumerate(self._brakes):
+                braking = partial(self._look_for_brake, brokers, channel)
+                enter(watching(f"brake-{number}", braking, fail=fail))
+            enter(watching("clients", partial(self._look_at_clients, channel), fail=fail))
+            owner = partial(self._look_at_owner, pattern, channel)
+            enter(watching("owner", owner, OWNER_INTERVAL_S, fail))
             yield
 
     def _look_at_owner(self, pattern: TrafficPattern, channel: TaskChannel) -> float | None:
@@ -573,6 +572,39 @@ class Guards:
         if self.ends_load is None:
             return OWNER_INTERVAL_S
         channel.end_now()
+        return None
+
+    def _look_for_brake(self, brokers: Iterator[int], channel: TaskChannel) -> float | None:
+        """Ask the next broker for the operator's topic; returns the time until the next look [s].
+
+        Others are asked at the same time, each on a thread of its own.
+        """
+        if self.ends_load is not None:
+            return None
+        try:
+            stop = self._stop_request(next(brokers))
+            self._brake_seen_s, self._brake_errors = self._clock(), 0
+        except Exception as error:  # noqa: BLE001 - no load may continue without its brake
+            stop = self._unseen_brake(error)
+        if stop is None:
+            return BRAKE_INTERVAL_S
+        self._trip(stop)
+        channel.end_now()
+        return None
+
+    def _unseen_brake(self, error: Exception) -> str | None:
+        """Count a look for the operator's topic that failed; a sentence where all do for long."""
+        self._brake_errors += 1
+        unseen_s = self._clock() - self._brake_seen_s
+        what = " or ".join(sorted(self._stop_topics))
+        words = (
+            f"no broker has answered for {unseen_s:.0f} s whether the topic {what} exists "
+            f"({self._brake_errors} looks failed): {error}"
+        )
+        if unseen_s > BLIND_S:
+            return words
+        if self._brake_errors == BRAKE_LOOKERS * 3:
+            self._warn(f"{words}; the load ends after {BLIND_S:.0f} s")
         return None
 
     def _look_at_clients(self, channel: TaskChannel) -> float | None:
@@ -595,14 +627,17 @@ class Guards:
         if lost is not None:
             self._trip(lost)
 
-    def _stop_request(self) -> str | None:
+    def _stop_request(self, broker: int | None = None) -> str | None:
         """A sentence on the topic by which an operator stops all runs; None while it is absent.
 
+        Args:
+            broker: the broker that is asked; any by default.
+
         Raises:
-            AdminError: the cluster does not answer.
+            AdminError: the broker, or the cluster, does not answer.
         """
         for name in self._stop_topics:
-            if self._health.has_topic(name):
+            if self._health.has_topic(name, broker):
                 return (
                     f"the topic {name} exists, by which an operator stops all runs; delete it "
                     "afterwards"
@@ -641,15 +676,15 @@ class Guards:
             stop = None if is_paced else self._stop_request()
             short = self._others_under_replicated(is_paced, lacking)
             missing = frozenset() if self.absence is None else self.absence.missing()
+            if stop is not None:
+                self._trip(stop)
+            self._judge_replicas(short, missing)
             dirs = self._due_log_dirs(is_paced)
         except AdminError as error:
             if self._clock() - self._checked_s > BLIND_S:
                 self._trip(f"the cluster could not be watched for {BLIND_S:.0f} s: {error}")
             return
-        if stop is not None:
-            self._trip(stop)
         self._checked_s = self._clock()
-        self._judge_replicas(short, missing)
         if not is_paced and (harm := self._harm_to_clients()) is not None:
             self._trip(harm)
         self._warn_of_unseen(dirs)
@@ -675,32 +710,47 @@ class Guards:
                 f"became under-replicated{self._offline_dirs_clause()}"
             )
         if self.absence is not None:
-            self.absence.note(missing, words, self._checked_s)
+            self.absence.note(missing, words, self._clock())
         elif words is not None:
             self._trip(words)
         if self.absence is None or self.absence.why is None:
             self._under_replicated = lacking
 
     def _harm_to_clients(self) -> str | None:
-        """A sentence where other clients wait too long for longer than an overload may last."""
-        most_ms = self.limits.canary_p99_ms_max
-        reading = self.canaries.worst() if self.canaries and most_ms else None
-        if reading is None or most_ms is None:
+        """A sentence where clients fail or wait too long, for longer than an overload may last."""
+        most_ms, canaries = self.limits.canary_p99_ms_max, self.canaries
+        if canaries is None or most_ms is None:
             return None
-        waits_for_broker = self.absence is not None and self.absence.why is not None
-        if waits_for_broker or not reading.is_beyond(most_ms, self.limits.canary_rise_max):
-            self._slow_since_s = None  # clients wait for a broker that left without any load, too
-            return None
-        if self._slow_since_s is None:
-            self._slow_since_s = self._clock()
-        slow_s = self._clock() - self._slow_since_s
-        if slow_s < HARM_S:
-            return None
-        return (
-            f"clients of broker {reading.broker_id} have waited for {slow_s:.0f} s, "
-            f"{reading.p99_ms:,.0f} ms now (p99 of the canaries) and "
-            f"{reading.at_rest_p99_ms:,.0f} ms before the run"
+        is_blind = canaries.blind_s > BLIND_S
+        words = (
+            f"the canaries have had no connection for {canaries.blind_s:.0f} s, so no guard "
+            f"watches how long other clients wait: {canaries.trouble or 'no answer'}"
         )
+        if is_blind and self.limits.fail_closed:
+            return words
+        if is_blind and not self._is_blind:
+            self._warn(words)
+        self._is_blind = is_blind
+        reading = canaries.worst()
+        is_beyond = reading is not None and reading.is_beyond(most_ms, self.limits.canary_rise_max)
+        return self.lasting("canaries", reading.words if reading and is_beyond else None)
+
+    def lasting(self, what: str, words: str | None) -> str | None:
+        """`words` with its time once harm to others has lasted for `HARM_S`; None before.
+
+        While a broker is away, others are harmed without any load, so nothing counts.
+
+        Args:
+            what: the name of the figure that shows the harm.
+            words: a sentence on the harm; None while the figure shows none.
+        """
+        is_away = self.absence is not None and self.absence.why is not None
+        if words is None or is_away:
+            self._harm_since_s.pop(what, None)
+            return None
+        now_s = self._clock()
+        lasts_s = now_s - self._harm_since_s.setdefault(what, now_s)
+        return f"for {lasts_s:.0f} s, {words}" if lasts_s >= HARM_S else None
 
     def stop(self, why: str) -> None:
         """Stop the run for a reason that was found elsewhere, and end its load."""

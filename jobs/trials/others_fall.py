@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.guards import HARM_S
 from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
@@ -48,7 +47,6 @@ class OthersFall:
         self._level = level
         self._most = context.guards.limits.others_fall_max
         self._written: deque[tuple[float, int]] = deque(maxlen=KEPT)
-        self._since_s: float | None = None
 
     def watch(self) -> AbstractContextManager[None]:
         """Watch while the block lasts, where others load the brokers."""
@@ -70,16 +68,16 @@ class OthersFall:
         if theirs is None:
             return LOOK_S
         fall = level.messages.mean - theirs
-        if fall <= max(most * level.messages.mean, DEVIATIONS * level.messages.deviation):
-            self._since_s = None
-            return LOOK_S
-        self._since_s = self._since_s or now_s
-        if now_s - self._since_s < HARM_S:
-            return LOOK_S
-        self._context.guards.stop(
+        is_harm = fall > max(most * level.messages.mean, DEVIATIONS * level.messages.deviation)
+        words = (
             f"other clients write {theirs:,.0f} messages/s under the load, and "
             f"{level.messages.mean:,.0f} without it"
         )
+        guards = self._context.guards
+        harm = guards.lasting("others_fall", words if is_harm else None)
+        if harm is None:
+            return LOOK_S
+        guards.stop(harm)
         self._channel.end_now()
         return None
 

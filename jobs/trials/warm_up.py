@@ -15,7 +15,7 @@ from statistics import fmean, linear_regression
 
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.topic_set import TopicSet
-from jobs.console.events import PhaseProgress, PhaseStarted
+from jobs.console.events import PhaseProgress, PhaseStarted, warn
 from jobs.trials.climb import (
     FIRST_SHARE,
     NO_OTHERS,
@@ -161,7 +161,9 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
         gates.reassigns = ClusterHealth(context.cluster.admin).is_reassigning
         _report_unguarded(context, gates.level)
     if context.canaries is not None:
-        context.canaries.take_rest(rests_since_s)
+        unseen = context.canaries.take_rest(rests_since_s)
+        if unseen is not None:
+            warn(context.reporter, unseen)
     proof.at_rest = gates.polls_at_rest
     short = gates.under_replicated_at_rest
     if any(short.values()):

@@ -16,6 +16,7 @@ from metrics.columns import as_document, fields_of, restored
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import proof_of
 from metrics.reporting.files import write_atomic
+from metrics.reporting.impact import Impact
 from metrics.tables.boundary import Boundary
 from metrics.trial.state import ALL_BROKERS
 from metrics.trial.trial import Trial
@@ -57,6 +58,8 @@ class RunSummary:
             after a search.
         answer: the answer about this load in one line; empty after a search.
         owner_bounds: the bounds of the cluster's owner that were in force at the end, by topic.
+        impact: what the run did to other clients; None before the first trial, and in files of
+            older versions.
     """
 
     run_id: str
@@ -79,6 +82,7 @@ class RunSummary:
     carries: bool | None = None
     answer: str = ""
     owner_bounds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    impact: Impact | None = None
 
 
 def by_goal(summary: RunSummary) -> list[tuple[str, RunSummary]]:
@@ -176,6 +180,9 @@ def load_summary(path: Path) -> RunSummary:
         lists = {
             "boundaries": tuple(restored(Boundary, entry) for entry in document["boundaries"]),
             "trials": tuple(document.get("trials", ())),
+            "impact": None
+            if document.get("impact") is None
+            else restored(Impact, document["impact"]),
         }
         summary = RunSummary(**(values | lists))
         _types().validate_json(json.dumps(asdict(summary)), strict=True)

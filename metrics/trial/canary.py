@@ -11,7 +11,9 @@ from statistics import median
 SLICE_S = 1.0
 """Length of a slice over time [s]."""
 REST_LEAST = 4
-"""Fewest records of a broker whose p99 at rest is known."""
+"""Fewest acknowledged records of a broker whose p99 at rest is known."""
+FAILED_RISE_MAX = 0.1
+"""Clients of a broker fail where more records do than before the run, by this share [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,14 @@ class CanaryTime:
         sent_s: when it was sent [s since the epoch].
         acked_ms: time until its acknowledgement; so far, where it has none yet.
         read_ms: time until it was read back; None where it was not read yet.
+        has_failed: whether it was refused or lost after `acked_ms`, and not acknowledged.
     """
 
     broker_id: int
     sent_s: float
     acked_ms: float
     read_ms: float | None = None
+    has_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class CanaryWindow:
         read_p99_ms: time until 99 % of them were read back.
         at_rest_p99_ms: like `p99_ms`, before the run.
         over_time_p99_ms: like `p99_ms`, by slices of a second; NaN in slices without records.
+        failed: those of the records that were refused or lost; no time counts them.
     """
 
     broker_id: int
@@ -54,6 +59,7 @@ class CanaryWindow:
     read_p99_ms: float = math.nan
     at_rest_p99_ms: float = math.nan
     over_time_p99_ms: tuple[float, ...] = ()
+    failed: int = 0
 
 
 def p99_ms(times_ms: Sequence[float]) -> float:
@@ -70,16 +76,23 @@ def canary_windows(
         start_s, end_s: the window [s since the epoch].
         at_rest: records before the run.
     """
-    own, rest = defaultdict[int, list[CanaryTime]](list), defaultdict[int, list[float]](list)
-    for each in times:
-        if start_s <= each.sent_s < end_s:
-            own[each.broker_id].append(each)
-    for each in at_rest:
-        rest[each.broker_id].append(each.acked_ms)
+    window = [each for each in times if start_s <= each.sent_s < end_s]
+    own, rest = _by_broker(window), _by_broker(at_rest)
     return tuple(
-        _window(broker, own[broker], rest[broker], start_s, end_s)
+        _window(broker, own.get(broker, []), _acked_ms(rest.get(broker, [])), start_s, end_s)
         for broker in sorted({*own, *rest})
     )
+
+
+def _by_broker(times: Iterable[CanaryTime]) -> defaultdict[int, list[CanaryTime]]:
+    found = defaultdict[int, list[CanaryTime]](list)
+    for each in times:
+        found[each.broker_id].append(each)
+    return found
+
+
+def _acked_ms(times: Iterable[CanaryTime]) -> list[float]:
+    return [each.acked_ms for each in times if not each.has_failed]
 
 
 def _window(
@@ -89,11 +102,13 @@ def _window(
     start_s: float,
     end_s: float,
 ) -> CanaryWindow:
-    acked_ms = [each.acked_ms for each in own]
+    acked_ms = _acked_ms(own)
     read_ms = [each.read_ms for each in own if each.read_ms is not None]
-    slices: list[list[float]] = [[] for _ in range(max(0, math.ceil((end_s - start_s) / SLICE_S)))]
+    slices: list[list[CanaryTime]] = [
+        [] for _ in range(max(0, math.ceil((end_s - start_s) / SLICE_S)))
+    ]
     for each in own:
-        slices[int((each.sent_s - start_s) / SLICE_S)].append(each.acked_ms)
+        slices[int((each.sent_s - start_s) / SLICE_S)].append(each)
     return CanaryWindow(
         broker_id,
         len(own),
@@ -102,7 +117,8 @@ def _window(
         max(acked_ms, default=math.nan),
         p99_ms(read_ms),
         p99_ms(rest_ms),
-        tuple(map(p99_ms, slices)),
+        tuple(p99_ms(_acked_ms(each)) for each in slices),
+        len(own) - len(acked_ms),
     )
 
 
@@ -112,40 +128,68 @@ class CanaryReading:
 
     Attributes:
         broker_id: id of the broker.
-        p99_ms: time to the acknowledgement that 99 % of the last records do not exceed.
+        p99_ms: time to the acknowledgement that 99 % of the last records do not exceed; NaN where
+            none was acknowledged.
         at_rest_p99_ms: the same before the run.
+        failed_share: share of the last records that failed [ratio].
+        at_rest_failed_share: the same before the run [ratio].
     """
 
     broker_id: int
     p99_ms: float
     at_rest_p99_ms: float
+    failed_share: float = 0.0
+    at_rest_failed_share: float = 0.0
+
+    @property
+    def fails(self) -> bool:
+        """Whether more of the broker's clients fail than before the run."""
+        return self.failed_share > self.at_rest_failed_share + FAILED_RISE_MAX
 
     def is_beyond(self, most_ms: float, rise_max: float) -> bool:
-        """Whether clients of the broker wait longer than `most_ms`, and much longer than at rest.
+        """Whether clients fail, or wait longer than `most_ms`, and much longer than at rest.
 
         Args:
             rise_max: highest p99 over that at rest [ratio].
         """
-        return self.p99_ms > max(most_ms, rise_max * self.at_rest_p99_ms)
+        return self.fails or self.p99_ms > max(most_ms, rise_max * self.at_rest_p99_ms)
+
+    @property
+    def words(self) -> str:
+        """A sentence on what the clients of the broker meet."""
+        if self.fails:
+            return (
+                f"{self.failed_share:.0%} of the canaries' records to broker {self.broker_id} "
+                f"fail, and {self.at_rest_failed_share:.0%} did before the run"
+            )
+        return (
+            f"clients of broker {self.broker_id} wait {self.p99_ms:,.0f} ms (p99 of the canaries), "
+            f"and {self.at_rest_p99_ms:,.0f} ms before the run"
+        )
 
 
 def worst_of(
     times: Iterable[CanaryTime], at_rest: Iterable[CanaryTime], since_s: float
 ) -> CanaryReading | None:
-    """The broker with the highest p99 since a moment; None where none has enough records at rest.
+    """The broker whose clients fail, or else wait longest, since a moment.
+
+    Returns:
+        None where no broker has enough records at rest.
 
     Args:
-        since_s: records count that were acknowledged later, or are not yet [s since the epoch].
+        since_s: records count that ended later, or have not yet [s since the epoch].
     """
-    recent, rest = defaultdict[int, list[float]](list), defaultdict[int, list[float]](list)
-    for each in times:
-        if each.sent_s + each.acked_ms / 1000.0 >= since_s:
-            recent[each.broker_id].append(each.acked_ms)
-    for each in at_rest:
-        rest[each.broker_id].append(each.acked_ms)
+    recent = _by_broker(each for each in times if each.sent_s + each.acked_ms / 1e3 >= since_s)
+    rest = _by_broker(at_rest)
     found = [
-        CanaryReading(broker, p99_ms(times_ms), p99_ms(rest[broker]))
-        for broker, times_ms in recent.items()
-        if len(rest[broker]) >= REST_LEAST
+        CanaryReading(
+            broker, p99_ms(_acked_ms(seen)), p99_ms(rest_ms), _failed(seen), _failed(rest[broker])
+        )
+        for broker, seen in recent.items()
+        if len(rest_ms := _acked_ms(rest[broker])) >= REST_LEAST
     ]
-    return max(found, key=lambda each: each.p99_ms, default=None)
+    return max(found, key=lambda each: (each.fails, each.p99_ms), default=None)
+
+
+def _failed(times: Sequence[CanaryTime]) -> float:
+    return sum(each.has_failed for each in times) / len(times)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from jobs.cluster.health import LogDir, Partitions
@@ -24,6 +24,7 @@ class Cluster:
         self.brokers = frozenset({1, 2, 3})
         self.replicas_interval_s = self.log_dirs_interval_s = 0.0
         self.asked: Counter[str] = Counter()
+        self.hangs: dict[int, Callable[[], object]] = {}
 
     def under_replicated(self) -> Partitions:
         self.asked["replicas"] += 1
@@ -37,14 +38,18 @@ class Cluster:
             self.dirs if topics else tuple(replace(d, own_logs=0, own_bytes=0) for d in self.dirs)
         )
 
-    def has_topic(self, name: str) -> bool | None:
+    def has_topic(self, name: str, broker: int | None = None) -> bool | None:
         self.asked["topic"] += 1
+        self.hangs.get(broker or 0, lambda: None)()
         if self.error is not None:
             raise self.error
         return None if name in self.forbidden else name in self.topics
 
     def hidden_topics(self) -> frozenset[str] | None:
         return self.hidden
+
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(sorted(self.brokers))
 
     def serving(self) -> frozenset[int]:
         return self.brokers

@@ -78,7 +78,10 @@ class ScriptedAdmin(KafkaAdmin):
         return {topic: self.topics.get(topic) for topic in topics}
 
     def describe_topics(
-        self, what: str = "look at all topics", names: Sequence[str] | None = None
+        self,
+        what: str = "look at all topics",
+        names: Sequence[str] | None = None,
+        broker_id: int | None = None,
     ) -> list[dict[str, Any]]:
         self._may_fail("describe_topics")
         return [

@@ -269,7 +269,10 @@ class ServedCluster(KafkaAdmin):
         return ClusterInfo("served", known, (), (4, 1))
 
     def describe_topics(
-        self, what: str = "look at all topics", names: Sequence[str] | None = None
+        self,
+        what: str = "look at all topics",
+        names: Sequence[str] | None = None,
+        broker_id: int | None = None,
     ) -> list[dict[str, Any]]:
         return [
             {

@@ -6,21 +6,22 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.cluster.admin import AdminError, TopicSize
+from jobs.cluster.admin import AdminError, Partition, TopicSize
 from jobs.cluster.health import Partitions
 from jobs.config.goal import GuardLimits
-from jobs.runs.results import _canaries, _heaviest
 from jobs.trials.broker_absence import BrokerAbsence
-from jobs.trials.canaries import KEPT_S, Canaries, _made
+from jobs.trials.canaries import KEPT_S, Canaries, open_canaries
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.guards import HARM_S, Guards
+from jobs.trials.guards import BLIND_S, HARM_S, Guards
 from metrics.common.errors import GuardStopError
+from metrics.reporting.impact import Impact, impact_of
 from metrics.trial.canary import (
     REST_LEAST,
     CanaryReading,
@@ -99,14 +100,41 @@ def test_a_record_without_an_acknowledgement_has_waited_until_now() -> None:
     assert [(each.broker_id, round(each.acked_ms)) for each in kept.times()] == [(1, 10), (2, 3000)]
 
 
-def test_records_of_a_lost_connection_wait_no_longer() -> None:
+def test_records_of_a_lost_connection_have_failed() -> None:
     kept = Kept()
+    kept.send(1, 2.0)
     kept.send(0, None)
     kept.clock.pause(3.0)
-    kept.give_up()
+    kept.failed(OSError("reset"))
     kept.clock.pause(60.0)
-    (seen,) = kept.times()
-    assert seen.acked_ms == pytest.approx(3_000.0)
+    assert [(each.has_failed, round(each.acked_ms)) for each in kept.times()] == [
+        (False, 2), (True, 3_000)
+    ]  # fmt: skip
+    assert kept.trouble == "OSError: reset"
+
+
+def test_records_that_fail_at_once_are_no_quick_answers() -> None:
+    kept = Kept()
+    since_s = kept.clock()
+    for _ in range(40):
+        kept.send(0, 2.0)
+    assert kept.take_rest(since_s) == (
+        "canaries got too few acknowledgements before the run, so no guard watches how long "
+        "clients of broker 2 wait: no answer in time"
+    )
+    kept.clock.pause(10.0)
+    for _ in range(40):
+        number = kept.sent(0)
+        kept.clock.pause(0.002)
+        kept.failed(OSError("too few replicas"), number)
+    (window, *_) = kept.windows(since_s + 5.0, kept.clock())
+    assert (window.records, window.failed) == (40, 40)
+    assert math.isnan(window.p99_ms) and window.at_rest_p99_ms == pytest.approx(2.0)
+    reading = kept.worst()
+    assert reading is not None and reading.is_beyond(1_000.0, 10.0)
+    assert reading.words == (
+        "100% of the canaries' records to broker 1 fail, and 0% did before the run"
+    )
 
 
 def test_a_record_that_is_read_back_has_both_times() -> None:
@@ -165,10 +193,32 @@ def test_an_overload_that_ends_in_time_stops_no_run() -> None:
 def test_clients_that_wait_for_too_long_stop_the_run() -> None:
     watched = Watched()
     watched.load(HARM_S + 3, 1_500.0)
+    with pytest.raises(GuardStopError, match=r"for \d+ s, clients of broker 1 wait 1,500 ms"):
+        watched.guards.require_untripped()
+
+
+def test_clients_whose_records_fail_for_too_long_stop_the_run() -> None:
+    watched = Watched()
+    for _ in range(int(HARM_S) + 3):
+        for _ in range(2):
+            watched.kept.failed(OSError("too few replicas"), watched.kept.sent(0))
+        watched.load(1, 5.0)
     with pytest.raises(
-        GuardStopError, match=r"clients of broker 1 have waited for \d+ s, 1,500 ms"
+        GuardStopError, match=r"for 15 s, \d+% of the canaries' records to broker 1"
     ):
         watched.guards.require_untripped()
+
+
+def test_canaries_without_a_connection_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    watched = Watched()
+    watched.kept.failed(OSError("no broker answers"))
+    watched.kept.clock.pause(BLIND_S + 1.0)
+    for _ in range(3):
+        watched.guards._check()
+    assert capsys.readouterr().out == (
+        "the canaries have had no connection for 32 s, so no guard watches how long other clients "
+        "wait: OSError: no broker answers\n"
+    )
 
 
 def test_clients_that_wait_a_little_longer_do_not() -> None:
@@ -198,7 +248,7 @@ def test_clients_that_wait_end_a_load_while_the_brokers_answer_no_question(
         answers.set()
     assert is_ended
     assert watched.guards.tripped is not None
-    assert watched.guards.tripped.startswith("clients of broker 1 have waited for")
+    assert "s, clients of broker 1 wait" in watched.guards.tripped
 
 
 def test_waits_for_a_broker_that_left_stop_no_run() -> None:
@@ -220,6 +270,8 @@ class Placing(ScriptedAdmin):
     """A cluster that may refuse assignments."""
 
     refuses = False
+    config: Mapping[str, str]
+    left: dict[int, Partition]
 
     def create_topic(
         self,
@@ -228,49 +280,123 @@ class Placing(ScriptedAdmin):
         config: Mapping[str, str],
         validate_only: bool = False,
     ) -> dict[str, str | None]:
+        self.config = config
         if self.refuses and not isinstance(placement, TopicSize):
             raise AdminError("no (PolicyViolationError)", "PolicyViolationError")
         if isinstance(placement, TopicSize):
             placement = {n: [1 + n % 3] for n in range(placement.partitions)}
         return super().create_topic(topic, placement, config, validate_only)
 
+    def broker_config(
+        self, broker_id: int, names: Sequence[str] | None = None
+    ) -> dict[str, str | None]:
+        return {"min.insync.replicas": self.least}
+
+    least = "1"
+
+
+class Still(Canaries):
+    """Canaries that open no connection."""
+
+    def _run(self) -> None:
+        pass
+
+
+def opened(admin: Placing, monkeypatch: pytest.MonkeyPatch, replicas: int = 3) -> list[str]:
+    """Open canaries and close them; returns the warnings."""
+    monkeypatch.setattr("jobs.trials.canaries.Canaries", Still)
+    warnings: list[str] = []
+    with ExitStack() as stack:
+        open_canaries(admin, "redline-r", replicas, {}, stack, warnings.append, {"marked": "r"})
+        admin.left = dict(admin.topics.get("redline-r-canary", {}))
+    return warnings
+
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_their_topic_has_a_partition_on_each_broker(refuses: bool) -> None:
+def test_their_topic_has_a_partition_on_each_broker(
+    refuses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     admin = Placing()
     admin.refuses = refuses
-    assert sorted(_made(admin, "redline-r-canary", 3, {})) == [1, 2, 3]
+    assert opened(admin, monkeypatch) == []
+    assert sorted(each.leader for each in admin.left.values()) == [1, 2, 3]
+    assert not admin.topics
 
 
-def test_the_answer_states_how_long_others_waited() -> None:
-    def trial(verdict: Verdict, p99_ms: float) -> Trial:
-        window = CanaryWindow(1, records=20, p99_ms=p99_ms, at_rest_p99_ms=3.0)
-        evidence = SimpleNamespace(canaries=(window, CanaryWindow(2)))
-        judgement = SimpleNamespace(verdict=verdict)
-        return cast(Trial, SimpleNamespace(evidence=evidence, judgement=judgement))
-
-    trials = [trial(Verdict.SUSTAINED, 12.0), trial(Verdict.OVERLOADED, 2_100.0)]
-    assert _canaries([*trials, trial(Verdict.INVALID, 9_000.0)]) == (
-        (
-            "other clients waited (p99 of the canaries) up to 3 ms before the run, up to 12 ms in "
-            "sustained trials, up to 2,100 ms in overloaded trials"
-        ),
-    )
-    assert _canaries([]) == ()
+@pytest.mark.parametrize(
+    ("least", "wanted", "replicas", "in_sync"),
+    [("1", 1, 1, "1"), ("2", 1, 3, "2"), ("2", 2, 3, "2"), ("3", 3, 3, "3"), ("5", 3, 3, "3")],
+)
+def test_their_topic_needs_as_many_replicas_in_sync_as_others(
+    least: str, wanted: int, replicas: int, in_sync: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = Placing()
+    admin.least = least
+    assert opened(admin, monkeypatch, wanted) == []
+    assert {len(each.replicas) for each in admin.left.values()} == {replicas}
+    assert admin.config["min.insync.replicas"] == in_sync
+    assert admin.config["marked"] == "r"
 
 
-def test_the_answer_states_the_heaviest_load_beside_others(snapshot: SnapshotAssertion) -> None:
-    def trial(mb_per_s: float, verdict: Verdict, load_s: float, shared: bool = True) -> Trial:
-        windows = (CanaryWindow(1, records=20),) if shared else ()
+@pytest.mark.parametrize(
+    ("step", "cause", "is_deleted"),
+    [
+        ("partitions_seen_by", "KafkaTimeoutError", True),
+        ("create_topic", "KafkaTimeoutError", True),
+        ("create_topic", "TopicAlreadyExistsError", False),
+    ],
+)
+def test_their_topic_is_deleted_where_a_step_after_its_creation_fails(
+    step: str, cause: str, is_deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = Placing()
+    admin.fail[step] = [AdminError(f"no ({cause})", cause)]
+    (warning,) = opened(admin, monkeypatch)
+    assert warning.startswith("there are no canaries")
+    assert ("delete redline-r-canary" in admin.requests) is is_deleted
+    assert not admin.topics
+
+
+def impact(*trials: tuple[float, Verdict, float, float], shared: bool = True) -> Impact:
+    """The impact of trials: MB/s, verdict, time of the load [s], and p99 of the canaries [ms]."""
+
+    def trial(mb_per_s: float, verdict: Verdict, load_s: float, p99_ms: float) -> Trial:
+        lost = int(verdict is Verdict.OVERLOADED)
+        seen = CanaryWindow(1, records=20, p99_ms=p99_ms, at_rest_p99_ms=3.0, failed=lost)
+        counts = SimpleNamespace(acked_total=1_000, failed_total=10)
+        sockets = {1: SimpleNamespace(connections=40), 2: SimpleNamespace(connections=40)}
+        client = SimpleNamespace(counts=counts, producer_sockets=sockets, consumer_sockets={})
+        reasons = [SimpleNamespace(indicator="guard", text="ended by a guard: a disk is full")]
         found = SimpleNamespace(
-            evidence=SimpleNamespace(canaries=windows, closed_loop=False, load_s=load_s),
-            pattern=SimpleNamespace(peak_mb_per_s=mb_per_s),
-            judgement=SimpleNamespace(verdict=verdict),
+            evidence=SimpleNamespace(
+                canaries=(seen, CanaryWindow(2)) if shared else (),
+                closed_loop=False,
+                load_s=load_s,
+                client=client,
+            ),
+            pattern=SimpleNamespace(
+                peak_mb_per_s=mb_per_s, partitions=60, written_bytes=lambda n: 3_000.0 * n
+            ),
+            judgement=SimpleNamespace(
+                verdict=verdict, reasons=reasons if verdict is Verdict.INVALID else []
+            ),
         )
         return cast(Trial, found)
 
-    sustained = trial(12.0, Verdict.SUSTAINED, 30.0)
-    over = [trial(16.0, Verdict.OVERLOADED, 9.4), trial(14.0, Verdict.OVERLOADED, 7.0)]
-    assert _heaviest([sustained, *over]) == snapshot(name="overloads")
-    assert _heaviest([sustained]) == snapshot(name="none")
-    assert _heaviest([trial(12.0, Verdict.OVERLOADED, 9.0, shared=False)]) == ()
+    return impact_of([trial(*each) for each in trials])
+
+
+SUSTAINED = (12.0, Verdict.SUSTAINED, 30.0, 12.0)
+OVER = ((16.0, Verdict.OVERLOADED, 9.4, 2_100.0), (14.0, Verdict.OVERLOADED, 7.0, 900.0))
+
+
+def test_the_answer_states_the_heaviest_load_beside_others(snapshot: SnapshotAssertion) -> None:
+    assert impact(SUSTAINED, *OVER).load == snapshot(name="overloads")
+    assert impact(SUSTAINED).load == snapshot(name="none")
+    assert impact(OVER[0], shared=False).sentences == ()
+
+
+def test_a_report_states_what_the_run_did_to_others(snapshot: SnapshotAssertion) -> None:
+    assert impact(SUSTAINED).sentences == snapshot(name="sustained")
+    stopped = (13.0, Verdict.INVALID, 4.0, 9_000.0)
+    assert impact(SUSTAINED, *OVER, stopped).sentences == snapshot(name="stopped")

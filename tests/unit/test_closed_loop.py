@@ -206,7 +206,10 @@ class Cluster:
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
         return (LogDir(1, "/data", 10**12, 5 * 10**11),)
 
-    def has_topic(self, name: str) -> bool | None:
+    def broker_ids(self) -> Sequence[int]:
+        return (1, 2, 3)
+
+    def has_topic(self, name: str, broker: int | None = None) -> bool | None:
         return False
 
     def hidden_topics(self) -> frozenset[str]:

@@ -17,7 +17,7 @@ from jobs.cluster.health import LogDir
 from jobs.config import load_goal, load_workload
 from jobs.config.goal import GuardLimits as Limits
 from jobs.trials.broker_absence import GRACE_S, LOOK_S, BrokerAbsence
-from jobs.trials.control_server import ControlServer
+from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.guards import BLIND_S, Guards
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, peak_log_bytes
@@ -374,6 +374,55 @@ def test_the_operators_topic_ends_a_load_and_admits_none(
         guards(cluster)
     guards(cluster, stop_topic=None)
     guards(cluster, stop_topic="halt")
+
+
+def test_a_broker_that_hangs_hides_the_operators_topic_from_no_load(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.trials.guards.BRAKE_INTERVAL_S", 0.01)
+    monkeypatch.setattr("jobs.trials.guards.INTERVAL_S", 3_600.0)
+    monkeypatch.setattr("jobs.trials.guards.INTERVAL_MAX_S", 3_600.0)
+    watching, over = guards(cluster), threading.Event()
+    hung = threading.Barrier(3, timeout=PATIENCE_S)  # two brokers, and this thread
+    with ControlServer("127.0.0.1", "127.0.0.1") as server, server.channel(1) as channel:
+        ended = threading.Event()
+        channel.end_now = ended.set  # type: ignore[method-assign]
+        cluster.hangs = dict.fromkeys((1, 3), lambda: hung.wait() or over.wait(PATIENCE_S))
+        with watching.watch(traffic(1), channel):
+            hung.wait()
+            cluster.topics.add("redline-stop")
+            is_ended = ended.wait(PATIENCE_S)
+            over.set()
+    assert is_ended
+
+
+def test_looks_for_the_operators_topic_that_all_fail_are_said_and_end_the_load(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = FakeTime()
+    watching = guards(cluster, clock)
+    cluster.error = AdminError("no answer", "KafkaTimeoutError")
+    channel, ended = TaskChannel("127.0.0.1", 1, 1, lambda _: None), threading.Event()
+    channel.end_now = ended.set  # type: ignore[method-assign]
+    looks = 0
+    while watching._look_for_brake(iter([1]), channel) is not None:
+        clock.pause(1.0)
+        looks += 1
+    assert looks == BLIND_S + 1 and ended.is_set()
+    said = "no broker has answered for 8 s whether the topic redline-stop exists (9 looks failed)"
+    assert capsys.readouterr().out == f"{said}: no answer; the load ends after 30 s\n"
+
+
+def test_a_broker_whose_disks_do_not_answer_hides_no_replicas(cluster: Cluster) -> None:
+    watching = guards(cluster)
+    cluster.lacking = frozenset({("orders", 3)})
+
+    def hang(_: object = ()) -> tuple[LogDir, ...]:
+        raise AdminError("no answer", "KafkaTimeoutError")
+
+    cluster.log_dirs = hang  # type: ignore[method-assign, assignment]
+    with pytest.raises(GuardStopError, match="partition 3 of the topic orders"):
+        watching.require_healthy()
 
 
 def test_a_topic_of_the_operator_that_this_user_may_not_see_is_a_warning(

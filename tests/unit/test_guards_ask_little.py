@@ -17,7 +17,7 @@ from jobs.config.goal import GuardLimits
 from jobs.trials import guards as guards_module
 from jobs.trials.broker_absence import BrokerAbsence
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.guards import BLIND_S, INTERVAL_MAX_S, INTERVAL_S, Guards
+from jobs.trials.guards import BLIND_S, BRAKE_LOOKERS, INTERVAL_MAX_S, INTERVAL_S, Guards
 from metrics.common.broker_costs import LOG_S, PARTITION_S
 from metrics.sources.client_only import ClientOnlySource
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
@@ -66,7 +66,10 @@ class Crowded(ScriptedAdmin):
         ]
 
     def describe_topics(
-        self, what: str = "look at all topics", names: Sequence[str] | None = None
+        self,
+        what: str = "look at all topics",
+        names: Sequence[str] | None = None,
+        broker_id: int | None = None,
     ) -> list[dict[str, Any]]:
         if names is not None and not names:
             return []
@@ -118,7 +121,11 @@ class SimulatedWatch:
 
     @contextmanager
     def watching(
-        self, name: str, look: Callable[[], float | None], first_after_s: float = 0.0
+        self,
+        name: str,
+        look: Callable[[], float | None],
+        first_after_s: float = 0.0,
+        fail: Callable[[BaseException], None] | None = None,
     ) -> Iterator[None]:
         began_s, waits_s = self.now_s, self.waits_s.setdefault(name, [])
         wait_s: float | None = first_after_s
@@ -195,8 +202,8 @@ def test_a_small_cluster_is_looked_at_each_second_and_a_large_one_every_15_s(
     assert few.asked["topics"] == few.asked["log dirs"] == looks
     assert many.asked["topics"] == LOAD_S // 15.0 - 1
     assert many.asked["log dirs"] == LOAD_S // INTERVAL_MAX_S - 1
-    # The brake and the list of brokers are small, and looked at each second on both.
-    assert many.asked["topic"] == few.asked["topic"] == LOAD_S // INTERVAL_S
+    # The brake is small, and three brokers are asked for it each second on both.
+    assert many.asked["topic"] == few.asked["topic"] == BRAKE_LOOKERS * LOAD_S // INTERVAL_S
 
 
 @pytest.mark.parametrize(("partitions", "most_s"), [(50, INTERVAL_S), (50_000, 15.0 + INTERVAL_S)])

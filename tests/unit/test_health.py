@@ -21,7 +21,10 @@ class Described(ScriptedAdmin):
         self.listed: list[Mapping[str, Sequence[int]] | None] = []
 
     def describe_topics(
-        self, what: str = "look at all topics", names: Sequence[str] | None = None
+        self,
+        what: str = "look at all topics",
+        names: Sequence[str] | None = None,
+        broker_id: int | None = None,
     ) -> list[dict[str, Any]]:
         def partition(number: int, replicas: list[int], isr: list[int]) -> dict[str, Any]:
             return {"partition_index": number, "replica_nodes": replicas, "isr_nodes": isr}

@@ -11,12 +11,13 @@ import pytest
 from jobs.config.goal import GuardLimits
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.guards import HARM_S
+from jobs.trials.guards import HARM_S, Guards
 from jobs.trials.others_fall import OVER_S, OthersFall
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.trial.others import Level, Rate
+from tests.support.guarded_cluster import Cluster
 from tests.support.patterns import pattern
 
 START_S, OURS_PER_S = 1_000.0, 2_000.0
@@ -30,12 +31,14 @@ class Beside:
         self.ended = 0
         self.samples: list[BrokerSample] = []
         self.written, self.theirs, self.now_s = 0.0, 0.0, START_S
+        self.guards = Guards(GuardLimits(), Cluster(), str.isdigit, print, lambda: self.now_s)
+        self.guards.stop = self.stops.append  # type: ignore[method-assign, assignment]
         nodes = {n: SimpleNamespace(roles=[Role.BROKER]) for n in (1, 2)}
         context = SimpleNamespace(
             source=SimpleNamespace(nodes=nodes),
-            guards=SimpleNamespace(stop=self.stops.append, limits=GuardLimits()),
+            guards=self.guards,
         )
-        channel = SimpleNamespace(end_now=self._end)
+        channel = SimpleNamespace(end_now=self._end, fail=pytest.fail)
         self.channel = channel
         self.fall = OthersFall(
             cast(RunContext, context),
@@ -70,7 +73,9 @@ def test_others_that_lose_most_of_their_throughput_stop_the_run() -> None:
     assert beside.run(HARM_S + 2 * OVER_S, 300.0)
     assert beside.ended == 1
     (why,) = beside.stops
-    assert why == "other clients write 300 messages/s under the load, and 1,000 without it"
+    assert (
+        why == "for 15 s, other clients write 300 messages/s under the load, and 1,000 without it"
+    )
 
 
 @pytest.mark.parametrize("theirs_per_s", [1_000.0, 600.0, 2_000.0])

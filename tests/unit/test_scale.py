@@ -108,7 +108,10 @@ def test_the_room_on_disks_takes_twice_the_steps_for_twice_the_brokers() -> None
         def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
             return self._dirs
 
-        def has_topic(self, name: str) -> bool | None:
+        def broker_ids(self) -> Sequence[int]:
+            return (1, 2, 3)
+
+        def has_topic(self, name: str, broker: int | None = None) -> bool | None:
             return False
 
         def hidden_topics(self) -> frozenset[str] | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from metrics.reporting.impact import impact_of
 from metrics.reporting.kafka_tools import kafka_commands
 from metrics.reporting.limit_answer import SizeAnswer, answer_of, headline
 from metrics.reporting.older_runs import LIMIT, inferred_measurement
@@ -70,6 +71,7 @@ class Report:
         series: readings of the trials over time, as far as they are known.
         held: verdicts of a run that held fixed loads, in a sentence; empty after a search.
         parts: the answers, a part for each goal.
+        impact: what the run did to other clients, a sentence each; empty without others.
         trials: trials in chronological order.
         facts: the most important facts about the run, as (name, value).
         environment, configuration: all facts and all keys, in groups.
@@ -85,6 +87,7 @@ class Report:
     configuration: tuple[FactGroup, ...]
     command: Command | None = None
     held: str = ""
+    impact: tuple[str, ...] = ()
     series: Panels = field(default_factory=dict)
 
     @property
@@ -131,6 +134,7 @@ def build_report(
         configuration=configuration_of(configuration),
         command=command,
         held=held,
+        impact=impact_of(trials).sentences,
         series=series or {},
     )
 
