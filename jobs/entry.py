@@ -10,7 +10,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,9 +23,17 @@ from metrics.common.errors import ConfigError, RedlineError, TerminatedError
 from metrics.reporting import kept_script
 from metrics.reporting.files import write_private
 
+if TYPE_CHECKING:
+    import psutil
+
+_log = logging.getLogger(__name__)
+
 INTERRUPTED = 130
 UNEXPECTED = 1
 _REPEAT_S = 0.05
+_STARTERS_LOOK_S = 1.0
+_HANGUPS = (signal.SIGHUP, signal.SIGINT)
+"""The signals that a detached job ignores: `nohup` SIGHUP, a script's `&` SIGINT."""
 _OF_THE_MACHINE = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
     errno.ENAMETOOLONG, errno.ENFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
@@ -41,7 +52,10 @@ def run(command: click.Command, args: Sequence[str] | None = None) -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     kept_script.keep_in(cache_dir() / "charts")
     interrupts = _handle_signals()
+    is_over = threading.Event()
+    threading.Thread(target=_end_with_starters, args=(is_over,), daemon=True).start()
     code = _code_of(command, args, interrupts)
+    is_over.set()
     settle_streams()
     # Databricks treats every SystemExit as a failure, even 0.
     if code or DATABRICKS not in os.environ:
@@ -73,11 +87,59 @@ def _handle_signals() -> list[int]:
             default_hook(lost)
 
     default_hook, sys.unraisablehook = sys.unraisablehook, repeat_signal
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # nohup ignores SIGHUP, and a script's shell ignores SIGINT for a job in the background.
-        if name == signal.SIGTERM or signal.getsignal(name) is not signal.SIG_IGN:
-            signal.signal(name, interrupt)
+    for name in {signal.SIGTERM, *_HANGUPS} - _ignored(os.getpid()):
+        signal.signal(name, interrupt)
     return interrupts
+
+
+def _end_with_starters(is_over: threading.Event) -> None:
+    """End the job as SIGTERM does once a process that started it has ended, for example by -9."""
+    import psutil  # here, as commands that end at once need not wait for it
+
+    starters = _starters()
+    while starters and not is_over.wait(_STARTERS_LOOK_S):
+        for each in starters:
+            with suppress(psutil.NoSuchProcess):
+                if each.is_running() and each.status() != psutil.STATUS_ZOMBIE:
+                    continue
+            _log.warning("process %d, which started this job, has ended, so the job ends", each.pid)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+
+
+def _starters() -> list[psutil.Process]:
+    """The processes whose end ends the job: our parents up to the one that started our session.
+
+    A parent that has detached the job is none of them: `nohup` and a script's `&` have the job
+    ignore a signal that the parent does not, and a terminal's shell has it in a group of its own,
+    which gets SIGHUP from the terminal.
+    """
+    import psutil
+
+    found: list[psutil.Process] = []
+    own = psutil.Process()
+    with suppress(psutil.Error, OSError):
+        ignored = _ignored(own.pid)
+        for each in own.parents():
+            is_shell = own.terminal() is not None and os.getpgid(each.pid) != os.getpgrp()
+            if each.pid == 1 or is_shell or ignored - _ignored(each.pid):
+                break
+            found.append(each)
+            if os.getsid(each.pid) != os.getsid(0):
+                break
+    return found
+
+
+def _ignored(pid: int) -> set[signal.Signals]:
+    """The signals of `_HANGUPS` that a process ignores; none of others without /proc."""
+    if pid == os.getpid():
+        return {each for each in _HANGUPS if signal.getsignal(each) is signal.SIG_IGN}
+    with suppress(FileNotFoundError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigIgn:"):
+                mask = int(line.split()[1], 16)
+                return {each for each in _HANGUPS if mask >> (each - 1) & 1}
+    return set()
 
 
 def _code_of(command: click.Command, args: Sequence[str] | None, interrupts: Sequence[int]) -> int:

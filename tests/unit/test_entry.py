@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -24,7 +26,7 @@ from metrics.common.errors import (
     TryLaterError,
 )
 from metrics.reporting import kept_script
-from tests.support.processes import PATIENCE_S
+from tests.support.processes import PATIENCE_S, becomes
 
 
 def _command(action: Callable[[], object]) -> click.Command:
@@ -228,3 +230,102 @@ def test_a_supervisor_of_a_testbed_ignores_what_its_parent_ignores() -> None:
         inbox.close()
         channel.close()
         inherited.close()
+
+
+_JOB = """
+import os, signal, sys
+from pathlib import Path
+import click
+from jobs import entry
+
+folder = Path(sys.argv[1])
+
+@click.command()
+def job():
+    (folder / "new").write_text(f"{os.getpid()} {len(getattr(entry, '_starters', list)())}")
+    (folder / "new").rename(folder / "job")
+    while True:
+        signal.pause()
+
+try:
+    entry.run(job, [])
+except SystemExit as ended:
+    (folder / "code").write_text(str(ended.code))
+"""
+_LAUNCH = "$PYTHON $JOB $FOLDER"
+_SCHEDULER = """
+import os, subprocess
+words = [os.environ[name] for name in ("PYTHON", "JOB", "FOLDER")]
+subprocess.run(["sh", "-c", '"$@"; :', "sh", *words], start_new_session=True)
+"""
+SOON_S = 10.0
+"""Longest time until a job ends after a process that started it: looks take turns of 1 s [s]."""
+
+
+@contextmanager
+def _launched(folder: Path, script: str) -> Iterator[tuple[int, int]]:
+    """Run a script that starts the job, and write the id of a process that it names to `parent`.
+
+    Yields that id, and the number of processes whose end ends the job.
+    """
+    (folder / "job.py").write_text(_JOB)
+    names = {
+        "PYTHON": sys.executable,
+        "JOB": str(folder / "job.py"),
+        "FOLDER": str(folder),
+        "SCHEDULER": _SCHEDULER,
+        "PYTHONPATH": str(Path.cwd()),
+        "REDLINE_CACHE": str(folder),
+    }
+    shell = subprocess.Popen(
+        ["bash", "-c", script],
+        env={**os.environ, **names},
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert becomes((folder / "job").exists), "the job runs"
+    job, starters = map(int, (folder / "job").read_text().split())
+    try:
+        yield int((folder / "parent").read_text()), starters
+    finally:
+        for pid in (shell.pid, job):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shell.wait()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(f"echo $$ >$FOLDER/parent; {_LAUNCH}; :", id="a shell"),
+        pytest.param(
+            f'bash -c "{_LAUNCH}; :" & echo $! >$FOLDER/parent; wait', id="a shell in background"
+        ),
+        pytest.param(f"nohup bash -c '{_LAUNCH}; :' & echo $! >$FOLDER/parent; wait", id="nohup"),
+        pytest.param(
+            'echo $$ >$FOLDER/parent; exec $PYTHON -c "$SCHEDULER"', id="a scheduler of sessions"
+        ),
+    ],
+)
+def test_a_job_ends_once_a_process_that_started_it_is_killed(script: str, tmp_path: Path) -> None:
+    with _launched(tmp_path, script) as (parent, _):
+        os.kill(parent, signal.SIGKILL)
+        assert becomes((tmp_path / "code").exists, SOON_S), "the job ends"
+        assert becomes(lambda: (tmp_path / "code").read_text() == "143", SOON_S)
+
+
+@pytest.mark.parametrize("detach", ["nohup", "setsid", ""])
+def test_a_detached_job_outlives_the_script_that_started_it(detach: str, tmp_path: Path) -> None:
+    script = f"echo $$ >$FOLDER/parent; {detach} {_LAUNCH} & wait"
+    with _launched(tmp_path, script) as (_, starters):
+        assert starters == 0
+
+
+def test_a_job_of_a_terminal_outlives_its_shell(tmp_path: Path) -> None:
+    """The shell sends SIGHUP at a hangup, and does not at the end of a job that it disowns."""
+    script = f"set -m; echo $$ >$FOLDER/parent; {_LAUNCH} & wait"
+    inner = "script -qec 'bash -c \"$INNER\"' /dev/null"
+    with _launched(tmp_path, f"INNER='{script}' {inner}") as (_, starters):
+        assert starters == 0
