@@ -3,9 +3,9 @@
 Tasks connect by `jobs.engine.task.control_channel`, over TLS with a certificate that the driver
 makes for itself. They report when they are ready, and receive the start signal when all are. They
 report how much is acknowledged, and may ask for the driver's time; the driver may end the measured
-window early, and sends new tokens for the brokers. Both sides send something at least every second
-of the load, so that each notices when the other is gone for any reason. A task that fails,
-disconnects before it is done, or is silent under load ends the load of all.
+window early. Both sides send something at least every second of the load, so that each notices when
+the other is gone for any reason. A task that fails, disconnects before it is done, or is silent
+under load ends the load of all.
 """
 
 from __future__ import annotations
@@ -169,10 +169,6 @@ class TaskChannel:
         return replace(
             phases, warmup_s=self.begin_after_s, ramp_up_s=min(phases.ramp_up_s, self.begin_after_s)
         )
-
-    def renew_token(self, token: str, good_until_s: float | None) -> None:
-        """Send a new token for the brokers, and its end [s since the epoch]."""
-        self._send_soon(token=token, good_until_s=good_until_s)
 
     def _send_soon(self, **message: object) -> None:
         text = json.dumps(message).encode() + b"\n"

@@ -10,10 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.transport import Transport
-from jobs.engine.task.plan import TrialPlan
 from metrics.common.errors import RedlineError
 
 Opener = Callable[[Sequence[Key]], Mapping[Key, Transport]]
@@ -131,15 +129,3 @@ class Reopener:
                     self._opened.put(item)
                 os.write(self._wake_write, b"x")
         return True
-
-
-def opener_of(plan: TrialPlan) -> Opener:
-    """An opener of connections with the options of this plan's producers."""
-    options = plan.pattern.producer.options
-    buffers = SocketBuffers(options.send_buffer_bytes, options.receive_buffer_bytes)
-
-    def opener(wanted: Sequence[Key]) -> Mapping[Key, Transport]:
-        options = dict(plan.client_options)
-        return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
-
-    return opener

@@ -10,12 +10,13 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from jobs.engine.batches.pool import BatchPool
+from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
-from jobs.engine.network.reopening import Opener, Reopener, opener_of
+from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.control_requests import Registered
@@ -241,3 +242,15 @@ class WireLoop:
         self._delivery.expire(now)
         self._delivery.update_silence(now)
         self._watch.look()
+
+
+def opener_of(plan: TrialPlan) -> Opener:
+    """An opener of connections with the options of this plan's producers."""
+    options = plan.pattern.producer.options
+    buffers = SocketBuffers(options.send_buffer_bytes, options.receive_buffer_bytes)
+
+    def opener(wanted: Sequence[Key]) -> Mapping[Key, Transport]:
+        options = dict(plan.client_options)
+        return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
+
+    return opener

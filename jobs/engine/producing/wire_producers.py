@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobs.engine.batches.pool import pool_of
-from jobs.engine.network.reopening import opener_of
 from jobs.engine.network.transport import Transport
 from jobs.engine.producing.control_requests import (
     Registered,
@@ -13,7 +12,7 @@ from jobs.engine.producing.control_requests import (
     register_transactional,
     request_producer_ids,
 )
-from jobs.engine.producing.loop import WireLoop
+from jobs.engine.producing.loop import WireLoop, opener_of
 from jobs.engine.producing.producer_client import TaskLoad
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
