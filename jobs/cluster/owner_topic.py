@@ -13,9 +13,9 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.admin import OffsetSpec
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.record.default_records import DefaultRecordBatch
 
 from jobs.cluster.admin import QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAdmin
+from jobs.cluster.record_batches import BatchFormatError, records_of
 from jobs.config.owner import OwnerBounds, parse_bounds
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError
@@ -31,7 +31,6 @@ _BY_NAME = 12
 """The newest version of a fetch request that names topics; later ones need an id."""
 _OFFSETS_VERSION = 1
 _DENIED = kafka_errors.TopicAuthorizationFailedError
-_UNDECODABLE = (kafka_errors.KafkaError, ValueError, IndexError, RuntimeError, AssertionError)
 
 
 def owner_topics(prefix: str) -> tuple[str, ...]:
@@ -155,10 +154,10 @@ class _Reader:
     def _take(self, body: memoryview) -> None:
         """Take the last record with the key from a batch; the bounds before it hold no more."""
         try:
-            for each in DefaultRecordBatch(body):
+            for each in records_of(body):
                 if each.key == KEY.encode():
                     self.record, self.bounds = each.value, None
-        except _UNDECODABLE as error:
+        except BatchFormatError as error:
             raise ConfigError(
                 f"topic {self.topic} has a record that cannot be decoded ({error}); expected one "
                 "without compression; write it again with --compression-codec none"

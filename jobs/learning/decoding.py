@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from kafka import errors as kafka_errors
-from kafka.record.default_records import DefaultRecordBatch
-
+from jobs.cluster.record_batches import BatchFormatError, records_of
 from metrics.learning.batches import BatchHeader
 from metrics.learning.decoded import RecordTally
 from metrics.traffic.record_format import BATCH_HEADER_BYTES, varint_bytes
-
-_ERRORS = (kafka_errors.KafkaError, ValueError, IndexError, RuntimeError, AssertionError)
-"""Errors of codecs and of kafka-python for a batch that they cannot read."""
 
 
 def decode(header: BatchHeader, body: memoryview, tally: RecordTally) -> None:
@@ -23,11 +18,11 @@ def decode(header: BatchHeader, body: memoryview, tally: RecordTally) -> None:
     plain = 0
     records: list[tuple[bytes | None, int, list[int]]] = []
     try:
-        for each in DefaultRecordBatch(body):
+        for each in records_of(body):
             plain += each.size_in_bytes + varint_bytes(each.size_in_bytes)
             sizes = [len(value or b"") for _, value in each.headers]
             records.append((each.key, len(each.value or b""), sizes))
-    except _ERRORS:
+    except BatchFormatError:
         tally.unreadable += 1
         return
     for key, value_bytes, sizes in records:

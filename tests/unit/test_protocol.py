@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,9 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from jobs.engine.network.frames import (
     PRODUCE_VERSION,
     AnswerFormatError,
+    Buffer,
     FrameReader,
+    answer_of,
     correlation_id_of,
     drop_bytes,
 )
@@ -103,6 +106,26 @@ def test_frames_are_read_from_any_pieces(frames: list[bytes], cuts: list[int]) -
         seen += [bytes(f) for f in reader.feed(stream[position : position + size])]
         position, turn = position + size, turn + 1
     assert seen == frames
+
+
+def test_a_large_frame_in_many_pieces_takes_time_in_proportion_to_its_size() -> None:
+    size, reader = 32 * 2**20, FrameReader()
+    piece = memoryview(bytes(16_384))
+    begun_s = time.process_time()
+    assert list(reader.feed(struct.pack(">i", size))) == []
+    seen = [len(frame) for _ in range(size // len(piece)) for frame in reader.feed(piece)]
+    assert seen == [size]
+    assert time.process_time() - begun_s < 2.0  # 30 GB are copied in more than that
+
+
+@pytest.mark.parametrize("error", [MemoryError, RecursionError])
+def test_an_answer_that_exhausts_its_codec_is_an_error_in_words(error: type[Exception]) -> None:
+    @answer_of("anything")
+    def exhausted(frame: Buffer) -> None:
+        raise error
+
+    with pytest.raises(AnswerFormatError, match="about anything, of 3 bytes, cannot be read"):
+        exhausted(b"abc")
 
 
 @given(st.lists(st.binary(max_size=10), max_size=6), st.integers(min_value=0, max_value=60))

@@ -21,7 +21,10 @@ socket.request.max.bytes. It also detects other servers, as "HTTP" reads as a si
 Buffer = bytes | bytearray | memoryview
 Answer = TypeVar("Answer")
 
-_MALFORMED = (struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError)
+_MALFORMED = (
+    *(struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError),
+    *(MemoryError, RecursionError),
+)
 """Errors that codecs raise for bytes that they cannot read."""
 
 
@@ -74,7 +77,8 @@ class FrameReader:
     """Cuts a byte stream into Kafka's size-prefixed frames."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._needed = _COUNT.size
 
     def feed(self, data: Buffer) -> Iterable[memoryview]:
         """The frames that `data` completes; each is valid until the next one is requested.
@@ -87,8 +91,13 @@ class FrameReader:
         return self._cut(data)
 
     def _cut(self, data: Buffer) -> Iterator[memoryview]:
-        joined = memoryview(self._rest + bytes(data) if self._rest else data)
-        position, end = 0, len(joined)
+        if self._rest:
+            self._rest += data  # in place, as a large frame arrives in hundreds of pieces
+            if len(self._rest) < self._needed:
+                return
+            data, self._rest = self._rest, bytearray()
+        joined = memoryview(data)
+        position, end, self._needed = 0, len(joined), _COUNT.size
         while end - position >= _COUNT.size:
             (size,) = _COUNT.unpack_from(joined, position)
             if not 0 <= size <= FRAME_BYTES_MAX:
@@ -98,11 +107,12 @@ class FrameReader:
                     "the protocol that the cluster's file names"
                 )
             if end - position - _COUNT.size < size:
+                self._needed += size
                 break
             position += _COUNT.size
             yield joined[position : position + size]
             position += size
-        self._rest = bytes(joined[position:])
+        self._rest = bytearray(joined[position:])
 
 
 def drop_bytes(buffers: list[Buffer], count: int) -> list[Buffer]:
