@@ -10,6 +10,7 @@ from jobs.testbed.handler_time import cluster_keys
 from jobs.testbed.keys import SecurityFiles
 from jobs.testbed.listeners import SCRAM_MECHANISMS, security_part
 from jobs.testbed.model import HOST, State
+from jobs.testbed.spark import submit_properties
 
 
 def cluster_file(folder: Path) -> Path:
@@ -51,7 +52,7 @@ def submit_line(state: State, cluster: Path) -> str:
     words = [
         "spark-submit",
         *("--master", state.spark_master or ""),
-        *("--properties-file", "conf/spark/submit.properties"),
+        *("--properties-file", str(submit_properties(cluster.parent))),
         *("--conf", f"spark.driver.host={HOST}"),
         *("--conf", f"spark.driver.bindAddress={HOST}"),
     ]

@@ -46,6 +46,7 @@ from jobs.testbed.spark import (
     spark_nodes,
     spark_ports,
     workers_problem,
+    write_submit_properties,
 )
 from jobs.testbed.strays import end_processes, inheriting_processes
 from metrics.reporting.files import write_private
@@ -176,6 +177,8 @@ class Nodes:
         self.spark = spark_nodes(self._spec, self._folder, ports)
         for folder in written_dirs(self.spark):
             folder.mkdir(parents=True)
+        if self.spark:
+            write_submit_properties(self._folder)
 
     @property
     def formatted(self) -> Node | None:

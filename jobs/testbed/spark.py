@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from jobs.setup.spark_pairs import installed_spark
 from jobs.testbed.jvm import MARKER
 from jobs.testbed.model import HOST, SPARK_MASTER_ID, NodeRole, SparkNode, Spec
 from jobs.testbed.places import node_files
+from metrics.reporting.files import write_private
 
 SPARK_WORKERS_MAX = 8
 WORKER_SLOTS = 2
@@ -46,6 +49,18 @@ def spark_home() -> str:
     return str(Path(pyspark.__file__).resolve().parent)
 
 
+def submit_properties(folder: Path) -> Path:
+    """The file with the settings of a testbed's Spark: of its master, its workers and jobs."""
+    return folder / "submit.properties"
+
+
+def write_submit_properties(folder: Path) -> None:
+    """Write the settings of conf/ with a new secret, for the owner of the testbed alone."""
+    settings = (files("conf") / "spark" / "submit.properties").read_text(encoding="utf-8")
+    secret = f"spark.authenticate.secret  {secrets.token_hex(32)}\n"
+    write_private(submit_properties(folder), settings + secret)
+
+
 def spark_nodes(spec: Spec, folder: Path, ports: Iterator[int]) -> tuple[SparkNode, ...]:
     """The Spark master followed by its workers; empty without workers.
 
@@ -69,10 +84,15 @@ def spark_ports(spec: Spec) -> int:
 def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
     """The command line of the master or of a worker."""
     # Without retries, Spark takes no port other than the one in the state file.
-    settings = {"spark.port.maxRetries": "0", "spark.master.rest.enabled": "false"}
+    settings = {
+        "spark.port.maxRetries": "0",
+        "spark.master.rest.enabled": "false",
+        "spark.ui.killEnabled": "false",  # its web page has no login
+    }
     address = ["--host", HOST, "--port", str(node.port), "--webui-port", str(node.web_port)]
+    secured = ["--properties-file", str(submit_properties(node_files(node).folder.parent))]
     if node.role is NodeRole.SPARK_MASTER:
-        arguments = [f"{_DEPLOY}.master.Master", *address]
+        arguments = [f"{_DEPLOY}.master.Master", *address, *secured]
     else:
         settings |= {
             "spark.worker.cleanup.enabled": "true",
@@ -81,7 +101,7 @@ def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
         }
         size = ["--cores", str(WORKER_SLOTS), "--memory", f"{WORKER_MEMORY_MB}m"]
         work = ["--work-dir", str(node_files(node).work)]
-        arguments = [f"{_DEPLOY}.worker.Worker", *address, *size, *work, master.url]
+        arguments = [f"{_DEPLOY}.worker.Worker", *address, *secured, *size, *work, master.url]
     return [
         spec.java,
         f"-Xmx{_HEAP_MB}m",

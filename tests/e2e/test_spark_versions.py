@@ -19,6 +19,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from jobs.setup.places import CACHE_VARIABLE, cache_dir
+from jobs.testbed.spark import submit_properties
 from metrics.columns import row_of
 from metrics.reporting.summary import load_summary
 from tests.bench.calibration import NEAR, measure
@@ -291,12 +292,14 @@ def test_a_submitted_job_runs(there: Installed, brokers: Brokers, kind: str) -> 
         "spark.ui.enabled": "false",
     }
     conf = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
-    master = brokers.master if kind == "standalone" else "local[3]"
+    master, settings_file = "local[3]", ROOT / "conf" / "spark" / "submit.properties"
+    if kind == "standalone":
+        master, settings_file = brokers.master, submit_properties(Path(brokers.cluster).parent)
     _, *job = ONE_TRIAL
     code, text = there.run(
         str(there.python.with_name("spark-submit")),
         *("--master", master, "--py-files", str(there.wheel)),
-        *("--properties-file", str(ROOT / "conf" / "spark" / "submit.properties"), *conf),
+        *("--properties-file", str(settings_file), *conf),
         str(submitted),
         *(*job, f"--cluster={brokers.cluster}", f"--out={kind}"),
     )

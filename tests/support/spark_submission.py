@@ -17,6 +17,7 @@ from jobs.setup.places import CACHE_VARIABLE, cache_dir
 from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
 from jobs.testbed.model import SPARK_MASTER_ID
+from jobs.testbed.spark import submit_properties
 from tests.support.commands import ROOT, SPARK_SUBMIT, RunningCommand
 from tests.support.offsets import end_offsets_of
 from tests.support.processes import command_line_of
@@ -72,7 +73,7 @@ class Submitter:
         }
         conf = [part for pair in settings.items() for part in ("--conf", "=".join(pair))]
         master = str(self.testbed.state.spark_master)
-        properties = str(ROOT / "conf" / "spark" / "submit.properties")
+        properties = str(submit_properties(self.testbed.folder))
         program = [
             *within,
             SPARK_SUBMIT,

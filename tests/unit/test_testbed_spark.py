@@ -31,6 +31,7 @@ from jobs.testbed.spark import (
     spark_command,
     spark_environment,
     spark_home,
+    submit_properties,
     workers_problem,
 )
 from jobs.testbed.strays import end_processes, inheriting_processes
@@ -79,6 +80,25 @@ def test_all_listen_on_loopback_and_workers_call_the_master(nodes: Nodes) -> Non
         variables = spark_environment(WITH_SPARK, node, {})
         assert variables["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert spark_command(WITH_SPARK, worker, master)[-1] == master.url == "spark://127.0.0.1:22006"
+
+
+def test_master_workers_and_jobs_share_a_secret_that_no_command_line_has(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    file = submit_properties(tmp_path)
+    assert file.stat().st_mode & 0o777 == 0o600
+    settings = dict(line.split() for line in file.read_text().splitlines() if line[:1] not in "#")
+    assert settings["spark.authenticate"] == "true"
+    assert settings["spark.network.crypto.enabled"] == "true"
+    secret = settings["spark.authenticate.secret"]
+    assert len(secret) == 64
+    state = State(WITH_SPARK, Status.READY, 1.0, nodes=nodes.nodes, spark=nodes.spark)
+    commands = [" ".join(spark_command(WITH_SPARK, each, nodes.spark[0])) for each in nodes.spark]
+    for line in [*commands, submit_line(state, tmp_path / "cluster.yaml")]:
+        assert f"--properties-file {file}" in line
+        assert secret not in line
+    nodes.lay_out(lambda count: list(range(22_000, 22_000 + count)))
+    assert secret not in file.read_text(), "each start has its own"
 
 
 def test_executors_inherit_no_variable_that_leads_to_the_checkout(nodes: Nodes) -> None:
