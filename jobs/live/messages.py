@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
 
 import apprise
 
@@ -20,7 +22,7 @@ from metrics.common.errors import (
 )
 
 PATIENCE_S = 15.0
-"""The longest time that the end of a run waits for its last message [s]."""
+"""The longest time that the end of a run waits for each of its messages [s]."""
 
 _TITLES = (
     (RegressionError, "regression"),
@@ -47,16 +49,18 @@ class Messages:
     def __init__(self, references: Sequence[str]) -> None:
         logging.getLogger("apprise").disabled = True  # apprise would log the addresses
         # Addresses and their headers hold secrets, which do not follow a redirection.
-        self._to = apprise.Apprise(asset=apprise.AppriseAsset(http_redirects=False))
+        self._to: list[apprise.Apprise] = []
+        asset = apprise.AppriseAsset(http_redirects=False)
         for reference in references:
             for number, address in enumerate(read_secret(reference, "--notify", "").split(), 1):
-                if not self._to.add(address):
+                self._to.append(apprise.Apprise(asset=asset))
+                if not self._to[-1].add(address):
                     raise ConfigError(
                         f"--notify {reference}: apprise does not know address {number}; "
                         "expected an address such as slack://… or json://host/path, see "
                         "https://github.com/caronc/apprise/wiki; correct it there"
                     )
-        self._sender = ThreadPoolExecutor(1, thread_name_prefix="redline-messages")
+        self._sending: list[Thread] = []
         self._run = ""
         self._points: list[str] = []
 
@@ -77,11 +81,27 @@ class Messages:
             title = next((word for kind, word in _TITLES if isinstance(error, kind)), "failed")
             body = [*([str(error)] if error is not None and str(error) else []), *self._points]
             self._send("done" if error is None else title, "\n".join(body))
-        self._sender.shutdown(wait=False)
 
     def _send(self, title: str, body: str) -> None:
-        sent = self._sender.submit(
-            self._to.notify, title=f"redline {self._run}: {title}", body=body or title
-        )
+        """Start to send a message to each address, after the message before it; await the last.
+
+        The interpreter's exit does not wait for these threads, as an answer can last for ever.
+        """
+        text = {"title": f"redline {self._run}: {title}", "body": body or title}
+        self._await_sent()
+        self._sending = [Thread(target=_notify, args=(to, text), daemon=True) for to in self._to]
+        for each in self._sending:
+            each.start()
         if title != "begins":
-            wait([sent], PATIENCE_S)
+            self._await_sent()
+
+    def _await_sent(self) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        for each in self._sending:
+            each.join(max(0.0, deadline_s - time.monotonic()))
+
+
+def _notify(to: apprise.Apprise, text: Mapping[str, str]) -> None:
+    for each in to:  # to.notify would use a pool, whose threads the exit awaits
+        with suppress(Exception):  # its message would hold the address
+            each.notify(**text)

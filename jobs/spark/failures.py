@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from metrics.common.errors import ConfigError, RedlineError
 
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "INVALID_DRIVER_MEMORY")
+_NO_SECRET = "A secret key must be specified"
 _STOPPED = "Cannot call methods on a stopped SparkContext"  # its JVM is about to end
 _REMEDY = (
     "raise spark.driver.memory (for the redline command: SPARK_DRIVER_MEMORY=2g), or give this "
@@ -48,6 +49,13 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
             text = _java_text(at)
             if text is not None and any(each in text for each in _NO_MEMORY):
                 return SparkFailedError(f"Spark's driver has too little memory; {_REMEDY}")
+            if text is not None and _NO_SECRET in text:
+                return SparkFailedError(
+                    "Spark authenticates, but its settings have no secret; expected "
+                    "spark.authenticate.secret as of the master and its workers; add it to the file "
+                    "of --properties-file, or set spark.authenticate and "
+                    "spark.network.crypto.enabled to false there"
+                )
             is_lost = is_lost or text is None or _STOPPED in text
         elif isinstance(at, Py4JError) or _STOPPED in _python_text(at):
             is_lost = True  # an error of Py4J and not of Java: the JVM does not answer

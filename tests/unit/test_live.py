@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -169,6 +170,36 @@ def test_a_webhook_gets_a_message_at_the_start_and_at_the_end(
     assert ended["title"] == f"redline 20261123-070000-ab12 on testbed-3: {title}"
     assert "1 kB: 14.5 MB/s, 14,500 messages/s" in ended["message"]
     assert str(error or "") in ended["message"]
+
+
+DRIP = """
+import socket, sys, threading
+from jobs.live import messages
+messages.PATIENCE_S = 0.5
+server = socket.create_server(("127.0.0.1", 0))
+def drip():
+    while True:
+        peer, _ = server.accept()
+        peer.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+        threading.Thread(target=lambda: [peer.sendall(b"x") or wait.wait(0.1) for _ in iter(int, 1)],
+                         daemon=True).start()
+wait = threading.Event()
+threading.Thread(target=drip, daemon=True).start()
+import os
+os.environ["HOOK"] = " ".join(["json://127.0.0.1:%d/secret" % server.getsockname()[1]] * 2)
+sent = messages.Messages(("env:HOOK",))
+sent._run = "r"
+sent._send("begins", "b")
+sent.end(None)
+print("ended")
+"""
+
+
+def test_an_answer_without_end_does_not_delay_the_exit() -> None:
+    """Two addresses, as apprise sends to several in a pool whose threads the exit awaits."""
+    program = [sys.executable, "-c", DRIP]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
 
 
 def test_a_run_that_never_began_sends_no_message(

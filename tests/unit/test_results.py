@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn, cast
+from unittest.mock import Mock
 
 import click
 import pytest
+from py4j.protocol import Py4JJavaError
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load, load_workload
@@ -113,6 +115,19 @@ def test_a_stopped_spark_ends_a_run_with_one_line_instead_of_pages_of_java(
     assert outcome_of(failure.value).exit_code == 2
     with pytest.raises(RuntimeError, match="something else"), report_spark_failures():
         raise RuntimeError("something else")
+
+
+def test_a_session_without_the_secret_of_its_master_is_refused_in_a_sentence() -> None:
+    java = Mock()
+    java.toString.return_value = (
+        "java.lang.IllegalArgumentException: requirement failed: "
+        "A secret key must be specified via the spark.authenticate.secret config."
+    )
+    error = Py4JJavaError.__new__(Py4JJavaError)
+    error.java_exception = java
+    with pytest.raises(SparkFailedError, match="its settings have no secret"):
+        with report_spark_failures():
+            raise error
 
 
 def test_a_terminated_run_differs_from_an_interrupted_one() -> None:
