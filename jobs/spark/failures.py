@@ -52,8 +52,8 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
             if text is not None and _NO_SECRET in text:
                 return SparkFailedError(
                     "Spark authenticates, but its settings have no secret; expected "
-                    "spark.authenticate.secret as of the master and its workers; add it to the file "
-                    "of --properties-file, or set spark.authenticate and "
+                    "the spark.authenticate.secret of the master and its workers; add it to "
+                    "the file of --properties-file, or set spark.authenticate and "
                     "spark.network.crypto.enabled to false there"
                 )
             is_lost = is_lost or text is None or _STOPPED in text

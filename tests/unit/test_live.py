@@ -181,9 +181,11 @@ def drip():
     while True:
         peer, _ = server.accept()
         peer.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
-        threading.Thread(target=lambda: [peer.sendall(b"x") or wait.wait(0.1) for _ in iter(int, 1)],
-                         daemon=True).start()
-wait = threading.Event()
+        threading.Thread(target=fill, args=(peer,), daemon=True).start()
+def fill(peer):
+    while not never.wait(0.1):
+        peer.sendall(b"x")
+never = threading.Event()
 threading.Thread(target=drip, daemon=True).start()
 import os
 os.environ["HOOK"] = " ".join(["json://127.0.0.1:%d/secret" % server.getsockname()[1]] * 2)

@@ -125,9 +125,9 @@ def test_a_session_without_the_secret_of_its_master_is_refused_in_a_sentence() -
     )
     error = Py4JJavaError.__new__(Py4JJavaError)
     error.java_exception = java
-    with pytest.raises(SparkFailedError, match="its settings have no secret"):
-        with report_spark_failures():
-            raise error
+    refused = pytest.raises(SparkFailedError, match="its settings have no secret")
+    with refused, report_spark_failures():
+        raise error
 
 
 def test_a_terminated_run_differs_from_an_interrupted_one() -> None:
