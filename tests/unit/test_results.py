@@ -118,7 +118,7 @@ def test_a_stopped_spark_ends_a_run_with_one_line_instead_of_pages_of_java(
 
 
 def test_a_session_without_the_secret_of_its_master_is_refused_in_a_sentence() -> None:
-    java = Mock()
+    java = Mock(getCause=Mock(return_value=None))
     java.toString.return_value = (
         "java.lang.IllegalArgumentException: requirement failed: "
         "A secret key must be specified via the spark.authenticate.secret config."
