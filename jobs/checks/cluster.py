@@ -180,13 +180,13 @@ def owner_findings(opened: OpenCluster, topic: str) -> list[Finding]:
 
 def _quotas(opened: OpenCluster) -> list[Finding]:
     """The quotas that may throttle the run's clients, which an owner may set for its user."""
-    user = opened.security.client_kwargs().get("sasl_plain_username")
+    user = opened.client_kwargs().get("sasl_plain_username")
     try:
         found = quotas_of(opened.admin)
     except AdminError as error:
         return [ok("quotas", f"unknown, as this user may not read them ({error.cause})")]
     named = None if user is None else str(user)
-    ours = [each for each in found if each.may_hold(named, opened.name_prefix)]
+    ours = [each for each in found if each.may_hold(named, opened.may_have_client_id)]
     return [ok("quotas", "; ".join(map(str, ours)) or "none for the run's user or by default")]
 
 

@@ -153,7 +153,7 @@ def admin_client(
     options: Mapping[str, Any],
     timeout_s: float = 10.0,
     request_timeout_s: float = 30.0,
-    client_id: str = CLIENT_ID,
+    name: str = CLIENT_ID,
 ) -> KafkaAdminClient:
     """kafka-python's admin client, once it has found the cluster.
 
@@ -161,7 +161,7 @@ def admin_client(
 
     Args:
         servers, options, timeout_s, request_timeout_s: see `connect`.
-        client_id: the name that brokers and their tools show for it.
+        name: its client id where the options give none.
 
     Raises:
         ConfigError: it did not find the cluster.
@@ -175,12 +175,11 @@ def admin_client(
     try:
         return KafkaAdminClient(
             bootstrap_servers=list(servers),
-            client_id=client_id,
             bootstrap_timeout_ms=int(timeout_s * 1000),
             request_timeout_ms=int(request_timeout_s * 1000),
             reconnect_backoff_max_ms=RECONNECT_BACKOFF_MAX_MS,
             kafka_client=remember,
-            **library_options(options),
+            **library_options(options, name),
         )
     except kafka_errors.KafkaError as error:
         for client in made:

@@ -107,8 +107,12 @@ def holder_of(
 
 
 def _members_in(answer: Any) -> str | None:
-    members = answer.groups[0].members
-    return " and ".join(f"{m.client_id} (from {m.client_host.strip('/')})" for m in members) or None
+    words = (
+        f"{bytes(each.member_metadata or b'').decode(errors='replace') or each.client_id} "
+        f"(from {each.client_host.strip('/')})"
+        for each in answer.groups[0].members
+    )
+    return " and ".join(words) or None
 
 
 def _code_of(answer: Any) -> int:
@@ -151,9 +155,8 @@ class RunLocks:
         # Not every make of brokers gives its clusters an id.
         name = f"{opened.info.cluster_id or ','.join(sorted(servers))} {opened.name_prefix}"
         if name not in self._locks:
-            options = opened.security.client_kwargs()
-            client = admin_client(servers, options, client_id=self._holder)
-            lock = ClusterLock(client, warn, prefix=opened.name_prefix)
+            client = admin_client(servers, opened.client_kwargs(), name=self._holder)
+            lock = ClusterLock(client, warn, prefix=opened.name_prefix, holder=self._holder)
             stack.callback(lock.release)
             lock.begin()
             self._locks[name] = lock
@@ -164,11 +167,12 @@ class ClusterLock:
     """The lock of one cluster, held by a thread that sends heartbeats.
 
     Args:
-        client: a connection of its own, whose client id describes the holder; the lock closes it.
+        client: a connection of its own; the lock closes it.
         warn: receives a sentence when the lock cannot be confirmed; called on the thread.
         session_s: see `SESSION_S`; brokers accept 6 s or more (group.min.session.timeout.ms).
         heartbeat_s: time between two heartbeats [s].
         prefix: `cluster.name_prefix`.
+        holder: description of the holder, which other runs show; the client id without one.
 
     Attributes:
         lost: a sentence once another run has taken the lock from this one; None before.
@@ -182,10 +186,11 @@ class ClusterLock:
         session_s: float = SESSION_S,
         heartbeat_s: float = HEARTBEAT_S,
         prefix: str = NAME_PREFIX,
+        holder: str = "",
     ) -> None:
         self.lost: str | None = None
         self.doubt: str | None = None
-        self._group = LockGroup(client, session_s, lock_group(prefix))
+        self._group = LockGroup(client, session_s, lock_group(prefix), holder)
         self._prefix = prefix
         self._warn = warn
         self._session_s = session_s
@@ -340,9 +345,13 @@ class LockGroup:
         client: a connection to the cluster.
         session_s: see `SESSION_S`.
         name: the name of the group.
+        holder: see `ClusterLock`.
     """
 
-    def __init__(self, client: KafkaAdminClient, session_s: float, name: str) -> None:
+    def __init__(
+        self, client: KafkaAdminClient, session_s: float, name: str, holder: str = ""
+    ) -> None:
+        self._holder = holder.encode()
         self.name = name
         self._client = client
         self._timeout_ms = int(session_s * 1000)
@@ -410,7 +419,8 @@ class LockGroup:
         self._client.close()
 
     def _joined(self) -> Any:
-        mine = JoinGroupRequest.JoinGroupRequestProtocol(name=self._protocol, metadata=b"")
+        kind = JoinGroupRequest.JoinGroupRequestProtocol
+        mine = kind(name=self._protocol, metadata=self._holder)
         request = JoinGroupRequest(
             group_id=self.name,
             session_timeout_ms=self._timeout_ms,

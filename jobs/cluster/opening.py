@@ -16,7 +16,7 @@ from jobs.config import Cluster, Goal, Workload
 from jobs.config.metrics_section import StartedJmx
 from jobs.config.security import Security
 from jobs.console.events import PhaseStarted, Reporter
-from jobs.engine.network.options import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX, ClientIds, ClientOptions
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import DELETE_DELAY_S
@@ -66,6 +66,7 @@ class OpenCluster:
             the brokers; empty for their own.
         link: the link between executors and brokers, by its keys; empty where unknown.
         name_prefix: `cluster.name_prefix`.
+        client_ids: the client ids of all connections.
         last_load: shared by all runs on the cluster, as warm brokers stay warm.
     """
 
@@ -80,6 +81,15 @@ class OpenCluster:
     link: Mapping[str, str] = field(default_factory=dict)
     last_load: LastLoad = field(default_factory=LastLoad)
     name_prefix: str = NAME_PREFIX
+    client_ids: ClientIds = field(default_factory=ClientIds)
+
+    def client_kwargs(self) -> ClientOptions:
+        """Connection options with resolved secrets, as `Cluster.client_kwargs` gives them."""
+        return ClientOptions(self.security.client_kwargs(), client_id=self.client_ids)
+
+    def may_have_client_id(self, client_id: str) -> bool:
+        """Whether a connection of a run may have this client id."""
+        return self.client_ids.may_be(client_id, self.name_prefix)
 
     @property
     def interface_speeds(self) -> dict[str, float]:
@@ -129,12 +139,13 @@ def open_cluster(
     """
     if cluster.testbed is None:
         return _running(cluster, reporter, stack)
-    options = cluster.testbed
-    count = "1 broker" if options.brokers == 1 else f"{options.brokers} brokers"
-    reporter.report(PhaseStarted(f"starting {count} of Kafka {options.kafka_version}"))
-    started = stack.enter_context(facade.start_brokers(options, meanwhile))
+    testbed = cluster.testbed
+    count = "1 broker" if testbed.brokers == 1 else f"{testbed.brokers} brokers"
+    reporter.report(PhaseStarted(f"starting {count} of Kafka {testbed.kafka_version}"))
+    started = stack.enter_context(facade.start_brokers(testbed, meanwhile))
     security = started.client_security()
-    admin = stack.enter_context(connect(started.bootstrap_servers, security.client_kwargs()))
+    options = ClientOptions(security.client_kwargs(), client_id=cluster.client_ids)
+    admin = stack.enter_context(connect(started.bootstrap_servers, options))
     return OpenCluster(
         admin,
         admin.describe_cluster(),
@@ -146,6 +157,7 @@ def open_cluster(
         started.network_namespace,
         started.link_facts,
         name_prefix=cluster.name_prefix,
+        client_ids=cluster.client_ids,
     )
 
 
@@ -153,7 +165,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
     if cluster.bootstrap_servers is None:
         raise ConfigError(f"cluster {cluster.name} names no brokers; set bootstrap_servers")
     reporter.report(PhaseStarted(f"connecting to {', '.join(cluster.bootstrap_servers)}"))
-    options = cluster.security.client_kwargs()
+    options = cluster.client_kwargs()
     admin = stack.enter_context(
         connect(cluster.bootstrap_servers, options, cluster.name, cluster_id=cluster.cluster_id)
     )
@@ -166,6 +178,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
         network_namespace=cluster.network_namespace or "",
         link=cluster.link,
         name_prefix=cluster.name_prefix,
+        client_ids=cluster.client_ids,
     )
 
 

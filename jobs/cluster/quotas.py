@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,20 +39,20 @@ class Quota:
     entity: Mapping[str, str | None]
     values: Mapping[str, float]
 
-    def may_throttle(self, user: str | None, prefix: str) -> bool:
+    def may_throttle(self, user: str | None, is_ours: Callable[[str], bool]) -> bool:
         """Whether it may throttle the run's producers; see `may_hold`."""
-        return any(key in self.values for key in PRODUCE_KEYS) and self.may_hold(user, prefix)
+        return any(key in self.values for key in PRODUCE_KEYS) and self.may_hold(user, is_ours)
 
-    def may_hold(self, user: str | None, prefix: str) -> bool:
+    def may_hold(self, user: str | None, is_ours: Callable[[str], bool]) -> bool:
         """Whether it may hold for the run's clients, as one of any address may.
 
         Args:
             user: the user of the clients; None where it is unknown.
-            prefix: the beginning of the clients' ids.
+            is_ours: whether a client of a run may have this id.
         """
         whose, client_id = self.entity.get("user"), self.entity.get("client-id")
         is_of_others = whose is not None and user is not None and whose != user
-        is_other_client = client_id is not None and not client_id.startswith(prefix)
+        is_other_client = client_id is not None and not is_ours(client_id)
         return not is_of_others and not is_other_client
 
     def __str__(self) -> str:
@@ -114,9 +114,9 @@ def require_throttling_seen(
             f"{error}; expected the right to describe them (DescribeConfigs on the cluster); "
             f"{_REMEDY}"
         ) from error
-    user = opened.security.client_kwargs().get("sasl_plain_username")
+    user = opened.client_kwargs().get("sasl_plain_username")
     named = None if user is None else str(user)
-    ours = [each for each in found if each.may_throttle(named, opened.name_prefix)]
+    ours = [each for each in found if each.may_throttle(named, opened.may_have_client_id)]
     if ours:
         raise ConfigError(
             f"{unseen}, so that the limit found could be that of a quota ({ours[0]}); expected no "

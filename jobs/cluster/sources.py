@@ -93,7 +93,7 @@ def _open_replicas(
     The sampler queries from another thread than the run.
     """
     servers = [f"{host}:{port}" for host, port in opened.info.addresses.values()]
-    options = opened.security.client_kwargs()
+    options = opened.client_kwargs()
     admin = connect(servers, options, request_timeout_s=QUERY_DEADLINE_S)
     return partial(replicas_by_broker, admin), admin.close
 

@@ -48,7 +48,7 @@ _HANDLERS = re.compile(
 
 
 def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Written]:
-    """The keys that a file adds to a cluster, `bootstrap_servers` and `security`, and their record.
+    """The keys that a file adds to a cluster, such as `bootstrap_servers`, and their record.
 
     A value that a configuration provider or sasl.jaas.config gave is recorded as its reference.
 
@@ -60,8 +60,12 @@ def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, 
     """
     file = _Properties(path, own or {})
     security = dict(file.security())
-    found = {"bootstrap_servers": file.servers, "security": security}
-    written = {"bootstrap_servers": file.reference_of(",".join(file.servers))}
+    given = file.client_id
+    found = {"bootstrap_servers": file.servers, "client_id": given, "security": security}
+    written = {
+        "bootstrap_servers": file.reference_of(",".join(file.servers)),
+        "client_id": file.reference_of(given),
+    }
     for key, value in security.items():
         parts = value.items() if isinstance(value, dict) else ()
         written |= {f"security.{key}.{part}": file.reference_of(each) for part, each in parts}
@@ -181,6 +185,11 @@ class _Properties:
             return []
         found = (each.strip() for each in self._get("bootstrap.servers").split(","))
         return [re.sub(r"^[A-Za-z_]+://", "", each) for each in found if each]
+
+    @property
+    def client_id(self) -> str:
+        """The client id of all connections; empty where there is none."""
+        return self._get("client.id")
 
     def security(self) -> Iterator[tuple[str, Any]]:
         """The keys of `security`, without those that contradict the cluster's own."""

@@ -25,6 +25,7 @@ LIBRDKAFKA: Mapping[str, str] = {
 USED = frozenset(
     {
         "bootstrap.servers",
+        "client.id",
         "security.protocol",
         "sasl.mechanism",
         "sasl.jaas.config",
@@ -68,7 +69,6 @@ NO_EFFECT: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "client.dns.lookup",
-            "client.id",
             "client.rack",
             "connections.max.idle.ms",
             "default.api.timeout.ms",

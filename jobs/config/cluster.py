@@ -17,7 +17,7 @@ from jobs.config.metrics_jmx import Jmx
 from jobs.config.metrics_registry import Metrics, configured_sources, require_one_broker_source
 from jobs.config.security import Protocol, Security
 from jobs.config.variables import Written
-from jobs.engine.network.options import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX, ClientIds, ClientOptions
 from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases
 from metrics.common.bounds import Checked, Number, Properties, Text, Whole
 from metrics.planning.load_hours import EXPECTED_HOURS, LoadHours
@@ -115,6 +115,9 @@ class Cluster(ConfigModel):
         name_prefix: begins the names of a run's topics, consumer groups (that of the lock, too),
             transactional ids and client ids, and of the topic that stops a run; for users with
             ACLs on one prefix.
+        client_id: the client id of all connections, instead of one for each, such as one with a
+            quota; client.id of client_properties when left out.
+        client_id_suffix: whether the connection's own name follows client_id.
         jmx: JMX of a running cluster's brokers; a testbed brings its own.
         metrics: another way to a running cluster's metrics, and the way to its hosts' metrics.
         security: security of the connections to a running cluster.
@@ -148,6 +151,8 @@ class Cluster(ConfigModel):
     )
     client_properties: str | None = None
     name_prefix: Annotated[str, NAME_START] = NAME_PREFIX
+    client_id: Annotated[str, Text(r"\S(.{0,248}\S)?", "a client id")] | None = None
+    client_id_suffix: bool = False
     jmx: Jmx | None = None
     metrics: Metrics | None = None
     security: Security = Security()
@@ -219,6 +224,11 @@ class Cluster(ConfigModel):
         """The link, disks and handlers' stated times of running brokers, as environment facts."""
         return stated_environment(self.planted_handler_ms, self.link, broker_ids, self.disk)
 
+    @property
+    def client_ids(self) -> ClientIds:
+        """The client ids of all connections."""
+        return ClientIds(self.client_id or "", self.client_id_suffix)
+
     # --- checks -------------------------------------------------------------
 
     @model_validator(mode="after")
@@ -255,13 +265,22 @@ class Cluster(ConfigModel):
             return False
         return all(source.suits_testbed for source in configured_sources(self))
 
-    def client_kwargs(self) -> dict[str, Any]:
-        """Connection options of kafka-python's clients, secrets resolved: never log them.
+    @model_validator(mode="after")
+    def _suffix_of_an_id(self) -> Cluster:
+        if self.client_id_suffix and not self.client_id:
+            raise ValueError(
+                "client_id_suffix is true and there is no client_id; expected client_id, or "
+                "client.id in client_properties; add it, or remove client_id_suffix"
+            )
+        return self
+
+    def client_kwargs(self) -> ClientOptions:
+        """Connection options of all clients, secrets resolved: never log them.
 
         Raises:
             ConfigError: a secret or a file is missing.
         """
-        return self.security.client_kwargs()
+        return ClientOptions(self.security.client_kwargs(), client_id=self.client_ids)
 
 
 def are_started_by_run(settings: Mapping[str, object]) -> bool:

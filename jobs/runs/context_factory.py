@@ -214,7 +214,7 @@ class ContextFactory:
                 opened.admin,
                 topics.name,
                 max(part.topic.replication_factor for part in workload.parts),
-                opened.security.client_kwargs(),
+                opened.client_kwargs(),
                 stack,
                 partial(warn, self.reporter),
                 topics.mark,
@@ -237,7 +237,7 @@ class ContextFactory:
         )
         for caveat in caveats:
             self._phase(caveat)
-        options = opened.security.client_kwargs()
+        options = opened.client_kwargs()
         return RunContext(
             run_id=self.run_id,
             session=session,

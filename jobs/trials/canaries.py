@@ -252,8 +252,7 @@ def open_canaries(
         return None
     connection = {
         "bootstrap_servers": [f"{each.host}:{each.port}" for each in brokers],
-        "client_id": f"{name}-canary",
-        **library_options(options),
+        **library_options(options, f"{name}-canary"),
     }
     return stack.enter_context(Canaries(connection, topic, leaders))
 

@@ -52,7 +52,7 @@ class UncleanStop:
     ) -> Iterator[None]:
         """Kill the broker in the window of the running load, and watch for new leaders."""
         servers = [f"{each.host}:{each.port}" for each in self.cluster.info.brokers]
-        with connect(servers, self.cluster.security.client_kwargs()) as admin:
+        with connect(servers, self.cluster.client_kwargs()) as admin:
             at_s = pattern.phases.warmup_s + AFTER_SHARE * pattern.phases.measure_s
 
             def look() -> float | None:

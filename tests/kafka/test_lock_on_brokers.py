@@ -45,7 +45,7 @@ DELAY_S = 3.0
 
 @contextmanager
 def lock_of(testbed: Testbed, words: str, heartbeat_s: float = 0.5) -> Iterator[ClusterLock]:
-    client = admin_client(testbed.bootstrap_servers, {}, client_id=words)
+    client = admin_client(testbed.bootstrap_servers, {}, name=words)
     lock = ClusterLock(client, pytest.fail, session_s=6.0, heartbeat_s=heartbeat_s)
     try:
         yield lock
@@ -86,7 +86,7 @@ def test_one_of_five_simultaneous_members_holds_the_lock(kafka_testbed: Testbed)
     together = threading.Barrier(5, timeout=30.0)
 
     def race(number: int) -> str:
-        client = admin_client(kafka_testbed.bootstrap_servers, {}, client_id=f"racer-{number}")
+        client = admin_client(kafka_testbed.bootstrap_servers, {}, name=f"racer-{number}")
         group = LockGroup(client, session_s=6.0, name=GROUP)
         with closing(group):
             together.wait()

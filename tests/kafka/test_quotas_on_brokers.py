@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.queries import replicas_by_broker
 from jobs.cluster.quotas import Quota, quotas_of, require_throttling_seen
-from jobs.config import load_workload
+from jobs.config import load_cluster, load_workload
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import ConfigError
 from metrics.judging.thresholds import Thresholds, Validity
@@ -107,10 +108,42 @@ def test_a_fetch_quota_is_not_reported_as_lag(kafka_testbed: Testbed, client: st
         options = {"groups": 1, "client": client}
         plan = bench.plan(options, consumer_tasks=1, rate_records_per_s=100.0, measure_s=3.0)
         try:
-            with quota(admin, "consumer_byte_rate", FETCH_BYTES_PER_S, plan.member_id(0, 0)):
+            with quota(admin, "consumer_byte_rate", FETCH_BYTES_PER_S, plan.member_name(0, 0)):
                 seen = bench.run(plan)
         finally:
             admin.delete_topic(bench.topic)
     (reason,) = Throttled().reasons(Evidence(seen), Thresholds())
     assert "consumer group 0 was throttled" in reason.text
     assert reason.resource is Resource.QUOTA
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        "wire",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("kafka-python", "librdkafka")),
+    ],
+)
+def test_the_given_client_id_has_its_quota(
+    kafka_testbed: Testbed, tmp_path: Path, client: str
+) -> None:
+    given = tmp_path / "client.properties"
+    servers = ",".join(kafka_testbed.bootstrap_servers)
+    given.write_text(f"bootstrap.servers={servers}\nclient.id=orders\n")
+    file = tmp_path / "tenant.yaml"
+    file.write_text(f"client_properties: {given}\nmetrics: {{client_only: true}}\n")
+    with ExitStack() as stack:
+        admin = stack.enter_context(connect(kafka_testbed.bootstrap_servers))
+        for key in ("producer_byte_rate", "consumer_byte_rate"):
+            stack.enter_context(quota(admin, key, FETCH_BYTES_PER_S))
+        for key in ("producer_byte_rate", "consumer_byte_rate"):
+            stack.enter_context(quota(admin, key, 100e6, "orders"))
+        bench = ConsumerBench(kafka_testbed, admin)
+        stack.callback(admin.delete_topic, bench.topic)
+        options = load_cluster(str(file)).client_kwargs()
+        plan = bench.plan(
+            {"groups": 1, "client": client}, producer_client=client, client_options=options
+        )
+        seen = bench.run(plan)
+    assert seen.counts.throttle_ms == 0
+    assert not Throttled().reasons(Evidence(seen), Thresholds())

@@ -245,7 +245,9 @@ def quota(
     def wait_until(is_known: bool) -> None:
         deadline_s = time.monotonic() + 30.0
         for broker in admin.describe_cluster().brokers:
-            while ({key: bytes_per_s} in values_at(broker.id)) is not is_known:
+            while (
+                any(each.get(key) == bytes_per_s for each in values_at(broker.id)) is not is_known
+            ):
                 assert time.monotonic() < deadline_s, f"broker {broker.id}: quota {key}"
                 time.sleep(0.1)
 

@@ -12,9 +12,7 @@ from jobs.cluster.connect import admin_client
 from jobs.cluster.lock import ClusterLock
 
 if __name__ == "__main__":
-    client = admin_client(
-        sys.argv[1].split(","), {}, client_id="redline run killed of a@b since then"
-    )
+    client = admin_client(sys.argv[1].split(","), {}, name="redline run killed of a@b since then")
     lock = ClusterLock(client, print, session_s=float(sys.argv[2]))
     lock.begin()
     lock.require()

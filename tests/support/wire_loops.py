@@ -31,7 +31,7 @@ def run_loop(
     fields: dict[str, Any] = {"pool_bytes": 200_000, "linger_ms": 2.0, "retries": 0}
     trial = plan(rate_records_per_s=rate, drain_timeout_s=1.0, **(fields | options))
     with ScriptedBroker(script) as broker, broker.time.passing() as time:
-        transports = {(trial.client_id(0), 7): PlainTransport(broker.client_socket)}
+        transports = {(trial.producer_name(0), 7): PlainTransport(broker.client_socket)}
         pool = BatchPool(trial.pattern.producer)
         loop = WireLoop(trial, 0, transports, pool, time.clock, opener=_refused)
         with broker.client_socket:

@@ -86,6 +86,7 @@ INLINE = {
 
 PROBES: Mapping[str, tuple[Mapping[str, str], str]] = {
     "bootstrap.servers": ({}, "b:1"),
+    "client.id": ({}, "orders"),
     "security.protocol": ({}, "SSL"),
     "sasl.mechanism": (PASSWORD, "SCRAM-SHA-512"),
     "sasl.jaas.config": (OAUTH, "x.OAuthBearerLoginModule required scope=s;"),

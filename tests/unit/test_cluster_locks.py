@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from jobs.cluster import lock
-from jobs.cluster.admin import Broker, ClusterInfo
+from jobs.cluster.admin import Broker, ClusterInfo, KafkaAdmin
 from jobs.cluster.lock import RunLocks
 from jobs.cluster.opening import OpenCluster
-from jobs.config.security import Security
 
 
 def opened(cluster_id: str, port: int) -> OpenCluster:
     info = ClusterInfo(cluster_id, (Broker(0, "h", port),), (), (2, 6))
-    return cast(
-        OpenCluster, SimpleNamespace(info=info, security=Security(), name_prefix="redline-")
-    )
+    return OpenCluster(cast(KafkaAdmin, None), info)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +34,7 @@ def test_each_cluster_has_one_lock(
     taken: list[str] = []
 
     class Lock:
-        def __init__(self, servers: list[str], _warn: object, prefix: str) -> None:
+        def __init__(self, servers: list[str], _warn: object, **_: object) -> None:
             self.servers = servers
 
         def begin(self) -> None:

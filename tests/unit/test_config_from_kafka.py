@@ -41,7 +41,7 @@ def test_a_properties_file_of_kafka_supplies_addresses_and_security(
     cluster = load_cluster(cluster_file(tmp_path, SASL))
     assert cluster.bootstrap_servers == ("a.example.com:9092", "b.example.com:9092")
     monkeypatch.setattr(Path, "is_file", lambda _: True)
-    assert cluster.client_kwargs() == {
+    assert cluster.security.client_kwargs() == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_plain_username": "alice",

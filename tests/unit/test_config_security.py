@@ -22,7 +22,7 @@ SASL = [
 
 
 def test_plaintext_is_the_default() -> None:
-    assert load_cluster("example").client_kwargs() == {"security_protocol": "PLAINTEXT"}
+    assert load_cluster("example").security.client_kwargs() == {"security_protocol": "PLAINTEXT"}
 
 
 def test_references_become_the_options_of_kafka_python(
@@ -41,7 +41,7 @@ def test_references_become_the_options_of_kafka_python(
             "cluster.security.check_hostname=false",
         ],
     )
-    assert cluster.client_kwargs() == {
+    assert cluster.security.client_kwargs() == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_plain_username": "alice",

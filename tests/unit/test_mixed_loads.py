@@ -186,11 +186,11 @@ def test_each_task_of_the_stage_belongs_to_one_part(slots: int) -> None:
         assert own.stage_task(number) == task
         assert 0 <= number < own.tasks + own.consumer_tasks
         if number < own.tasks:
-            hosted.update(own.client_id(each) for each in own.producers_of(number))
+            hosted.update(own.producer_name(each) for each in own.producers_of(number))
         else:
             consumers = own.pattern.consumers
             taken = consumers.members_of(number - own.tasks, own.consumer_tasks)
-            members.update(own.member_id(*each) for each in taken)
+            members.update(own.member_name(*each) for each in taken)
     assert set(hosted.values()) == set(members.values()) == {1}
     assert (len(hosted), len(members)) == (10, 3)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from jobs.cluster.quotas import Quota, is_throttling_unseen
 from jobs.config import load_workload
+from jobs.engine.network.options import ClientIds
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
 
+OURS = partial(ClientIds().may_be, prefix="redline-")
 RATE = {"producer_byte_rate": 1e6}
 
 
@@ -30,16 +34,16 @@ RATE = {"producer_byte_rate": 1e6}
 def test_a_quota_may_throttle_producers_of_its_entity(
     entity: dict[str, str | None], values: dict[str, float], user: str | None, holds: bool
 ) -> None:
-    assert Quota(entity, values).may_throttle(user, "redline-") is holds
+    assert Quota(entity, values).may_throttle(user, OURS) is holds
 
 
 @pytest.mark.parametrize("key", ["consumer_byte_rate", "controller_mutation_rate"])
 def test_the_doctor_names_quotas_that_bound_other_requests_of_the_run(key: str) -> None:
     of_run, of_others = ({"user": name} for name in ("us", "them"))
-    assert Quota(of_run, {key: 1.0}).may_hold("us", "redline-")
-    assert not Quota(of_others, {key: 1.0}).may_hold("us", "redline-")
+    assert Quota(of_run, {key: 1.0}).may_hold("us", OURS)
+    assert not Quota(of_others, {key: 1.0}).may_hold("us", OURS)
     address = Quota({"ip": "10.0.4.17"}, {"connection_creation_rate": 50.0})
-    assert address.may_hold("us", "redline-")
+    assert address.may_hold("us", OURS)
 
 
 @pytest.mark.parametrize(

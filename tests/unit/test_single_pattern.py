@@ -68,11 +68,11 @@ def requests(own: TrialPlan, seconds: float = 3.0) -> list[bytes]:
         topic, partitions = own.partitions.topic_of(index)
         producer = Producer(
             index, own.pattern.producer, pool.section_of(index), partitions,
-            growing_schedule(own, index, 100.0), own.client_id(index),
+            growing_schedule(own, index, 100.0), own.producer_name(index),
         )  # fmt: skip
         options = own.pattern.producer.options
         encoder = ProduceEncoder(
-            topic, own.client_id(index), options.acks_code, options.request_timeout_ms
+            topic, own.producer_name(index), options.acks_code, options.request_timeout_ms
         )
         while (ready_s := producer.ready_s) < 100.0 + seconds:
             batch = producer.seal(producer.records_by(ready_s), ready_s)

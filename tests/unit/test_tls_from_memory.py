@@ -101,7 +101,8 @@ def test_texts_log_in_and_no_key_reaches_a_disk(
     assert context is not None
     assert [Path(each).parent for each in read] == [Path("/proc/self/fd")]
     assert shaken(authority, context) == "app.example.com"
-    assert set(library_options(options)) == {
+    assert set(library_options(options, "x")) == {
+        "client_id",
         "security_protocol",
         "ssl_check_hostname",
         "ssl_context",

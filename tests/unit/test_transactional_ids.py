@@ -113,7 +113,7 @@ def registered(
     brokers: dict[Any, Broker], *names: str, timeout_s: float = ANSWERED_S
 ) -> dict[str, Registered]:
     transports = {way: broker.transport for way, broker in brokers.items()}
-    ids = [TransactionalId(name, 60_000 + number) for number, name in enumerate(names)]
+    ids = [TransactionalId(name, 60_000 + number, name) for number, name in enumerate(names)]
     return register_transactional(transports, ids, timeout_s)
 
 

@@ -62,7 +62,7 @@ class Cluster:
             drain_timeout_s=drain_timeout_s,
             **(fields | options),
         )
-        pattern, client_id = trial.pattern.producer, trial.client_id(0)
+        pattern, client_id = trial.pattern.producer, trial.producer_name(0)
         ids = {client_id: 77} if pattern.options.enable_idempotence else {}
         with contextlib.ExitStack() as stack:
             for broker in self.brokers.values():

@@ -76,7 +76,7 @@ def _transactional(plan: TrialPlan, index: int) -> dict[str, object]:
     if not options.has_transactions:
         return {}
     return {
-        "transactional_id": plan.client_id(index),
+        "transactional_id": plan.producer_name(index),
         "transaction_timeout_ms": options.transaction_timeout_ms,
     }
 
@@ -115,13 +115,12 @@ class KafkaPythonProducer:
         try:
             self._producer = KafkaProducer(
                 bootstrap_servers=plan.servers,
-                client_id=plan.client_id(index),
                 bootstrap_timeout_ms=timeout_ms,
                 max_block_ms=timeout_ms,
                 metrics_enabled=False,
                 **producer_options(plan.pattern.producer),
                 **_transactional(plan, index),
-                **library_options(plan.client_options),
+                **library_options(plan.client_options, plan.producer_name(index)),
             )
             self._throttle = ThrottleTimes(self._producer._sender, "_handle_produce_response")
             self._producer.partitions_for(self._topic)

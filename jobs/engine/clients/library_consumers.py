@@ -39,7 +39,7 @@ class LibraryMember:
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int, library: LibraryConsumer) -> None:
-        self.client_id = f"{group}-{member}"
+        self.name = f"{group}-{member}"
         self.group = group
         self.ledger = GroupLedger(group, 1, 0.0)
         self.owned: int | None = None

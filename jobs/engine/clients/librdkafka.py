@@ -102,7 +102,7 @@ def connection_options(options: Mapping[str, object]) -> dict[str, object]:
     """
     found: dict[str, object] = {}
     for name, value in options.items():
-        if value is None:
+        if value is None or name == "client_id":
             continue
         if name == "ssl_check_hostname":
             found["ssl.endpoint.identification.algorithm"] = "https" if value else "none"
@@ -182,7 +182,7 @@ def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, obje
     return kafka_options(options, without=_RENAMED) | {
         **connection_options(plan.client_options),
         "bootstrap.servers": ",".join(plan.servers),
-        "client.id": plan.member_id(group, member),
+        "client.id": plan.client_id(plan.member_name(group, member)),
         "group.id": plan.group_id(group),
         "partition.assignment.strategy": "roundrobin" if plan.shares_topics else "range",
         "heartbeat.interval.ms": HEARTBEAT_MS,
@@ -213,13 +213,13 @@ class RdKafkaProducer:
             **connection_options(plan.client_options),
             **producer_options(plan.pattern.producer, full),
             "bootstrap.servers": ",".join(plan.servers),
-            "client.id": plan.client_id(index),
+            "client.id": plan.client_id(plan.producer_name(index)),
             "error_cb": self._note_trouble,
             "throttle_cb": self._note_throttle,
         }
         if plan.pattern.producer.options.has_transactions:
             options |= {
-                "transactional.id": plan.client_id(index),
+                "transactional.id": plan.producer_name(index),
                 "transaction.timeout.ms": plan.pattern.producer.options.transaction_timeout_ms,
             }
         try:

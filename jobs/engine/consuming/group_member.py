@@ -122,7 +122,7 @@ class Member:
 
     def __init__(self, plan: TrialPlan, group: int, member: int, wake: Callable[[], None]) -> None:
         self.group = group
-        self.client_id = plan.member_id(group, member)
+        self.name = plan.member_name(group, member)
         self.changes: deque[Change] = deque()
         self.positions: dict[int, int] = {}
         self.owned: int | None = None
@@ -136,7 +136,7 @@ class Member:
         self._consumer: Any = None
         self._handover = Handover(self._pause_reader, self._commit)
         self._assignments = 0
-        self._thread = threading.Thread(target=self._run, name=self.client_id, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     def start(self) -> None:
         """Begin to join."""
@@ -165,7 +165,7 @@ class Member:
             while not self._leaving.wait(_TURN_S):
                 self._poll(consumer)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
-            self.trouble = f"{self.client_id}: {type(error).__name__}: {error}"
+            self.trouble = f"{self.name}: {type(error).__name__}: {error}"
         finally:
             self._end(self._consumer)
 
@@ -213,7 +213,7 @@ class Member:
         try:
             await consumer._coordinator._commit_offsets_sync_async(offsets, _COMMIT_TIMEOUT_MS)
         except KafkaError as error:
-            _log.warning("%s: its last records are read again: %s", self.client_id, error)
+            _log.warning("%s: its last records are read again: %s", self.name, error)
 
     def _take(self, consumer: Any) -> None:
         offsets = begin_offsets(consumer, self._plan, sorted(consumer.assignment()))
@@ -238,7 +238,7 @@ class Member:
                     self._set_positions(consumer)
                 consumer.close(autocommit=self.trouble is None, timeout_ms=_COMMIT_TIMEOUT_MS)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
-            self.trouble = self.trouble or f"{self.client_id}: {type(error).__name__}: {error}"
+            self.trouble = self.trouble or f"{self.name}: {type(error).__name__}: {error}"
         finally:
             self._wake()
 
@@ -269,9 +269,8 @@ def number_of(plan: TrialPlan, each: TopicPartition) -> int:
 def group_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
     """KafkaConsumer's configuration for a member that commits what it has read."""
     return {
-        **library_options(plan.client_options),
+        **library_options(plan.client_options, plan.member_name(group, member)),
         "bootstrap_servers": plan.servers,
-        "client_id": plan.member_id(group, member),
         "group_id": plan.group_id(group),
         "partition_assignment_strategy": (
             RoundRobinPartitionAssignor if plan.shares_topics else RangePartitionAssignor,
@@ -326,7 +325,7 @@ SETTLING = 3
 class Joining(Protocol):
     """State of a member while its group settles."""
 
-    client_id: str
+    name: str
     owned: int | None
     trouble: str | None
 
@@ -347,7 +346,7 @@ def await_settled(members: Sequence[Joining], plan: TrialPlan) -> None:
             if member.trouble is not None:
                 raise GroupError(f"consumer group member {member.trouble}")
         if time.monotonic() > deadline_s:
-            shares = ", ".join(f"{each.client_id}: {each.owned}" for each in members)
+            shares = ", ".join(f"{each.name}: {each.owned}" for each in members)
             raise GroupError(
                 f"consumer groups did not settle within {timeout_s:.0f} s; partitions owned: "
                 f"{shares}"

@@ -119,10 +119,10 @@ class WireConsumers:
 
     def _connect(self) -> None:
         plan, options = self._plan, self._options
-        readers = {reader.member.client_id: reader for reader in self._readers}
-        wanted = [(client_id, broker) for client_id in readers for broker in plan.brokers]
+        readers = {reader.member.name: reader for reader in self._readers}
+        wanted = [(name, broker) for name in readers for broker in plan.brokers]
         for key, transport in self._open_all(wanted).items():
-            encoder = FetchEncoder(plan.partitions, key[0], options)
+            encoder = FetchEncoder(plan.partitions, plan.client_id(key[0]), options)
             reader = readers[key[0]]
             channel = FetchChannel(key, reader, encoder, plan.partitions, options.check_crcs)
             self._channels[key] = channel

@@ -28,6 +28,7 @@ from jobs.engine.network.established import count_open_to
 from jobs.engine.network.frames import PRODUCE_VERSION
 from jobs.engine.network.links import TcpLink, TlsLink, dial, tls_context
 from jobs.engine.network.names import Address, Resolved, look_up
+from jobs.engine.network.options import client_id_of
 from jobs.engine.network.pacing import Attempt, ConnectPacer, Key
 from jobs.engine.network.refusals import (
     LoginRequiredError,
@@ -110,7 +111,7 @@ def open_connections(
     buffers: SocketBuffers = KERNEL_TUNED,
     rng: random.Random | None = None,
 ) -> dict[Key, Transport]:
-    """Open one authenticated transport per (client id, broker id).
+    """Open one authenticated transport per (name of a client, broker id).
 
     A connection that a broker closes at once is opened again, at a pace that brokers with a limit
     on new connections can follow.
@@ -342,7 +343,7 @@ class _Opener:
         return count_open_to(places)
 
     async def open(
-        self, client_id: str, broker_id: int, address: Address, deadline_s: float
+        self, name: str, broker_id: int, address: Address, deadline_s: float
     ) -> Transport:
         """Open a connection until a time on the monotonic clock [s]."""
         where = broker_words(broker_id, address)
@@ -353,9 +354,8 @@ class _Opener:
             sock = transport._sock
             if isinstance(sock, ssl.SSLSocket):
                 await self._shake_hands(sock, deadline_s)
-            connection = KafkaConnection(
-                self._net, node_id=broker_id, client_id=client_id, **self._options
-            )
+            own = {**self._options, "client_id": client_id_of(name, self._options)}
+            connection = KafkaConnection(self._net, node_id=broker_id, **own)
             connection.connection_made(transport)
             await connection.initialize(timeout_at=deadline_s)
             await connection

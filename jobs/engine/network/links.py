@@ -13,6 +13,7 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from jobs.engine.network.names import Resolved
+from jobs.engine.network.options import client_id_of
 from jobs.engine.network.refusals import NoAnswerError, NotReachedError, UnknownHostError
 from metrics.common.errors import ConfigError
 
@@ -136,17 +137,21 @@ def _load_from_memory(context: ssl.SSLContext, pem: str, password: str | None) -
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password=password or "")
 
 
-def library_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def library_options(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The connection options as kafka-python takes them, with a context in place of PEM texts.
+
+    Args:
+        name: the name of the connection, see `client_id_of`.
 
     Raises:
         ConfigError: there is no usable certificate or key.
     """
-    if not any(options.get(name) for name in PEM_OPTIONS):
-        return dict(options)
+    own = {"client_id": client_id_of(name, options)}
+    if not any(options.get(each) for each in PEM_OPTIONS):
+        return {**options, **own}
     files = (*PEM_OPTIONS, "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
-    kept = {name: value for name, value in options.items() if name not in files}
-    return {**kept, "ssl_context": tls_context(options)}
+    kept = {each: value for each, value in options.items() if each not in files}
+    return {**kept, **own, "ssl_context": tls_context(options)}
 
 
 PEM_OPTIONS = ("ssl_ca_pem", "ssl_certificate_pem", "ssl_key_pem")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -12,10 +13,43 @@ NAME_PREFIX = "redline-"
 
 
 class ClientOptions(dict[str, Any]):
-    """Connection options of kafka-python with resolved secrets; `repr` shows only their names."""
+    """Connection options of kafka-python with resolved secrets; `repr` shows only their names.
+
+    `client_id` has the `ClientIds` of all connections.
+    """
 
     def __repr__(self) -> str:
         return f"ClientOptions({', '.join(self)})"
+
+
+@dataclass(frozen=True)
+class ClientIds:
+    """The client ids by which brokers know the connections of a run.
+
+    Attributes:
+        given: the id of all connections; empty where each has its own name.
+        has_suffix: whether the connection's own name follows the given id.
+    """
+
+    given: str = ""
+    has_suffix: bool = False
+
+    def of(self, name: str) -> str:
+        """The client id of the connection with this name."""
+        return (f"{self.given}-{name}" if self.has_suffix else self.given) or name
+
+    def may_be(self, client_id: str, prefix: str) -> bool:
+        """Whether a connection whose name begins with `prefix` may have this client id."""
+        if self.given and not self.has_suffix:
+            return client_id == self.given
+        return client_id.startswith(self.of(prefix))
+
+
+def client_id_of(name: str, options: Mapping[str, Any]) -> str:
+    """The client id of the connection with this name, by the connection options."""
+    ids = options.get("client_id") or ClientIds()
+    assert isinstance(ids, ClientIds), "libraries get the id itself"
+    return ids.of(name)
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]

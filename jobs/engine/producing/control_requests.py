@@ -87,10 +87,12 @@ class TransactionalId:
     Attributes:
         name: its `transactional.id`.
         timeout_ms: age at which brokers abort a transaction [ms].
+        client_id: its `client.id`.
     """
 
     name: str
     timeout_ms: int
+    client_id: str
 
 
 def init_request(
@@ -129,9 +131,9 @@ def coordinator_request(
     """
     name = transactional.name
     if isinstance(request, FindCoordinator):
-        return find_request(name, correlation_id)
+        return find_request(transactional, correlation_id)
     if isinstance(request, RenewEpoch):
-        return init_request(name, correlation_id, transactional)
+        return init_request(transactional.client_id, correlation_id, transactional)
     message: Any
     if isinstance(request, EndTransaction):
         message = EndTxnRequest(
@@ -141,7 +143,7 @@ def coordinator_request(
             committed=request.is_commit,
             version=_END_VERSION,
         )
-        return _framed(message, name, correlation_id)
+        return _framed(message, transactional.client_id, correlation_id)
     by_topic: dict[str, list[int]] = {}
     for number in request.partitions:
         topic, partition = partitions.of(number)
@@ -156,7 +158,7 @@ def coordinator_request(
         ],
         version=_ADD_VERSION,
     )
-    return _framed(message, name, correlation_id)
+    return _framed(message, transactional.client_id, correlation_id)
 
 
 def coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int, tuple[int, int]]:
@@ -191,12 +193,12 @@ def _coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int
     return wrong[0] if wrong else 0, (-1, -1)
 
 
-def find_request(transactional_id: str, correlation_id: int) -> bytes:
-    """Encode a request for the broker that coordinates the transactions of this id."""
+def find_request(transactional: TransactionalId, correlation_id: int) -> bytes:
+    """Encode a request for the broker that coordinates the transactions of this producer."""
     request = FindCoordinatorRequest(
-        key=transactional_id, key_type=CoordinatorType.TRANSACTION.value, version=_FIND_VERSION
+        key=transactional.name, key_type=CoordinatorType.TRANSACTION.value, version=_FIND_VERSION
     )
-    return _framed(request, transactional_id, correlation_id)
+    return _framed(request, transactional.client_id, correlation_id)
 
 
 @answer_of("a coordinator")
@@ -211,8 +213,12 @@ def _framed(request: Any, client_id: str, correlation_id: int) -> bytes:
     return bytes(request.encode(framed=True, header=True))
 
 
-def request_producer_ids(transports: Mapping[str, Transport], timeout_s: float) -> dict[str, int]:
-    """Request a producer id for each client id, over the connection of that client.
+def request_producer_ids(
+    transports: Mapping[str, Transport],
+    timeout_s: float,
+    client_id_of: Callable[[str], str] = str,
+) -> dict[str, int]:
+    """Request a producer id for each producer's name, over the connection of that producer.
 
     A broker hands out ids from blocks that it gets from the controller, and answers "loading" while
     it waits for the next block; the request is then sent again.
@@ -227,9 +233,9 @@ def request_producer_ids(transports: Mapping[str, Transport], timeout_s: float) 
         "the right to Write (IdempotentWrite before Kafka 2.8); grant it to the cluster's user",
     )
     deadline_s = time.monotonic() + timeout_s
-    requests = {each: init_request(each, 0) for each in transports}
+    requests = {each: init_request(client_id_of(each), 0) for each in transports}
     ids = preparation.request_until_answered(transports, requests, init_answer, deadline_s)
-    return {client_id: producer_id for client_id, (_, producer_id, _epoch) in ids.items()}
+    return {name: producer_id for name, (_, producer_id, _epoch) in ids.items()}
 
 
 @dataclass(frozen=True)
@@ -277,10 +283,10 @@ def register_transactional(
             name: transports[name, brokers[index % len(brokers)]]
             for index, name in enumerate(missing)
         }
-        requests = {name: find_request(name, 0) for name in missing}
+        requests = {name: find_request(each, 0) for name, each in missing.items()}
         at = preparation.request_until_answered(ways, requests, find_answer, deadline_s)
         ways = {name: transports[name, broker] for name, (_, broker) in at.items()}
-        requests = {name: init_request(name, 0, each) for name, each in missing.items()}
+        requests = {name: init_request(each.client_id, 0, each) for name, each in missing.items()}
         answers = preparation.request_once(ways, requests, init_answer, deadline_s)
         for name, (_, producer_id, epoch) in answers.items():
             found[name] = Registered(at[name][1], producer_id, epoch)

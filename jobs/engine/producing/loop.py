@@ -145,8 +145,8 @@ class WireLoop:
 
     def _add_producer(self, index: int, start_s: float) -> None:
         plan, pattern = self._plan, self._plan.pattern.producer
-        client_id = plan.client_id(index)
-        id_state, transactions = self._identity_of(client_id)
+        name = plan.producer_name(index)
+        id_state, transactions = self._identity_of(name)
         topic, partitions = plan.partitions.topic_of(index)
         producer = Producer(
             index,
@@ -154,26 +154,26 @@ class WireLoop:
             self._pool.section_of(index),
             partitions,
             growing_schedule(plan, index, start_s),
-            client_id,
+            name,
             id_state,
             transactions,
         )
         options = pattern.options
         encoder = ProduceEncoder(
             topic,
-            client_id,
+            plan.client_id(name),
             options.acks_code,
             options.request_timeout_ms,
             partitions.start,
-            None if transactions is None else client_id,
+            None if transactions is None else name,
         )
         self._delivery.add(producer, plan.brokers)
         self._network.add(producer.connections, encoder, self._transports)
 
-    def _identity_of(self, client_id: str) -> tuple[ProducerIdState | None, Transactions | None]:
+    def _identity_of(self, name: str) -> tuple[ProducerIdState | None, Transactions | None]:
         """The producer id that brokers gave this producer, and its transactions."""
         duration_ms = self._plan.pattern.producer.options.transaction_duration_ms
-        known = self._producer_ids.get(client_id)
+        known = self._producer_ids.get(name)
         if isinstance(known, Registered):
             assert duration_ms is not None, "only transactions have a coordinator"
             transactions = Transactions(known.coordinator, duration_ms / 1000.0)

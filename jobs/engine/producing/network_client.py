@@ -97,7 +97,7 @@ class NetworkClient:
     ) -> None:
         """Add the open connections of a producer: broker id → connection."""
         for broker, connection in connections.items():
-            key = (connection.producer.client_id, broker)
+            key = (connection.producer.name, broker)
             channel = self._channels[connection] = ProducerChannel(connection, encoder)
             self._by_key[key] = channel
             self.sockets.add(channel, transports[key])
@@ -128,15 +128,15 @@ class NetworkClient:
         if isinstance(action, Produce):
             self._produce(channel, action)
         elif isinstance(action, Reopen):
-            self._reopener.request((action.connection.producer.client_id, action.connection.broker))
+            self._reopener.request((action.connection.producer.name, action.connection.broker))
         elif isinstance(action, SendCoordinatorRequest):
             self._request_coordinator(channel, action)
         else:
-            client_id = action.connection.producer.client_id
             channel.correlation_id += 1
             channel.numbers.append(channel.correlation_id)
             channel.control_requests.append(None)
-            request = metadata_request(self._partitions.topics, client_id, channel.correlation_id)
+            client_id, number = channel.encoder.client_id, channel.correlation_id
+            request = metadata_request(self._partitions.topics, client_id, number)
             self._write(channel, [request])
 
     def _request_coordinator(
@@ -150,7 +150,7 @@ class NetworkClient:
         channel.control_requests.append(action.request)
         request = coordinator_request(
             action.request,
-            TransactionalId(producer.client_id, timeout_ms),
+            TransactionalId(producer.name, timeout_ms, channel.encoder.client_id),
             (state.producer_id, state.epoch),
             self._partitions,
             channel.correlation_id,

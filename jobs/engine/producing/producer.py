@@ -115,7 +115,6 @@ class Producer:
         "_schedule",
         "blocked",
         "buffered_bytes",
-        "client_id",
         "closed_loop",
         "connections",
         "full_records",
@@ -123,6 +122,7 @@ class Producer:
         "id_state",
         "index",
         "muted",
+        "name",
         "opened",
         "partition",
         "ready_s",
@@ -139,7 +139,7 @@ class Producer:
         section: Section,
         partitions: range,
         schedule: Schedule,
-        client_id: str = "",
+        name: str = "",
         id_state: ProducerIdState | None = None,
         transactions: Transactions | None = None,
     ) -> None:
@@ -149,7 +149,7 @@ class Producer:
         self.opened = 0
         self.buffered_bytes = 0
         self.blocked = False
-        self.client_id = client_id
+        self.name = name
         self.id_state = id_state
         self.transactions = transactions
         self.closed_loop = pattern.closed_loop

@@ -44,6 +44,7 @@ class ProduceEncoder:
         transactional_id: str | None = None,
     ) -> None:
         self.first = first
+        self.client_id = client_id
         request = ProduceRequest(
             transactional_id=transactional_id,
             acks=acks,

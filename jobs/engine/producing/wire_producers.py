@@ -31,7 +31,9 @@ class WireProducers:
         """Connect, and encode the pool."""
         plan = self._plan
         hosted = plan.producers_of(self._task)
-        wanted = [(plan.client_id(index), broker) for index in hosted for broker in plan.brokers]
+        wanted = [
+            (plan.producer_name(index), broker) for index in hosted for broker in plan.brokers
+        ]
         self._transports = dict(opener_of(plan)(wanted))
         if plan.pattern.producer.options.has_transactions:
             self._producer_ids = registered_at_brokers(plan, self._task, self._transports)
@@ -43,12 +45,12 @@ class WireProducers:
         """Request producer ids from brokers in turn, to spread the requests evenly."""
         plan = self._plan
         brokers = sorted(plan.brokers)
-        clients = {
-            plan.client_id(index): brokers[index % len(brokers)]
+        homes = {
+            plan.producer_name(index): brokers[index % len(brokers)]
             for index in plan.producers_of(self._task)
         }
-        ways = {client_id: self._transports[client_id, at] for client_id, at in clients.items()}
-        self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s)
+        ways = {name: self._transports[name, at] for name, at in homes.items()}
+        self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s, plan.client_id)
 
     def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
         """Send the load; see `ProducerClient.run`."""
@@ -74,14 +76,14 @@ class WireProducers:
 def registered_at_brokers(
     plan: TrialPlan, task: int, transports: Mapping[tuple[str, int], Transport]
 ) -> Mapping[str, Registered]:
-    """Register each producer's transactional id, which is its client id, at its coordinator.
+    """Register each producer's transactional id, which is its name, at its coordinator.
 
     Raises:
         ProducerIdError: see `register_transactional`.
     """
     timeout_ms = plan.pattern.producer.options.transaction_timeout_ms
-    names = [plan.client_id(index) for index in plan.producers_of(task)]
-    transactional = [TransactionalId(name, timeout_ms) for name in names]
+    names = [plan.producer_name(index) for index in plan.producers_of(task)]
+    transactional = [TransactionalId(name, timeout_ms, plan.client_id(name)) for name in names]
     return register_transactional(transports, transactional, plan.connect_timeout_s)
 
 
@@ -93,7 +95,7 @@ def await_markers(plan: TrialPlan, task: int) -> None:
     Raises:
         RedlineError: the brokers can no longer be reached, or do not answer.
     """
-    names = [plan.client_id(index) for index in plan.producers_of(task)]
+    names = [plan.producer_name(index) for index in plan.producers_of(task)]
     wanted = [(name, broker) for name in names for broker in plan.brokers]
     transports = opener_of(plan)(wanted)
     try:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jobs.engine.network.options import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX, client_id_of
 from jobs.engine.task.control_channel import ControlAddress
 from jobs.engine.task.partitions import Partitions
 from metrics.traffic.climb import Climb
@@ -131,8 +131,12 @@ class TrialPlan:
             for host, port in self.brokers.values()
         ]
 
-    def client_id(self, producer: int) -> str:
-        """The client id of a producer, unique in the trial."""
+    def client_id(self, name: str) -> str:
+        """The client id of the producer or member with this name."""
+        return client_id_of(name, self.client_options)
+
+    def producer_name(self, producer: int) -> str:
+        """The name of a producer, unique in the trial; its transactional id."""
         return f"{self._named}-{producer}"
 
     def group_id(self, group: int) -> str:
@@ -144,8 +148,8 @@ class TrialPlan:
         part = f"-{self.part}" if self.part else ""
         return f"{self.name_prefix}{self.trial_id}{part}"
 
-    def member_id(self, group: int, member: int) -> str:
-        """The client id of a member, unique in the trial."""
+    def member_name(self, group: int, member: int) -> str:
+        """The name of a member of a group, unique in the trial."""
         return f"{self.group_id(group)}-{member}"
 
 
