@@ -141,9 +141,7 @@ def test_the_given_client_id_has_its_quota(
         bench = ConsumerBench(kafka_testbed, admin)
         stack.callback(admin.delete_topic, bench.topic)
         options = load_cluster(str(file)).client_kwargs()
-        plan = bench.plan(
-            {"groups": 1, "client": client}, producer_client=client, client_options=options
-        )
+        plan = bench.plan({"groups": 1, "client": client}, client=client, client_options=options)
         seen = bench.run(plan)
     assert seen.counts.throttle_ms == 0
     assert not Throttled().reasons(Evidence(seen), Thresholds())
