@@ -112,7 +112,7 @@ def tags_of(folder: Path) -> tuple[str, ...]:
     """The tags of a run; empty if the file is missing or is not a list."""
     try:
         tags = json.loads((folder / TAGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return ()
     return tuple(map(str, tags)) if isinstance(tags, list) else ()
 
@@ -137,7 +137,7 @@ def _read(run_id: str, file: Path, job: str, page: str, tags: tuple[str, ...]) -
         return KnownRun(
             run_id, kind, started_at, status, cluster, workload, goal, answer or error, page, tags
         )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as wrong:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as wrong:
         text = f"{file.name}: {type(wrong).__name__}: {wrong}"
         return KnownRun(run_id, job, "", _UNREADABLE, answer=text, page=page, tags=tags)
 

@@ -261,7 +261,7 @@ def load_answer(path: Path) -> SweepAnswer:
         kind = restored(FigureKind, document["kind"])
         claims = tuple(restored(Claim, each) for each in document["claims"])
         return SweepAnswer(**own | {"results": results, "kind": kind, "claims": claims})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (*(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError),) as error:
         raise ConfigError(
             f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "
             "OUT/SWEEP_ID/sweep.json as redline sweep writes it"
