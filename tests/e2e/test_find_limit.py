@@ -16,7 +16,7 @@ from jobs.config.loading import load_goal
 from metrics.comparing.release import release_of
 from metrics.reporting.limit_words import latency_words
 from metrics.tables.store import TableStore
-from metrics.units import format_span
+from metrics.units import format_mb_per_s
 from tests.support.commands import (
     SUBMITTED_FIND_LIMIT,
     RunningCommand,
@@ -83,8 +83,8 @@ def test_each_limit_has_its_interval_and_its_latencies(run: Run) -> None:
         assert 0 < p50 <= p99 <= p999
         assert low < point["np_estimate"] < high
         assert point["mb_per_s_estimate"] == pytest.approx(each * point["np_estimate"])
-        between = format_span(low, high).replace(" to ", " and ")
-        assert f"between {between} (90 %), best estimate" in run.text
+        span = " to ".join(format_mb_per_s(point[f"mb_per_s_{end}"]) for end in ("low", "high"))
+        assert f"{span} MB/s" in run.text
         report = (run.folder / "report.html").read_text(encoding="utf-8")
         for words in (latency_words(p50, p99, p999), f"{between} producers"):
             assert words in report
