@@ -86,7 +86,7 @@ def test_each_limit_has_its_interval_and_its_latencies(run: Run) -> None:
         span = " to ".join(format_mb_per_s(point[f"mb_per_s_{end}"]) for end in ("low", "high"))
         assert f"{span} MB/s" in run.text
         report = (run.folder / "report.html").read_text(encoding="utf-8")
-        for words in (latency_words(p50, p99, p999), f"{between} producers"):
+        for words in (latency_words(p50, p99, p999), f"{span} MB/s"):
             assert words in report
         assert latency_words(p50, p99, p999) in run.text
 
