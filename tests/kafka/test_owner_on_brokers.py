@@ -142,7 +142,7 @@ def test_a_running_load_ends_when_the_owner_tightens(
             row = run_task(trial, OneTask())
             owner.join()
     topics.delete(made.names)
-    assert row.error is not None and "the driver has ended" in row.error, "it did not last for 120 s"
+    assert row.error is not None and "the driver has ended" in row.error, "it lasted for 120 s"
     with pytest.raises(GuardStopError, match=f"load_bytes_per_s_max of the .* topic {topic}"):
         guards.require_untripped()
     assert "load_bytes_per_s_max 1000" in said[-1] and "from now on" in said[-1]
