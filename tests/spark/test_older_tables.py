@@ -375,10 +375,11 @@ def report_text(
 @pytest.mark.parametrize("report_text", [LIMIT], indirect=True)
 def test_the_page_of_a_search_shows_its_limits(report_text: str) -> None:
     for text in (
-        "one broker sustains 2.88 MB/s (2.88 MB/s per broker, 2,875 messages/s, 23 producers)",
-        "at 4.00 MB/s (32 producers) the disk was the limiting resource",
-        "one broker sustains 5.62 MB/s (5.62 MB/s per broker, 5,625 messages/s, 45 producers)",
-        "at 8.00 MB/s (64 producers) the disk was the limiting resource",
+        "2,875 messages/s",
+        "2.88 MB/s (23 producers)",
+        "5,625 messages/s",
+        "5.62 MB/s (45 producers)",
+        "bound by disk",
         "at the limit (trial 3) and at the overload (trial 4)",
         "--set workload.topic.partitions_per_broker=2",
         *(f"Evidence of trial {number}" for number in range(1, 5)),
