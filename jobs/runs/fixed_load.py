@@ -140,8 +140,17 @@ class FixedLoadRun(Body):
                 )
             else:
                 self._hold_trials(holder)
-        if (answer := self._answer()).text and answer.carries is None:
-            raise NoConclusionError(answer.text)
+        if (answer := self._answer()).carries is None and (text := answer.text or self._cut_short):
+            raise NoConclusionError(text)
+
+    @property
+    def _cut_short(self) -> str:
+        """Why a load without a gap ended before its time; empty if it did not."""
+        load, trials = self.load, self.trials
+        if load.duration_s is None or not trials:
+            return ""
+        expected = load.trials_expected(self.config.workload.trial.measure_s)
+        return trials[-1].reasons[0].text if len(trials) < expected else ""
 
     def _answer(self, ended: str = "") -> LoadAnswer:
         """Whether the cluster carries the load, by the trials until now.
@@ -152,6 +161,7 @@ class FixedLoadRun(Body):
         valid = [each for each in self.trials if each.is_valid]
         counted = valid if valid and self.load.repeats_invalid else self.trials
         ceilings = ceilings_of(describe(self.config.goal))
+        ended = ended or self._cut_short
         return answer_of_load(counted, ceilings, self.load.duration_s is not None, ended)
 
     def _hold_trials(self, holder: Holder) -> None:

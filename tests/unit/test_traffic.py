@@ -271,6 +271,25 @@ def test_the_answer_to_a_load(snapshot: SnapshotAssertion) -> None:
 
 
 @pytest.mark.parametrize(
+    ("verdicts", "carries", "words"),
+    [("yyyy", True, "yes: "), ("yy?", None, "of the rate; 200.0 MB/s (200,000 messages/s) was")],
+)
+def test_a_load_that_ends_before_its_time_is_no_yes(
+    verdicts: str, carries: bool | None, words: str
+) -> None:
+    body = FixedLoadRun(
+        CONFIG, FixedLoad(1_000, 40, duration_s=4 * CONFIG.workload.trial.measure_s)
+    )
+    body.trials = [
+        trial_at(number, 1000, 40, {"default": WINDOWS[verdict]})
+        for number, verdict in enumerate(verdicts, 1)
+    ]
+    answer = body._answer()
+    assert answer.carries is carries
+    assert words in answer.text
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "neither --rate nor --np is given"),
