@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from jobs.checks.finding import Finding, checked, ok, problem, warning
 from jobs.checks.history import history_findings
 from jobs.checks.readings import readings_findings, remedies_of_missing
-from jobs.cluster.admin import AdminError, ClusterInfo
+from jobs.cluster.admin import AdminError, ClusterInfo, TopicSize
+from jobs.cluster.given_topics import GivenTopic, fitted, given_topics, notes, warnings
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of, lock_group
 from jobs.cluster.opening import LAG_PROPERTY, OpenCluster, require_fitting, window_needed_s
@@ -22,7 +24,9 @@ from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.console.text import count_words
+from jobs.trials.canaries import NO_CANARIES, canary_topic
 from jobs.trials.guards import open_guards
+from metrics.common.errors import RedlineError
 from metrics.sources.beans import Role
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.hosts.source import HostSource
@@ -45,10 +49,14 @@ def cluster_findings(
         locks: whether the run would take the cluster's lock.
     """
     run_id = f"doctor-{secrets.token_hex(4)}"
+    given: tuple[GivenTopic, ...] = ()
+    with suppress(RedlineError):  # the check of the topics reports it
+        given = given_topics(opened.admin, config.cluster)
+    asked, config = config, fitted(config, given)
     checks: tuple[tuple[str, Callable[[], list[Finding]]], ...] = (
         ("brokers", lambda: broker_findings(opened.info)),
         ("replicas", lambda: _replicas(opened)),
-        ("topics", lambda: _topics(opened, config, run_id)),
+        ("topics", lambda: _topics(opened, asked, run_id)),
         ("permissions", lambda: permission_findings(opened, config, run_id, locks)),
         ("lock", lambda: _lock(opened) if locks else []),
         *(
@@ -99,12 +107,15 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
 
 
 def _topics(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
-    topics, sizes = (
-        Topics(opened.admin, run_id, prefix=opened.name_prefix),
-        config.workload.message_bytes,
-    )
+    given, sizes = given_topics(opened.admin, config.cluster), config.workload.message_bytes
+    topics = Topics(opened.admin, run_id, prefix=opened.name_prefix, given=given)
     for message_bytes in sizes:
         topics.validate(config.heaviest(message_bytes))
+    if given:
+        return [
+            *(ok("topics", text) for text in notes(config, given)),
+            *(warning("topics", text) for text in warnings(given)),
+        ]
     named = ", ".join(format_size(message_bytes) for message_bytes in sizes[:MESSAGES_NAMED])
     more = f" and {len(sizes) - MESSAGES_NAMED} more" if len(sizes) > MESSAGES_NAMED else ""
     return [ok("topics", f"would be accepted, for messages of {named}{more}")]
@@ -121,17 +132,24 @@ def permission_findings(
     """
     prefix, workload = opened.name_prefix, config.workload
     name = f"{prefix}{run_id}"
-    found = permissions(
-        opened.admin,
-        opened.info.broker_ids[0],
-        topic_name(run_id, workload.message_bytes[0], 1, prefix=prefix),
-        group=name if any(each.consumers.groups for each in workload.parts) else None,
-        transactional_id=(
-            name if any(each.producer.has_transactions for each in workload.parts) else None
-        ),
-        lock_group=lock_group(prefix) if locks else None,
-    )
-    return permission_rules(found, prefix)
+    given = config.cluster.topics
+    own = topic_name(run_id, workload.message_bytes[0], 1, prefix=prefix)
+    found = [
+        each
+        for topic in given or (own,)
+        for each in permissions(
+            opened.admin,
+            opened.info.broker_ids[0],
+            topic,
+            is_given=bool(given),
+            group=name if any(part.consumers.groups for part in workload.parts) else None,
+            transactional_id=(
+                name if any(part.producer.has_transactions for part in workload.parts) else None
+            ),
+            lock_group=lock_group(prefix) if locks else None,
+        )
+    ]
+    return permission_rules(list(dict.fromkeys(found)), prefix)
 
 
 def _lock(opened: OpenCluster) -> list[Finding]:
@@ -201,7 +219,7 @@ def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
         problem(
             check,
             f"the user of cluster security lacks the permission to {each.action}",
-            f"the ACL {each.acl} with the prefix {prefix}",
+            each.needed(prefix),
             each.remedy,
         )
         for each in found
@@ -212,12 +230,12 @@ def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
             check,
             f"the brokers do not show the permission to {each.action}, as they do not answer "
             "the request for it",
-            f"the ACL {each.acl} with the prefix {prefix}",
+            each.needed(prefix),
         )
         for each in found
         if not each.is_known
     ]
-    return lacking or [ok(check, ", ".join(each.action for each in found))]
+    return lacking or [ok(check, ", ".join(dict.fromkeys(each.action for each in found)))]
 
 
 def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]:
@@ -237,7 +255,13 @@ def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]
 
 def _guards(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
     reporter = RecordingReporter()
-    open_guards(config, opened.admin, run_id, reporter)
+    guards = open_guards(config, opened.admin, run_id, reporter)
+    if config.cluster.topics and guards.limits.canary_p99_ms_max:
+        topic, size = canary_topic(f"{opened.name_prefix}{run_id}"), TopicSize(1, 1)
+        try:
+            opened.admin.create_topic(topic, size, {}, validate_only=True)
+        except AdminError as error:
+            guards.require_or_warn(f"{NO_CANARIES}: {error}")
     notices = [
         event.text
         for event in reporter.events

@@ -531,9 +531,20 @@ class KafkaAdmin:
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """(Topic, partition) → the offset that its next record will get."""
+        return self._offsets("end", partitions, OffsetSpec.LATEST)
+
+    def begin_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """(Topic, partition) → the offset of its oldest record."""
+        return self._offsets("begin", partitions, OffsetSpec.EARLIEST)
+
+    def _offsets(
+        self, which: str, partitions: Iterable[tuple[str, int]], at: int
+    ) -> dict[tuple[str, int], int]:
         wanted = frozenset(partitions)
         topics = sorted({topic for topic, _ in wanted})
-        return self.ask(f"read the end offsets of {_named(topics)}", lambda: self._ends_of(wanted))
+        return self.ask(
+            f"read the {which} offsets of {_named(topics)}", lambda: self._read_offsets(wanted, at)
+        )
 
     def replica_ends(
         self, held: Mapping[int, Iterable[tuple[str, int]]]
@@ -552,7 +563,7 @@ class KafkaAdmin:
             manager = self.client._manager
             sent = {
                 broker: manager.send(
-                    _latest_offsets(partitions, _DEBUGGER), broker, QUERY_TIMEOUT_MS
+                    _offsets_request(partitions, replica_id=_DEBUGGER), broker, QUERY_TIMEOUT_MS
                 )
                 for broker, partitions in held.items()
             }
@@ -568,20 +579,24 @@ class KafkaAdmin:
 
         return self.ask("read the end offsets of replicas", lambda: self.client._manager.run(read))
 
-    def _ends_of(self, wanted: frozenset[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """End offsets, with further requests while leaders move."""
+    def _read_offsets(
+        self, wanted: frozenset[tuple[str, int]], at: int
+    ) -> dict[tuple[str, int], int]:
+        """Offsets of leaders, with further requests while leaders move."""
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         found: dict[tuple[str, int], int] = {}
         while True:
-            found |= self.client._manager.run(self._known_ends_of, wanted - set(found))
+            found |= self.client._manager.run(self._known_offsets, wanted - set(found), at)
             if wanted <= set(found):
                 return found
             if time.monotonic() > deadline_s:
                 raise kafka_errors.NotLeaderForPartitionError
             time.sleep(_LOADING_PAUSE_S)
 
-    async def _known_ends_of(self, wanted: Set[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """End offsets as far as the brokers found lead; all leaders are queried at once."""
+    async def _known_offsets(
+        self, wanted: Set[tuple[str, int]], at: int
+    ) -> dict[tuple[str, int], int]:
+        """Offsets as far as the brokers found lead; all leaders are queried at once."""
         manager = self.client._manager
         described = await manager.send(_metadata_request(sorted({topic for topic, _ in wanted})))
         led: dict[int, list[tuple[str, int]]] = {}
@@ -594,7 +609,8 @@ class KafkaAdmin:
         if left:
             raise kafka_errors.UnknownTopicOrPartitionError
         sent = [
-            manager.send(_latest_offsets(partitions), leader) for leader, partitions in led.items()
+            manager.send(_offsets_request(partitions, at), leader)
+            for leader, partitions in led.items()
         ]
         found = {}
         for answer in [await each for each in sent]:
@@ -820,8 +836,10 @@ def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> l
     return answers
 
 
-def _latest_offsets(partitions: Iterable[tuple[str, int]], replica_id: int = -1) -> Any:
-    """A request for the end offsets of (topic, partition), by default as clients see them."""
+def _offsets_request(
+    partitions: Iterable[tuple[str, int]], at: int = OffsetSpec.LATEST, replica_id: int = -1
+) -> Any:
+    """A request for offsets of (topic, partition), by default the end offsets of clients."""
     kind, numbers = ListOffsetsRequest.ListOffsetsTopic, dict[str, list[int]]()
     for topic, number in partitions:
         numbers.setdefault(topic, []).append(number)
@@ -832,7 +850,7 @@ def _latest_offsets(partitions: Iterable[tuple[str, int]], replica_id: int = -1)
             kind(
                 name=topic,
                 partitions=[
-                    kind.ListOffsetsPartition(partition_index=each, timestamp=OffsetSpec.LATEST)
+                    kind.ListOffsetsPartition(partition_index=each, timestamp=at)
                     for each in of_topic
                 ],
             )

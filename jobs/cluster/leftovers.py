@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -50,7 +50,7 @@ class Leftover:
         return f"kafka-{tool}.sh --bootstrap-server {server} --delete --{option} {name}"
 
 
-def leftovers(admin: KafkaAdmin, prefix: str) -> list[Leftover]:
+def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> list[Leftover]:
     """The topics and groups whose names have the form of a run's: groups first, then by age.
 
     A run made a topic where the run's id is in its name and in its mark (`topic_plan.mark_of`). A
@@ -59,13 +59,14 @@ def leftovers(admin: KafkaAdmin, prefix: str) -> list[Leftover]:
 
     Args:
         prefix: `cluster.name_prefix`.
+        given: `cluster.topics`, which are no run's own.
 
     Raises:
         AdminError: topics or groups cannot be listed.
     """
     topics = {}
     for name in admin.topic_names():
-        if name.startswith(prefix) and _TOPIC.fullmatch(name):
+        if name.startswith(prefix) and _TOPIC.fullmatch(name) and name not in given:
             run_id, is_locked = maker_of(name, _mark(admin, name), prefix) or ("", False)
             topics[name] = Leftover("topic", name, run_id, is_locked)
     found = list(topics.values())

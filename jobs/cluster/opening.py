@@ -46,10 +46,12 @@ class LastLoad:
         ended_s: end of its last load [s since the epoch]; None before the first load.
         looks: the traffic of other clients without its loads, each with the time of its end [s
             since the epoch].
+        written: topics of `cluster.topics` to which its runs write.
     """
 
     ended_s: float | None = None
     looks: list[tuple[float, ClientTraffic]] = field(default_factory=list)
+    written: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class Permission:
         remedy: what to do when it is refused.
         is_known: False where the brokers do not answer such a request, so that a run may find it
             granted or refused.
+        topic: the topic of `cluster.topics` that the ACL names; empty for an ACL with a prefix.
     """
 
     action: str
@@ -48,6 +49,11 @@ class Permission:
     is_granted: bool
     remedy: str = "grant it"
     is_known: bool = True
+    topic: str = ""
+
+    def needed(self, prefix: str) -> str:
+        """The ACL as a noun phrase, for names with this prefix."""
+        return f"the ACL {self.acl} {self.topic or f'with the prefix {prefix}'}"
 
 
 def permissions(
@@ -55,6 +61,7 @@ def permissions(
     broker_id: int,
     topic: str,
     *,
+    is_given: bool = False,
     group: str | None = None,
     transactional_id: str | None = None,
     lock_group: str | None = None,
@@ -63,7 +70,8 @@ def permissions(
 
     Args:
         broker_id: the broker to query.
-        topic: name of a topic that does not exist.
+        topic: name of a topic that does not exist, or of a topic of `cluster.topics`.
+        is_given: whether it is such a topic, which a run never deletes.
         group: id of a group that does not exist; None for a run without consumers.
         transactional_id: id that does not exist; None for producers without transactions.
         lock_group: group of the cluster's lock; None for a run without lock.
@@ -82,12 +90,13 @@ def permissions(
         is_refused = isinstance(kafka_errors.for_code(code)(), _REFUSALS)
         return Permission(action, acl, not is_refused)
 
-    found = [
-        ask("delete", "Delete on topics", _delete(topic), _of_delete),
-        ask("write", "Write on topics", _produce(topic), _of_produce),
-    ]
+    on, named = ("topic", topic) if is_given else ("topics", "")
+    found = [replace(ask("write", f"Write on {on}", _produce(topic), _of_produce), topic=named)]
+    if not is_given:
+        found.insert(0, ask("delete", "Delete on topics", _delete(topic), _of_delete))
     if group is not None:
-        found.append(ask("read", "Read on topics", _fetch(topic), _of_fetch))
+        read = ask("read", f"Read on {on}", _fetch(topic), _of_fetch)
+        found.append(replace(read, topic=named))
         found.append(ask("join a group", "Read on groups", _heartbeat(group), _of_heartbeat))
     if transactional_id is not None:
         acl, end = "Write on transactional ids", _end(transactional_id)

@@ -228,31 +228,52 @@ def largest_batch_bytes(pattern: ProducerPattern) -> int:
     return max(largest, options.batch_size) if several_fit else largest
 
 
-def require_writable(pattern: TrafficPattern, properties: Mapping[str, str | None]) -> None:
+def require_writable(
+    pattern: TrafficPattern, properties: Mapping[str, str | None], is_given: bool = False
+) -> None:
     """Raise an error for traffic of which the brokers would refuse every request.
 
     Args:
         pattern: the traffic to be written.
         properties: properties of the topic, defaults included; a missing one is not checked.
+        is_given: whether the topic is one of `cluster.topics`, which the workload cannot change.
 
     Raises:
-        ConfigError: batches larger than max.message.bytes, or fewer replicas than
-            min.insync.replicas with acks=all.
+        ConfigError: batches larger than max.message.bytes, fewer replicas than
+            min.insync.replicas with acks=all, or no keys in a compacted topic.
     """
     limit, batch = properties.get("max.message.bytes"), largest_batch_bytes(pattern.producer)
     if limit is not None and batch > int(limit):
         raise ConfigError(
             f"the workload sends batches of up to {batch} B at message size "
             f"{pattern.message_bytes} B, and the brokers accept max.message.bytes {limit} B; "
-            f"lower producer.batch_size or message_bytes, or add --set "
-            f"workload.topic.config.max.message.bytes={batch}"
+            "lower producer.batch_size or message_bytes, or "
+            + (
+                "name another topic"
+                if is_given
+                else f"add --set workload.topic.config.max.message.bytes={batch}"
+            )
         )
     insync, replicas = properties.get("min.insync.replicas"), pattern.topic.replication_factor
     if insync is not None and pattern.producer.options.acks == "all" and replicas < int(insync):
+        if is_given:
+            raise ConfigError(
+                f"a topic of cluster.topics has {replicas} replicas and min.insync.replicas "
+                f"{insync}, and the workload acks all; expected at least as many replicas; name "
+                "another topic"
+            )
         raise ConfigError(
             f"the workload has topic.replication_factor {replicas} and acks all, and "
             f"the brokers require min.insync.replicas {insync}; raise the factor, or add --set "
             f"workload.topic.config.min.insync.replicas={replicas}"
+        )
+    payload = pattern.producer.payload
+    has_keys = payload.key_bytes or payload.kind == "messages"
+    if "compact" in (properties.get("cleanup.policy") or "") and not has_keys:
+        raise ConfigError(
+            "the topic has cleanup.policy compact, and the workload sends messages without keys, "
+            "which brokers refuse there; set workload.payload.key_bytes, or use a topic with "
+            "cleanup.policy delete"
         )
 
 

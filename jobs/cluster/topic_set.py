@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from jobs.cluster.placement import LeaderCounts, leader_counts
 from jobs.cluster.topic_plan import Assignment, TopicState, leader_of
 from jobs.engine.task.partitions import Partitions
-from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class TopicSet:
         parts: the topics of each part of a mix, which have shapes of their own, in order; empty
             for other traffic.
         brokers: ids of all brokers that serve, where the cluster placed the replicas.
+        given: the shape of topics of `cluster.topics`; None for topics that the run made.
     """
 
     names: tuple[str, ...]
@@ -34,6 +35,7 @@ class TopicSet:
     is_own_placement: bool = False
     brokers: tuple[int, ...] = ()
     parts: tuple[TopicSet, ...] = ()
+    given: TopicOptions | None = None
 
     @classmethod
     def of_parts(cls, parts: Sequence[TopicSet], message_bytes: int) -> TopicSet:
@@ -125,7 +127,7 @@ class TopicSet:
 
     def placement_note(self, planned_per_broker: int) -> str:
         """A sentence on a placement that the cluster chose; empty where the run placed replicas."""
-        if not self.is_own_placement:
+        if not self.is_own_placement or self.given:
             return ""
         planned = planned_per_broker * len(self.brokers)
         more = f" instead of {planned}, as leaders were uneven" if self.per_topic > planned else ""
@@ -140,11 +142,14 @@ class TopicSet:
     def fit(self, pattern: TrafficPattern) -> TrafficPattern:
         """The pattern with the number of partitions that the topics have.
 
-        The cluster that placed them may have more than the workload asks for.
+        The cluster that placed them may have more than the workload asks for. Topics that others
+        made have a shape and properties of their own.
         """
         if self.parts:
             pairs = zip(self.parts, pattern.parts, strict=True)
             return replace(pattern, parts=tuple(own.fit(part) for own, part in pairs))
+        if self.given is not None:
+            return replace(pattern, topic=self.given)
         if not self.is_own_placement or not self.brokers:
             return pattern
         per_broker = max(1, round(self.per_topic / len(self.brokers)))

@@ -1,4 +1,7 @@
-"""The topics that a run makes, checks before each trial, and deletes; it changes no others."""
+"""The topics that a run makes, checks before each trial, and deletes; it changes no others.
+
+With `cluster.topics` it makes and deletes none.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, TopicSize, query_brokers
+from jobs.cluster.given_topics import GivenTopic, assigned, shape
 from jobs.cluster.placement import REFUSED_ASSIGNMENTS, grown_partitions, placed
 from jobs.cluster.topic_plan import (
     Assignment,
@@ -64,6 +68,7 @@ class Topics:
         prefix: `cluster.name_prefix`.
         owner: id of the run in the topics' mark, see `mark_of`; its own by default.
         is_locked: whether the run holds the cluster's lock.
+        given: the topics of `cluster.topics`, which the run uses instead of its own.
         clock, pause: time and pauses [s]; replaced in tests.
 
     Attributes:
@@ -82,6 +87,7 @@ class Topics:
         prefix: str = NAME_PREFIX,
         owner: str = "",
         is_locked: bool = True,
+        given: Sequence[GivenTopic] = (),
     ) -> None:
         self._admin = admin
         self._run_id = run_id
@@ -90,6 +96,7 @@ class Topics:
         self._prefix = prefix
         self.owner = owner or run_id
         self.mark = mark_of(self.owner, is_locked)
+        self._given = tuple(given)
         self._made: dict[str, None] = {}
         self._queried = 0
         self._racks: dict[int, str | None] = {}
@@ -117,12 +124,17 @@ class Topics:
         Raises:
             ConfigError: the cluster would refuse the topic, or each batch written to it.
         """
-        for each in pattern.loads:
+        for own, each in self._given_to(pattern):
+            made = shape(own)
+            require_writable(replace(each, topic=made), made.config, is_given=True)
+        for each in () if self._given else pattern.loads:
             _, properties = self._accepted(each)
             require_writable(each, properties)
 
     def create(self, pattern: TrafficPattern, deadline_s: float = 60.0) -> TopicSet:
         """Create the topics of a pattern and wait until all replicas are in place and in sync.
+
+        Given topics are taken as they are, once their replicas are in sync.
 
         Where the cluster ignores or refuses the assignment of replicas, the placement that it
         chooses is taken, with more partitions while leaders are uneven.
@@ -133,6 +145,8 @@ class Topics:
             TopicError: this run has such a topic already, or a topic is not healthy within
                 `deadline_s` [s].
         """
+        if self._given:
+            return self._take_given(pattern, deadline_s)
         if pattern.parts:
             made = [self.create(each, deadline_s) for each in pattern.parts]
             return TopicSet.of_parts(made, pattern.message_bytes)
@@ -159,6 +173,25 @@ class Topics:
         brokers = len({*self._brokers(), *self.offline})
         return self._taken(pattern, names, brokers, deadline_s)
 
+    def _given_to(
+        self, pattern: TrafficPattern
+    ) -> list[tuple[tuple[GivenTopic, ...], TrafficPattern]]:
+        """The given topics of each load of the pattern; empty without given topics."""
+        if not self._given:
+            return []
+        shares = assigned(self._given, [each.topic for each in pattern.loads])
+        return list(zip(shares, pattern.loads, strict=True))
+
+    def _take_given(self, pattern: TrafficPattern, deadline_s: float) -> TopicSet:
+        found = []
+        for own, each in self._given_to(pattern):
+            names, per_topic = tuple(topic.name for topic in own), len(own[0].replicas)
+            topics = self._await_placement(names, each.message_bytes, per_topic, deadline_s)
+            if topics.caveat:
+                self._caveats[topics.caveat] = None
+            found.append(replace(topics, given=shape(own)))
+        return TopicSet.of_parts(found, pattern.message_bytes) if pattern.parts else found[0]
+
     def are_moved(self, topics: TopicSet) -> bool:
         """Whether replicas that the run placed are on other brokers now."""
         if topics.parts:
@@ -176,7 +209,9 @@ class Topics:
         if not topics.is_own_placement:
             return topics
         found, state = self._look(topics.names, topics.message_bytes, topics.per_topic)
-        return found if found is not None and not state.missing else topics
+        if found is None or state.missing:
+            return topics
+        return replace(found, given=topics.given)
 
     def _create(
         self, name: str, placement: Assignment | TopicSize, wanted: TopicOptions
@@ -202,7 +237,8 @@ class Topics:
     def _not_ready(self, names: Sequence[str], state: TopicState, deadline_s: float) -> TopicError:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return TopicError(
-            f"the new topic {names[0]}{more} is not ready after {deadline_s:g} s: "
+            f"the {'' if self._given else 'new '}topic {names[0]}{more} is not ready after "
+            f"{deadline_s:g} s: "
             f"{'; '.join(state.sentences())}; expected every replica in sync and every "
             "leader in place; look at the brokers' logs"
         )
@@ -281,10 +317,10 @@ class Topics:
     def check(self, topics: TopicSet, deadline_s: float = 60.0) -> TopicReport:
         """Restore the planned leaders, and wait until all replicas are in sync.
 
-        It elects preferred leaders where others lead, and waits at most `deadline_s` [s] for
-        replicas to catch up, for example after an overload. It does not wait for replicas that
-        others moved to other brokers. It raises no error for what it finds: a report that is not
-        `ok` makes the next trial invalid.
+        It elects preferred leaders of the run's own topics where others lead, and waits at most
+        `deadline_s` [s] for replicas to catch up, for example after an overload. It does not wait
+        for replicas that others moved to other brokers. It raises no error for what it finds: a
+        report that is not `ok` makes the next trial invalid.
         """
         began = self._clock()
         trouble, elected_at = "", float("-inf")
@@ -293,7 +329,8 @@ class Topics:
         while not state.healthy and self._clock() - began < deadline_s:
             if state.is_placed_otherwise and not is_kept:
                 break
-            if state.moved and self._clock() - elected_at >= ELECTION_INTERVAL_S:
+            is_due = not self._given and self._clock() - elected_at >= ELECTION_INTERVAL_S
+            if state.moved and is_due:
                 elected_at = self._clock()
                 trouble = self._elect(topics, state.moved)
             self._pause(POLL_S)

@@ -56,6 +56,9 @@ NAME_START = Text(
 )
 
 
+TOPIC = Text(r"[A-Za-z0-9._-]{1,249}", "the name of a topic")
+
+
 class TestbedOptions(ConfigModel):
     """Brokers that the run starts on this machine and stops at its end.
 
@@ -115,6 +118,10 @@ class Cluster(ConfigModel):
         name_prefix: begins the names of a run's topics, consumer groups (that of the lock, too),
             transactional ids and client ids, and of the topic that stops a run; for users with
             ACLs on one prefix.
+        topics: topics that exist, for users who may not create any: runs write to them as they
+            are, and never change or delete them. Each part of a mix takes as many of them as its
+            topic.count says, in their order; all message sizes share them.
+        topics_hold_data: whether runs may write to topics of `topics` that hold records already.
         client_id: the client id of all connections, instead of one for each, such as one with a
             quota; client.id of client_properties when left out.
         client_id_suffix: whether the connection's own name follows client_id.
@@ -151,6 +158,8 @@ class Cluster(ConfigModel):
     )
     client_properties: str | None = None
     name_prefix: Annotated[str, NAME_START] = NAME_PREFIX
+    topics: Annotated[tuple[Annotated[str, TOPIC], ...], Field(strict=False, max_length=1_000)] = ()
+    topics_hold_data: bool = False
     client_id: Annotated[str, Text(r"\S(.{0,248}\S)?", "a client id")] | None = None
     client_id_suffix: bool = False
     jmx: Jmx | None = None
@@ -229,6 +238,16 @@ class Cluster(ConfigModel):
         """The client ids of all connections."""
         return ClientIds(self.client_id or "", self.client_id_suffix)
 
+    @property
+    def topics_note(self) -> str:
+        """A sentence for plans on the topics of `topics`; empty without any."""
+        if not self.topics:
+            return ""
+        return (
+            f"writes to {', '.join(self.topics)} (cluster.topics) as they are, and deletes "
+            "nothing: all bytes that are written stay there until the topics' retention ends"
+        )
+
     # --- checks -------------------------------------------------------------
 
     @model_validator(mode="after")
@@ -246,7 +265,7 @@ class Cluster(ConfigModel):
             require_one_broker_source(self)
         elif not self._leaves_testbed_its_own():
             raise ValueError(
-                "a testbed brings its own cluster_id, jmx, security, planted_handler_ms, "
+                "a testbed brings its own cluster_id, topics, jmx, security, planted_handler_ms, "
                 "network_namespace, link and disk; expected none of them next to testbed; remove "
                 "them"
             )
@@ -260,6 +279,7 @@ class Cluster(ConfigModel):
             self.link,
             self.disk,
             self.cluster_id,
+            self.topics,
         )
         if any(own) or self.security != Security():
             return False
@@ -271,6 +291,15 @@ class Cluster(ConfigModel):
             raise ValueError(
                 "client_id_suffix is true and there is no client_id; expected client_id, or "
                 "client.id in client_properties; add it, or remove client_id_suffix"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _topics_differ(self) -> Cluster:
+        if twice := {each for each in self.topics if self.topics.count(each) > 1}:
+            raise ValueError(
+                f"topics names {min(twice)} more than once; expected each topic once; remove the "
+                "repetition"
             )
         return self
 

@@ -281,6 +281,7 @@ def _consistent(loaded: Configuration) -> Configuration:
     _require_login(loaded)
     _require_axis(loaded)
     _require_survivors(loaded)
+    _require_topics(loaded)
     return loaded
 
 
@@ -404,7 +405,7 @@ def _require_survivors(config: Configuration) -> None:
     if count is None:
         return
     given = f"goal.search.brokers_offline (--offline) is {count}"
-    for part in workload.parts:
+    for part in () if config.cluster.topics else workload.parts:  # `given_topics` checks those
         topic, key = part.topic, _key(workload, part, "topic")
         least = int(topic.config.get("min.insync.replicas", "1"))
         if topic.replication_factor < count + least:
@@ -423,6 +424,23 @@ def _require_survivors(config: Configuration) -> None:
         raise ConfigError(
             f"{given} and the goal searches along {config.axis.name}; expected an axis that leaves "
             "the topic as it is, so that the number of missing replicas is known; choose another"
+        )
+
+
+def _require_topics(config: Configuration) -> None:
+    """Refuse fewer given topics than the workload needs, and an axis that would change them."""
+    given, workload = config.cluster.topics, config.workload
+    needed = sum(part.topic.count for part in workload.parts)
+    if given and len(given) < needed:
+        raise ConfigError(
+            f"cluster {config.cluster.name} has the key topics with {len(given)} names, and "
+            f"workload {workload.name} writes to {needed} topics (topic.count, of all parts of a "
+            "mix); expected at least as many; name more topics, or lower topic.count"
+        )
+    if given and config.axis is PARTITIONS:
+        raise ConfigError(
+            f"goal.search.axis is {config.axis.name} and cluster {config.cluster.name} has the key "
+            "topics, whose topics keep their partitions; expected another axis; choose one"
         )
 
 

@@ -53,7 +53,7 @@ def clean_up_cluster(
         if locks:
             held = RunLocks(holder_text("cleanup", time.time()))
             held.take(opened, partial(warn, reporter), stack).require()
-        everything = leftovers(opened.admin, config.name_prefix)
+        everything = leftovers(opened.admin, config.name_prefix, config.topics)
         _name_kept(everything, opened, run_id, locks, reporter)
         chosen = [each for each in everything if _is_chosen(each, run_id, age_s, locks)]
         if chosen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from jobs.checks.cluster import permission_findings
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import SessionReport, check_session
 from jobs.cluster.admin import AdminError
+from jobs.cluster.given_topics import GivenTopic, fitted, given_topics, notes, warnings
 from jobs.cluster.leftovers import delete_leftovers, leftovers
 from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
@@ -129,6 +130,11 @@ class ContextFactory:
         lock = None
         if self.locks is not None:
             lock = self.locks.take(opened, partial(warn, self.reporter), stack)
+            if config.cluster.topics:
+                lock.require()  # another run may still write to these topics
+        given = self._given(opened)
+        config = fitted(config, given)
+        workload = config.workload
         # An earlier part of a resumed run may have left a topic, which must not be used again.
         name = f"{self.run_id}-{secrets.token_hex(2)}" if self.resumes else self.run_id
         topics = Topics(
@@ -137,17 +143,30 @@ class ContextFactory:
             prefix=config.cluster.name_prefix,
             owner=self.owner or self.run_id,
             is_locked=self.locks is not None,
+            given=given,
         )
         for each in config.goals:
             require_fitting(opened, workload, each)
         for message_bytes in workload.message_bytes:
             topics.validate(config.heaviest(message_bytes))
-        context = self._context(opened, topics, stack, lock, open_spark())
+        fitting = replace(self, config=config)
+        context = fitting._context(opened, topics, stack, lock, open_spark())
         if lock is not None:
             lock.require()
             if self.resumes:  # with the lock held, no other process uses the run's topics
                 self._delete_leftovers(opened)
         return context
+
+    def _given(self, opened: OpenCluster) -> tuple[GivenTopic, ...]:
+        """The topics of `cluster.topics`, checked and stated."""
+        cluster, written = self.config.cluster, opened.last_load.written
+        given = given_topics(opened.admin, cluster, self.resumes or {*cluster.topics} <= written)
+        written.update(cluster.topics)
+        for text in notes(self.config, given):
+            note(self.reporter, text)
+        for text in warnings(given):
+            warn(self.reporter, text)
+        return given
 
     def _delete_leftovers(self, opened: OpenCluster) -> None:
         """Delete what a killed earlier part of this run left on the cluster."""
@@ -157,7 +176,7 @@ class ContextFactory:
             begin = f"{prefix}{self.run_id}-"
             own = [
                 each
-                for each in leftovers(admin, prefix)
+                for each in leftovers(admin, prefix, self.config.cluster.topics)
                 if each.run_id == owner and each.name.startswith(begin)
             ]
         except AdminError as error:
@@ -262,7 +281,14 @@ class ContextFactory:
             hosts=hosts,
             tables=tables,
             environment={
-                **environment_of(spark, source.nodes, opened.admin, opened.info, workload.topic),
+                **environment_of(
+                    spark,
+                    source.nodes,
+                    opened.admin,
+                    opened.info,
+                    workload.topic,
+                    is_given=bool(config.cluster.topics),
+                ),
                 **opened.environment,
                 **ready.environment,
                 **packages_of_extensions(config),

@@ -51,6 +51,7 @@ def environment_of(
     admin: KafkaAdmin,
     info: ClusterInfo,
     topic: TopicOptions,
+    is_given: bool = False,
 ) -> dict[str, str]:
     """The versions, properties, cores and memory of a run, as names and texts without secrets.
 
@@ -59,13 +60,14 @@ def environment_of(
     Args:
         nodes: the facts of brokers and controllers, by node id.
         topic: the topic options of the workload, for the properties that such a topic would have.
+        is_given: whether these are the properties of a topic of `cluster.topics`.
     """
     return {
         **_of_redline(),
         "spark.version": spark.version,
         "spark.master": spark.conf.get("spark.master", "") or "",
         **facts_of_nodes(nodes),
-        **_of_cluster(admin, info, topic),
+        **_of_cluster(admin, info, topic, is_given),
     }
 
 
@@ -144,7 +146,9 @@ def facts_of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
     }
 
 
-def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions) -> dict[str, str]:
+def _of_cluster(
+    admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions, is_given: bool
+) -> dict[str, str]:
     ids = info.broker_ids
     replicas = {0: ids[: topic.replication_factor]}
 
@@ -160,8 +164,9 @@ def _of_cluster(admin: KafkaAdmin, info: ClusterInfo, topic: TopicOptions) -> di
         return admin.create_topic(PROBE_TOPIC, placement, topic.properties, validate_only=True)
 
     def of_topic() -> dict[str, str]:
+        would_have: Mapping[str, object]
         try:
-            would_have = probe_topic(replicas)
+            would_have = topic.config if is_given else probe_topic(replicas)
         except AdminError as error:
             if error.cause not in REFUSED_ASSIGNMENTS:
                 raise

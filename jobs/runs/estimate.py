@@ -145,6 +145,9 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     loaded_share = workload.trial.load_s / one_s
     replicas = mean_replicas(workload)
     with_replicas = loaded_share * replicas
+    write_bytes_max = lines * expected.bytes.high * with_replicas + sum(
+        backlog_bytes(workload, size) for size in workload.message_bytes
+    )
     return Plan(
         cluster=cluster.name,
         workload=workload.name,
@@ -156,8 +159,7 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
         trial_s=one_s,
         trials_estimated=round(lines * expected.trials.median),
         duration_s=lines * expected.seconds.median,
-        write_bytes_max=lines * expected.bytes.high * with_replicas
-        + sum(backlog_bytes(workload, size) for size in workload.message_bytes),
+        write_bytes_max=write_bytes_max,
         out=out,
         notes=(
             *_notes(cluster, workload),
@@ -165,7 +167,9 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
         ),
         starting_s=starting_s(cluster),
         peak_mb_per_s=expected.peak_bytes_per_s.high / 1e6,
-        disk_bytes_max=on_disk(
+        disk_bytes_max=write_bytes_max
+        if cluster.topics
+        else on_disk(
             workload,
             brokers,
             expected.point_bytes.high * with_replicas
@@ -246,7 +250,7 @@ def _notes(cluster: Cluster, workload: Workload) -> tuple[str, ...]:
     smallest_and_largest = sorted({min(workload.message_bytes), max(workload.message_bytes)})
     patterns = [workload.pattern(size) for size in smallest_and_largest]
     network = describe(each for pattern in patterns for each in pattern.loads)
-    own = workload.notes
+    own = (*workload.notes, *filter(None, [cluster.topics_note]))
     if cluster.starts_brokers:
         return (*own, *cluster.caveats, network)
     if all(part.topic.replication_factor < 2 for part in workload.parts):

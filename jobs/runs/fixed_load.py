@@ -118,7 +118,10 @@ class FixedLoadRun(Body):
             duration_s=duration_s,
             write_bytes_max=written if math.isfinite(written) else None,
             out=out,
-            notes=(*filter(None, (self.load.origin,)), *config.cluster.caveats),
+            notes=(
+                *filter(None, (self.load.origin, config.cluster.topics_note)),
+                *config.cluster.caveats,
+            ),
             starting_s=starting_s(config.cluster),
             peak_mb_per_s=peak,
             disk_bytes_max=on_disk(config.workload, brokers, written, replicated),

@@ -237,6 +237,7 @@ def summary_of_run(
 ) -> RunSummary:
     """The summary of a run: the boundary points of a search, or the trials of a fixed load."""
     started_at, finished_at = run.times
+    used = run.context.config if run.contexts else config  # with the shape of given topics
     return RunSummary(
         run_id=run.order.run_id,
         started_at=started_at,
@@ -251,7 +252,7 @@ def summary_of_run(
         error=outcome.error,
         caveat=run.caveat(config),
         environment=run.environment,
-        replication_factor=config.workload.topic.replication_factor,
+        replication_factor=used.workload.topic.replication_factor,
         consumer_groups=config.workload.consumers.groups,
         trials=tuple(map(trial_document, trials)),
         measurement=measurement or "",

@@ -21,7 +21,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, TopicSize
 from jobs.cluster.placement import REFUSED_ASSIGNMENTS
 from jobs.cluster.topic_plan import assignment
-from jobs.cluster.topics import TopicError
+from jobs.cluster.topics import WRONG_REQUESTS, TopicError
 from jobs.engine.network.links import library_options
 from metrics.trial.canary import (
     REST_LEAST,
@@ -34,6 +34,7 @@ from metrics.trial.canary import (
 
 _log = logging.getLogger(__name__)
 
+NO_CANARIES = "there are no canaries, so no guard watches how long other clients wait"
 INTERVAL_S = 0.5
 """Interval between two records to each broker [s]."""
 RECORD_BYTES = 100
@@ -248,7 +249,7 @@ def open_canaries(
         _make(admin, topic, ids, replication_factor, mark, stack, warn)
         leaders = _leaders(admin, topic, ids)
     except (AdminError, TopicError) as error:
-        warn(f"there are no canaries, so no guard watches how long other clients wait: {error}")
+        warn(f"{NO_CANARIES}: {error}")
         return None
     connection = {
         "bootstrap_servers": [f"{each.host}:{each.port}" for each in brokers],
@@ -284,7 +285,7 @@ def _make(
                 raise
             admin.create_topic(topic, TopicSize(len(brokers), replicas), properties)
     except AdminError as error:
-        is_own = error.cause != "TopicAlreadyExistsError"
+        is_own = error.cause not in {"TopicAlreadyExistsError", *WRONG_REQUESTS}
         raise
     finally:  # a request without an answer may have succeeded
         if is_own:

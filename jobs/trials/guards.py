@@ -83,12 +83,12 @@ def open_guards(
     if limits.stop_topic == NAME_PREFIX + STOP:
         limits = limits.model_copy(update={"stop_topic": start + STOP})
     prefix = f"{start}{run_id}-"
-    is_exclusive = config.cluster.is_exclusive
+    is_exclusive, given = config.cluster.is_exclusive, config.cluster.topics
     owners = OwnerTopics(admin, owner_topics(config.cluster.name_prefix))
     guards = Guards(
         limits,
         ClusterHealth(admin),
-        lambda topic: is_exclusive or topic.startswith(prefix),
+        lambda topic: is_exclusive or topic.startswith(prefix) or topic in given,
         partial(warn, reporter),
         lock_lost=lock_lost,
         cleaning=_cleaning_of(admin),

@@ -70,7 +70,8 @@ def summary_of(
         error=last["error"],
         caveat=last["caveat"] or "",
         environment=dict(last["environment"] or {}),
-        replication_factor=int(workload.get("topic.replication_factor", 0)),
+        replication_factor=next((p.replication_factor for b in boundaries for p in b.parts), 0)
+        or int(workload.get("topic.replication_factor", 0)),
         consumer_groups=int(workload.get("consumers.groups", 0)),
         measurement=last.get("measurement") or "",
     )
