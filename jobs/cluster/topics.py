@@ -124,10 +124,12 @@ class Topics:
         Raises:
             ConfigError: the cluster would refuse the topic, or each batch written to it.
         """
-        for own, each in self._given_to(pattern):
-            made = shape(own)
-            require_writable(replace(each, topic=made), made.config, is_given=True)
-        for each in () if self._given else pattern.loads:
+        if self._given:
+            for own, each in self._given_to(pattern):
+                fit = replace(each, topic=shape(own))
+                require_writable(fit, fit.topic.config, is_given=True)
+            return
+        for each in pattern.loads:
             _, properties = self._accepted(each)
             require_writable(each, properties)
 
@@ -176,9 +178,7 @@ class Topics:
     def _given_to(
         self, pattern: TrafficPattern
     ) -> list[tuple[tuple[GivenTopic, ...], TrafficPattern]]:
-        """The given topics of each load of the pattern; empty without given topics."""
-        if not self._given:
-            return []
+        """The given topics of each load of the pattern."""
         shares = assigned(self._given, [each.topic for each in pattern.loads])
         return list(zip(shares, pattern.loads, strict=True))
 

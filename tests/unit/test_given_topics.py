@@ -12,12 +12,13 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.campaigns.sweep.cases import load_sweep
 from jobs.checks.cluster import permission_rules
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, Partition
 from jobs.cluster.given_topics import fitted, given_topics, notes, warnings
 from jobs.cluster.leftovers import leftovers
 from jobs.cluster.permissions import Permission
-from jobs.cluster.topic_plan import MARK, mark_of, topic_name
+from jobs.cluster.topic_plan import mark_of, topic_name
 from jobs.cluster.topics import TopicError, Topics
 from jobs.config import Cluster, Configuration, load
 from jobs.console.events import RecordingReporter
@@ -259,7 +260,6 @@ def test_cleanup_lists_nothing_about_a_given_topic(admin: Existing) -> None:
     admin.add(name)
     admin.properties_of[name] = mark_of("20260921-141320-8c1c", is_locked=True)
     assert [each.name for each in leftovers(cast(KafkaAdmin, admin), "redline-")] == [name]
-    assert admin.properties_of[name] and MARK in admin.properties_of[name]
     assert leftovers(cast(KafkaAdmin, admin), "redline-", (name,)) == []
 
 
@@ -280,9 +280,21 @@ def test_configurations_that_do_not_fit_given_topics(tmp_path: Path) -> None:
         load("testbed", "demo", "default", ["cluster.topics=[a]"])
 
 
+def test_a_sweep_of_values_that_given_topics_do_not_take_is_refused(tmp_path: Path) -> None:
+    config(tmp_path, "topics: [load]")
+    path = tmp_path / "replicas.yaml"
+    path.write_text(
+        "description: replicas\nasks: limit\ncluster: {}\nworkload: demo\ngoal: default\n"
+        "axes: {{workload.topic.replication_factor: [1, 2]}}\n".format(tmp_path / "shared.yaml")
+    )
+    with pytest.raises(ConfigError, match="keep their own shape"):
+        load_sweep(str(path))
+
+
 def test_the_plan_counts_all_bytes_of_a_given_topic(tmp_path: Path) -> None:
     plan, before = (plan_of(config(tmp_path, *keys)) for keys in (("topics: [load]",), ()))
-    assert plan.disk_bytes_max == plan.write_bytes_max > (before.disk_bytes_max or 0)
+    assert plan.disk_bytes_max == plan.write_bytes_max == before.write_bytes_max
+    assert plan.disk_bytes_max != before.disk_bytes_max
     assert any("load (cluster.topics)" in each for each in plan.notes)
 
 

@@ -161,6 +161,7 @@ def _cases(
                 cluster or experiment.cluster, experiment.workload, experiment.goal, (*given, *own)
             )
             _require_one(config)
+            _require_effect(config, settings)
             require_measurable(measurement, case_of(experiment, config))
         except ConfigError as error:
             where = source.origin(("cases", number) if experiment.cases else ("axes",))
@@ -180,6 +181,17 @@ def _require_one(config: Configuration) -> None:
         raise ConfigError(
             f"goal.search.brokers_offline is {offline}; expected none in an experiment, as a case "
             "is one limit for each size; remove it, and use redline find-limit --offline"
+        )
+
+
+def _require_effect(config: Configuration, settings: Mapping[str, object]) -> None:
+    """Refuse a comparison of properties that topics of `cluster.topics` do not take."""
+    without = [key for key in settings if key.startswith("workload.topic.")]
+    if without and config.cluster.topics:
+        raise ConfigError(
+            f"{without[0]} is varied, and cluster {config.cluster.name} has the key topics, whose "
+            "topics keep their own shape; expected other keys; compare topics instead, as values "
+            "of cluster.topics"
         )
 
 
