@@ -115,6 +115,9 @@ def test_a_tenant_with_one_prefix_has_all_that_a_run_needs(
     grant(guarded, *(each.replace("redline-", "team-a-") for each in own))
     code, text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
     assert code == 2 and "permissions ok" in text, text
+    assert "could not read the configuration of broker 1 (ClusterAuthorizationFailedError)" in text
+    assert "may not describe the topic redline-owner" in text
+    assert "so no guard watches the disks; this requires Kafka 3.3 or later and the ACL" in text
 
     grant(guarded, *others)
     code, text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
