@@ -43,6 +43,8 @@ PRODUCER_PER_S = 31_250 / 16_000
 """Requests of one producer, each of a batch of nearly 16 kB [1/s]."""
 THEIRS_PER_S = 24.0
 CANARIES_PER_S = BROKERS / INTERVAL_S
+AS_MUCH_PER_S = (REQUESTS_PER_S - CANARIES_PER_S) / 2
+"""Requests of others where ours are as many at the limit [1/s]."""
 Neighborhood = Callable[[Testbed, Event], AbstractContextManager[object]]
 """Testbed, event → the others, and what happens once when the event is set."""
 BEGINS, BEGINS_S = "trial-started trial=2", 400.0
@@ -98,10 +100,17 @@ CASES: dict[str, tuple[Neighborhood, float, float]] = {
     "a backfill": (_backfilled, THEIRS_PER_S, THEIRS_PER_S),
     "a restart": (_restarted, THEIRS_PER_S, THEIRS_PER_S),
     "a reassignment": (_reassigned, THEIRS_PER_S, THEIRS_PER_S),
-}
+    "as much as ours, without followers": (
+        lambda bed, _: Neighbor(bed, steady(AS_MUCH_PER_S)), AS_MUCH_PER_S, AS_MUCH_PER_S,
+    ),
+    "as much as ours, with followers": (
+        lambda bed, _: Neighbor(bed, steady(AS_MUCH_PER_S), 3), AS_MUCH_PER_S, AS_MUCH_PER_S,
+    ),
+}  # fmt: skip
 """Case → the neighbors, and the lowest and highest requests per second that they send."""
-NEAR = 0.08
-"""Largest distance of the best estimate from the range of planted limits [ratio]."""
+NEAR, NEAR_OF_TWO = 0.08, 0.05
+"""Largest distance of the best estimate from the range of planted limits, and from the limit
+beside others who write as much as we do [ratio]."""
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +124,8 @@ def quiet_neighbors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.parametrize("case", CASES)
 def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -> None:
     neighbors, low_per_s, high_per_s = CASES[case]
+    are_two = case.startswith("as much")
+    near, replicas = (NEAR_OF_TWO, 3) if are_two else (NEAR, 1)
     bed = start("calibrated", brokers=BROKERS, root=tmp_path / "bed", name="foreign")
     begun = Event()
     with bed as testbed, neighbors(testbed, begun):
@@ -123,7 +134,8 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
             "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
             "--json", str(tmp_path / "answer.json"),
             "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=30",
-            "--set=goal.search.resolution=0.1", folder=tmp_path,
+            f"--set=workload.topic.replication_factor={replicas}",
+            f"--set=goal.search.resolution={near if are_two else 0.1}", folder=tmp_path,
         )  # fmt: skip
         before, began_s = requests_of(testbed), time.monotonic()
         with command:
@@ -140,5 +152,5 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
     found = point["np_estimate"]
     lowest, highest = _limit(high_per_s), _limit(low_per_s)
     log.warning("%s: found %.1f, planted %.1f to %.1f", case, found, lowest, highest)
-    assert (1 - NEAR) * lowest <= found <= (1 + NEAR) * highest
+    assert (1 - near) * lowest <= found <= (1 + near) * highest
     assert any("by other clients" in note for note in point["notes"]), point["notes"]
