@@ -15,7 +15,7 @@ ONLY ?= metrics.judging
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-fast test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
+.PHONY: help setup setup-dev demo test test-fast test-for test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test: $(DEV_READY) ## Run all tests but the long ones: first in parallel, then t
 
 test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, about a minute and a half on two cores
 	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q
+
+test-for: $(DEV_READY) ## Run the unit tests that import a module; FILE=search/bracket.py
+	@files=$$($(BIN)/python -m tests.bench.tests_of $(FILE)) && $(BIN)/python -m pytest -q $$files
 
 test-long: $(DEV_READY) ## Run the validations that take minutes each
 	@$(BIN)/python -m jobs.setup.preflight

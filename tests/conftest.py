@@ -49,8 +49,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> BySharing
     return BySharing(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each test the marker of its folder, and sort the tests.
+
+    Long tests run where the command names nothing else: `pytest tests/e2e/test_long_loads.py`.
 
     In one process the cheap folders run first. In several processes the tests that share brokers
     run first, as they keep two processes for long; then come the expensive folders, and the cheap
@@ -68,6 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.path}: tests.support.sharing does not see its marker")
         if "kafka_for_all" in fixtures and _shared(item.path) is None:
             raise pytest.UsageError(f"{item.path}: tests.support.sharing does not see its brokers")
+    given = config.invocation_params.args
+    names_files = bool(config.args) and all(".py" in each for each in config.args)
+    if names_files and "-m" not in given and all(each.get_closest_marker("long") for each in items):
+        config.option.markexpr = ""
     is_parallel = "PYTEST_XDIST_WORKER" in os.environ
     items.sort(key=lambda item: FOLDERS.index(_folder(item.path)), reverse=is_parallel)
     if is_parallel:
