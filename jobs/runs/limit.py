@@ -276,7 +276,7 @@ class LimitRun(Body):
             )
             gave_up = GaveUp(bracket_of(line.searched(history)), why, interval)
             stopped = FinishedPoint(message_bytes, gave_up, history)
-            boundary = boundary_of(stopped, trials, self.config, goal, context.brokers)
+            boundary = boundary_of(stopped, trials, context.config, goal, context.brokers)
             self.boundaries.append(boundary)
             self._report(context, boundary)
 
@@ -284,7 +284,8 @@ class LimitRun(Body):
         self._keep_boundary(context, self._boundary(context, goal, point))
 
     def _boundary(self, context: RunContext, goal: str, point: FinishedPoint) -> Boundary:
-        boundary = boundary_of(point, self._trials(context), self.config, goal, context.brokers)
+        trials = self._trials(context)
+        boundary = boundary_of(point, trials, context.config, goal, context.brokers)
         return self._calibration.complete(boundary, context, goal)
 
     def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:

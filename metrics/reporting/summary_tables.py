@@ -56,6 +56,9 @@ def summary_of(
         (restored(Boundary, row) for row in newest.values()),
         key=lambda each: (_place(each.goal, goals), place_of(each.state), each.message_bytes),
     )
+    own = {"replication_factor": workload.get("topic.replication_factor", 0)}
+    if boundaries and not boundaries[0].parts:  # given topics have a shape of their own
+        own |= boundaries[0].pattern
     return RunSummary(
         run_id=last["run_id"],
         started_at=iso_utc(ordered[0]["at"].timestamp()),
@@ -70,8 +73,7 @@ def summary_of(
         error=last["error"],
         caveat=last["caveat"] or "",
         environment=dict(last["environment"] or {}),
-        replication_factor=next((p.replication_factor for b in boundaries for p in b.parts), 0)
-        or int(workload.get("topic.replication_factor", 0)),
+        replication_factor=int(own.get("replication_factor", 0)),
         consumer_groups=int(workload.get("consumers.groups", 0)),
         measurement=last.get("measurement") or "",
     )

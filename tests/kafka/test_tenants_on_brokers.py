@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 from kafka.admin import (
     ACLFilter,
     ACLOperation,
@@ -84,10 +85,10 @@ def grant(testbed: Testbed, *lines: str) -> None:
 
 
 def documented(beginning: str) -> list[str]:
-    """The lines of kafka-acls.sh of the rows or items of docs/shared-clusters.md."""
+    """The commands of kafka-acls.sh in lines of docs/shared-clusters.md that begin like this."""
     text = (DOCS / "shared-clusters.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith(beginning)]
-    found = [each for row in rows for each in re.findall(r"`(kafka-acls\.sh [^`]+)`", row)]
+    found = [each for row in rows for each in re.findall(r"kafka-acls\.sh [^`]+", row)]
     assert found, beginning
     return found
 
@@ -119,17 +120,22 @@ def test_a_tenant_with_one_prefix_has_all_that_a_run_needs(
     assert "may not describe the topic redline-owner" in text
     assert "so no guard watches the disks; this requires Kafka 3.3 or later and the ACL" in text
 
-    grant(guarded, *others)
+    grant(guarded, *others, *documented("kafka-acls.sh"))
+    owner.create_topic("redline-owner", {0: [1, 2]}, {"cleanup.policy": "compact"})
+    with KafkaProducer(bootstrap_servers=plain(guarded)) as producer:
+        producer.send("redline-owner", key=b"bounds", value=b"np_max: 9").get(timeout=60)
     code, text = ran("doctor", *cluster, *SHORT[:2], *SHORT[3:], folder=tmp_path)
     assert code == 0, text
     assert "permissions ok delete, write, lock the cluster" in text
+    assert "owner's bounds ok np_max 9 (topic redline-owner)" in text
     code, text = ran("find-limit", *cluster, *SHORT, folder=tmp_path)
     assert code == 0, text
     assert "may not describe" not in text and "no canaries" not in text
-    assert owner.topic_names() - {"__consumer_offsets"} == {"orders"}
+    assert owner.topic_names() - {"__consumer_offsets"} == {"orders", "redline-owner"}
     code, text = ran("cleanup", *cluster, folder=tmp_path)
     assert (code, "0 of 0 leftovers" in text) == (0, True), text
     owner.delete_topic("orders")
+    owner.delete_topic("redline-owner")
 
 
 def test_given_topics_are_used_as_they_are_and_stay(
@@ -164,6 +170,7 @@ def test_given_topics_are_used_as_they_are_and_stay(
     assert "may remain" not in text
     summary = json.loads(max((tmp_path / "out").glob("*/summary.json")).read_text())
     assert summary["replication_factor"] == 2
+    assert summary["boundaries"][0]["pattern"]["partitions_per_broker"] == "3"
     assert summary["environment"]["topic.config.retention.ms"] == "7200000"
 
     code, text = ran("find-limit", *cluster, *SHORT, folder=tmp_path)

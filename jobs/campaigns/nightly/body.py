@@ -128,7 +128,7 @@ class NightRun(Campaign[Case]):
         climbs = group[0].case.kind == LIMIT
         gates = open_gates(run.context, self.config.cluster.warm_up_max_s, climbs=climbs)
         night = Night(self.suite, self.night)
-        self._measurer = CaseMeasurer(run.context, self.config, gates, night)
+        self._measurer = CaseMeasurer(run.context, run.context.config, gates, night)
         yield
 
     def measure(self, run: RunState) -> None:
