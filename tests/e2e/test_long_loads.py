@@ -35,7 +35,7 @@ def test_a_task_that_dies_in_minute_two_ends_the_load(
         "traffic", "--cluster", str(cluster_file(kafka_testbed.folder)), "--np", "2",
         "--workload", "quick", "--duration", "8m", "--yes", "--out", str(tmp_path / "out"),
         "--set=workload.message_bytes=[1000]", "--set=workload.trial.measure_s=20",
-        folder=tmp_path,
+        "--set=goal.indicators.achieved_min=0.8", folder=tmp_path,  # on a busy machine, too
     )  # fmt: skip
     with command:
         command.await_line("trial-started trial=7", 300.0)  # after six windows of 20 s
