@@ -41,9 +41,9 @@ test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, about a minute an
 test-for: $(DEV_READY) ## Run the unit tests that import a module; FILE=search/bracket.py
 	@files=$$($(BIN)/python -m tests.bench.tests_of $(FILE)) && $(BIN)/python -m pytest -q $$files
 
-test-long: $(DEV_READY) ## Run the validations that take minutes each
+test-long: $(DEV_READY) ## Run the validations that take minutes each, into docs/long-tests.csv; PART=spark (makes, limits, faults, fidelity, rest)
 	@$(BIN)/python -m jobs.setup.preflight
-	$(BIN)/python -m pytest -m long --timeout 3600
+	$(BIN)/python -m pytest -p tests.support.long_parts -m long --timeout 3600 --ledger docs/long-tests.csv $(if $(PART),--part $(PART))
 
 flaky: $(DEV_READY) ## Run the unit tests 20 times beside a process that keeps a core busy
 	$(BIN)/python -m tests.bench.flaky --times 20 tests/unit

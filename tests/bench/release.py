@@ -11,6 +11,7 @@ without GitHub, `--operator-schema` names a copy of the schema.
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ import tempfile
 import venv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from jobs.console.events import Table
@@ -68,6 +70,31 @@ def committed() -> Check:
     done = _run(["git", "status", "--porcelain"], ROOT)
     changed = [line[3:] for line in done.stdout.splitlines()]
     return Check("all is committed", f"changed: {', '.join(changed)}" if changed else "")
+
+
+def long_tests(ledger: Path, is_this_code: Callable[[str], bool]) -> Check:
+    """Check that each long test of the ledger was green on the code of this release.
+
+    Args:
+        is_this_code: whether the product at a commit is that of this release.
+    """
+    what = "the long tests are green on this code"
+    with ledger.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    fresh = {each: is_this_code(each) for each in {row["commit"] for row in rows}}
+    stale = [row["test"] for row in rows if row["result"] != "passed" or not fresh[row["commit"]]]
+    if not stale:
+        return Check(what)
+    return Check(
+        what, f"{len(stale)} of {len(rows)} are not, such as {stale[0]}; run make test-long"
+    )
+
+
+def _is_this_code(commit: str) -> bool:
+    """Whether a commit has the product of the working copy."""
+    return not _run(
+        ["git", "diff", "--quiet", commit, "--", "jobs", "metrics", "search"], ROOT
+    ).returncode
 
 
 def licensed() -> Check:
@@ -170,6 +197,7 @@ def main() -> int:
     plain: tuple[Callable[[], Check], ...] = (
         lambda: changelog(text, __version__),
         committed,
+        partial(long_tests, ROOT / "docs" / "long-tests.csv", _is_this_code),
         licensed,
         lambda: addressed(HOME),
     )

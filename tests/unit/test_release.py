@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.release import addressed, answers, changelog, licensed
+from tests.bench.release import addressed, answers, changelog, licensed, long_tests
 
 pytestmark = pytest.mark.long  # a tool of developers
 
@@ -19,6 +19,21 @@ def test_a_changelog_has_the_version_with_its_date_and_nothing_unreleased() -> N
     assert "expected a line such as `## [0.3.0]" in changelog(RELEASED, "0.3.0").trouble
     waiting = RELEASED.replace("[Unreleased]\n", "[Unreleased]\n\n- more\n")
     assert "nothing under [Unreleased]" in changelog(waiting, "0.2.0").trouble
+
+
+def test_each_long_test_must_be_green_on_the_code_of_the_release(tmp_path: Path) -> None:
+    ledger = tmp_path / "long-tests.csv"
+    rows = [
+        "test,commit,date,result,seconds",
+        "a,new,2026-11-27,passed,60",
+        "b,old,2026-11-20,passed,9",
+    ]
+    ledger.write_text("\n".join(rows[:2]))
+    assert long_tests(ledger, "new".__eq__).trouble == ""
+    ledger.write_text("\n".join(rows))
+    assert long_tests(ledger, "new".__eq__).trouble.startswith("1 of 2 are not, such as b;")
+    ledger.write_text("\n".join(rows).replace("60", "60\na,new,2026-11-27,failed,60"))
+    assert "2 of 3" in long_tests(ledger, "new".__eq__).trouble
 
 
 def test_the_files_of_a_release_exist() -> None:
