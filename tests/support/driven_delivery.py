@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.engine.batches.sections import PlainSection
 from jobs.engine.producing.account import Account
-from jobs.engine.producing.delivery import Action, Delivery, Produce
+from jobs.engine.producing.delivery import Action, Delivery, Produce, Replace
 from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.producing.producer_id import ProducerIdState
@@ -34,6 +34,9 @@ class DrivenDelivery:
         producers: number of producers.
         window: the measured window, if it is not from 0 to `end_s`.
         options: options of `producer_pattern`.
+
+    Attributes:
+        replaced: number of connections that were replaced before they were lost.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class DrivenDelivery:
             )
             self.delivery.add(producer, BROKERS)
         self.now = 0.0
+        self.replaced = 0
         self.producer = self.delivery.producers[0]
         self.one, self.two = (self.producer.connections[broker] for broker in BROKERS)
 
@@ -75,11 +79,16 @@ class DrivenDelivery:
 
     def until(self, now: float) -> list[Action]:
         """Advance the time to `now`, and return the delivery's actions, each taken at its time."""
-        done = []
+        done: list[Action] = []
         while (at_s := max(self.now, self.delivery.next_s)) <= now:
             self.now = at_s
             action = self.delivery.next(at_s)
             if action is None:
+                continue
+            if isinstance(action, Replace):
+                assert not action.connection.in_flight, "no answer is lost with the old transport"
+                self.replaced += action.connection.is_open
+                self.delivery.handle_replaced(action.connection, at_s)
                 continue
             done.append(action)
             if isinstance(action, Produce) and not self._is_answered:
@@ -115,6 +124,6 @@ class DrivenDelivery:
         self.delivery.handle_lost(connection, error, now)
 
     def reopen(self, connection: Connection, now: float) -> None:
-        """Reopen the connection."""
+        """Reopen the connection, or have a successor of an open one."""
         self.now = now
-        self.delivery.handle_reopened(connection, now)
+        self.delivery.handle_reopened(connection)

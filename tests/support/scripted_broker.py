@@ -47,12 +47,17 @@ class _Connection:
     Args:
         handle: gets a request, and returns the answer and its delay [s]; None to close the
             connection.
+        end_s: end of the session, after which the first request closes the connection [s].
     """
 
     def __init__(
-        self, sock: socket.socket, handle: Callable[[bytes], tuple[bytes, float] | None]
+        self,
+        sock: socket.socket,
+        handle: Callable[[bytes], tuple[bytes, float] | None],
+        end_s: float,
     ) -> None:
         self.sock = sock
+        self._end_s = end_s
         self._handle = handle
         self._data = b""
         self._answer = b""
@@ -70,7 +75,7 @@ class _Connection:
                 frame = self._frame()
                 if frame is None:
                     break
-                handled = self._handle(frame)
+                handled = self._handle(frame) if now_s < self._end_s else None
                 if handled is None:
                     self.sock.shutdown(socket.SHUT_RDWR)
                     self._is_over = True
@@ -104,6 +109,7 @@ class ScriptedBroker:
         leaders: partition → leader, for answers to metadata requests.
         log: the log of the broker; brokers of one cluster share it.
         time: the simulated time.
+        session_s: lifetime of the session of a connection [s].
         requests: number of produce requests.
         metadata_requests: number of metadata requests.
         client_socket: the client's end of the first connection.
@@ -114,6 +120,7 @@ class ScriptedBroker:
     log: Log = field(default_factory=Log)
     time: SimulatedTime = field(default_factory=SimulatedTime)
     partition_records: list[tuple[int, int]] = field(default_factory=list)
+    session_s: float = math.inf
     requests: int = 0
     metadata_requests: int = 0
     _connections: list[_Connection] = field(default_factory=list)
@@ -133,8 +140,13 @@ class ScriptedBroker:
         client, own = socket.socketpair()
         client.setblocking(False)
         own.setblocking(False)
-        self._connections.append(_Connection(own, self.handle))
+        self._connections.append(_Connection(own, self.handle, self.time.now_s + self.session_s))
         return client
+
+    @property
+    def connections(self) -> int:
+        """Number of connections that were opened."""
+        return len(self._connections)
 
     @property
     def records(self) -> int:

@@ -444,6 +444,38 @@ def test_a_connection_that_is_lost_again_is_opened_again() -> None:
     assert driven.counts.duplicates_by_partition == {0: 2}, "each time it may have been written"
 
 
+def test_a_connection_is_replaced_once_all_of_its_requests_are_answered() -> None:
+    driven = DrivenDelivery(max_in_flight=3)
+    assert sent(driven.until(1.0)) == [0, 1]
+    driven.reopen(driven.one, 1.5)
+    assert driven.until(2.5) == [], "nothing more goes over the old connection"
+    driven.answer(driven.one, 2.6)
+    assert driven.until(2.6) == [] and driven.one.has_successor
+    driven.answer(driven.one, 2.7)
+    assert sent(driven.until(2.7)) == [2] and not driven.one.has_successor
+    assert driven.counts.retried_records == driven.counts.duplicates_at_most == 0
+    assert (Reopen, 1) not in other(driven.until(3.5))
+
+
+def test_a_connection_without_answers_is_replaced_once_the_broker_has_read_its_requests() -> None:
+    driven = DrivenDelivery(acks="0")
+    assert sent(driven.until(1.0)) == [0, 1]
+    driven.reopen(driven.one, 1.5)
+    assert other(driven.until(2.5)) == [(SendMetadataRequest, 1)], "it is answered after all others"
+    driven.answer_metadata(driven.one, 2.6, {0: 1})
+    assert sent(driven.until(2.6)) == [2]
+
+
+def test_a_connection_that_is_lost_while_its_successor_waits_is_replaced_at_once() -> None:
+    driven = DrivenDelivery(rate=ALONE)
+    driven.until(0.0)
+    driven.reopen(driven.one, 0.1)
+    driven.lose(driven.one, 0.2)
+    done = driven.until(0.9)
+    assert sent(done) == [0] and (Reopen, 1) not in other(done)
+    assert driven.counts.retry_errors == {"ConnectionClosed": 1}
+
+
 # --- leaders ----------------------------------------------------------------
 
 
@@ -669,6 +701,7 @@ def test_a_congested_connection_counts_once_as_work_and_not_after_its_loss() -> 
     driven.lose(driven.one, 0.3)
     assert not driven.delivery.has_work
     driven.reopen(driven.one, 0.4)
+    driven.until(0.4)
     assert driven.one.has_room
 
 
@@ -936,7 +969,7 @@ class Mishaps:
         self._codes = codes
         self._leaders = list(driven.metadata.leaders)
 
-    def happen(self, now: float) -> None:
+    def happen(self, now: float) -> None:  # noqa: C901 - a table of chances
         """One random event."""
         driven, rng = self._driven, self._rng
         connection = rng.choice(driven.delivery.connections)
@@ -957,6 +990,8 @@ class Mishaps:
             driven.delivery.mark_congested(connection)
         elif chance < 0.9:
             self._leaders[rng.randrange(len(self._leaders))] = rng.choice(BROKERS)
+        elif chance < 0.95 and not connection.has_successor:
+            driven.reopen(connection, now)  # as its session ends soon
 
     def _answer(self, connection: Connection, now: float) -> None:
         batches = connection.in_flight[0][1]
@@ -1025,7 +1060,7 @@ def unsent(driven: DrivenDelivery) -> int:
 
 
 def test_an_idempotent_producer_loses_and_repeats_no_record_and_keeps_the_order() -> None:
-    repeats = retried = 0
+    repeats = retried = replaced = 0
     for seed in (*range(100), 909, 3037):
         driven, log = befall(seed, (TIMED_OUT, TOO_FEW_REPLICAS), **IDEMPOTENT)
         counts = driven.counts
@@ -1036,7 +1071,9 @@ def test_an_idempotent_producer_loses_and_repeats_no_record_and_keeps_the_order(
             assert firsts == sorted(set(firsts)), seed
         repeats += log.repeats
         retried += counts.retried_records
+        replaced += driven.replaced
     assert repeats > 100 < retried, "brokers got batches that they had, and other failures occurred"
+    assert replaced > 100
 
 
 @pytest.mark.computes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -51,7 +52,11 @@ class Cluster:
     def _open(self, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], PlainTransport]:
         if self.is_down:
             raise RedlineError("connection refused")
-        return {key: PlainTransport(self.brokers[key[1]].connect()) for key in wanted}
+        brokers = self.brokers
+        return {key: self._transport(brokers[key[1]], brokers[key[1]].connect()) for key in wanted}
+
+    def _transport(self, broker: ScriptedBroker, sock: socket.socket) -> PlainTransport:
+        return PlainTransport(sock, self.time.now_s + 0.5 * broker.session_s)
 
     def run(self, rate: float = 2_000.0, drain_timeout_s: float = 20.0, **options: Any) -> WireLoop:
         fields: dict[str, Any] = {"pool_bytes": 200_000, **QUICK}
@@ -69,7 +74,7 @@ class Cluster:
                 stack.enter_context(broker)
             stack.enter_context(self.time.passing())
             transports = {
-                (client_id, number): PlainTransport(broker.client_socket)
+                (client_id, number): self._transport(broker, broker.client_socket)
                 for number, broker in self.brokers.items()
             }
             pool = BatchPool(pattern)
@@ -190,6 +195,20 @@ def test_a_lost_connection_is_opened_again(is_idempotent: bool) -> None:
     else:
         assert counts.acked_total < log.records <= counts.acked_total + duplicates
     _all_accounted(loop, log)
+
+
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_a_session_ends_without_a_lost_connection_or_a_record_sent_twice(acks: str) -> None:
+    cluster = Cluster(lambda _: Answer(delay_s=0.003))
+    cluster.brokers[1].session_s = 0.6
+    loop = cluster.run(enable_idempotence=acks == "all", acks=acks, measure_s=2.0)
+    counts = loop.account.counts
+    assert counts.failed_total == counts.retried_records == counts.duplicates_at_most == 0
+    assert cluster.log.records == counts.acked_total == loop.producers[0].opened
+    assert cluster.brokers[1].connections > 3, "each for less than its session"
+    for partition in range(PARTITIONS):
+        times = cluster.log.times_of(partition)
+        assert times == sorted(times)
 
 
 def test_with_one_request_in_flight_the_order_is_kept() -> None:

@@ -127,13 +127,13 @@ class FetchChannel(Channel):
     def reset(self) -> None:
         """Begin on a fresh transport, without a request in flight."""
         self.stream = FetchStream(self, self._partitions, self._check_crcs)
-        self._session = FetchSession()
         self.sent_s = None
         self.retry_s = 0.0
 
     def handle_lost(self, error: str) -> None:
         """Handle a lost transport; a later request fetches the same records."""
         self.sent_s = None
+        self._session = FetchSession()
         self.reader.ledger.counts.errors[error] += 1
 
     def look_up_leaders(self) -> None:

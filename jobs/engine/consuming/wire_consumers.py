@@ -195,8 +195,7 @@ class WireConsumers:
             member.join(_LEAVE_S)
         self._reopener.close()
         for channel in self.channels:
-            if channel.transport is not None:
-                channel.transport.close()
+            channel.close()
         self._sockets.close()
         self._waker.close()
 
@@ -232,6 +231,8 @@ class WireConsumers:
             self._watch.look()
         timeout_s = self._plan.pattern.producer.options.request_timeout_ms / 1000.0
         for channel in self.channels:
+            if channel.needs_successor(now):
+                self._reopener.request(channel.key)
             if channel.sent_s is None:
                 self._send_request(channel, now)
             elif now - channel.sent_s > timeout_s:
@@ -242,8 +243,7 @@ class WireConsumers:
     def _take_changes(self) -> None:
         self._waker.clear()
         for key, transport in self._reopener.take():
-            self._channels[key].reset()
-            self._sockets.add(self._channels[key], transport)
+            self._channels[key].successor = transport
         for reader in self._readers:
             if reader.member.trouble is not None:
                 raise GroupError(f"consumer group member {reader.member.trouble}")
@@ -253,6 +253,9 @@ class WireConsumers:
     # --- bytes --------------------------------------------------------------------
 
     def _send_request(self, channel: FetchChannel, now: float) -> None:
+        if channel.successor is not None:
+            channel.reset()
+            self._sockets.replace(channel)
         if now < channel.retry_s:
             return
         if channel.transport is None:
@@ -277,4 +280,5 @@ class WireConsumers:
         """Reopen the connection outside of the loop; see `Owner`."""
         assert isinstance(channel, FetchChannel), "nothing else was added"
         channel.handle_lost(error)
-        self._reopener.request(channel.key)
+        if channel.successor is None:
+            self._reopener.request(channel.key)

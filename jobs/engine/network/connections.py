@@ -46,6 +46,9 @@ _PATIENCE = 10
 """The longest time to open all connections, as a multiple of the time limit without a new one."""
 _POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
+_RETIRE_SHARES = (0.7, 0.9)
+"""Share of a session's lifetime after which a successor of the connection is opened: at random in
+this range, so that the connections of a load do not log in at the same moment."""
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -168,7 +171,7 @@ def _open_all(
     brokers: Mapping[int, Address],
     options: Mapping[str, Any],
     timeout_s: float,
-    kind: Callable[[Any, Mapping[Address, Resolved], Mapping[str, Any]], _Opener],
+    kind: Callable[[Any, Mapping[Address, Resolved], Mapping[str, Any], random.Random], _Opener],
     needs_all: bool,
     rng: random.Random | None = None,
 ) -> tuple[_Opened, _Refused]:
@@ -180,9 +183,9 @@ def _open_all(
         deadline_s = time.monotonic() + timeout_s
         # One look-up for each host, whose answer serves all connections to it.
         resolved = look_up({brokers[broker] for _, broker in wanted}, deadline_s)
-        opener = kind(net, resolved, options)
-        seed = rng or random.Random(repr(wanted[:1]))
-        opening = _Opening(net, opener, wanted, brokers, timeout_s, needs_all, seed)
+        rng = rng or random.Random(repr(wanted[:1]))
+        opener = kind(net, resolved, options, rng)
+        opening = _Opening(net, opener, wanted, brokers, timeout_s, needs_all, rng)
         opening.run()
     except BaseException:
         for transport in opening.opened.values() if opening is not None else ():
@@ -328,9 +331,11 @@ class _Opener:
         net: Any,
         resolved: Mapping[Address, Resolved],
         options: Mapping[str, Any],
+        rng: random.Random,
         buffers: SocketBuffers = KERNEL_TUNED,
     ) -> None:
         self._net = net
+        self._rng = rng
         self._resolved = resolved
         self._socket_options = [*_SOCKET_OPTIONS, *buffers.options]
         self._options = options
@@ -371,7 +376,7 @@ class _Opener:
                 f"{where} supports produce requests up to version {newest}; expected version "
                 f"{PRODUCE_VERSION}, which Kafka has supported since 2.1; use a newer broker"
             )
-        return _take_over(self._net, connection, transport)
+        return _take_over(self._net, connection, transport, self._rng.uniform(*_RETIRE_SHARES))
 
     def _transport(self, sock: socket.socket, host: str) -> Any:
         if self._tls is None:
@@ -410,15 +415,22 @@ class _ProbingOpener(_Opener):
             raise LoginRequiredError from error
 
 
-def _take_over(net: Any, connection: Any, transport: Any) -> Transport:
+def _take_over(net: Any, connection: Any, transport: Any, retire_share: float) -> Transport:
     """Detach the socket from kafka-python's event loop.
+
+    A broker ends the session of a login (KIP-368): it closes the connection at the first request
+    after `session_lifetime_ms`, which is 0 for a session without an end.
 
     This uses private fields; the exact kafka-python version is pinned, and a test against a real
     broker fails when they change.
     """
-    connection._reauth.cancel()
+    session = connection._reauth
+    session.cancel()
+    lifetime_s = session.session_lifetime_ms / 1000.0
+    retire_s = session.authenticated_at + retire_share * lifetime_s if lifetime_s else math.inf
     transport.pause_reading()
     net.cancel(transport._read_task)
     sock = transport._sock
     transport._sock = None
-    return TlsTransport(sock) if isinstance(sock, ssl.SSLSocket) else PlainTransport(sock)
+    kind = TlsTransport if isinstance(sock, ssl.SSLSocket) else PlainTransport
+    return kind(sock, retire_s)

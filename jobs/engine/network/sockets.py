@@ -24,20 +24,33 @@ class Channel:
 
     Attributes:
         transport: the transport to the broker; None while the connection is lost.
+        successor: an open transport that waits to replace the transport; None without one.
         unwritten: buffers that the socket has not taken yet.
         peeks: whether only the next few bytes are read, as those after them are probably dropped.
         awaited: number of arrived bytes at which the selector wakes up [B].
         is_parsed_whole: whether all of its bytes are parsed, so that none are `skippable`.
     """
 
-    __slots__ = ("awaited", "peeks", "transport", "unwritten")
+    __slots__ = ("awaited", "peeks", "successor", "transport", "unwritten")
     is_parsed_whole = False
 
     def __init__(self, transport: Transport | None = None) -> None:
         self.transport = transport
+        self.successor: Transport | None = None
         self.unwritten: list[Buffer] = []
         self.peeks = False
         self.awaited = 1
+
+    def needs_successor(self, now: float) -> bool:
+        """Whether the session of the transport ends soon, and no successor is open."""
+        transport = self.transport
+        return transport is not None and now >= transport.retire_s and self.successor is None
+
+    def close(self) -> None:
+        """Close the transport and its successor."""
+        for each in (self.transport, self.successor):
+            if each is not None:
+                each.close()
 
     @property
     def skippable(self) -> int:
@@ -97,6 +110,16 @@ class Sockets:
         if channel.is_parsed_whole and not transport.stamp_arrivals():
             self.are_stamped = False
         self._selector.register(transport, _READ, channel)
+
+    def replace(self, channel: Channel) -> None:
+        """Continue on a channel over its successor, and close its transport if it has one."""
+        transport, successor = channel.transport, channel.successor
+        assert successor is not None, "the owner has set it"
+        if transport is not None:
+            self._selector.unregister(transport)
+            transport.close()
+        channel.successor = None
+        self.add(channel, successor)
 
     def call_when_readable(self, descriptor: int, call: Callable[[], None]) -> None:
         """Call this whenever the file descriptor has bytes to read."""

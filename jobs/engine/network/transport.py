@@ -7,6 +7,7 @@ records of 16 KiB, so small buffers are joined first.
 
 from __future__ import annotations
 
+import math
 import mmap
 import socket
 import ssl
@@ -30,7 +31,14 @@ _STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 class Transport(Protocol):
-    """A connected, authenticated, non-blocking transport to one broker, for use in a selector."""
+    """A connected, authenticated, non-blocking transport to one broker, for use in a selector.
+
+    Attributes:
+        retire_s: when a successor has to replace it, as the broker ends its session soon
+            afterwards; infinite for a session without an end, on the monotonic clock [s].
+    """
+
+    retire_s: float
 
     @property
     def sock(self) -> socket.socket:
@@ -111,11 +119,12 @@ class PlainTransport:
     memory.
     """
 
-    __slots__ = ("sock",)
+    __slots__ = ("retire_s", "sock")
     _nowhere = memoryview(mmap.mmap(-1, _DISCARD_BYTES))
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, retire_s: float = math.inf) -> None:
         self.sock = sock
+        self.retire_s = retire_s
 
     def fileno(self) -> int:
         """The socket's file descriptor."""
@@ -192,11 +201,12 @@ class TlsTransport:
     taken, and `joined` makes the same pieces of them again.
     """
 
-    __slots__ = ("sock",)
+    __slots__ = ("retire_s", "sock")
     dropper = None  # bytes have to be decrypted to find the end of a record
 
-    def __init__(self, sock: ssl.SSLSocket) -> None:
+    def __init__(self, sock: ssl.SSLSocket, retire_s: float = math.inf) -> None:
         self.sock = sock
+        self.retire_s = retire_s
 
     def fileno(self) -> int:
         """The socket's file descriptor."""

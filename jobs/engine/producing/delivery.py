@@ -91,8 +91,17 @@ class Reopen:
         self.connection = connection
 
 
+class Replace:
+    """The action to continue on this connection over its successor; nothing is in flight."""
+
+    __slots__ = ("connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+
 ControlAction = SendMetadataRequest | SendCoordinatorRequest | Reopen
-Action = Produce | ControlAction
+Action = Produce | Replace | ControlAction
 
 
 class Delivery:
@@ -186,7 +195,7 @@ class Delivery:
             if request is not None or not self._requests:
                 return request
 
-    def _next_request(self, now: float) -> Produce | None:
+    def _next_request(self, now: float) -> Produce | Replace | None:
         filling, muted, due = self._filling, self._muted, self._due
         while filling:
             request = self._fill(filling[0], now)
@@ -351,12 +360,21 @@ class Delivery:
         for muted in connection.waiting:
             self._reschedule(muted, now)
         connection.waiting = []
+        if connection.has_successor:
+            self._filling.append(connection)
         self._request_metadata(producer, now)
 
-    def handle_reopened(self, connection: Connection, now: float) -> None:
-        """Handle that a lost connection is open again."""
+    def handle_reopened(self, connection: Connection) -> None:
+        """Handle that a lost connection, or one whose session ends soon, has a successor."""
+        connection.is_wanted = connection.has_successor = True
+        if connection.is_open and not self._is_answered:
+            self._requests.append(SendMetadataRequest(connection))  # as in `close`
+        self._filling.append(connection)
+
+    def handle_replaced(self, connection: Connection, now: float) -> None:
+        """Handle that the successor has replaced a connection."""
         connection.is_open = True
-        connection.is_wanted = False
+        connection.is_wanted = connection.has_successor = False
         self._wake(now)
 
     def overdue_connections(self, now: float) -> list[Connection]:
@@ -508,8 +526,11 @@ class Delivery:
         producer.scheduled_s = producer.ready_s
         return None
 
-    def _fill(self, connection: Connection, now: float) -> Produce | None:
+    def _fill(self, connection: Connection, now: float) -> Produce | Replace | None:
         """The next request over this connection; None when nothing waits or it has no room."""
+        if connection.has_successor:
+            is_drained = not connection.in_flight and not connection.is_congested
+            return Replace(connection) if is_drained else None
         while connection.waiting and connection.has_room:
             request = self._resume(connection.waiting.pop(0), now)
             if request is not None:

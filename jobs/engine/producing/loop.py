@@ -239,6 +239,7 @@ class WireLoop:
         self._growth_end.apply(self.producers)
         for connection in self._delivery.overdue_connections(now):
             self._network.lose(connection, "RequestTimedOutError")
+        self._network.renew_sessions(now)
         self._delivery.expire(now)
         self._delivery.update_silence(now)
         self._watch.look()

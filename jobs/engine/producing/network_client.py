@@ -19,7 +19,14 @@ from jobs.engine.producing.control_requests import (
     leaders_in,
     metadata_request,
 )
-from jobs.engine.producing.delivery import Action, Delivery, Produce, Reopen, SendCoordinatorRequest
+from jobs.engine.producing.delivery import (
+    Action,
+    Delivery,
+    Produce,
+    Reopen,
+    Replace,
+    SendCoordinatorRequest,
+)
 from jobs.engine.producing.producer import Connection
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 from jobs.engine.producing.transactions import CoordinatorRequest
@@ -85,7 +92,6 @@ class NetworkClient:
         self._transaction_timeout_ms = transaction_timeout_ms
         self._channels: dict[Connection, ProducerChannel] = {}
         self._by_key: dict[Key, ProducerChannel] = {}
-        self._reopened: set[ProducerChannel] = set()
         self.sockets = Sockets(self, clock, _RECEIVE_BYTES)
         self.sockets.call_when_readable(reopener.fileno(), self._take_reopened)
 
@@ -113,12 +119,17 @@ class NetworkClient:
         return SocketWatch(channels, unanswered)
 
     def close(self) -> None:
-        """Stop listening, and close reopened connections; the others belong to their opener."""
+        """Stop listening, and close all connections."""
         self.sockets.close()
         self._reopener.close()
-        for channel in self._reopened:
-            if channel.transport is not None:
-                channel.transport.close()
+        for channel in self._channels.values():
+            channel.close()
+
+    def renew_sessions(self, now: float) -> None:
+        """Open a successor of each connection whose session ends soon."""
+        for key, channel in self._by_key.items():
+            if channel.needs_successor(now):
+                self._reopener.request(key)
 
     # --- out ----------------------------------------------------------------
 
@@ -129,6 +140,10 @@ class NetworkClient:
             self._produce(channel, action)
         elif isinstance(action, Reopen):
             self._reopener.request((action.connection.producer.name, action.connection.broker))
+        elif isinstance(action, Replace):
+            channel.reset()
+            self.sockets.replace(channel)
+            self._delivery.handle_replaced(action.connection, self._clock())
         elif isinstance(action, SendCoordinatorRequest):
             self._request_coordinator(channel, action)
         else:
@@ -230,7 +245,5 @@ class NetworkClient:
     def _take_reopened(self) -> None:
         for key, transport in self._reopener.take():
             channel = self._by_key[key]
-            channel.reset()
-            self.sockets.add(channel, transport)
-            self._reopened.add(channel)
-            self._delivery.handle_reopened(channel.connection, self._clock())
+            channel.successor = transport
+            self._delivery.handle_reopened(channel.connection)

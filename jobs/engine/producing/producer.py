@@ -35,10 +35,13 @@ class Connection:
         is_open: False while the connection is lost.
         is_congested: whether its socket has not taken all of the newest request yet.
         is_wanted: whether it is being opened again.
+        has_successor: whether an open connection waits to replace it, as it was lost or its session
+            ends soon; nothing more is sent over it.
     """
 
     __slots__ = (
         "broker",
+        "has_successor",
         "in_flight",
         "is_congested",
         "is_open",
@@ -61,11 +64,13 @@ class Connection:
         self.is_open = True
         self.is_congested = False
         self.is_wanted = False
+        self.has_successor = False
 
     @property
     def has_room(self) -> bool:
         """True when another request may be sent now."""
-        return self.is_open and not self.is_congested and len(self.in_flight) < self.max_in_flight
+        is_usable = self.is_open and not self.is_congested and not self.has_successor
+        return is_usable and len(self.in_flight) < self.max_in_flight
 
     @property
     def awaits_answers(self) -> bool:
@@ -75,8 +80,13 @@ class Connection:
 
     @property
     def has_waiting(self) -> bool:
-        """True when batches wait for room here."""
-        return self.open_batch_waits or bool(self.waiting) or bool(self.pending.queues)
+        """True when batches or a successor wait for room here."""
+        return (
+            self.open_batch_waits
+            or bool(self.waiting)
+            or bool(self.pending.queues)
+            or self.has_successor
+        )
 
 
 class Producer:
