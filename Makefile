@@ -15,7 +15,7 @@ ONLY ?= metrics.judging
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo test test-fast test-for test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
+.PHONY: help setup setup-dev demo generate test test-fast test-for test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,15 @@ coverage: $(DEV_READY) ## Show which lines and branches the unit tests run; ALL=
 mutants: $(DEV_READY) ## Change code that decides, one place at a time, and list the changes with which no unit test fails; ONLY=search.guided
 	$(BIN)/mutmut run '$(ONLY)*'
 	@$(BIN)/mutmut results | grep -E '^ *$(ONLY).*: (survived|no tests)' || echo "No mutant of $(ONLY) survived."
+
+generate: $(DEV_READY) ## Renew pages, schemas, frozen names and snapshots from the code; read the difference
+	$(BIN)/python -m metrics.tables.docs docs/tables.md
+	$(BIN)/python -m jobs.config.schemas conf/schemas
+	$(BIN)/python -m metrics.reporting.summary_schema docs/summary.schema.json
+	$(BIN)/python -m tests.bench.experiments --pages
+	$(BIN)/python -m tests.support.frozen
+	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q --snapshot-update
+	@git diff --stat
 
 lint: $(DEV_READY) ## Check style and types
 	$(BIN)/ruff check .
