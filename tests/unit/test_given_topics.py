@@ -23,11 +23,15 @@ from jobs.cluster.topics import TopicError, Topics
 from jobs.config import Cluster, Configuration, load
 from jobs.console.events import RecordingReporter
 from jobs.runs.estimate import plan_of
+from jobs.runs.limit import LimitRun
 from jobs.trials.canaries import NO_CANARIES, open_canaries
 from jobs.trials.context import RunContext
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError
 from metrics.planning.disk_room import peak_log_bytes
+from search.line import FinishedPoint
+from search.model import Bracket, GaveUp
+from tests.support.contexts import run_context
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
 
 PROPERTIES = {
@@ -313,3 +317,17 @@ def test_canaries_that_may_not_be_created_are_missing_and_leave_nothing(admin: E
         assert open_canaries(admin, "redline-run1", 1, {}, stack, said.append, mark) is None
     assert said == [f"{NO_CANARIES}: {refused}"]
     assert admin.requests == [], "not even a deletion"
+
+
+def test_a_limit_is_recorded_with_the_shape_of_the_given_topic(
+    admin: Existing, tmp_path: Path
+) -> None:
+    asked = config(tmp_path, "topics: [load]")
+    own, topics = used(admin, asked)
+    context = run_context(
+        config=own, topics=topics, addresses=dict.fromkeys((1, 2, 3)), environment={}
+    )
+    point = FinishedPoint(1_000, GaveUp(Bracket(2, 3), "the time was over"), ())
+    found = LimitRun(asked)._boundary(context, own.goal.name, point)
+    assert found.pattern["partitions_per_broker"] == "2"
+    assert asked.workload.topic.partitions_per_broker == 10
