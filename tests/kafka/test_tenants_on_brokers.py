@@ -30,7 +30,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from tests.support.commands import RunningCommand
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 log = logging.getLogger(__name__)
 
 DOCS = Path(__file__).parents[2] / "docs"
