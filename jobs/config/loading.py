@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
@@ -22,7 +25,7 @@ from jobs.config.omb import PREFIX, finder, translated
 from jobs.config.overrides import apply_overrides, parse_overrides
 from jobs.config.problems import config_error
 from jobs.config.source import ParsedFile, parse_map
-from jobs.config.tokens import MSK_TOKEN_S
+from jobs.config.tokens import end_of
 from jobs.config.variables import Written, as_written, with_values
 from jobs.config.workload import Workload
 from metrics.common.errors import ConfigError
@@ -37,9 +40,6 @@ from metrics.traffic.axes import (
     axis_named,
 )
 from metrics.traffic.pattern import TrafficPattern
-
-MSK_LOAD_MAX_S = MSK_TOKEN_S - 120.0
-"""Longest load on one token, without the time for the start and the end of a trial [s]."""
 
 Loaded = TypeVar("Loaded", Cluster, Workload, Goal)
 
@@ -302,7 +302,7 @@ def _along_scale(config: Configuration) -> Configuration:
 
 
 def _require_login(config: Configuration) -> None:
-    """Refuse a mechanism that a client does not support, or whose token is shorter than a trial."""
+    """Refuse a mechanism that a client does not support, or whose token ends in a load."""
     mechanism, workload = config.cluster.security.sasl_mechanism, config.workload
     clients = {}
     for part in workload.parts:
@@ -317,13 +317,33 @@ def _require_login(config: Configuration) -> None:
                 "it; expected wire or kafka-python; set it, for example by "
                 f"--set workload.{role}.client=wire"
             )
-    load_s = workload.trial.load_s
-    if mechanism == "AWS_MSK_IAM" and load_s > MSK_LOAD_MAX_S:
+    trial = workload.trial
+    require_token(config, trial.load_s, "the load of a trial (workload.trial)")
+    steady_s = config.goal.search.steady_s or 0.0
+    require_token(config, trial.warmup_s + steady_s, "the steady hold (goal.search.steady_s)")
+
+
+def require_token(config: Configuration, load_s: float, load: str) -> None:
+    """Refuse a token in an environment variable that ends before a load does.
+
+    All other tokens can be renewed while a load runs.
+
+    Args:
+        load_s: duration of the load [s].
+        load: the load in words, for the message.
+
+    Raises:
+        ConfigError: the token ends before the load.
+    """
+    kind, _, name = (config.cluster.security.token_from or "").partition(":")
+    end_s = end_of(os.environ.get(name, "")) if kind == "env" else None
+    left_s = math.inf if end_s is None else end_s - time.time()
+    if left_s < load_s:
         raise ConfigError(
-            f"workload {workload.name} has a load of {load_s:g} s in a trial (trial.warmup_s and "
-            f"trial.measure_s), and cluster {config.cluster.name} has security.sasl_mechanism "
-            f"AWS_MSK_IAM; expected at most {MSK_LOAD_MAX_S:g} s, as brokers close a connection "
-            f"when its token ends after {MSK_TOKEN_S:g} s; shorten it, or use another mechanism"
+            f"cluster {config.cluster.name} has security.token_from env:{name}, whose token ends "
+            f"in {left_s:.0f} s, and {load} lasts {load_s:g} s; expected a token that lasts "
+            "longer, as nothing can renew an environment variable; shorten the load, or use "
+            "file:PATH, which is read again during a load, or oauth_token_url"
         )
 
 

@@ -1,11 +1,13 @@
 """The sources of OAUTHBEARER tokens: a secret that is renewed elsewhere, an OAuth server, or AWS.
 
-A provider stays on the driver. An executor receives one token, which is fetched when the trial's
-plan is sent, so executors need neither the client's secret nor a connection to the server.
+A provider stays on the driver. An executor receives a token with the plan of a load, and later ones
+over the control channel before each ends, so executors need neither the client's secret nor a
+connection to the server.
 """
 
 from __future__ import annotations
 
+import base64
 import http.client
 import ssl
 import time
@@ -14,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobs.engine.network.options import OneToken, TokenProvider
+from jobs.engine.network.options import TokenProvider
 from metrics.common.errors import ConfigError
 from metrics.sources.http_access import TOKEN
 from metrics.sources.http_client import (
@@ -30,10 +32,24 @@ FETCH_TIMEOUT_S = 10.0
 _ANSWER_BYTES_MAX = 2**20
 RENEW_SHARE = 0.8
 """Share of a token's lifetime after which new connections use a new token."""
+RETRY_S = 5.0
+"""Time until a token is fetched again where the source gives none and the last one is valid [s]."""
+ASSUMED_S = 60.0
+"""Assumed lifetime of a token whose end neither the source nor the token states [s]."""
+
+
+def end_of(token: str) -> float | None:
+    """The end of a JSON Web Token (RFC 7519) [s since the epoch]; None where it states none."""
+    claims = token.split(".")[1:2]
+    try:
+        found = parsed_json(base64.urlsafe_b64decode("".join(claims) + "===").decode())
+    except ValueError:
+        return None
+    return _seconds(found.get("exp")) or None if isinstance(found, dict) else None
 
 
 class ReferencedToken(TokenProvider):
-    """The token of a reference, which is read again for every connection and every trial."""
+    """The token of a reference, which is read again for every login, and during a load."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
@@ -44,10 +60,9 @@ class ReferencedToken(TokenProvider):
         Raises:
             ConfigError: the token does not exist any more.
         """
-        return self._read()
-
-    def __reduce__(self) -> tuple[type[OneToken], tuple[str]]:
-        return OneToken, (self.token(),)
+        token = self._read()
+        self.good_until_s = end_of(token)
+        return token
 
 
 class RenewedToken(TokenProvider):
@@ -60,11 +75,11 @@ class RenewedToken(TokenProvider):
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._token = ""
-        self._good_until_s = float("-inf")
+        self._renew_s = self._end_s = float("-inf")
 
     @abstractmethod
     def _fetch(self) -> tuple[str, float]:
-        """Fetch a token, and return it with its lifetime [s].
+        """Fetch a token, and return it with its lifetime [s], 0 where the source states none.
 
         Raises:
             ConfigError: the source gives no token.
@@ -74,16 +89,23 @@ class RenewedToken(TokenProvider):
         """Return the last token while it is young enough, otherwise a new one.
 
         Raises:
-            ConfigError: the source gives no token.
+            ConfigError: the source gives no token, and the last one has ended.
         """
-        if self._clock() >= self._good_until_s:
-            asked_s = self._clock()
+        asked_s, asked_wall_s = self._clock(), time.time()
+        if asked_s < self._renew_s:
+            return self._token
+        try:
             self._token, lifetime_s = self._fetch()
-            self._good_until_s = asked_s + RENEW_SHARE * lifetime_s
+        except ConfigError:
+            if asked_s >= self._end_s:
+                raise
+            self._renew_s = min(self._clock() + RETRY_S, self._end_s)
+            return self._token
+        lifetime_s = lifetime_s or (end_of(self._token) or 0.0) - asked_wall_s
+        lifetime_s = lifetime_s if lifetime_s > 0 else ASSUMED_S
+        self._renew_s, self._end_s = asked_s + RENEW_SHARE * lifetime_s, asked_s + lifetime_s
+        self.good_until_s = asked_wall_s + lifetime_s
         return self._token
-
-    def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
-        return OneToken, (self.token(), None, self.remedy, self.extensions())
 
 
 class ClientCredentials(RenewedToken):
@@ -246,20 +268,12 @@ class MskTokens(RenewedToken):
         self._chain = type("Chain", (CredentialProvider,), {"load": lambda _self: credentials})()
 
     def _fetch(self) -> tuple[str, float]:
-        return self._sign()[0], MSK_TOKEN_S
-
-    def _sign(self) -> tuple[str, float]:
-        """Sign a token, and return it with the end of its lifetime [s since the epoch]."""
-        token, end_ms = self._ask(
+        token, _end_ms = self._ask(
             lambda: self._signer.generate_auth_token_from_credentials_provider(
                 self._region, self._chain
             )
         )
-        return token, end_ms / 1000
-
-    def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
-        # Each trial's plan has a new token, so that the trial can use its whole lifetime.
-        return OneToken, (*self._sign(), self.remedy)
+        return token, MSK_TOKEN_S
 
     def _ask(self, call: Callable[[], Any]) -> Any:
         try:

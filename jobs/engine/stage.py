@@ -22,6 +22,7 @@ from jobs.engine.clients.registry import client_of
 from jobs.engine.consuming.consumer_client import ConsumerClient
 from jobs.engine.consuming.consumer_report import AcknowledgedOffsets, Gather, consumer_report
 from jobs.engine.network.namespaces import inside
+from jobs.engine.network.options import OneToken
 from jobs.engine.producing.producer_client import ProducerClient
 from jobs.engine.producing.producer_report import producer_report
 from jobs.engine.task.control_channel import ControlAddress, DriverChannel, OrphanedError
@@ -140,6 +141,9 @@ def _connect(
     wait_s = plan.connect_timeout_s
     driver = DriverChannel.connect(control, task, wait_s, time.monotonic, wall_clock)
     driver.place = functools.partial(placed, plan)
+    tokens = plan.client_options.get("sasl_oauth_token_provider")
+    if isinstance(tokens, OneToken):
+        driver.take_token = tokens.renew
     return driver
 
 

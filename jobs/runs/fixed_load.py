@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobs.config import Configuration, describe
-from jobs.config.loading import require_endless
+from jobs.config.loading import require_endless, require_token
 from jobs.console.events import Plan, Table, note
 from jobs.runs.estimate import (
     backlog_bytes,
@@ -80,6 +80,7 @@ class FixedLoadRun(Body):
     def __init__(self, config: Configuration, load: FixedLoad) -> None:
         if load.duration_s is not None:
             _require_windows(config, load)
+            require_token(config, load.duration_s, "the load (--duration)")
         self.config = config
         self.load = load
         self.trials: list[Trial] = []

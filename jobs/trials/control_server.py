@@ -3,9 +3,9 @@
 Tasks connect by `jobs.engine.task.control_channel`, over TLS with a certificate that the driver
 makes for itself. They report when they are ready, and receive the start signal when all are. They
 report how much is acknowledged, and may ask for the driver's time; the driver may end the measured
-window early. Both sides send something at least every second of the load, so that each notices when
-the other is gone for any reason. A task that fails, disconnects before it is done, or is silent
-under load ends the load of all.
+window early, and sends new tokens for the brokers. Both sides send something at least every second
+of the load, so that each notices when the other is gone for any reason. A task that fails,
+disconnects before it is done, or is silent under load ends the load of all.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class TaskChannel:
             one [s].
         failure: what ended the load before its time: a task, or a watcher of the load; None else.
         windows: window → task → its packed report, for windows that have ended.
+        token_line: the line with the last token for the brokers; empty without one.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class TaskChannel:
         self._has_ended = False
         self._has_failed = threading.Event()
         self.begin_after_s: float | None = None
+        self.token_line = b""
         self.failure: Exception | None = None
         self.windows: dict[int, dict[int, str]] = defaultdict(dict)
         self._pieces: dict[int, list[str]] = defaultdict(list)
@@ -170,8 +172,19 @@ class TaskChannel:
             phases, warmup_s=self.begin_after_s, ramp_up_s=min(phases.ramp_up_s, self.begin_after_s)
         )
 
+    def renew_token(self, token: str, good_until_s: float | None) -> None:
+        """Send a token that is new to all tasks, also to those that connect later.
+
+        Args:
+            good_until_s: end of the token, if it is known [s since the epoch].
+        """
+        text = _line(token=token, good_until_s=good_until_s)
+        if text != self.token_line:
+            self.token_line = text
+            self._post(lambda: self.send(text))
+
     def _send_soon(self, **message: object) -> None:
-        text = json.dumps(message).encode() + b"\n"
+        text = _line(**message)
         self._post(lambda: self.send(text))
 
     def end_now(self) -> None:
@@ -219,7 +232,7 @@ class TaskChannel:
     def _send_start_signals(self) -> None:
         signals = start_signals(self._ready, time.time())
         for writer, task in self._writers.items():
-            writer.write(json.dumps({"agreed": asdict(signals[task])}).encode() + b"\n")
+            writer.write(_line(agreed=asdict(signals[task])))
 
     def _receive_window(self, task: int, message: dict[str, Any]) -> None:
         pieces, piece = self._pieces[task], str(message["piece"])
@@ -450,11 +463,13 @@ class ControlServer:
             channel = self._channels.get(str(first["token"]))
             # Without a channel, the task is of a load that has ended.
             is_admitted = channel is not None and channel.admit(task, writer)
-            writer.write(json.dumps({"admitted": is_admitted}).encode() + b"\n")
+            writer.write(_line(admitted=is_admitted))
+            if is_admitted and channel is not None:
+                writer.write(channel.token_line)
             while is_admitted and channel is not None and (text := await reader.readline()):
                 message = _message(text)
                 if message.get("asks") == "clock":
-                    writer.write(json.dumps({"clock_s": time.time()}).encode() + b"\n")
+                    writer.write(_line(clock_s=time.time()))
                 channel.receive(task, message)
                 is_admitted = "done" not in message
         except _MALFORMED as error:
@@ -490,6 +505,10 @@ def own_certificate() -> tuple[ssl.SSLContext, str]:
         file.flush()
         context.load_cert_chain(file.name)
     return context, pem.decode()
+
+
+def _line(**message: object) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
 
 def _message(text: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 
 from jobs.cluster.topic_set import TopicSet
-from jobs.engine.network.options import NAME_PREFIX
+from jobs.engine.network.options import NAME_PREFIX, TokenProvider
 from jobs.engine.stage import stage_frame
 from jobs.engine.task.plan import StagePlan, TrialPlan
 from jobs.spark.session import cancel_group, cause_of, run_interruptibly
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 LOST_LOOK_S = 0.2
 """Interval between two checks for lost tasks [s]."""
+
+TOKEN_LOOK_S = 1.0
+"""Interval between two looks for a new token [s]."""
 
 START_EACH_S = 0.002
 """What each task adds to the time from the last one's report to the start of the load [s]: the
@@ -162,6 +165,7 @@ class Generator:
         self._network_namespace = network_namespace
         self._interface_speeds = interface_speeds or {}
         self._report = report
+        self._token_problem = ""
 
     def offer(
         self,
@@ -197,6 +201,7 @@ class Generator:
             self._control.channel(tasks, hosts) as channel,
             watch(channel),
             watching("failed-load", partial(self._cancel_if_failed, trial_id, channel)),
+            watching("tokens", partial(self._send_token, channel)),
         ):
             plan = TrialPlan(
                 trial_id=trial_id,
@@ -250,6 +255,24 @@ class Generator:
             return LOST_LOOK_S
         cancel_group(self._spark, trial_id)
         return None
+
+    def _send_token(self, channel: TaskChannel) -> float | None:
+        """Send the token for the brokers to all tasks, if it is new.
+
+        A source that fails does not end the load: brokers may accept the last token for longer, and
+        the source may recover.
+        """
+        tokens = self._client_options.get("sasl_oauth_token_provider")
+        if not isinstance(tokens, TokenProvider):
+            return None
+        try:
+            channel.renew_token(tokens.token(), tokens.good_until_s)
+            self._token_problem = ""
+        except ConfigError as error:
+            if not self._token_problem:
+                self._report(f"the tasks of the load keep their last token: {error}")
+            self._token_problem = str(error)
+        return TOKEN_LOOK_S
 
     def _run(self, plan: StagePlan, channel: TaskChannel) -> list[TaskReport]:
         try:

@@ -77,7 +77,7 @@ def test_connections_share_a_token_for_most_of_its_life(monkeypatch: pytest.Monk
     now = [0.0]
     tokens = MskTokens(REGION, clock=lambda: now[0])
     made = iter(range(10))
-    monkeypatch.setattr(tokens, "_sign", lambda: (f"token-{next(made)}", 0.0))
+    monkeypatch.setattr(tokens, "_fetch", lambda: (f"token-{next(made)}", MSK_TOKEN_S))
     seen = []
     for at_s in (0.0, 719.0, 721.0, 1440.0, 1442.0):
         now[0] = at_s
@@ -86,19 +86,13 @@ def test_connections_share_a_token_for_most_of_its_life(monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("credentials")
-def test_an_executor_gets_a_token_of_its_own_trial_and_no_credentials(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_executor_gets_a_token_and_no_credentials() -> None:
     tokens = MskTokens(REGION)
     plain = pickle.dumps(tokens)
     assert SECRET.encode() not in plain
     one = pickle.loads(plain)
     assert signed(one.token())[0] == f"kafka.{REGION}.amazonaws.com"
     assert one.good_until_s == pytest.approx(time.time() + MSK_TOKEN_S, abs=60.0)
-    made = iter(range(10))
-    monkeypatch.setattr(tokens, "_sign", lambda: (f"token-{next(made)}", 0.0))
-    trials = [pickle.loads(pickle.dumps({PROVIDER: tokens})) for _ in range(2)]
-    assert [each[PROVIDER].token() for each in trials] == ["token-0", "token-1"]
 
 
 @pytest.mark.usefixtures("credentials")
@@ -179,10 +173,8 @@ def test_an_incomplete_configuration_is_refused(keys: dict[str, str | None], par
 CLUSTER = [f"cluster.security.{key}={value}" for key, value in MSK.items()]
 
 
-def test_a_load_that_outlives_a_token_is_refused() -> None:
-    load("example", "1kB", "default", [*CLUSTER, "workload.trial.measure_s=60"])
-    with pytest.raises(ConfigError, match=r"trial\.measure_s.*at most 780 s.*after 900 s"):
-        load("example", "1kB", "default", [*CLUSTER, "workload.trial.measure_s=900"])
+def test_a_load_may_outlast_a_token() -> None:
+    load("example", "1kB", "default", [*CLUSTER, "workload.trial.measure_s=5000"])
 
 
 def test_the_region_of_clients_own_properties_is_that_of_the_brokers(tmp_path: Path) -> None:

@@ -7,65 +7,31 @@ import pickle
 import ssl
 import subprocess
 import sys
-import threading
+import time
 from base64 import b64encode
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import trustme
 from kafka.net.sasl.oauth import SaslMechanismOAuth
+from syrupy.assertion import SnapshotAssertion
 
+from jobs.config import load
 from jobs.config.security import Security
-from jobs.config.tokens import ClientCredentials
+from jobs.config.tokens import ClientCredentials, end_of
 from jobs.engine.clients.librdkafka import connection_options
+from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
+from jobs.testbed.keys import unsecured_token
 from metrics.common.errors import ConfigError
 from tests.support.java_stores import store
-
-SECRET = "s3cret/+"
-
-
-class TokenServer(HTTPServer):
-    """A server that gives token-1, token-2, … with a life of 100 s to one client."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}/token"
-        self.given = 0
-        self.forms: list[str] = []
-        self.status = 200
-        self.answer: object = None
-        self.expected = "us:s3cret%2F%2B"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: TokenServer
-
-    def do_POST(self) -> None:
-        server = self.server
-        server.forms.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        expected = b64encode(server.expected.encode()).decode()
-        is_known = self.headers["Authorization"] == f"Basic {expected}"
-        server.given += 1
-        token = {"access_token": f"token-{server.given}", "expires_in": 100}
-        body = json.dumps(server.answer or token).encode()
-        self.send_response(server.status if is_known else 401)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing to stderr."""
+from tests.support.token_server import SECRET, TokenServer, token_server
 
 
 @pytest.fixture
 def server() -> Iterator[TokenServer]:
-    with TokenServer() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with token_server() as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def test_a_token_is_used_for_most_of_its_life_and_then_renewed(server: TokenServer) -> None:
@@ -83,7 +49,9 @@ def test_an_executor_gets_one_token_and_no_credentials(server: TokenServer) -> N
     tokens = ClientCredentials(server.url, "us", SECRET)
     sent = pickle.dumps(tokens)
     assert SECRET.encode() not in sent and server.url.encode() not in sent
-    assert pickle.loads(sent).token() == "token-1"
+    one = pickle.loads(sent)
+    assert one.token() == "token-1"
+    assert one.good_until_s == pytest.approx(time.time() + 100.0, abs=60.0)
 
 
 def test_the_message_for_a_refused_token_contains_no_secret(server: TokenServer) -> None:
@@ -146,6 +114,65 @@ def test_an_incomplete_oauth_configuration_is_refused(keys: dict[str, str], part
         Security.model_validate({"protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", **keys})
 
 
+def test_a_token_is_used_to_its_end_while_the_server_gives_no_other(server: TokenServer) -> None:
+    now = [0.0]
+    tokens = ClientCredentials(server.url, "us", SECRET, clock=lambda: now[0])
+    assert tokens.token() == "token-1"
+    server.status = 500
+    for now[0], asked in ((81.0, 2), (85.0, 2), (87.0, 3), (99.0, 4)):
+        assert (tokens.token(), server.given) == ("token-1", asked)
+    now[0] = 100.0
+    with pytest.raises(ConfigError, match="500"):
+        tokens.token()
+    server.status = 200
+    assert tokens.token() == "token-6"
+
+
+@pytest.mark.parametrize(
+    ("claims", "end_s"),
+    [({"exp": 5e9}, 5e9), ({"exp": "5e9"}, 5e9), ({"exp": []}, None), ({}, None), ([], None)],
+)
+def test_the_end_of_a_token_is_read_from_its_claims(claims: object, end_s: float | None) -> None:
+    claim = b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    assert end_of(f"e30.{claim}.") == end_s
+
+
+@pytest.mark.parametrize("token", ["", "opaque", "a.b", "a.é.c", "..", "a." + "W" * 9_999])
+def test_a_token_without_claims_has_no_known_end(token: str) -> None:
+    assert end_of(token) is None
+
+
+def test_a_token_in_a_variable_is_refused_where_the_load_is_longer(
+    monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    monkeypatch.setattr("jobs.config.loading.time.time", lambda: 1_000.0)
+    token = unsecured_token("me", 0.0, 1_300.0)
+    monkeypatch.setenv("TEST_TOKEN", token)
+    ways = {"oauth_token_url": "https://idp.example/t", "oauth_client_id_from": "env:A",
+            "oauth_client_secret_from": "env:B"}  # fmt: skip
+    keys = ["protocol=SASL_SSL", "sasl_mechanism=OAUTHBEARER"]
+    by_variable, by_file = (
+        [f"cluster.security.{key}" for key in (*keys, f"token_from={place}")]
+        for place in ("env:TEST_TOKEN", "file:/token")
+    )
+    by_server = [f"cluster.security.{key}" for key in keys]
+    by_server += [f"cluster.security.{key}={value}" for key, value in ways.items()]
+    refused = []
+    for options, load_s, steady_s in (
+        (by_variable, 290, 0), (by_variable, 400, 0), (by_variable, 100, 310),
+        (by_file, 4_000, 4_000), (by_server, 4_000, 4_000),
+    ):  # fmt: skip
+        times = f"workload.trial.warmup_s=0 workload.trial.measure_s={load_s}".split()
+        try:
+            given = load("example", "1kB", "default", [*options, *times,
+                         f"goal.search.steady_s={steady_s}"])  # fmt: skip
+            FixedLoadRun(given, FixedLoad(1_000, 1, duration_s=3_000.0))
+        except ConfigError as error:
+            refused.append(str(error))
+    assert token not in str(refused)
+    assert refused == snapshot
+
+
 @pytest.mark.parametrize(
     ("given", "fetched"), [("100", 2), (100.0, 2), ("soon", 3), (True, 3), ("inf", 3), (-5, 3)]
 )
@@ -153,7 +180,7 @@ def test_a_lifetime_may_be_a_text(server: TokenServer, given: object, fetched: i
     now = [0.0]
     tokens = ClientCredentials(server.url, "us", SECRET, clock=lambda: now[0])
     server.answer = {"access_token": "token", "expires_in": given}
-    for at_s in (0.0, 79.0, 81.0):
+    for at_s in (0.0, 47.0, 49.0, 79.0, 81.0, 98.0):
         now[0] = at_s
         assert tokens.token() == "token"
     assert server.given == fetched

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.engine.network.options import OneToken
 from jobs.engine.task.clock_comparison import pinned
 from jobs.engine.task.control_channel import (
     ADMISSION_ATTEMPTS,
@@ -86,6 +87,34 @@ def test_tasks_get_the_end_of_their_window(server: ControlServer) -> None:
         _until(lambda: _listened(task) == 3.5)
         assert task.begin_after_s == 0.5
         task.close()
+
+
+def test_each_task_gets_the_last_token_even_one_that_connects_after_it_was_sent(
+    server: ControlServer,
+) -> None:
+    tokens = {0: OneToken("of the plan"), 1: OneToken("of the plan")}
+    with server.channel(2) as channel:
+        channels = {}
+        for task, token in tokens.items():
+            channels[task] = _call(channel, task)
+            channels[task].take_token = token.renew
+            channel.renew_token(f"token {task}", 100.0 + task)
+
+        def arrived(token: str, *tasks: int) -> bool:
+            for task in tasks:
+                channels[task].receive()
+            return {tokens[task].token() for task in tasks} == {token}
+
+        _until(lambda: arrived("token 1", 0, 1))
+        assert [each.good_until_s for each in tokens.values()] == [101.0, 101.0]
+        for each in channels.values():
+            each.close()
+    with server.channel(1) as channel:
+        channel.renew_token("of later", None)
+        channels[0] = _call(channel, 0)
+        channels[0].take_token = tokens[0].renew
+        _until(lambda: arrived("of later", 0))
+        channels[0].close()
 
 
 def _listened(task: DriverChannel) -> float | None:

@@ -123,8 +123,7 @@ def _token(provider: Any, _config: str) -> tuple[object, ...]:
 
     With extensions, the name of a principal, which librdkafka does not use, and they follow.
     """
-    good_until_s = getattr(provider, "good_until_s", None)
-    found = provider.token(), good_until_s or time.time() + _TOKEN_S
+    found = provider.token(), provider.good_until_s or time.time() + _TOKEN_S
     extensions = provider.extensions()
     return (*found, "", extensions) if extensions else found
 

@@ -56,19 +56,25 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
     """A source of OAUTHBEARER tokens.
 
     Attributes:
+        good_until_s: end of the last token [s since the epoch]; None where it is not known.
         remedy: what to check when brokers refuse its tokens.
     """
 
+    good_until_s: float | None = None
     remedy = "check the values that cluster security.token_from or the oauth keys name"
+
+    def __reduce__(self) -> tuple[type[OneToken], tuple[object, ...]]:
+        # An executor gets the token alone, without the source and its credentials.
+        token = self.token()
+        return OneToken, (token, self.good_until_s, self.remedy, self.extensions())
 
 
 class OneToken(TokenProvider):
-    """A provider of one fixed OAUTHBEARER token.
+    """A provider of the last OAUTHBEARER token that the driver has sent.
 
     Args:
         token: the token.
-        good_until_s: when it expires [s since the epoch]; None when unknown.
-        remedy: see `TokenProvider`.
+        good_until_s, remedy: see `TokenProvider`.
         extensions: names and values that the login sends with the token.
     """
 
@@ -79,10 +85,14 @@ class OneToken(TokenProvider):
         remedy: str = TokenProvider.remedy,
         extensions: Mapping[str, str] | None = None,
     ) -> None:
-        self._token = token
+        self.renew(token, good_until_s)
         self._extensions = dict(extensions or {})
-        self.good_until_s = good_until_s
         self.remedy = remedy
+
+    def renew(self, token: str, good_until_s: float | None) -> None:
+        """Use another token for all logins from now on."""
+        self._token = token
+        self.good_until_s = good_until_s
 
     def token(self) -> str:
         """The token."""

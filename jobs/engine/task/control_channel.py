@@ -91,6 +91,7 @@ class DriverChannel:
             has found; None before the first comparison.
         clock_change: change of that offset since the first comparison; None before the second.
         take_host_samples: returns the samples of this task's host since its last call.
+        take_token: receives each new token for the brokers, and its end [s since the epoch].
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class DriverChannel:
         self.end_after_s: float | None = None
         self._start_signal: StartSignal | None = None
         self._is_over = False
+        self.take_token: Callable[[str, float | None], None] = lambda _token, _until_s: None
 
     @classmethod
     def connect(
@@ -239,6 +241,8 @@ class DriverChannel:
         self.climb_end_s = message.get("climb_end_s", self.climb_end_s)
         self.begin_after_s = message.get("begin_after_s", self.begin_after_s)
         self.end_after_s = message.get("end_after_s", self.end_after_s)
+        if "token" in message:
+            self.take_token(message["token"], message["good_until_s"])
         if "clock_s" in message:
             self._receive_clock(float(message["clock_s"]))
         if "agreed" in message:
@@ -391,8 +395,9 @@ def _connected(address: ControlAddress, timeout_s: float) -> socket.socket:
 def _ask_admission(sock: socket.socket, token: str, task: int) -> bool | None:
     """Ask for admission; None where the driver closes the connection without an answer."""
     sock.sendall(_encode(token=token, task=task))
-    # The answer is one short line, and the socket's own timeout bounds the wait for it.
-    with sock.makefile("rb") as answers:
+    # The answer is one short line, and the socket's own timeout bounds the wait for it. Without a
+    # buffer, the lines after it are left to the channel.
+    with sock.makefile("rb", buffering=0) as answers:
         while text := answers.readline(_RECEIVE_BYTES):
             if text.strip():  # an empty line is a heartbeat
                 return bool(json.loads(text).get("admitted"))
