@@ -219,7 +219,7 @@ class Security(ConfigModel):
         protocol: Kafka's security.protocol.
         sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.
         username_from, password_from: places of the SASL user and password.
-        token_from: place of an OAUTHBEARER token; read again for every trial.
+        token_from: place of an OAUTHBEARER token; read again for every login, and during a load.
         oauth_token_url: token endpoint of an OAuth server, instead of token_from.
         oauth_client_id_from, oauth_client_secret_from: places of the client's id and secret for
             that server.

@@ -11,6 +11,8 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trustme
@@ -23,6 +25,7 @@ from jobs.config.tokens import ClientCredentials, end_of
 from jobs.engine.clients.librdkafka import connection_options
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.testbed.keys import unsecured_token
+from jobs.trials.load import TOKEN_LOOK_S, Generator
 from metrics.common.errors import ConfigError
 from tests.support.java_stores import store
 from tests.support.token_server import SECRET, TokenServer, token_server
@@ -126,6 +129,19 @@ def test_a_token_is_used_to_its_end_while_the_server_gives_no_other(server: Toke
         tokens.token()
     server.status = 200
     assert tokens.token() == "token-6"
+
+
+def test_a_load_continues_while_the_server_gives_no_token(server: TokenServer) -> None:
+    now, said, sent = [0.0], list[str](), list[str]()
+    tokens = ClientCredentials(server.url, "us", SECRET, clock=lambda: now[0])
+    options = {"sasl_oauth_token_provider": tokens}
+    generator: Any = Generator(None, 1, options, None, report=said.append)  # type: ignore[arg-type]
+    channel = SimpleNamespace(renew_token=lambda token, _until_s: sent.append(token))
+    for now[0], server.status in ((0.0, 200), (150.0, 500), (151.0, 500), (152.0, 200)):
+        assert generator._send_token(channel) == TOKEN_LOOK_S
+    assert sent == ["token-1", "token-4"]
+    (sentence,) = said
+    assert sentence.startswith("the tasks of the load keep their last token: the token server")
 
 
 @pytest.mark.parametrize(
