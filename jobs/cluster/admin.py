@@ -382,10 +382,10 @@ class KafkaAdmin:
             lambda answer: answer.responses,
         )
 
-    def empty_groups(self) -> frozenset[str]:
-        """Ids of all consumer groups without members that this user may describe.
+    def groups(self) -> dict[str, str]:
+        """Id of each consumer group that this user may describe → its state.
 
-        Brokers before Kafka 2.6 do not report which groups are empty; there are none then.
+        Brokers before Kafka 2.6 do not report states, which are empty then.
         """
 
         def read() -> list[Any]:
@@ -397,21 +397,31 @@ class KafkaAdmin:
             return found
 
         groups = self.ask("list consumer groups", read)
-        return frozenset(
-            str(each.group_id) for each in groups if getattr(each, "group_state", "") in _MEMBERLESS
-        )
+        return {str(each.group_id): str(getattr(each, "group_state", "")) for each in groups}
 
-    def committed_topics(self, group_id: str) -> frozenset[str]:
-        """The topics for which a consumer group has committed offsets.
+    def empty_groups(self) -> frozenset[str]:
+        """Ids of all consumer groups without members that this user may describe."""
+        return frozenset(group for group, state in self.groups().items() if state in _MEMBERLESS)
+
+    def committed_offsets(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+        """Consumer group → (topic, partition) → the offset that it has committed.
 
         Topics that this user may not describe are missing.
         """
 
-        def read() -> frozenset[str]:
-            found = self.client.list_group_offsets({group_id: None})
-            return frozenset(str(each.topic) for each in found[group_id])
+        def read() -> dict[str, dict[tuple[str, int], int]]:
+            found = self.client.list_group_offsets(dict.fromkeys(groups))
+            return {
+                group: {
+                    (str(at.topic), int(at.partition)): int(kept.offset)
+                    for at, kept in offsets.items()
+                    if kept.offset >= 0
+                }
+                for group, offsets in found.items()
+            }
 
-        return self.ask(f"read the offsets of the consumer group {group_id}", read)
+        more = f" and {len(groups) - 1} more" if len(groups) > 1 else ""
+        return self.ask(f"read the offsets of the consumer group {groups[0]}{more}", read)
 
     def delete_group(self, group_id: str) -> None:
         """Delete a consumer group, which must have no members."""
@@ -733,14 +743,19 @@ class KafkaAdmin:
             ) from error
 
     def _retry_while_loading(self, request: Callable[[], Answer]) -> Answer:
-        """Repeat a request while a new coordinator still loads its groups."""
+        """Repeat a request while a coordinator moves, or still loads its groups."""
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         while True:
             try:
                 return request()
-            except kafka_errors.CoordinatorLoadInProgressError:
+            except (
+                kafka_errors.CoordinatorLoadInProgressError,
+                kafka_errors.NotCoordinatorError,
+            ) as error:
                 if time.monotonic() > deadline_s:
                     raise
+                if isinstance(error, kafka_errors.NotCoordinatorError):
+                    self.client._manager.cluster._coordinators.clear()  # the client keeps them
                 time.sleep(_LOADING_PAUSE_S)
 
     @staticmethod

@@ -90,7 +90,7 @@ def _mark(admin: KafkaAdmin, topic: str) -> str | None:
 
 def _committed(admin: KafkaAdmin, group: str) -> frozenset[str]:
     try:
-        return admin.committed_topics(group)
+        return frozenset(topic for topic, _ in admin.committed_offsets([group])[group])
     except AdminError:
         return frozenset()
 

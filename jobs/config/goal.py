@@ -39,12 +39,19 @@ class GuardLimits(ConfigModel):
         canary_rise_max: this time over that before the run, up to which it does not count [ratio].
         others_fall_max: largest share of their throughput that other clients may lose while the
             run loads the brokers [ratio].
+        others_errors_per_s_max: errors of other clients' produce requests, by which they may
+            exceed those without the load [1/s].
+        others_lag_s_max: time of its topics' growth by which a consumer group of others may fall
+            behind under the loads [s].
+        controller_queue_ms_max: longest time for which events may wait for the controller, on
+            average [ms].
         np_max: largest number of producers in a trial.
         write_bytes_max: largest payload that a run writes, in all replicas and with the
             warm-up [B].
         connections_per_broker_max: largest number of connections of a trial's clients to a broker.
-        fail_closed: whether canaries, the topic that stops runs, the list of all topics and the
-            lock of the cluster are required, on a cluster that may have other users.
+        fail_closed: whether canaries, the topic that stops runs, the list of all topics, what
+            shows harm to others and the lock of the cluster are required, on a cluster that may
+            have other users.
 
     Null turns a guard off, whether it has a default or not. Those without a default are off unless
     given. The disk limits require Kafka 3.3 or later.
@@ -63,6 +70,13 @@ class GuardLimits(ConfigModel):
     )
     canary_rise_max: Annotated[float, Number(1, 100_000)] = 10.0
     others_fall_max: Annotated[float, Number(0, 1, above=True)] | None = 0.5
+    others_errors_per_s_max: (
+        Annotated[float, Number(0, 10**9, "errors per second", above=True)] | None
+    ) = 10.0
+    others_lag_s_max: Annotated[float, Number(0, 86_400, "seconds", above=True)] | None = 60.0
+    controller_queue_ms_max: (
+        Annotated[float, Number(0, 600_000, "milliseconds", above=True)] | None
+    ) = 1_000.0
     np_max: Annotated[int, Whole(1, 100_000, "producers")] | None = None
     write_bytes_max: Annotated[int, Whole(1, 10**18, "bytes")] | None = None
     connections_per_broker_max: Annotated[int, Whole(1, 10_000_000, "connections")] | None = None

@@ -15,7 +15,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import overload_lasts
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.measure import TrialMeasurer
-from jobs.trials.others_fall import OthersFall
+from jobs.trials.others_harm import OthersHarm
 from jobs.trials.replica_gauges import lacking_now
 from jobs.trials.sampling import Samples, TrialSampler
 from jobs.trials.ticker import Ticker
@@ -168,13 +168,13 @@ class ContinuousMeasurer(TrialMeasurer):
 
         lacking = partial(lacking_now, sampler.nodes, self._context)
         guarded = self._context.guards.watch(whole, channel, lacking)
-        fall = OthersFall(self._context, whole, channel, sampler.nodes, self._gates.level)
+        others = OthersHarm(self._context, whole, channel, sampler.nodes, self._gates.level)
         ends: AbstractContextManager[None] = nullcontext()
         self._broker_ends = self._broker_sockets()
         if self._broker_ends is not None:
             ends = self._broker_ends.watch(channel, running.pattern.phases, running.windows)
         windows = watching("windows", look, LOOK_S, channel.fail)
-        with guarded, fall.watch(), ticker.watch(), ends, windows:
+        with guarded, others.watch(), ticker.watch(), ends, windows:
             yield
         look()  # the last window but one may have ended since the last check
 

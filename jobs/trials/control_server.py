@@ -109,6 +109,7 @@ class TaskChannel:
         self._starts_s: dict[int, float] = {}
         self._acked = AckedProgress(tasks)
         self._written: dict[int, int] = {}
+        self._refused: dict[int, int] = {}
         self._ready: dict[int, TaskReady] = {}
         self._writers: dict[asyncio.StreamWriter, int] = {}
         self._admitted: set[int] = set()
@@ -143,6 +144,11 @@ class TaskChannel:
     def written(self) -> int:
         """Records acknowledged since the start of the load, as tasks last reported."""
         return sum(list(self._written.values()))
+
+    @property
+    def refused(self) -> int:
+        """Answers to produce requests that were errors, as tasks last reported."""
+        return sum(list(self._refused.values()))
 
     def take_window(self, number: int) -> list[TaskReport] | None:
         """Take all tasks' reports of a window that has ended; None while one is missing."""
@@ -226,6 +232,7 @@ class TaskChannel:
             self._acked.add(task, float(message["at_s"]), int(message["acked"]))
         if "written" in message:
             self._written[task] = int(message["written"])
+            self._refused[task] = int(message.get("refused", 0))
         if "window" in message:
             self._receive_window(task, message)
 

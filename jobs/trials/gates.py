@@ -10,6 +10,7 @@ from dataclasses import replace
 from jobs.cluster.opening import LastLoad
 from jobs.cluster.topic_set import TopicReport, TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter
+from jobs.trials.harm_rules import controller_queue_ms
 from jobs.trials.recovery import (
     DEADLINE_S,
     LOOK_S,
@@ -204,7 +205,10 @@ class Gates:
     def level(self) -> Level | None:
         """The load of others without ours, in the last minutes; None where brokers hide it."""
         looks = self._recent_looks() or [seen for _, seen in self._last_load.looks[-1:]]
-        return Level.of(looks, self.idle_at_rest if self.is_shared else None)
+        if not self.is_shared:
+            return Level.of(looks)
+        at_rest = [each for poll in self.polls_at_rest for each in poll]
+        return Level.of(looks, self.idle_at_rest, controller_queue_ms(at_rest))
 
     @property
     def idle_at_rest(self) -> float:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle
 from math import inf, isfinite
 from typing import Protocol
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
+from jobs.cluster.group_lag import GroupLags, LagGrowth
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.owner_topic import OwnerTopics, owner_topics
 from jobs.config import Configuration
@@ -23,6 +24,7 @@ from jobs.engine.network.options import NAME_PREFIX
 from jobs.trials.broker_absence import LOOK_S, BrokerAbsence
 from jobs.trials.canaries import Canaries
 from jobs.trials.control_server import TaskChannel
+from jobs.trials.harm_rules import OthersSeen, harm
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 from metrics.planning.disk_room import LogCleaning, logs_of, peak_log_bytes
@@ -43,6 +45,11 @@ BRAKE_LOOKERS = 3
 OWNER_INTERVAL_S = 2.0
 """Interval between two looks at the owner's bounds while a load runs [s]; each is two small
 requests."""
+
+GROUPS_INTERVAL_S = 10.0
+"""Interval between two looks at the lag of groups of others while a load runs [s]."""
+GROUPS_SHARE = 0.02
+"""Largest share of the time for which these looks wait for brokers; slow ones are rarer [ratio]."""
 
 USED_SHARE_MAX = 0.9
 """Largest used share of a log directory's volume on brokers that others use [ratio]."""
@@ -111,6 +118,8 @@ def open_guards(
     if pause_max_s and not is_exclusive:
         guards.absence = BrokerAbsence(lambda: admin.describe_cluster().broker_ids, pause_max_s)
     guards.open()
+    if not is_exclusive and guards.limits.others_lag_s_max:
+        guards.watch_groups(GroupLags(admin, lambda group: group.startswith(start)))
     return guards
 
 
@@ -183,6 +192,7 @@ class Guards:
         owner_bounds: the bounds by their topic, as read last.
         times: when loads are allowed; at any time by default.
         canaries: clients that show how long others wait; None without them.
+        groups: consumer groups of others whose lag is watched; None without them.
         absence: the brokers that left a shared cluster; None where a lack of replicas ends the run.
     """
 
@@ -227,6 +237,9 @@ class Guards:
         self.times = LoadTimes()
         self.absence: BrokerAbsence | None = None
         self.canaries: Canaries | None = None
+        self.groups: GroupLags | None = None
+        self._lag_growth = LagGrowth()
+        self._groups_read_s = clock()
         self._harm_since_s: dict[str, float] = {}
         self._brakes: tuple[Iterator[int], ...] = ()
         self._brake_seen_s, self._brake_errors = clock(), 0
@@ -554,6 +567,7 @@ class Guards:
             return min(max(INTERVAL_S, 3 * (self._clock() - began_s)), INTERVAL_MAX_S)
 
         self._brake_seen_s, self._brake_errors = self._clock(), 0
+        self._groups_read_s = self._clock()
         with ExitStack() as stack:
             enter, fail = stack.enter_context, channel.fail
             enter(watching("guards", look, fail=fail))
@@ -561,6 +575,8 @@ class Guards:
                 braking = partial(self._look_for_brake, brokers, channel)
                 enter(watching(f"brake-{number}", braking, fail=fail))
             enter(watching("clients", partial(self._look_at_clients, channel), fail=fail))
+            groups = partial(self._look_at_groups, count(), channel)
+            enter(watching("groups", groups, fail=fail))
             owner = partial(self._look_at_owner, pattern, channel)
             enter(watching("owner", owner, OWNER_INTERVAL_S, fail))
             yield
@@ -617,6 +633,39 @@ class Guards:
         self._trip(harm)
         channel.end_now()
         return None
+
+    def _look_at_groups(self, looks: Iterator[int], channel: TaskChannel) -> float | None:
+        """End the load where a group of others falls behind; returns the time to the next look [s].
+
+        Args:
+            looks: numbers of the looks under this load, from 0, at its start.
+        """
+        if self.groups is None or self.limits.others_lag_s_max is None or self.ends_load:
+            return None
+        words = None
+        try:
+            readings = self.groups.read()
+            self._groups_read_s = self._clock()
+            is_loaded = next(looks) > 0
+            lags = self._lag_growth.take(readings, is_loaded)
+            seen = OthersSeen(lags=lags if is_loaded else ())
+            words = self.lasting_harm(seen, "others_lag_s_max")
+        except AdminError as error:
+            words = self._unread_groups(self.groups, error)
+        if words is None:
+            return max(GROUPS_INTERVAL_S, self.groups.took_s / GROUPS_SHARE)
+        self._trip(words)
+        channel.end_now()
+        return None
+
+    def _unread_groups(self, groups: GroupLags, error: AdminError) -> str | None:
+        """Choose groups anew where topics are gone; a sentence where the guard has to see them."""
+        if error.cause == "UnknownTopicOrPartitionError":
+            with suppress(AdminError):
+                groups.choose()
+        unread_s = self._clock() - self._groups_read_s
+        text = f"the lag of other consumer groups could not be read for {unread_s:.0f} s: {error}"
+        return text if self.limits.fail_closed and unread_s > 2 * BLIND_S else None
 
     # --- checking -----------------------------------------------------------
 
@@ -718,8 +767,8 @@ class Guards:
 
     def _harm_to_clients(self) -> str | None:
         """A sentence where clients fail or wait too long, for longer than an overload may last."""
-        most_ms, canaries = self.limits.canary_p99_ms_max, self.canaries
-        if canaries is None or most_ms is None:
+        canaries = self.canaries
+        if canaries is None or self.limits.canary_p99_ms_max is None:
             return None
         is_blind = canaries.blind_s > BLIND_S
         words = (
@@ -731,26 +780,27 @@ class Guards:
         if is_blind and not self._is_blind:
             self._warn(words)
         self._is_blind = is_blind
-        reading = canaries.worst()
-        is_beyond = reading is not None and reading.is_beyond(most_ms, self.limits.canary_rise_max)
-        return self.lasting("canaries", reading.words if reading and is_beyond else None)
+        return self.lasting_harm(OthersSeen(canary=canaries.worst()), "canary_p99_ms_max")
 
-    def lasting(self, what: str, words: str | None) -> str | None:
-        """`words` with its time once harm to others has lasted for `HARM_S`; None before.
+    def lasting_harm(self, seen: OthersSeen, *keys: str) -> str | None:
+        """A sentence on harm to others that has lasted for `HARM_S`, with its time; None else.
 
         While a broker is away, others are harmed without any load, so nothing counts.
 
         Args:
-            what: the name of the figure that shows the harm.
-            words: a sentence on the harm; None while the figure shows none.
+            keys: keys of the limits whose rules judge; see `harm_rules.RULES`.
         """
         is_away = self.absence is not None and self.absence.why is not None
-        if words is None or is_away:
-            self._harm_since_s.pop(what, None)
-            return None
-        now_s = self._clock()
-        lasts_s = now_s - self._harm_since_s.setdefault(what, now_s)
-        return f"for {lasts_s:.0f} s, {words}" if lasts_s >= HARM_S else None
+        now_s, lasting = self._clock(), None
+        for key in keys:
+            words = None if is_away else harm(key, seen, self.limits)
+            if words is None:
+                self._harm_since_s.pop(key, None)
+                continue
+            lasts_s = now_s - self._harm_since_s.setdefault(key, now_s)
+            if lasts_s >= HARM_S and lasting is None:
+                lasting = f"for {lasts_s:.0f} s, {words}{self._by(key)}"
+        return lasting
 
     def stop(self, why: str) -> None:
         """Stop the run for a reason that was found elsewhere, and end its load."""
@@ -816,6 +866,26 @@ class Guards:
                 "among them, as this user may not describe them; grant it the ACL Describe on all "
                 "topics, or set guards.other_topics: false"
             )
+
+    def watch_groups(self, groups: GroupLags) -> None:
+        """Watch the lag of these groups, and warn of groups that this user may not describe."""
+        blind, acl = "so no guard watches their lag", "grant the ACL Describe on groups"
+        try:
+            watched = groups.choose()
+        except AdminError as error:
+            self.require_or_warn(f"consumer groups cannot be listed, {blind}: {error}")
+            return
+        if hidden := groups.hidden:
+            self.require_or_warn(
+                f"this user may not describe {len(hidden)} consumer groups, {hidden[0]} among "
+                f"them, {blind}; {acl}, or set guards.others_lag_s_max: null"
+            )
+        elif not watched and self._health.hidden_topics() is None:
+            self.require_or_warn(
+                "this user may not describe the cluster, and sees no consumer group of others, "
+                f"{blind}; {acl} and on the cluster, or set guards.others_lag_s_max: null"
+            )
+        self.groups = groups if watched else None
 
     def _warn_of_hidden_brake(self) -> None:
         """Warn when the user could not see the topic by which an operator stops all runs."""

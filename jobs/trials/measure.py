@@ -20,7 +20,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import EarlyEnd
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
-from jobs.trials.others_fall import OthersFall
+from jobs.trials.others_harm import OthersHarm
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.replica_gauges import lacking_now
 from jobs.trials.sampling import Samples, TrialSampler
@@ -369,10 +369,10 @@ class TrialMeasurer:
         ends = (
             self._broker_ends.watch(channel, pattern.phases) if self._broker_ends else nullcontext()
         )
-        fall = OthersFall(context, pattern, channel, sampler.nodes, self._gates.level)
+        others = OthersHarm(context, pattern, channel, sampler.nodes, self._gates.level)
         with (
             context.guards.watch(pattern, channel, partial(lacking_now, sampler.nodes, context)),
-            fall.watch(),
+            others.watch(),
             early_end.watch(),
             ticker.watch(),
             stop,

@@ -31,6 +31,7 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
+from jobs.trials.others_harm import knows_own_errors
 from jobs.trials.series_proof import SeriesProof, is_enough
 from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
 from jobs.trials.watching import watching
@@ -180,15 +181,41 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
 
 
 def _report_unguarded(context: RunContext, level: Level | None) -> None:
-    """State where others write too little for the guard of their throughput."""
-    is_on = context.guards.limits.others_fall_max is not None
-    if is_on and level and level.is_notable and not level.is_guarded:
-        context.reporter.report(
+    """State which harm to others no guard sees, and why; require it where limits fail closed."""
+    limits, report = context.guards.limits, context.reporter.report
+    if limits.others_fall_max and level and level.is_notable and not level.is_guarded:
+        report(
             PhaseStarted(
                 f"other clients write {level.messages.mean:,.0f} messages/s: the guard of their "
                 f"throughput (guards.others_fall_max) is off up to {MESSAGES_LEAST_PER_S:.0f}"
             )
         )
+    known = level or Level()
+    has_quorum = all(each.has_quorum for each in context.source.nodes.values())
+    lacks = []
+    if limits.others_fall_max and level is None:
+        lacks.append("how much others write (others_fall_max), which the metrics do not show")
+    if limits.others_errors_per_s_max and not knows_own_errors(
+        each.producer for each in context.workload.parts
+    ):
+        lacks.append(
+            "the errors that others get (others_errors_per_s_max), as producers of a client "
+            "library, or with acks 0, do not count those of the run"
+        )
+    elif limits.others_errors_per_s_max and known.errors is None:
+        lacks.append(
+            "the errors that others get (others_errors_per_s_max), which the metrics do not show"
+        )
+    if limits.controller_queue_ms_max and has_quorum and known.controller_queue_ms is None:
+        lacks.append(
+            "the controller's queue (controller_queue_ms_max), which no controller's metrics show"
+        )
+    if not lacks:
+        return
+    text = f"no guard watches {'; nor '.join(lacks)}"
+    if limits.fail_closed:
+        context.guards.require_or_warn(text)
+    report(PhaseStarted(text))
 
 
 def _at_rest(gates: Gates) -> AtRest:

@@ -228,6 +228,7 @@ public class RedlineJmxPoller {
     static class Group {
         ObjectName name;
         String suffix = "";
+        final Set known = new HashSet();
         List labels = new ArrayList();
         List attributes = new ArrayList();
         List keys = new ArrayList();
@@ -467,6 +468,9 @@ public class RedlineJmxPoller {
             }
             if (resolved == null) {
                 absent = plan;
+                for (Iterator i = plan.iterator(); i.hasNext();) {
+                    ((Group) i.next()).known.clear();
+                }
                 resolved = new ArrayList();
             }
             // Kafka registers some beans at their first use, such as that of the log's flushes.
@@ -549,12 +553,14 @@ public class RedlineJmxPoller {
             for (int i = 0; i < found.length; i++) {
                 Group group = (Group) absent.get(i);
                 Set beans = (Set) found[i];
-                if (beans.isEmpty()) {
-                    still.add(group);
+                if (beans.isEmpty() || "*".equals(group.name.getKeyProperty("error"))) {
+                    still.add(group);  // Kafka registers a bean at the first error of its kind
                 }
                 for (Iterator j = beans.iterator(); j.hasNext();) {
                     ObjectName bean = (ObjectName) j.next();
-                    groups.add(group.name.isPattern() ? group.of(bean) : group);
+                    if (group.known.add(bean)) {
+                        groups.add(group.name.isPattern() ? group.of(bean) : group);
+                    }
                 }
             }
             absent = still;

@@ -18,6 +18,7 @@ from itertools import permutations
 
 from metrics.sources.beans import (
     HANDLER_IDLE_NS,
+    PRODUCE_ERRORS,
     SHARED_HANDLER_IDLE_NS,
     Bean,
     Kind,
@@ -256,6 +257,8 @@ def _beans() -> Iterator[_Bean]:
     seen: set[tuple[str, str]] = set()
     for version, handler in handlers.items():
         for bean in beans_for(version, roles):
+            if bean.name == PRODUCE_ERRORS:  # most stay 0, which no poll can tell from a rate
+                continue
             is_handler = bean.name in {HANDLER_IDLE_NS, SHARED_HANDLER_IDLE_NS}
             reading = handler if is_handler else bean.name
             if (reading, bean.object_name + bean.attribute) not in seen:

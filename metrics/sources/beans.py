@@ -36,6 +36,10 @@ NETWORK_WAIT_NS = "network_wait_ns"
 NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
 NETWORK_OUT_BYTES = "network_out_bytes"
+PRODUCE_ERRORS = "produce_errors"
+"""Answers to produce requests by the name of their error, for example `produce_errors:NONE`; one
+for each partition of a request."""
+CONTROLLER_QUEUE_MS = "controller_queue_ms"
 GC_MS = "gc_ms"
 POLL_MS = "poll_ms"
 """Time from the first to the last reading of a sample whose beans are read one by one [ms]. It has
@@ -247,6 +251,10 @@ def _broker(handler_idle: Bean) -> list[Bean]:
         _meter("replication_bytes_in", topics + "ReplicationBytesInPerSec"),
         _meter("replication_bytes_out", topics + "ReplicationBytesOutPerSec"),
         _meter("failed_produce_requests", topics + "FailedProduceRequestsPerSec"),
+        _meter(
+            PRODUCE_ERRORS,
+            "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Produce,error=*",
+        ),
         Bean("disk_read_bytes", server + "linux-disk-read-bytes", Kind.COUNTER),
         Bean("disk_write_bytes", server + "linux-disk-write-bytes", Kind.COUNTER),
         Bean(
@@ -258,8 +266,11 @@ def _broker(handler_idle: Bean) -> list[Bean]:
 
 
 def _controller() -> list[Bean]:
-    controller = "kafka.controller:type=KafkaController,name="
-    return [_gauge("fenced_brokers", controller + "FencedBrokerCount")]
+    events = "kafka.controller:type=ControllerEventManager,name=EventQueueTimeMs"
+    return [
+        _gauge("fenced_brokers", "kafka.controller:type=KafkaController,name=FencedBrokerCount"),
+        Bean(CONTROLLER_QUEUE_MS, events, Kind.HISTOGRAM),
+    ]
 
 
 QUORUM = "quorum"
@@ -301,7 +312,7 @@ AT_START = (*PROBE, *FACTS, PARTITIONS)
 """All readings that are read once, at the start."""
 
 
-FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean")
+FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean", PRODUCE_ERRORS)
 """Readings of beans that Kafka registers at their first use; their absence means nothing."""
 
 

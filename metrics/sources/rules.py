@@ -19,6 +19,7 @@ from metrics.common.errors import ConfigError
 from metrics.sources.beans import (
     CONTROLLER_EPOCH,
     HANDLER_IDLE_NS,
+    PRODUCE_ERRORS,
     SHARED_HANDLER_IDLE_NS,
     TICK_EDGE_ERROR,
     TICK_ERROR,
@@ -304,7 +305,7 @@ def missing_readings(
     found: Iterable[str], roles: Iterable[Role], *, has_quorum: bool = True
 ) -> tuple[str, ...]:
     """The readings of these roles that are not among `found`."""
-    have = {name.partition(":")[0] for name in found}
+    have = {PRODUCE_ERRORS, *(name.partition(":")[0] for name in found)}  # a guard names its lack
     names = (each.name for each in readings_of(beans_for("4.2", roles, has_quorum=has_quorum)))
     return tuple(dict.fromkeys(name for name in names if name not in have))
 

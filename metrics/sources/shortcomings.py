@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from metrics.sources.beans import (
+    CONTROLLER_QUEUE_MS,
     GC_MS,
     HANDLER_IDLE_NS,
     NETWORK_WAIT_NS,
@@ -96,6 +97,11 @@ _MEANING: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "failed produce requests",
         "those of other clients do not show",
         ("failed_produce_requests",),
+    ),
+    (
+        "the controller's queue",
+        "a controller that falls behind does not show",
+        (f"{CONTROLLER_QUEUE_MS}_count", f"{CONTROLLER_QUEUE_MS}_mean"),
     ),
     (
         "under-replicated partitions",

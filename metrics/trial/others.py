@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from metrics.sources.beans import TICKED_S
+from metrics.sources.beans import PRODUCE_ERRORS, TICKED_S
 from metrics.sources.sample import BrokerSample
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
@@ -55,12 +55,15 @@ class ClientTraffic:
         log_bytes: size of the record batches as brokers count them [B].
         read_bytes: size of the record batches that clients fetched [B]; None where a broker does
             not show it.
+        errors: answers to produce requests that were errors, one for each partition; None where a
+            broker does not show them.
     """
 
     duration_s: float
     messages: float
     log_bytes: float
     read_bytes: float | None = None
+    errors: float | None = None
 
     @classmethod
     def between(
@@ -77,6 +80,7 @@ class ClientTraffic:
         before = {each.broker_id: each for each in earlier if each.error is None}
         after = {each.broker_id: each for each in later if each.error is None}
         grown: list[tuple[float, float, float | None]] = []
+        errors: list[float | None] = []
         lasted_s: list[float] = []
         for broker_id in broker_ids:
             if broker_id not in before or broker_id not in after:
@@ -87,6 +91,7 @@ class ClientTraffic:
             )
             if messages is None or written is None or last.at_s <= first.at_s:
                 return None
+            errors.append(_grown_errors(first, last))
             if f"{TICKED_S}:messages_in" in last.values:
                 ticks_s = [_grown(first, last, f"{TICKED_S}:{name}") for name in _WRITES]
                 if 0 in ticks_s:
@@ -105,7 +110,19 @@ class ClientTraffic:
             sum(messages for messages, _, _ in grown),
             sum(written for _, written, _ in grown),
             None if None in reads else sum(filter(None, reads)),
+            None if None in errors else sum(filter(None, errors)),
         )
+
+
+def _grown_errors(first: BrokerSample, last: BrokerSample) -> float | None:
+    """The growth of the errors of produce requests; None where the broker shows no such answer."""
+    shown = [name for name in last.values if name.startswith(f"{PRODUCE_ERRORS}:")]
+    grown = (
+        last.values[name] - first.values.get(name, 0.0)  # there is no counter before the first
+        for name in shown
+        if not name.endswith(":NONE")
+    )
+    return sum(max(0.0, each) for each in grown) if shown else None
 
 
 def _grown(first: BrokerSample, last: BrokerSample, name: str) -> float | None:
@@ -152,24 +169,38 @@ class Level:
         read: bytes that they fetched [B/s]; None where brokers do not show it.
         handler_idle: lowest idle fraction of any broker's request handlers beside it [ratio]; None
             where it is not known.
+        errors: answers to produce requests that were errors [1/s]; None where brokers do not show
+            them.
+        controller_queue_ms: mean time for which an event waits for the controller [ms]; None where
+            no controller shows it.
     """
 
     messages: Rate = Rate()
     written: Rate = Rate()
     read: Rate | None = None
     handler_idle: float | None = None
+    errors: Rate | None = None
+    controller_queue_ms: float | None = None
 
     @classmethod
-    def of(cls, looks: Sequence[ClientTraffic], handler_idle: float | None = None) -> Level | None:
+    def of(
+        cls,
+        looks: Sequence[ClientTraffic],
+        handler_idle: float | None = None,
+        controller_queue_ms: float | None = None,
+    ) -> Level | None:
         """The level of some looks; None without any."""
         if not looks:
             return None
         read = [(each.duration_s, each.read_bytes) for each in looks if each.read_bytes is not None]
+        errors = [(each.duration_s, each.errors) for each in looks if each.errors is not None]
         return cls(
             Rate.of([(each.duration_s, each.messages) for each in looks]),
             Rate.of([(each.duration_s, each.log_bytes) for each in looks]),
             Rate.of(read) if len(read) == len(looks) else None,
             handler_idle,
+            Rate.of(errors) if errors else None,  # brokers show none before the first request
+            controller_queue_ms,
         )
 
     @property

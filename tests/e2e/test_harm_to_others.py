@@ -6,15 +6,19 @@ import json
 import logging
 import os
 import signal
+import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from kafka import KafkaConsumer, KafkaProducer
 
 from jobs.cluster.connect import connect
 from jobs.testbed.client_access import cluster_file
+from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from search.early_stop import FEWEST
 from tests.support.commands import RunningCommand
@@ -92,6 +96,77 @@ def test_a_load_that_holds_others_up_is_stopped(
     assert words in command.text
     (summary,) = (tmp_path / "out").glob("*/summary.json")
     assert json.loads(summary.read_text())["status"] == "stopped by a guard"
+
+
+def _send_too_large(testbed: Testbed, topic: str, over: threading.Event) -> None:
+    """Send records that are larger than the topic takes, thirty a second."""
+    producer = KafkaProducer(
+        bootstrap_servers=list(testbed.bootstrap_servers), max_request_size=2_000_000, retries=0
+    )
+    while not over.wait(1.0 / 30.0):
+        producer.send(topic, bytes(1_500_000))
+    producer.close(timeout=5)
+
+
+def _read(testbed: Testbed, topic: str, starves: threading.Event, over: threading.Event) -> None:
+    """Read a topic in the group `billing`, and stay in the group without reading once starved."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=list(testbed.bootstrap_servers), group_id="billing",
+        auto_offset_reset="earliest", auto_commit_interval_ms=500,
+    )  # fmt: skip
+    while not over.is_set():
+        if starves.is_set():
+            consumer.pause(*consumer.assignment())
+        consumer.poll(timeout_ms=200)
+    consumer.close(autocommit=False)
+
+
+@pytest.mark.parametrize(
+    ("harms", "words"),
+    [
+        ("errors", "produce requests of other clients get"),
+        ("lag", "the consumer group billing of others fell"),
+    ],
+)
+def test_harm_that_begins_under_a_load_stops_it(harms: str, words: str, tmp_path: Path) -> None:
+    bed = start("calibrated", brokers=3, root=tmp_path / "bed", name="foreign")
+    begins, over = threading.Event(), threading.Event()
+    with bed as testbed, Neighbor(testbed, steady(100.0), record_bytes=200) as neighbor:
+        command = RunningCommand(
+            "traffic", "--cluster", str(cluster_file(testbed.folder)), "--np", str(LIMIT // 4),
+            "--workload", "calibrated", "--yes", "--out", str(tmp_path / "out"),
+            "--set=workload.message_bytes=[1000]", "--set=cluster.warm_up_max_s=0",
+            "--set=workload.trial.measure_s=120", "--set=goal.guards.others_lag_s_max=5",
+            folder=tmp_path,
+        )  # fmt: skip
+        reads = partial(_read, testbed, neighbor.topic, begins, over)
+        reader = threading.Thread(target=reads if harms == "lag" else over.wait)
+        reader.start()
+        sender = threading.Thread(target=_send_too_large, args=(testbed, neighbor.topic, over))
+        try:
+            with command:
+                until_s = time.monotonic() + 180.0
+                while _written(testbed.folder) < 1_000_000:
+                    assert time.monotonic() < until_s, command.text
+                    time.sleep(LOOK_S)
+                begins.set()
+                if harms == "errors":
+                    sender.start()
+                began_s = time.monotonic()
+                code = command.wait(RUN_S)
+        finally:
+            over.set()
+            for each in (reader, sender):
+                if each.ident is not None:
+                    each.join()
+    log.warning(
+        "stopped %.1f s after the harm began:\n%s", time.monotonic() - began_s, command.text
+    )
+    assert code == 5, command.text[-2_000:]
+    assert words in command.text
+    (summary,) = (tmp_path / "out").glob("*/summary.json")
+    impact = json.loads(summary.read_text())["impact"]
+    assert words in " ".join(impact["guards"])
 
 
 BRAKE = "redline-stop"

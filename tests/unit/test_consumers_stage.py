@@ -109,8 +109,9 @@ def test_only_producers_report_progress_and_before_the_window_the_written_bytes(
     seen = window(driver)
     seen.check_in(103.0)
     for now in (101.0, 102.5, 112.0):
-        seen.check_in(now, acked=7, written=9)
-    assert driver.messages == [{}, {"written": 9}, {"at_s": 0.5, "acked": 7, "written": 9}]
+        seen.check_in(now, acked=7, written=9, refused=2)
+    progress = {"written": 9, "refused": 2}
+    assert driver.messages == [{}, progress, {"at_s": 0.5, "acked": 7, **progress}]
 
 
 def test_a_moment_in_the_past_and_a_lost_driver_are_errors() -> None:

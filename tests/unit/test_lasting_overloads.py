@@ -211,7 +211,7 @@ def test_a_load_without_a_gap_stops_the_run(
 ) -> None:
     seen, guards, none = Seen(60.0, 45.0, **over), Guards(), cast(Any, None)
     nothing = SimpleNamespace(watch=nullcontext)
-    monkeypatch.setattr(continuous, "OthersFall", lambda *_: nothing)
+    monkeypatch.setattr(continuous, "OthersHarm", lambda *_: nothing)
     monkeypatch.setattr(continuous, "Ticker", lambda *_: nothing)
     monkeypatch.setattr(continuous, "time", SimpleNamespace(time=lambda: seen.now_s))
     cluster = SimpleNamespace(broker_control=None)

@@ -65,11 +65,12 @@ class LeftBehind(ScriptedAdmin):
             raise AdminError("it is hidden", "TopicAuthorizationFailedError")
         return {MARK: self.marks[topic]}
 
-    def committed_topics(self, group_id: str) -> frozenset[str]:
-        found = self.committed[group_id]
+    def committed_offsets(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+        (group,) = groups
+        found = self.committed[group]
         if found is None:
             raise AdminError("it is hidden", "GroupAuthorizationFailedError")
-        return frozenset(found)
+        return {group: {(topic, 0): 1 for topic in found}}
 
     def delete_topic(self, topic: str) -> None:
         if "-kept-" in topic:

@@ -10,6 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.opening import LastLoad
+from jobs.config.goal import GuardLimits
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials import warm_up
 from jobs.trials.context import RunContext
@@ -414,6 +415,9 @@ def test_followers_of_a_reassignment_may_lag(is_under_way: bool) -> None:
     assert "records behind" in bed.gates.pass_all(TOPIC)[0].text
 
 
+OFF = GuardLimits(others_errors_per_s_max=None, controller_queue_ms_max=None)
+
+
 @pytest.mark.parametrize(
     ("rate", "is_shared", "most", "is_stated"),
     [
@@ -441,10 +445,10 @@ def test_a_run_states_that_others_write_too_little_for_the_guard(
     history, reporter = TrialHistory(), RecordingReporter()
     context = SimpleNamespace(
         source=Cluster(), history=history, reporter=reporter, hosts=NoHosts(), canaries=None,
-        topics=SimpleNamespace(check=None), environment={},
+        workload=SimpleNamespace(parts=()), topics=SimpleNamespace(check=None), environment={},
         cluster=SimpleNamespace(last_load=None, admin=admin),
         config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=not is_shared)),
-        guards=SimpleNamespace(limits=SimpleNamespace(others_fall_max=most)),
+        guards=SimpleNamespace(limits=OFF.model_copy(update={"others_fall_max": most})),
     )  # fmt: skip
     warm_up.open_gates(cast(RunContext, context), 60.0)
     stated = [each.text for each in reporter.events if isinstance(each, PhaseStarted)][1:]

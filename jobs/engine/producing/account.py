@@ -116,12 +116,15 @@ class Account:
         last_acked_s: when the latest batch was acknowledged; None before the first.
         sockets: broker id → counts of the sockets to it, once the window is over.
         slice_s: length of the window's slices, which have latencies of their own [s].
+        refused: answers to produce requests that were errors, one for each partition, in this
+            window and all before it.
     """
 
     def __init__(self, window: Window, interval_s: float, producers: Iterable[int] = ()) -> None:
         self._interval_s = interval_s
         self._before: Counter[int] = Counter()
         self._acked_before = 0
+        self.refused = 0
         self._producers = tuple(producers)
         self._begin(window)
 

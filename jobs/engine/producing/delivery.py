@@ -738,6 +738,7 @@ class Delivery:
 
     def _handle_error(self, producer: Producer, batch: Batch, code: int, now: float) -> bool:
         """Handle a broker's error code for a batch; True when it means that the broker has it."""
+        self._account.refused += 1
         state = producer.id_state
         if state is not None and code == DUPLICATE_SEQUENCE:
             return True

@@ -235,7 +235,8 @@ class WireLoop:
 
     def _check(self, now: float) -> None:
         account = self.account
-        account.window.check_in(now, account.counts.acked_records, account.acked_all)
+        acked, written = account.counts.acked_records, account.acked_all
+        account.window.check_in(now, acked, written, account.refused)
         self._growth_end.apply(self.producers)
         for connection in self._delivery.overdue_connections(now):
             self._network.lose(connection, "RequestTimedOutError")

@@ -84,12 +84,15 @@ class Window:
         """True inside of the window."""
         return self.start_s <= now < self.end_s
 
-    def check_in(self, now: float, acked: int | None = None, written: int = 0) -> None:
+    def check_in(
+        self, now: float, acked: int | None = None, written: int = 0, refused: int = 0
+    ) -> None:
         """Check that the load is still needed, apply a new end of the window, and report progress.
 
         Args:
             acked: records acknowledged inside the window; None reports nothing.
             written: records acknowledged since the start of the load.
+            refused: answers that were errors since then; 0 where the client does not count them.
 
         Raises:
             OrphanedError: the parent process or the driver is gone.
@@ -115,9 +118,10 @@ class Window:
         if acked is None:
             self._driver.send()  # so that the driver knows that this task runs
         elif now >= self.start_s:
-            self._driver.send(at_s=now - self.start_s, acked=acked, written=written)
+            at_s = now - self.start_s
+            self._driver.send(at_s=at_s, acked=acked, written=written, refused=refused)
         else:
-            self._driver.send(written=written)
+            self._driver.send(written=written, refused=refused)
 
     def _begin_at(self, start_s: float, now: float) -> None:
         if start_s < min(now, self.start_s):

@@ -1,10 +1,10 @@
-"""A run that takes the room of others stops."""
+"""A run that harms others, as the brokers' metrics show, stops."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -12,8 +12,8 @@ from jobs.config.goal import GuardLimits
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import HARM_S, Guards
-from jobs.trials.others_fall import OVER_S, OthersFall
-from metrics.sources.beans import Role
+from jobs.trials.others_harm import OVER_S, OthersHarm
+from metrics.sources.beans import CONTROLLER_QUEUE_MS, PRODUCE_ERRORS, Role
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.trial.others import Level, Rate
@@ -31,38 +31,56 @@ class Beside:
         self.ended = 0
         self.samples: list[BrokerSample] = []
         self.written, self.theirs, self.now_s = 0.0, 0.0, START_S
+        self.errors, self.events, self.waited_ms = 0.0, 0.0, 0.0
         self.guards = Guards(GuardLimits(), Cluster(), str.isdigit, print, lambda: self.now_s)
         self.guards.stop = self.stops.append  # type: ignore[method-assign, assignment]
         nodes = {n: SimpleNamespace(roles=[Role.BROKER]) for n in (1, 2)}
         context = SimpleNamespace(
             source=SimpleNamespace(nodes=nodes),
             guards=self.guards,
+            config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=False)),
         )
-        channel = SimpleNamespace(end_now=self._end, fail=pytest.fail)
+        channel = SimpleNamespace(end_now=self._end, fail=pytest.fail, refused=0)
         self.channel = channel
-        self.fall = OthersFall(
+        self.harm = OthersHarm(
             cast(RunContext, context),
             pattern(1),
             cast(TaskChannel, channel),
             cast("Sampler[BrokerSample]", SimpleNamespace(samples_taken=lambda: self.samples)),
-            Level(Rate(level, deviation)),
+            Level(Rate(level, deviation), errors=Rate(2.0), controller_queue_ms=1.0),
         )
 
     def _end(self) -> None:
         self.ended += 1
 
-    def run(self, seconds: float, theirs_per_s: float) -> bool:
+    def run(
+        self,
+        seconds: float,
+        theirs_per_s: float = 1_000.0,
+        errors_per_s: float = 0.0,
+        refused_per_s: int = 0,
+        waits_ms: float = 1.0,
+    ) -> bool:
         """Let the load run; returns whether the run was stopped."""
         for _ in range(int(seconds)):
             self.now_s += 1.0
             self.written += OURS_PER_S
             self.theirs += theirs_per_s
             self.channel.written = int(self.written)
+            self.errors += errors_per_s + refused_per_s
+            self.channel.refused += refused_per_s
+            self.events, self.waited_ms = self.events + 10.0, self.waited_ms + 10.0 * waits_ms
             for broker in (1, 2):
                 half = (self.written + self.theirs) / 2
                 values = {"messages_in": half, "bytes_in": 1_000 * half}
+                values[f"{PRODUCE_ERRORS}:NONE"] = half
+                if self.errors:  # Kafka registers the counter at the first error
+                    values[f"{PRODUCE_ERRORS}:MESSAGE_TOO_LARGE"] = self.errors / 2
                 self.samples.append(BrokerSample(broker, self.now_s, values))
-            if self.fall.look(self.now_s) is None:
+            queue = {"_count": self.events, "_mean": self.waited_ms / self.events}
+            values = {f"{CONTROLLER_QUEUE_MS}{end}": value for end, value in queue.items()}
+            self.samples.append(BrokerSample(100, self.now_s, values))
+            if self.harm.look(self.now_s) is None:
                 return True
         return False
 
@@ -105,9 +123,46 @@ def test_samples_between_two_looks_count_our_records_in_proportion(offset_s: flo
 
     times_s = (START_S + 8.0, START_S + 14.0 + offset_s)
     samples = [sample(broker, at_s) for at_s in times_s for broker in (1, 2)]
-    assert beside.fall._theirs_per_s(samples) == pytest.approx(1_000.0)
+    seen = beside.harm._seen(samples)
+    assert seen is not None and seen.messages_per_s == pytest.approx(1_000.0)
 
 
-def test_brokers_without_others_are_not_watched() -> None:
-    assert isinstance(Beside(level=10.0).fall.watch(), nullcontext)
-    assert not isinstance(Beside().fall.watch(), nullcontext)
+HARM_LASTS_S = HARM_S + 2 * OVER_S
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        ({"errors_per_s": 30.0}, "get 30 errors/s under the load, and 2 without it"),
+        ({"errors_per_s": 11.0}, None),
+        ({"refused_per_s": 500}, None),
+        ({"errors_per_s": 30.0, "refused_per_s": 500}, "get 30 errors/s"),
+        ({"waits_ms": 1_500.0}, "wait 1,500 ms for the controller under the load, and 1 ms before"),
+        ({"waits_ms": 900.0}, None),
+    ],
+)  # fmt: skip
+def test_errors_of_others_and_a_slow_controller_stop_the_run(
+    now: dict[str, Any], words: str | None
+) -> None:
+    beside = Beside()
+    assert not beside.run(20)
+    assert not beside.run(HARM_S - 1, **now)
+    assert beside.run(HARM_LASTS_S, **now) == (words is not None)
+    assert words is None or words in beside.stops[0]
+
+
+def test_a_harm_of_a_guard_that_is_off_does_not_count() -> None:
+    beside = Beside()
+    beside.guards.limits = GuardLimits(others_errors_per_s_max=None, controller_queue_ms_max=None)
+    assert not beside.run(60, errors_per_s=900.0, waits_ms=9_000.0)
+
+
+def test_a_cluster_of_our_own_is_not_watched() -> None:
+    beside = Beside()
+    assert not isinstance(beside.harm.watch(), nullcontext)
+    beside.harm._context.config.cluster.is_exclusive = True  # type: ignore[misc]
+    assert isinstance(beside.harm.watch(), nullcontext)
+
+
+def test_others_who_write_little_are_no_fall() -> None:
+    assert not Beside(level=10.0).run(60, 0.0)

@@ -1,0 +1,117 @@
+"""Harm to other clients that the brokers' metrics show while a load runs, which ends the load."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from jobs.trials.context import RunContext
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.harm_rules import OthersSeen, controller_queue_ms
+from jobs.trials.watching import watching
+from metrics.sources.sample import BrokerSample
+from metrics.sources.sampler import Sampler
+from metrics.sources.source import brokers_of
+from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.producer import ProducerOptions
+from metrics.trial.others import ClientTraffic, Level
+from metrics.windows.spans import good_samples
+
+LOOK_S = 1.0
+OVER_S = 5.0
+"""Time over which the rates of others are measured [s]."""
+SHOWN = ("others_fall_max", "others_errors_per_s_max", "controller_queue_ms_max")
+"""Keys of the limits whose rules need the brokers' metrics."""
+KEPT = 60
+"""Number of looks whose own traffic is kept."""
+
+
+def knows_own_errors(producers: Iterable[ProducerOptions]) -> bool:
+    """Whether the run's producers count each error of a broker, so that the others are known."""
+    return all(each.client == "wire" and each.acks != "0" for each in producers)
+
+
+class OthersHarm:
+    """Watches a running load, and stops the run where it harms others by `harm_rules`.
+
+    Args:
+        level: the load of others without ours; None where brokers do not show it.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        pattern: TrafficPattern,
+        channel: TaskChannel,
+        sampler: Sampler[BrokerSample],
+        level: Level | None,
+    ) -> None:
+        self._context = context
+        self._channel = channel
+        self._sampler = sampler
+        self._level = level
+        self._knows_own_errors = knows_own_errors(each.producer.options for each in pattern.loads)
+        self._own: deque[tuple[float, int, int]] = deque(maxlen=KEPT)
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Watch while the block lasts, on a cluster that others use."""
+        if self._level is None or self._context.config.cluster.is_exclusive:
+            return nullcontext()
+        return watching("others", lambda: self.look(time.time()), LOOK_S, self._channel.fail)
+
+    def look(self, now_s: float) -> float | None:
+        """Look once, and return the time until the next look [s]; None once the run stops.
+
+        Args:
+            now_s: the driver's time [s since the epoch].
+        """
+        self._own.append((now_s, self._channel.written, self._channel.refused))
+        seen = self._seen(self._sampler.samples_taken())
+        harm = None if seen is None else self._context.guards.lasting_harm(seen, *SHOWN)
+        if harm is None:
+            return LOOK_S
+        self._context.guards.stop(harm)
+        self._channel.end_now()
+        return None
+
+    def _seen(self, samples: Sequence[BrokerSample]) -> OthersSeen | None:
+        """What others met in the last seconds; None while too little is known."""
+        good = good_samples(samples)
+        brokers = brokers_of(self._context.source)
+        if any(not good.get(each) for each in brokers):
+            return None
+        last = [good[each][-1] for each in brokers]
+        since_s = min(each.at_s for each in last) - OVER_S
+        first = [
+            next((s for s in reversed(good[each]) if s.at_s <= since_s), None) for each in brokers
+        ]
+        begun = [each for each in first if each is not None]
+        if len(begun) < len(first):
+            return None
+        traffic = ClientTraffic.between(begun, last, brokers)
+        if traffic is None:
+            return None
+        edges_s = min(s.at_s for s in begun), max(s.at_s for s in last)
+
+        def of_others(everything: float, column: int) -> float:
+            before, after = (self._own_by(each, column) for each in edges_s)
+            return max(0.0, everything - (after - before)) / traffic.duration_s
+
+        errors = traffic.errors if self._knows_own_errors else None
+        return OthersSeen(
+            self._level,
+            of_others(traffic.messages, 1),
+            None if errors is None else of_others(errors, 2),
+            controller_queue_ms(each for each in samples if each.at_s >= since_s),
+        )
+
+    def _own_by(self, at_s: float, column: int) -> float:
+        """Our own count by a moment, between two looks in proportion to the time."""
+        before = max((each for each in self._own if each[0] <= at_s), default=None)
+        after = min((each for each in self._own if each[0] > at_s), default=None)
+        if before is None or after is None:
+            return 0.0 if before is None else float(before[column])
+        passed = (at_s - before[0]) / (after[0] - before[0])
+        return before[column] + passed * (after[column] - before[column])

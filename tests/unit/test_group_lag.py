@@ -1,0 +1,173 @@
+"""Consumer groups of others that fall behind under a load stop the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from jobs.cluster.admin import AdminError
+from jobs.cluster.group_lag import GROUPS_MAX, PARTITIONS_MAX, GroupLags
+from jobs.config.goal import GuardLimits
+from jobs.trials.control_server import TaskChannel
+from jobs.trials.guards import BLIND_S, GROUPS_INTERVAL_S, Guards
+from metrics.common.errors import ConfigError
+from tests.support.guarded_cluster import Cluster
+from tests.support.scripted_admin import ScriptedAdmin
+
+PER_S = 100
+"""Records that the topic gains [1/s]."""
+
+
+class Groups(ScriptedAdmin):
+    """A topic that grows by `PER_S`, and groups that read it.
+
+    Attributes:
+        read_by: group → records that it has committed; None where this user may not see it.
+        partitions: partitions of the topic.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 1_000.0
+        self.read_by: dict[str, int | None] = {"billing": 0, "redline-r-group-1": 0}
+        self.states: dict[str, str] = {}
+        self.partitions = 1
+        self.error: AdminError | None = None
+
+    def groups(self) -> dict[str, str]:
+        return {each: self.states.get(each, "Stable") for each in self.read_by}
+
+    def committed_offsets(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:
+        if self.error is not None:
+            raise self.error
+        found = {}
+        for each in groups:
+            read = self.read_by[each]
+            if read is None:
+                raise AdminError("it is hidden", "GroupAuthorizationFailedError")
+            found[each] = {("orders", n): read for n in range(self.partitions)}
+        return found
+
+    def describe_topics(self, *_: Any, **__: Any) -> list[dict[str, Any]]:
+        parts = [{"partition_index": n, "leader_id": 1} for n in range(self.partitions)]
+        return [{"name": "orders", "partitions": parts}]
+
+    def end_offsets(self, partitions: Any) -> dict[tuple[str, int], int]:
+        return {each: int(PER_S * self.now_s) for each in partitions}
+
+
+class Watched:
+    """Guards of a run beside these groups, on the clock of the test."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.admin, self.warnings = Groups(), list[str]()
+        self.cluster = Cluster()
+        self.guards = Guards(
+            GuardLimits(**limits), self.cluster, str.isdigit, self.warnings.append,
+            lambda: self.admin.now_s,
+        )  # fmt: skip
+        self.admin.read_by["billing"] = int(PER_S * self.admin.now_s)
+        self.lags = GroupLags(self.admin, lambda group: group.startswith("redline-"), self._clock)
+
+    def _clock(self) -> float:
+        return self.admin.now_s
+
+    def load(self, seconds: float, reads_share: float) -> str | None:
+        """A load under which the group reads a share of what is written; why the run stopped."""
+        channel = TaskChannel("127.0.0.1", 1, 1, lambda _: None)
+        looks = iter(range(10**6))
+        for _ in range(int(seconds / GROUPS_INTERVAL_S) + 1):
+            wait_s = self.guards._look_at_groups(looks, channel)
+            if wait_s is None:
+                break
+            assert wait_s == GROUPS_INTERVAL_S
+            self.rest(wait_s, reads_share)
+        return self.guards.tripped
+
+    def rest(self, seconds: float, reads_share: float) -> None:
+        self.admin.now_s += seconds
+        read = self.admin.read_by["billing"]
+        assert read is not None
+        self.admin.read_by["billing"] = read + int(reads_share * PER_S * seconds)
+
+
+def test_a_group_that_stands_still_stops_the_run_once_it_is_a_minute_behind() -> None:
+    watched = Watched()
+    watched.guards.watch_groups(watched.lags)
+    why = watched.load(300, 0.0)
+    assert why is not None
+    assert "the consumer group billing of others fell 9,000 records behind under the load" in why
+    assert "which its topics gain in 90 s" in why
+    assert watched.warnings == []
+
+
+@pytest.mark.parametrize("reads_share", [0.85, 1.0, 2.0])
+def test_a_group_that_reads_most_does_not(reads_share: float) -> None:
+    watched = Watched()
+    watched.guards.watch_groups(watched.lags)
+    assert watched.load(300, reads_share) is None
+
+
+def test_what_a_group_falls_behind_between_loads_does_not_count_and_what_it_reads_does() -> None:
+    watched = Watched()
+    watched.guards.watch_groups(watched.lags)
+    for _ in range(8):
+        assert watched.load(50, 0.2) is None  # 40 s behind each time
+        watched.rest(50, 2.5)
+    watched.rest(600, 0.0)
+    assert watched.load(50, 0.9) is None
+
+
+def test_a_group_that_commits_once_a_minute_does_not() -> None:
+    watched = Watched()
+    watched.guards.watch_groups(watched.lags)
+    looks = iter(range(100))
+    channel = TaskChannel("127.0.0.1", 1, 1, lambda _: None)
+    for number in range(60):
+        assert watched.guards._look_at_groups(looks, channel) is not None
+        watched.rest(GROUPS_INTERVAL_S, 0.0)
+        if number % 6 == 5:
+            watched.admin.read_by["billing"] = int(PER_S * watched.admin.now_s)
+
+
+def test_the_largest_active_groups_of_others_are_watched() -> None:
+    watched = Watched()
+    watched.admin.read_by = {**{f"group-{n:03}": n for n in range(60)}, "redline-x": 99, "idle": 98}
+    watched.admin.states["idle"] = "Empty"
+    assert watched.lags.choose() == tuple(f"group-{n:03}" for n in range(59, 59 - GROUPS_MAX, -1))
+    watched.admin.partitions = PARTITIONS_MAX // 2
+    assert watched.lags.choose() == ("group-059", "group-058")
+    watched.admin.partitions = PARTITIONS_MAX + 1
+    assert watched.lags.choose() == ()
+
+
+@pytest.mark.parametrize("fails_closed", [False, True])
+def test_groups_that_this_user_may_not_describe_are_named(fails_closed: bool) -> None:
+    for case, words in (
+        ("groups", "2 consumer groups, billing among them"),
+        ("cluster", "cluster"),
+    ):
+        watched = Watched(fail_closed=fails_closed)
+        if case == "groups":
+            watched.admin.read_by = {"billing": None, "audit": 7, "orders": None}
+        else:
+            watched.admin.read_by, watched.cluster.hidden = {}, None
+        if fails_closed:
+            with pytest.raises(ConfigError, match=words):
+                watched.guards.watch_groups(watched.lags)
+            continue
+        watched.guards.watch_groups(watched.lags)
+        (warning,) = watched.warnings
+        assert words in warning and "grant the ACL Describe on groups" in warning
+
+
+def test_an_unread_lag_ends_the_load_only_where_limits_fail_closed() -> None:
+    for fails_closed in (False, True):
+        watched = Watched(fail_closed=fails_closed)
+        watched.guards.watch_groups(watched.lags)
+        watched.admin.error = AdminError("no answer", "KafkaTimeoutError")
+        why = watched.load(3 * BLIND_S, 1.0)
+        assert (why is not None) == fails_closed
+        assert why is None or "could not be read for 70 s" in why
