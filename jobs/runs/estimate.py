@@ -11,6 +11,7 @@ from pathlib import Path
 from jobs.cluster.opening import LAG_CHECKS
 from jobs.config import Cluster, Configuration, Goal, Workload
 from jobs.console.events import Plan
+from jobs.trials.canaries import AFTER_S
 from jobs.trials.gates import LOOK_MAX_S
 from jobs.trials.guards import Guards
 from metrics.planning.disk_room import LogCleaning, retained_bytes
@@ -46,9 +47,10 @@ WARM_UP_S = 20.0
 def starting_s(cluster: Cluster) -> float:
     """The time that a run takes beside its trials [s].
 
-    Beside other clients it includes the measurement of their load before the run.
+    Beside other clients it includes the measurement of their load before the run, and of their
+    waits after it.
     """
-    others_s = 0.0 if cluster.is_exclusive else LOOK_MAX_S
+    others_s = 0.0 if cluster.is_exclusive else LOOK_MAX_S + AFTER_S
     return SPARK_S + brokers_s(cluster) + others_s + LOOKS_S
 
 

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
@@ -37,6 +37,7 @@ from metrics.common.errors import RedlineError
 from metrics.reporting.files import open_to_append
 from metrics.tables.schema import RunRow
 from metrics.tables.sweep_case import SweepCase
+from metrics.trial.canary import CanaryWindow
 from metrics.units import iso_utc
 
 COMPACTION = "redline-compact"
@@ -88,6 +89,7 @@ class RunState:
         started_s: the start of the run [s since the epoch].
         recorded: the outcome in the tables; None before the end.
         ended_by: the error that ended the job early; None without one.
+        canaries_after: what the canaries saw of each broker after the last load.
     """
 
     order: RunOrder
@@ -95,6 +97,7 @@ class RunState:
     started_s: float = field(default_factory=time.time)
     recorded: RunOutcome | None = None
     ended_by: BaseException | None = None
+    canaries_after: tuple[CanaryWindow, ...] = ()
 
     @property
     def context(self) -> RunContext:
@@ -342,15 +345,27 @@ def _recorded(body: Body, run: RunState) -> Iterator[None]:
         yield
     except BaseException as error:
         run.ended_by, run.recorded = error, body.outcome(error)
+        if isinstance(error, RedlineError):
+            _watch_others_after(run)
         try:
             with report_spark_failures():
                 _uninterrupted(partial(_append_rows, body, run, "finished", run.recorded))
         except RedlineError as second:
             warn(run.order.reporter, f"the tables have no row for the end of this run: {second}")
         raise
+    _watch_others_after(run)
     outcome = body.outcome(None)
     _uninterrupted(partial(_append_rows, body, run, "finished", outcome))
     run.recorded = outcome
+
+
+def _watch_others_after(run: RunState) -> None:
+    """Keep what the canaries see for some seconds after the last load; an interrupt ends that."""
+    with suppress(KeyboardInterrupt):
+        for context in run.contexts.values():
+            canaries, loaded_until_s = context.canaries, context.guards.loaded_until_s
+            if canaries is not None and loaded_until_s is not None:
+                run.canaries_after += canaries.windows_after(loaded_until_s)
 
 
 def _uninterrupted(action: Callable[[], None]) -> None:

@@ -271,6 +271,7 @@ def conclude_run(
     order, made, series = run.order, None, None
     if run.contexts:
         made, series = trials, panels_of_run(run.context.history.series, trials)
+        summary = replace(summary, impact=impact_of(trials, run.canaries_after))
     settings = json.loads(config_text(config))
     files = write_results(
         summary, order.folder, order.tables, made, settings, series, order.json_file
@@ -296,8 +297,6 @@ def write_results(
             before its tables were open, which has no report.
         json_file: a further file for the summary; None without one.
     """
-    if trials is not None:
-        summary = replace(summary, impact=impact_of(trials))
     files, path, page = ArtifactWriter(), folder / "summary.json", folder / REPORT
     files.write_answer_file("summary", path, json_file, partial(write_summary, summary))
     for goal, part in by_goal(summary):

@@ -42,6 +42,8 @@ READY_S = 30.0
 """Longest wait for the leaders of the canaries' topic [s]."""
 RECENT_S = 5.0
 """Time over which the guard takes a p99 [s]."""
+AFTER_S = 5.0
+"""Time after the last load for which the canaries go on [s]."""
 MIN_IN_SYNC = "min.insync.replicas"
 KEPT_S = 900.0
 """Time for which records are kept [s]."""
@@ -136,6 +138,18 @@ class Canaries:
     def windows(self, start_s: float, end_s: float) -> tuple[CanaryWindow, ...]:
         """What they saw of each broker in a window [s since the epoch]."""
         return canary_windows(self.times(), start_s, end_s, self._rest)
+
+    def windows_after(
+        self, loaded_until_s: float, pause: Callable[[float], object] = time.sleep
+    ) -> tuple[CanaryWindow, ...]:
+        """What they see of each broker in the last `AFTER_S`, once no load was in this time.
+
+        Args:
+            loaded_until_s: when the last load ended [s since the epoch].
+        """
+        pause(max(0.0, loaded_until_s + AFTER_S - self._clock()))
+        now_s = self._clock()
+        return self.windows(now_s - AFTER_S, now_s)
 
     def worst(self) -> CanaryReading | None:
         """The broker whose clients wait longest now; None where no broker has enough records."""

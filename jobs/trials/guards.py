@@ -192,6 +192,7 @@ class Guards:
         owner_bounds: the bounds by their topic, as read last.
         times: when loads are allowed; at any time by default.
         canaries: clients that show how long others wait; None without them.
+        loaded_until_s: when the last load ended; None before the first [s since the epoch].
         groups: consumer groups of others whose lag is watched; None without them.
         absence: the brokers that left a shared cluster; None where a lack of replicas ends the run.
     """
@@ -237,6 +238,7 @@ class Guards:
         self.times = LoadTimes()
         self.absence: BrokerAbsence | None = None
         self.canaries: Canaries | None = None
+        self.loaded_until_s: float | None = None
         self.groups: GroupLags | None = None
         self._lag_growth = LagGrowth()
         self._groups_read_s = clock()
@@ -569,6 +571,7 @@ class Guards:
         self._brake_seen_s, self._brake_errors = self._clock(), 0
         self._groups_read_s = self._clock()
         with ExitStack() as stack:
+            stack.callback(self._end_load)
             enter, fail = stack.enter_context, channel.fail
             enter(watching("guards", look, fail=fail))
             for number, brokers in enumerate(self._brakes):
@@ -580,6 +583,9 @@ class Guards:
             owner = partial(self._look_at_owner, pattern, channel)
             enter(watching("owner", owner, OWNER_INTERVAL_S, fail))
             yield
+
+    def _end_load(self) -> None:
+        self.loaded_until_s = time.time()
 
     def _look_at_owner(self, pattern: TrafficPattern, channel: TaskChannel) -> float | None:
         """End the load beyond the owner's bounds; returns the time until the next look [s]."""

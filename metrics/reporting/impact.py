@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from metrics.trial.canary import CanaryWindow
 from metrics.trial.trial import Trial
 from metrics.units import format_count, format_mb_per_s, format_volume
 from search.model import Verdict
@@ -16,9 +17,9 @@ class Impact:
     """What a run did to other clients; None means not known.
 
     Attributes:
-        p99_before_ms, p99_sustained_ms, p99_overloaded_ms: the longest time that clients of a
-            broker waited for an acknowledgement (p99 of the canaries), before the run and in
-            trials of each verdict.
+        p99_before_ms, p99_sustained_ms, p99_overloaded_ms, p99_after_ms: the longest time that
+            clients of a broker waited for an acknowledgement (p99 of the canaries), before the
+            run, in trials of each verdict, and in the last seconds of the run, after its last load.
         canary_records, canary_failures: records of the canaries in all windows, and those of them
             that were refused or lost.
         heaviest_mb_per_s: the highest payload rate of a load [MB/s].
@@ -40,6 +41,7 @@ class Impact:
     partitions: int = 0
     connections: int | None = None
     guards: tuple[str, ...] = ()
+    p99_after_ms: float | None = None
 
     @property
     def waits(self) -> tuple[str, ...]:
@@ -50,6 +52,7 @@ class Impact:
                 (self.p99_before_ms, "before the run"),
                 (self.p99_sustained_ms, "in sustained trials"),
                 (self.p99_overloaded_ms, "in overloaded trials"),
+                (self.p99_after_ms, "after the last load"),
             )
             if found is not None
         ]
@@ -94,10 +97,14 @@ class Impact:
         )
 
 
-def impact_of(trials: Sequence[Trial]) -> Impact:
-    """What these trials did to other clients."""
+def impact_of(trials: Sequence[Trial], after: Sequence[CanaryWindow] = ()) -> Impact:
+    """What these trials did to other clients.
+
+    Args:
+        after: what the canaries saw of each broker after the last load.
+    """
     beside = [each for each in trials if each.evidence.canaries]
-    windows = [each for trial in beside for each in trial.evidence.canaries]
+    windows = [*after, *(each for trial in beside for each in trial.evidence.canaries)]
     rated = [each for each in beside if not each.evidence.closed_loop]
 
     def p99_ms(verdict: Verdict) -> float | None:
@@ -126,6 +133,7 @@ def impact_of(trials: Sequence[Trial]) -> Impact:
             for each in trial.judgement.reasons
             if each.indicator == "guard"
         ),
+        p99_after_ms=_most(each.p99_ms for each in after if each.records),
     )
 
 

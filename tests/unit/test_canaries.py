@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,7 +18,7 @@ from jobs.cluster.admin import AdminError, Partition, TopicSize
 from jobs.cluster.health import Partitions
 from jobs.config.goal import GuardLimits
 from jobs.trials.broker_absence import BrokerAbsence
-from jobs.trials.canaries import KEPT_S, Canaries, open_canaries
+from jobs.trials.canaries import AFTER_S, KEPT_S, Canaries, open_canaries
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import BLIND_S, HARM_S, Guards
 from metrics.common.errors import GuardStopError
@@ -111,6 +112,24 @@ def test_records_of_a_lost_connection_have_failed() -> None:
         (False, 2), (True, 3_000)
     ]  # fmt: skip
     assert kept.trouble == "OSError: reset"
+
+
+def test_the_windows_after_the_last_load_hold_no_record_from_under_it() -> None:
+    kept = Kept()
+    kept.send(0, 4_000.0)
+    loaded_until_s = kept.clock()
+
+    def pause(seconds: float) -> None:
+        assert seconds == AFTER_S
+        for _ in range(4):
+            kept.send(0, 2.0)
+            kept.send(1, 3.0)
+        kept.clock.pause(seconds - 0.02)
+
+    found = kept.windows_after(loaded_until_s, pause)
+    assert [(each.broker_id, each.records) for each in found] == [(1, 4), (2, 4)]
+    assert [round(each.p99_ms) for each in found] == [2, 3]
+    assert kept.windows_after(loaded_until_s, kept.clock.pause)[0].records == 4, "no further wait"
 
 
 def test_records_that_fail_at_once_are_no_quick_answers() -> None:
@@ -400,3 +419,6 @@ def test_a_report_states_what_the_run_did_to_others(snapshot: SnapshotAssertion)
     assert impact(SUSTAINED).sentences == snapshot(name="sustained")
     stopped = (13.0, Verdict.INVALID, 4.0, 9_000.0)
     assert impact(SUSTAINED, *OVER, stopped).sentences == snapshot(name="stopped")
+    after = (CanaryWindow(1, records=10, p99_ms=4.0), CanaryWindow(2, records=10, p99_ms=6.0))
+    assert impact_of([], after).p99_after_ms == 6.0
+    assert replace(impact(SUSTAINED), p99_after_ms=6.0).waits == snapshot(name="after")

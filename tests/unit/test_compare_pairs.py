@@ -6,9 +6,12 @@ import math
 import random
 from collections.abc import Callable
 from statistics import fmean
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from jobs.campaigns.compare.body import ComparisonRun
 from jobs.campaigns.compare.pairs import (
     EXCESS,
     SATURATED_ACHIEVED_SHARE,
@@ -19,9 +22,15 @@ from jobs.campaigns.compare.pairs import (
     Effort,
     is_full,
 )
+from jobs.config.goal import GuardLimits
+from jobs.config.owner import OwnerBounds
+from jobs.runs.lifecycle import RunState
+from jobs.trials.guards import Guards
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.effects import Conclusion, Effect, conclude
 from metrics.comparing.pairs import CAPACITY, Side, compared
+from tests.support.guarded_cluster import Cluster
+from tests.support.patterns import pattern
 from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine
 
 pytestmark = pytest.mark.computes
@@ -122,6 +131,30 @@ def test_no_more_than_the_cap_is_offered() -> None:
     with pytest.raises(NoConclusionError, match=r"100% of 20 producers a broker.*load_cap"):
         CaseComparer(sides, EFFORT, 5.0, 20.0).measure(ComparedSize(1_000))
     assert max(load for _, load in sides.made) == 20.0
+
+
+def test_the_owners_cap_is_named_where_it_allows_no_higher_load() -> None:
+    guards = Guards(GuardLimits(), Cluster(), str.isdigit, print)
+    guards.owner = lambda: {"redline-owner": OwnerBounds(np_max=6)}
+    guards.read_bounds()
+    goal = SimpleNamespace(search=SimpleNamespace(load_cap=100))
+    run = SimpleNamespace(
+        contexts={
+            side: SimpleNamespace(guards=guards, brokers=brokers, pattern=lambda _, n: pattern(n))
+            for side, brokers in (("a", 2), ("b", 3))
+        }
+    )
+    body = SimpleNamespace(_config=SimpleNamespace(goal=goal))
+    cap, key = ComparisonRun._highest_load(cast(ComparisonRun, body), cast(RunState, run), 1_000)
+    assert (cap, key) == (2.0, "np_max of the cluster's owner in the topic redline-owner")
+    guards.owner = dict
+    guards.read_bounds()
+    found = ComparisonRun._highest_load(cast(ComparisonRun, body), cast(RunState, run), 1_000)
+    assert found == (100 / 3, "goal.search.load_cap")
+    with pytest.raises(NoConclusionError, match=f"100% of 2 producers a broker.*raise {key}"):
+        CaseComparer(sides_of(10.0, 10.0), EFFORT, 1.0, 2.0, cap_key=key).measure(
+            ComparedSize(1_000)
+        )
 
 
 def test_measured_pairs_stay_when_the_time_is_up() -> None:

@@ -26,6 +26,7 @@ from metrics.common.errors import (
 )
 from metrics.tables.schema import RunRow
 from metrics.tables.sweep_case import SweepCase
+from metrics.trial.canary import CanaryWindow
 
 CONFIG = load("testbed", "demo", "default")
 
@@ -88,6 +89,7 @@ class Case:
     tidies: Callable[[], None] = lambda: None
     concludes: Callable[[], None] = lambda: None
     answer: RunOutcome = field(default_factory=RunOutcome)
+    canaries: Any = None
 
     def run(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
         self.tables = Tables(self.ends, self.compacts)
@@ -101,7 +103,8 @@ class Case:
             session = SimpleNamespace(spark=None)
             return SimpleNamespace(run_id="r", session=session, tables=self.tables, brokers=1,
                                    environment={}, all_caveats=(),
-                                   sweep_case=SweepCase())  # fmt: skip
+                                   sweep_case=SweepCase(), canaries=self.canaries,
+                                   guards=SimpleNamespace(loaded_until_s=7.0))  # fmt: skip
 
         monkeypatch.setattr("jobs.runs.lifecycle.ContextFactory.open", opened)
         monkeypatch.setattr(
@@ -183,6 +186,26 @@ def test_an_error_after_the_end_does_not_change_the_outcome(
     assert case.recorded == case.filed == (answer.status, code)
     assert case.code == code
     assert "brokers do not stop" in case.warnings
+
+
+@pytest.mark.parametrize(
+    ("error", "is_watched"),
+    [(None, True), (GuardStopError("it fills"), True), (KeyboardInterrupt(), False)],
+)
+def test_canaries_go_on_after_the_last_load_unless_the_run_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException | None, is_watched: bool
+) -> None:
+    asked = list[float]()
+
+    def windows_after(loaded_until_s: float) -> tuple[CanaryWindow, ...]:
+        asked.append(loaded_until_s)
+        return (CanaryWindow(1, records=10),)
+
+    case = Case(canaries=SimpleNamespace(windows_after=windows_after))
+    if error is not None:
+        case.measures = raises(error)
+    case.run(tmp_path, monkeypatch)
+    assert asked == [7.0] * is_watched
 
 
 def test_an_error_ends_the_command_when_closing_fails_as_well(

@@ -27,6 +27,7 @@ from jobs.runs.results import boundary_of, write_results
 from jobs.runs.resumption import config_text
 from jobs.spark.failures import SparkFailedError, report_spark_failures
 from jobs.trials.calibration import Calibration, calibration_table
+from jobs.trials.canaries import AFTER_S
 from jobs.trials.context import RunContext
 from jobs.trials.gates import LOOK_MAX_S
 from jobs.trials.point_topics import PointTopics
@@ -330,7 +331,7 @@ def test_the_plan_counts_the_minute_in_which_the_load_of_others_is_measured() ->
     shared = plan_of(load("example", "1kB", "default"))
     alone = plan_of(load("testbed", "1kB", "default"))
     own_s = load("testbed", "1kB", "default").cluster.start_s
-    assert shared.starting_s == alone.starting_s - own_s + LOOK_MAX_S
+    assert shared.starting_s == alone.starting_s - own_s + LOOK_MAX_S + AFTER_S
 
 
 @pytest.mark.computes

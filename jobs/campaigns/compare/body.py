@@ -154,6 +154,7 @@ class ComparisonRun(Campaign[int]):
     def measure_turn(self, run: RunState, turn: Turn[int], budget: TimeBudget) -> None:
         """Measure the pairs of one size, within its share of the budget."""
         search, brokers = self._config.goal.search, run.contexts[_name(Side.A)].brokers
+        load_cap, cap_key = self._highest_load(run, turn.case)
         done = turn.number / len(self._config.workload.message_bytes)
         own = replace(budget, began_s=self._began_s).share(done)
         case = ComparedSize(turn.case, is_mix=self._config.workload.mix is not None)
@@ -161,16 +162,27 @@ class ComparisonRun(Campaign[int]):
         comparer = CaseComparer(
             partial(self._hold, run, turn.case),
             replace(self._effort, repeats_max=search.invalid_repeats_max),
-            search.load_start_max / brokers,
-            search.load_cap / brokers,
+            min(search.load_start_max / brokers, load_cap),
+            load_cap,
             lambda: own.left_s != 0.0,
             self._config.axis.words,
+            cap_key,
         )
         try:
             comparer.measure(case)
         except NoConclusionError as error:
             case.notes.append(str(error))
             raise
+
+    def _highest_load(self, run: RunState, message_bytes: int) -> tuple[float, str]:
+        """The highest load per broker that the guards of both sides allow, and the key in words."""
+        found = []
+        for context in run.contexts.values():
+            guards, most = context.guards, self._config.goal.search.load_cap
+            load, key = guards.limits.highest_load(partial(context.pattern, message_bytes), most)
+            words = guards.key_words(key) if key else "goal.search.load_cap"
+            found.append((load / context.brokers, words))
+        return min(found)
 
     def _hold(
         self,

@@ -107,6 +107,7 @@ class CaseComparer:
         load_start, load_cap: first and highest load per broker.
         has_time: states whether the budget permits another trial.
         words: the unit of a load, in the plural.
+        cap_key: the key that allows no higher load than `load_cap`.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class CaseComparer:
         load_cap: float,
         has_time: Callable[[], bool] = lambda: True,
         words: str = PRODUCERS.many,
+        cap_key: str = "goal.search.load_cap",
     ) -> None:
         self._hold = hold
         self._effort = effort
@@ -124,6 +126,7 @@ class CaseComparer:
         self._load_cap = load_cap
         self._has_time = has_time
         self._words = words
+        self._cap_key = cap_key
 
     def measure(self, case: ComparedSize) -> None:
         """Measure the case; it keeps its pairs after an error or an interrupt.
@@ -167,7 +170,7 @@ class CaseComparer:
                 if load >= self._load_cap:
                     raise NoConclusionError(
                         f"side {side.value} still takes {share:.0%} of {load:g} "
-                        f"{self._words} a broker, the highest load; raise goal.search.load_cap"
+                        f"{self._words} a broker, the highest load; raise {self._cap_key}"
                     )
                 load = min(2.0 * load, self._load_cap)
         return min(EXCESS * max(capacities), self._load_cap)

@@ -134,7 +134,7 @@ def build_report(
         configuration=configuration_of(configuration),
         command=command,
         held=held,
-        impact=impact_of(trials).sentences,
+        impact=(summary.impact or impact_of(trials)).sentences,
         series=series or {},
     )
 
