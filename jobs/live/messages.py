@@ -7,8 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from threading import Thread
+from typing import Any
 
 import apprise
+import requests
 
 from jobs.config.security import read_secret
 from jobs.console.events import Event, PointFinished, RunStarted
@@ -23,6 +25,8 @@ from metrics.common.errors import (
 
 PATIENCE_S = 15.0
 """The longest time that the end of a run waits for each of its messages [s]."""
+ANSWER_BYTES_MAX = 65_536
+"""Bytes of an answer that are read; a service's reason for a refusal is shorter [B]."""
 
 _TITLES = (
     (RegressionError, "regression"),
@@ -31,6 +35,15 @@ _TITLES = (
     (TerminatedError, "terminated"),
     (KeyboardInterrupt, "interrupted"),
 )
+
+
+class _BoundedAdapter(requests.adapters.HTTPAdapter):
+    """An adapter that reads only the beginning of an answer, as apprise would read it whole."""
+
+    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
+        response = super().send(*args, **kwargs)
+        response._content = response.raw.read(ANSWER_BYTES_MAX, decode_content=True)
+        return response
 
 
 class Messages:
@@ -47,6 +60,7 @@ class Messages:
     """
 
     def __init__(self, references: Sequence[str]) -> None:
+        requests.sessions.HTTPAdapter = _BoundedAdapter  # type: ignore[attr-defined]
         logging.getLogger("apprise").disabled = True  # apprise would log the addresses
         # Addresses and their headers hold secrets, which do not follow a redirection.
         self._to: list[apprise.Apprise] = []

@@ -10,6 +10,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -202,6 +203,31 @@ def test_an_answer_without_end_does_not_delay_the_exit() -> None:
     program = [sys.executable, "-c", DRIP]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
+def test_an_answer_without_end_takes_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of messages may last as long as the run."""
+    taken, pauses = 0, threading.Event()
+
+    def flood(server: socket.socket) -> None:
+        nonlocal taken
+        peer, _ = server.accept()
+        with peer, suppress(OSError):
+            peer.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            while taken < 2**28:
+                taken += peer.send(b"x" * 65_536)
+        pauses.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=flood, args=(server,), daemon=True)
+        thread.start()
+        monkeypatch.setenv("HOOK", f"json://127.0.0.1:{server.getsockname()[1]}/secret")
+        sent = Messages(("env:HOOK",))
+        sent._run = "r"
+        sent.end(None)
+        assert pauses.wait(30.0)
+        thread.join()
+    assert taken < 2**26, "more than the answer and the buffers of the sockets"
 
 
 def test_a_run_that_never_began_sends_no_message(
