@@ -91,6 +91,20 @@ def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on(jvm: An
     assert sample.values["leader_partitions"] == 10
 
 
+def test_an_error_that_is_registered_beside_others_is_read_from_then_on(jvm: Any) -> None:
+    bean = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Produce,error="
+    errors = ("NONE", "MESSAGE_TOO_LARGE", "NOT_ENOUGH_REPLICAS")
+    with (
+        JmxNode(1, free_port()) as node,
+        closing(open_jmx({1: node.address}, jvm, 10.0)) as source,
+    ):
+        for number, error in enumerate(errors, 1):
+            node.add_meter(f"{bean}{error}")
+            (sample,) = source.sample_all()
+            shown = {each for each in sample.values if each.startswith("produce_errors")}
+            assert shown == {f"produce_errors:{each}" for each in errors[:number]}
+
+
 def test_more_brokers_than_are_polled_at_a_time_are_all_sampled(jvm: Any) -> None:
     count = 70  # more than the poller's AT_A_TIME
     with (
