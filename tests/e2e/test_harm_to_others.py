@@ -98,13 +98,15 @@ def test_a_load_that_holds_others_up_is_stopped(
     assert json.loads(summary.read_text())["status"] == "stopped by a guard"
 
 
-def _send_too_large(testbed: Testbed, topic: str, over: threading.Event) -> None:
-    """Send records that are larger than the topic takes, thirty a second."""
+def _send_too_large(testbed: Testbed, over: threading.Event) -> None:
+    """Send records that are larger than their topic takes, thirty a second."""
+    with connect(testbed.bootstrap_servers) as admin:
+        admin.create_topic("audit", {0: [1]}, {"max.message.bytes": "1000"})
     producer = KafkaProducer(
-        bootstrap_servers=list(testbed.bootstrap_servers), max_request_size=2_000_000, retries=0
+        bootstrap_servers=list(testbed.bootstrap_servers), batch_size=1, retries=0
     )
     while not over.wait(1.0 / 30.0):
-        producer.send(topic, bytes(1_500_000))
+        producer.send("audit", bytes(2_000))
     producer.close(timeout=5)
 
 
@@ -142,7 +144,7 @@ def test_harm_that_begins_under_a_load_stops_it(harms: str, words: str, tmp_path
         reads = partial(_read, testbed, neighbor.topic, begins, over)
         reader = threading.Thread(target=reads if harms == "lag" else over.wait)
         reader.start()
-        sender = threading.Thread(target=_send_too_large, args=(testbed, neighbor.topic, over))
+        sender = threading.Thread(target=_send_too_large, args=(testbed, over))
         try:
             with command:
                 until_s = time.monotonic() + 180.0
