@@ -63,9 +63,9 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
     if not is_lost:
         return None
     return SparkFailedError(
-        "Spark's driver ended during the run: its JVM was killed or is out of memory, or the master "
-        "ended it, as for a wrong spark.authenticate.secret; expected a driver that runs to the "
-        f"end; finished work is kept; look at spark.log, or {_REMEDY}"
+        "Spark's driver ended during the run: its JVM was killed or is out of memory, or the "
+        "master ended it, as for a wrong spark.authenticate.secret; expected a driver that runs to "
+        f"the end; finished work is kept; look at spark.log, or {_REMEDY}"
     )
 
 
