@@ -78,7 +78,7 @@ def test_reading_names_are_unique_and_histograms_have_two() -> None:
     names = {reading.name for reading in readings_of(beans)}
     assert len({bean.name for bean in beans}) == len(beans)
     histograms = sum(bean.kind is Kind.HISTOGRAM for bean in beans)
-    assert histograms == len(REQUESTS) * len(PHASES) + 1
+    assert histograms == len(REQUESTS) * len(PHASES) + 2  # log flushes, the controller
     assert len(names) == len(beans) + histograms
 
 

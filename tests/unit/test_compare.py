@@ -362,6 +362,7 @@ def test_an_invalid_trial_is_repeated_as_often_as_the_goal_says(
     )  # fmt: skip
     body = ComparisonRun(sides, Effort(4, 3), 0.05)
     monkeypatch.setattr(body, "_hold", hold)
+    monkeypatch.setattr(body, "_highest_load", lambda *_: (100.0, "goal.search.load_cap"))
     order = RunOrder(RecordingReporter(), tmp_path, str(tmp_path / "tables"), "id")
     run = RunState(order, {"a": SimpleNamespace(brokers=3)})  # type: ignore[dict-item]
     (turn,) = next(body.schedule())
