@@ -46,7 +46,7 @@ _PATIENCE = 10
 """The longest time to open all connections, as a multiple of the time limit without a new one."""
 _POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
-_RETIRE_SHARES = (0.7, 0.9)
+_RETIRE_SHARES = (0.6, 0.8)
 """Share of a session's lifetime after which a successor of the connection is opened: at random in
 this range, so that the connections of a load do not log in at the same moment."""
 _SOCKET_OPTIONS = [
