@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from jobs.engine.network.options import OneToken
+from jobs.engine.stage import _connect
 from jobs.engine.task.clock_comparison import pinned
 from jobs.engine.task.control_channel import (
     ADMISSION_ATTEMPTS,
@@ -37,6 +38,7 @@ from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.trial.task import TaskReport
 from tests.support import channel_clients
+from tests.support.patterns import plan
 from tests.support.processes import PATIENCE_S, becomes
 
 READY = TaskReady(5.0, "host")
@@ -89,6 +91,12 @@ def test_tasks_get_the_end_of_their_window(server: ControlServer) -> None:
         task.close()
 
 
+def _call_with(token: OneToken, channel: TaskChannel, task: int) -> DriverChannel:
+    """The channel of a task whose clients log in by the provider of this token."""
+    own = plan(client_options={"sasl_oauth_token_provider": token})
+    return _connect(own, channel.address, task, time.time)
+
+
 def test_each_task_gets_the_last_token_even_one_that_connects_after_it_was_sent(
     server: ControlServer,
 ) -> None:
@@ -96,8 +104,7 @@ def test_each_task_gets_the_last_token_even_one_that_connects_after_it_was_sent(
     with server.channel(2) as channel:
         channels = {}
         for task, token in tokens.items():
-            channels[task] = _call(channel, task)
-            channels[task].take_token = token.renew
+            channels[task] = _call_with(token, channel, task)
             channel.renew_token(f"token {task}", 100.0 + task)
 
         def arrived(token: str, *tasks: int) -> bool:
@@ -111,8 +118,7 @@ def test_each_task_gets_the_last_token_even_one_that_connects_after_it_was_sent(
             each.close()
     with server.channel(1) as channel:
         channel.renew_token("of later", None)
-        channels[0] = _call(channel, 0)
-        channels[0].take_token = tokens[0].renew
+        channels[0] = _call_with(tokens[0], channel, 0)
         _until(lambda: arrived("of later", 0))
         channels[0].close()
 
