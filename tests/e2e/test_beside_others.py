@@ -18,6 +18,7 @@ from jobs.testbed.launcher import start
 from jobs.trials.canaries import INTERVAL_S
 from tests.support.commands import RunningCommand
 from tests.support.neighbors import (
+    PARTITIONS,
     Neighbor,
     backfill,
     bursts,
@@ -101,10 +102,12 @@ CASES: dict[str, tuple[Neighborhood, float, float]] = {
     "a restart": (_restarted, THEIRS_PER_S, THEIRS_PER_S),
     "a reassignment": (_reassigned, THEIRS_PER_S, THEIRS_PER_S),
     "as much as ours, without followers": (
-        lambda bed, _: Neighbor(bed, steady(AS_MUCH_PER_S)), AS_MUCH_PER_S, AS_MUCH_PER_S,
+        lambda bed, _: Neighbor(bed, steady(AS_MUCH_PER_S), producers=PARTITIONS),
+        AS_MUCH_PER_S, AS_MUCH_PER_S,
     ),
     "as much as ours, with followers": (
-        lambda bed, _: Neighbor(bed, steady(AS_MUCH_PER_S), 3), AS_MUCH_PER_S, AS_MUCH_PER_S,
+        lambda bed, _: Neighbor(bed, steady(AS_MUCH_PER_S), 3, producers=PARTITIONS),
+        AS_MUCH_PER_S, AS_MUCH_PER_S,
     ),
 }  # fmt: skip
 """Case → the neighbors, and the lowest and highest requests per second that they send."""

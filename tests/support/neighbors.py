@@ -9,8 +9,8 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -64,6 +64,8 @@ class Neighbor:
             sends less where brokers answer late.
         record_bytes: size of a record [B].
         batch_bytes: size of a batch, at most [B]; a single record by default.
+        producers: number of producers, which take the partitions in turn; with one for each
+            partition, each record is a request of its own.
         sent: records sent so far.
     """
 
@@ -73,6 +75,7 @@ class Neighbor:
     in_flight: int = 5
     record_bytes: int = RECORD_BYTES
     batch_bytes: int = 1
+    producers: int = 1
     sent: int = 0
     _over: threading.Event = field(default_factory=threading.Event)
 
@@ -96,31 +99,40 @@ class Neighbor:
         forget_refused()
 
     def _write(self) -> None:
+        with ExitStack() as closing:
+            self._write_by([closing.enter_context(self._producer()) for _ in range(self.producers)])
+
+    @contextmanager
+    def _producer(self) -> Iterator[KafkaProducer]:
         producer = KafkaProducer(
             bootstrap_servers=list(self.testbed.bootstrap_servers), acks=1,
             batch_size=self.batch_bytes, linger_ms=0 if self.batch_bytes == 1 else 100,
             max_block_ms=1_000, delivery_timeout_ms=120_000,
             max_in_flight_requests_per_connection=self.in_flight,
         )  # fmt: skip
-        due_s = 0.0
         try:
-            while not self._over.wait(0.005):
-                now_s = time.monotonic() - self._began_s
-                due_s = max(due_s, now_s - LATE_MAX_S)
-                while due_s <= now_s:
-                    per_s = self.rate(due_s)
-                    due_s += 1.0 / per_s if per_s > 0 else 0.05
-                    if per_s > 0:
-                        producer.send(
-                            self.topic, bytes(self.record_bytes), partition=self.sent % PARTITIONS
-                        )
-                        self.sent += 1
+            yield producer
         finally:
             try:
                 producer.close(timeout=5)
             except KafkaTimeoutError:  # brokers are too slow for what is left: give it up
                 producer._sender.force_close()
                 producer.close(timeout=5)
+
+    def _write_by(self, producers: Sequence[KafkaProducer]) -> None:
+        due_s = 0.0
+        while not self._over.wait(0.005):
+            now_s = time.monotonic() - self._began_s
+            due_s = max(due_s, now_s - LATE_MAX_S)
+            while due_s <= now_s:
+                per_s = self.rate(due_s)
+                due_s += 1.0 / per_s if per_s > 0 else 0.05
+                if per_s > 0:
+                    partition = self.sent % PARTITIONS
+                    producers[partition % self.producers].send(
+                        self.topic, bytes(self.record_bytes), partition=partition
+                    )
+                    self.sent += 1
 
 
 def _is_set_before(begun: threading.Event, over: threading.Event) -> bool:
