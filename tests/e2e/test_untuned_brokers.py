@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -85,6 +86,14 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
                 process.wait(30.0)
 
 
+def seconds_in(pattern: str, output: str) -> float:
+    """The time, such as `3 min 56 s`, that is the group of a pattern [s]."""
+    found = re.search(pattern, output)
+    assert found is not None, output
+    parts = re.findall(r"(\d+) (h|min|s)\b", found[1])
+    return float(sum(int(count) * {"h": 3600, "min": 60, "s": 1}[unit] for count, unit in parts))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_search_of_untuned_brokers_has_an_answer(cluster: Path, tmp_path: Path) -> None:
@@ -103,3 +112,7 @@ def test_a_search_of_untuned_brokers_has_an_answer(cluster: Path, tmp_path: Path
     assert found["answer_kind"] in ("limit", "lower bound")
     assert found["answer_mb_per_s"] > 0
     log.warning("%s", ended.stdout)
+    forecast_s = seconds_in(r'forecast="[^"]*?, ([^,"]*) with', ended.stdout)
+    took_s = seconds_in(r'run-finished .*took="([^"]*)"', ended.stdout)
+    log.warning("took %.0f s of a forecast of %.0f s", took_s, forecast_s)
+    assert took_s <= 1.5 * forecast_s
