@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import socket
 import socketserver
 import threading
-from collections.abc import Callable
 from contextlib import closing
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -34,31 +32,22 @@ PORT = "PORT"
 class Broker(Exporter):
     """An exporter of a broker at rest under some rules; each poll is a second later."""
 
-    def __init__(
-        self, rules: str, release: int = 0, version: str = "4.1", *, agent: bool = True
-    ) -> None:
+    def __init__(self, rules: str, release: int = 0, **options: Any) -> None:
         super().__init__()
-        self.rules, self.release, self.version, self.agent = rules, release, version, agent
-        self.state = REST
+        self.rules, self.options, self.state = rules, {"release": release, **options}, REST
 
     def answer(self, path: str) -> str:
         self.state = self.state.later()
-        self.text = page(
-            self.rules,
-            self.state,
-            release=self.release,
-            version=self.version,
-            agent=self.agent,
-        )
+        self.text = page(self.rules, self.state, **self.options)
         return super().answer(path)
 
 
 class Raw(Exporter):
     """A process that answers with these bytes, whatever is requested."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes | str) -> None:
         super().__init__()
-        self.content = content
+        self.content = content.encode() if isinstance(content, str) else content
 
     def body(self, path: str) -> bytes:
         return self.content
@@ -169,7 +158,7 @@ def test_a_doubled_series_is_no_reading_of_later_samples() -> None:
 
 
 def test_a_page_that_is_cut_off_is_a_missed_sample() -> None:
-    exporter = Raw(BROKER.encode())
+    exporter = Raw(BROKER)
     with serving(exporter), closing(source_of(exporter)) as source:
         source.open()
         assert source.sample_all()[0].error is None
@@ -183,15 +172,12 @@ def test_refused_readings_are_a_caveat_and_choices_are_findings(
     bytes_in = "kafka_server_brokertopicmetrics_bytesin"
     node, _ = opened(Exporter(f"{BROKER}{bytes_in}_total 70\n{bytes_in}persec_total 7\n"))
     (sentence,) = [each for each in shortcomings({1: node}, 60.0) if "bytes_in" in each]
-    assert "(broker 1)" in sentence
     assert sentence == snapshot
     node, _ = opened(Broker("confluent"))
     found = metrics_rules("prometheus", {1: node}, [], 60.0)
     rows = {each.check: each for each in found if each.check.startswith("reading ")}
     assert rows["reading handler_idle_ns"].found == POOL
-    assert rows["reading produce_…_ms_count"].found.endswith(
-        ' {request="Produce"} and 6 like it'[1:]
-    )
+    assert rows["reading produce_…_ms_count"].found.endswith('{request="Produce"} and 6 like it')
     assert {each.severity for each in rows.values()} == {Severity.OK}
     (choice,) = [each.found for each in found if each.check == "choice of series"]
     assert choice == snapshot
@@ -204,9 +190,6 @@ def test_of_missing_readings_doctor_says_what_follows_and_what_to_export(
     node, _ = opened(alone)
     found = metrics_rules("prometheus", {1: node}, [], 60.0)
     sentences = [each.sentence for each in found if each.severity is Severity.WARNING]
-    assert any(
-        "not warmed up" in each and "Uptime of java.lang:type=Runtime" in each for each in sentences
-    )
     assert sentences == snapshot
     by_jmx = NodeInfo(1, "4.1", node.roles, lacks=node.lacks)
     found = metrics_rules("jmx", {1: by_jmx}, [], 60.0)
@@ -225,73 +208,54 @@ def test_brokers_with_different_rules_have_their_own_series() -> None:
 
 HTML = "<html><head><title>502 Bad\nGateway</title></head><body>nginx</body></html>"
 JVM = 'jvm_info{version="17"} 1\njvm_threads_current 12\n'
-WRONG: dict[str, Callable[[], Exporter]] = {
-    "empty": lambda: Raw(b""),
-    "blank lines": lambda: Raw(b"\n\n"),
-    "comments only": lambda: Raw(b"# HELP a b\n# TYPE a counter\n"),
-    "cut off": lambda: Raw(BROKER[:-30].encode()),
-    "cut off within a name": lambda: Raw(f"{BROKER}kafka_server_repl".encode()),
-    "HTML of a proxy": lambda: Raw(HTML.encode()),
-    "login page": lambda: Raw(b"<!DOCTYPE html>\n<title>Sign in</title>\n"),
-    "XML": lambda: Raw(b'<?xml version="1.0"?><a/>'),
-    "JSON": lambda: Raw(b'{"status": "UP"}\n'),
-    "plain text": lambda: Raw(b"OK\n"),
-    "gzip": lambda: Raw(gzip.compress(BROKER.encode(), mtime=0)),
-    "UTF-16": lambda: Raw(BROKER.encode("utf-16")),
-    "binary": lambda: Raw(bytes(range(128, 256)) * 20),
-    "latin 1": lambda: Raw(f'kafka_x{{a="{"ä" * 300}"}} 1\n'.encode("latin-1")),
-    "node_exporter": lambda: Raw(
-        b'node_load1 0.5\nnode_cpu_seconds_total{cpu="0",mode="idle"} 9\n'
-    ),
-    "kafka_exporter": lambda: Raw(b"kafka_brokers 3\n"),
-    "Prometheus": lambda: Raw(b"prometheus_build_info 1\ngo_goroutines 33\n"),
-    "Kafka Connect": lambda: Raw(b"kafka_connect_worker_metrics_task_count 4\n" + JVM.encode()),
-    "ZooKeeper": lambda: Raw(b"znode_count 4\n" + JVM.encode()),
-    "another JVM": lambda: Raw(JVM.encode()),
-    "another program": lambda: Raw(b"go_goroutines 33\nhttp_requests_total 5\n"),
-    "idle as NaN": lambda: Raw(BROKER.replace("5.0E8", "NaN").encode()),
-    "idle is negative": lambda: Raw(BROKER.replace("5.0E8", "-5.0E8").encode()),
-    "idle as a rate": lambda: Raw(BROKER.replace("5.0E8", "0.98").encode()),
-    "idle as percents": lambda: Raw(BROKER.replace("5.0E8", "97.5").encode()),
-    "idle doubled": lambda: Raw(f"{BROKER}{HANDLERS} 9.0E8\n".encode()),
-    "five-minute rates": lambda: Raw(
-        BROKER.replace(f"{HANDLERS} 5.0E8", f"{POOL}_fiveminuterate 0.98").encode()
-    ),
-    "no idle": lambda: Raw(BROKER.replace(HANDLERS, "other").encode()),
-    "another node": lambda: Raw(
-        f'{BROKER}kafka_server_app_info_StartTimeMs{{id="7"}} 1\n'.encode()
-    ),
+WRONG: dict[str, bytes | str] = {
+    "empty": b"",
+    "blank lines": b"\n\n",
+    "comments only": b"# HELP a b\n# TYPE a counter\n",
+    "cut off": BROKER[:-30],
+    "cut off within a name": f"{BROKER}kafka_server_repl",
+    "HTML of a proxy": HTML,
+    "login page": b"<!DOCTYPE html>\n<title>Sign in</title>\n",
+    "XML": b'<?xml version="1.0"?><a/>',
+    "JSON": b'{"status": "UP"}\n',
+    "plain text": b"OK\n",
+    "gzip": gzip.compress(BROKER.encode(), mtime=0),
+    "UTF-16": BROKER.encode("utf-16"),
+    "binary": bytes(range(128, 256)) * 20,
+    "latin 1": f'kafka_x{{a="{"ä" * 300}"}} 1\n'.encode("latin-1"),
+    "node_exporter": b'node_load1 0.5\nnode_cpu_seconds_total{cpu="0",mode="idle"} 9\n',
+    "kafka_exporter": b"kafka_brokers 3\n",
+    "Prometheus": b"prometheus_build_info 1\ngo_goroutines 33\n",
+    "Kafka Connect": f"kafka_connect_worker_metrics_task_count 4\n{JVM}",
+    "ZooKeeper": f"znode_count 4\n{JVM}",
+    "another JVM": JVM,
+    "another program": b"go_goroutines 33\nhttp_requests_total 5\n",
+    "idle as NaN": BROKER.replace("5.0E8", "NaN"),
+    "idle is negative": BROKER.replace("5.0E8", "-5.0E8"),
+    "idle as a rate": BROKER.replace("5.0E8", "0.98"),
+    "idle as percents": BROKER.replace("5.0E8", "97.5"),
+    "idle doubled": f"{BROKER}{HANDLERS} 9.0E8\n",
+    "five-minute rates": BROKER.replace(f"{HANDLERS} 5.0E8", f"{POOL}_fiveminuterate 0.98"),
+    "no idle": BROKER.replace(HANDLERS, "other"),
+    "another node": f'{BROKER}kafka_server_app_info_StartTimeMs{{id="7"}} 1\n',
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_page_is_refused_with_a_sentence(wrong: str, snapshot: SnapshotAssertion) -> None:
-    sentence = refusal(WRONG[wrong]())
-    assert PORT in sentence
-    assert "\n" not in sentence
-    assert sentence == snapshot
+    assert refusal(Raw(WRONG[wrong])) == snapshot
 
 
-def _hang_up(_connection: socket.socket) -> None:
-    """Answer nothing."""
-
-
-ANSWERS: dict[str, Callable[[socket.socket], object]] = {
-    "another protocol": lambda each: each.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"),
-    "no answer": _hang_up,
-    "cut off by length": lambda each: each.sendall(
-        b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nkafka_x 1\n"
+HTTP, EMPTY = b"HTTP/1.1 ", b"Content-Length: 0\r\n\r\n"
+ANSWERS = {
+    "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
+    "no answer": b"",
+    "cut off by length": HTTP + b"200 OK\r\nContent-Length: 500\r\n\r\nkafka_x 1\n",
+    "cut off in a chunk": (HTTP + b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nkafka_x 1\n"),
+    "redirection": (
+        HTTP + b"302 Found\r\nLocation: https://login.example.com/in?token=1\r\n" + EMPTY
     ),
-    "cut off in a chunk": lambda each: each.sendall(
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nkafka_x 1\n"
-    ),
-    "redirection": lambda each: each.sendall(
-        b"HTTP/1.1 302 Found\r\nLocation: https://login.example.com/in?token=1\r\n"
-        b"Content-Length: 0\r\n\r\n"
-    ),
-    "no such page": lambda each: each.sendall(
-        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-    ),
+    "no such page": HTTP + b"404 Not Found\r\n" + EMPTY,
 }
 """What processes answer on a port, after a request."""
 
@@ -303,7 +267,7 @@ def test_a_process_that_answers_otherwise_is_refused_with_a_sentence(
     class Process(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             self.request.recv(4_096)
-            ANSWERS[answer](self.request)
+            self.request.sendall(ANSWERS[answer])
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Process) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
@@ -311,8 +275,6 @@ def test_a_process_that_answers_otherwise_is_refused_with_a_sentence(
         exporter.port = server.server_address[1]
         sentence = refusal_of(exporter)
         server.shutdown()
-    assert PORT in sentence
-    assert "\n" not in sentence
     assert sentence == snapshot
 
 
@@ -323,6 +285,6 @@ def test_a_port_without_a_process_is_refused_with_a_sentence(snapshot: SnapshotA
 
 
 def test_an_error_of_a_proxy_is_one_sentence(snapshot: SnapshotAssertion) -> None:
-    gone = Raw(HTML.encode())
+    gone = Raw(HTML)
     gone.status = 502
     assert refusal(gone) == snapshot

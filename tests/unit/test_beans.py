@@ -18,28 +18,25 @@ from metrics.sources.beans import (
 BROKER = [Role.BROKER]
 
 
-@pytest.mark.parametrize(
-    ("version", "roles", "bean"),
-    [
-        ("3.9.2", BROKER, "RequestHandlerAvgIdlePercent"),
-        ("4.1.2", BROKER, "RequestHandlerAvgIdlePercent"),
-        ("4.2.0", BROKER, "BrokerRequestHandlerAvgIdlePercent"),
-        ("4.3.1", [Role.BROKER, Role.CONTROLLER], "BrokerRequestHandlerAvgIdlePercent"),
-        ("10.0", BROKER, "BrokerRequestHandlerAvgIdlePercent"),
-    ],
-)
-def test_the_handlers_bean_follows_the_version(version: str, roles: list[Role], bean: str) -> None:
-    (found,) = (b for b in beans_for(version, roles) if b.name == "handler_idle_ns")
-    assert found.object_name == f"kafka.server:type=KafkaRequestHandlerPool,name={bean}"
+def test_the_handlers_bean_follows_the_version() -> None:
+    shared, own = "RequestHandlerAvgIdlePercent", "BrokerRequestHandlerAvgIdlePercent"
+    for version, roles, bean in (
+        ("3.9.2", BROKER, shared),
+        ("4.1.2", BROKER, shared),
+        ("4.2.0", BROKER, own),
+        ("4.3.1", [Role.BROKER, Role.CONTROLLER], own),
+        ("10.0", BROKER, own),
+    ):
+        (found,) = (b for b in beans_for(version, roles) if b.name == "handler_idle_ns")
+        assert found.object_name == f"kafka.server:type=KafkaRequestHandlerPool,name={bean}"
 
 
-@pytest.mark.parametrize("version", ["3.3.2", "3.9.2", "4.0.0", "4.1.2"])
-def test_combined_roles_before_4_2_have_a_shared_meter_and_the_controllers_requests(
-    version: str,
-) -> None:
-    names = {bean.name for bean in beans_for(version, [Role.BROKER, Role.CONTROLLER])}
-    assert "handler_idle_ns" not in names
-    assert {"shared_handler_idle_ns", "controller_broker_heartbeat_ms", "fenced_brokers"} <= names
+def test_combined_roles_before_4_2_have_a_shared_meter_and_the_controllers_requests() -> None:
+    shared = {"shared_handler_idle_ns", "controller_broker_heartbeat_ms", "fenced_brokers"}
+    for version in ("3.3.2", "3.9.2", "4.0.0", "4.1.2"):
+        names = {bean.name for bean in beans_for(version, [Role.BROKER, Role.CONTROLLER])}
+        assert "handler_idle_ns" not in names
+        assert shared <= names
 
 
 def test_the_epoch_of_a_quorum_is_not_read_with_zookeeper() -> None:
@@ -60,15 +57,14 @@ def test_a_controller_alone_has_no_broker_beans() -> None:
     assert "fenced_brokers" not in {bean.name for bean in beans_for("3.9.2", BROKER)}
 
 
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("3.9.2", (3, 9)), ("4.10.0-SNAPSHOT", (4, 10)), ("7.9.1-ccs", (3, 9)), ("8.0.0-ce", (4, 0))],
-)
-def test_versions(text: str, version: tuple[int, int]) -> None:
-    assert parse_version(text) == version
-
-
-def test_an_unreadable_version_is_an_error() -> None:
+def test_versions() -> None:
+    versions = {
+        "3.9.2": (3, 9),
+        "4.10.0-SNAPSHOT": (4, 10),
+        "7.9.1-ccs": (3, 9),
+        "8.0.0-ce": (4, 0),
+    }
+    assert {text: parse_version(text) for text in versions} == versions
     with pytest.raises(ConfigError, match=r"'unknown' is not understood.*like 3\.9\.2"):
         parse_version("unknown")
 

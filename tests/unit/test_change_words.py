@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config import Configuration, load
+from jobs.config import load
 from jobs.runs.change_words import present_trials
 from jobs.runs.results import boundary_of
 from metrics.reporting.limit_answer import answer_of
@@ -25,14 +24,8 @@ CHANGE = Change(1, 3, 0.97, Interval(84.0, 90.0, 87.0), Interval(38.0, 46.0, 42.
 
 def trials_of_a_change() -> list[Trial]:
     """Overloads by the disk before the change, and by the handlers after it."""
-    loads = [
-        (80, sustained()),
-        (90, overloaded(Resource.DISK)),
-        (60, overloaded(Resource.DISK)),
-        (43, overloaded(Resource.REQUEST_HANDLERS)),
-        (41, sustained()),
-        (41, sustained()),
-    ]
+    disk, handlers = (overloaded(each) for each in (Resource.DISK, Resource.REQUEST_HANDLERS))
+    loads = [(80, sustained()), (90, disk), (60, disk), (43, handlers)] + [(41, sustained())] * 2
     return [
         replace(
             trial_at(number, 1000, load, {"default": judged}),
@@ -43,26 +36,17 @@ def trials_of_a_change() -> list[Trial]:
     ]
 
 
-def config_of(*overrides: str) -> Configuration:
-    return load("testbed", "demo", "default", list(overrides))
-
-
 def boundary(result: Done | GaveUp, *overrides: str) -> Boundary:
     trials = trials_of_a_change()
     history = tuple(each.observation("default") for each in trials)
     point = FinishedPoint(1000, result, history, checked=True)
-    return boundary_of(point, trials, config_of(*overrides), "default", 3)
+    return boundary_of(point, trials, load("testbed", "demo", "default", overrides), "default", 3)
 
 
 def test_a_change_is_a_sentence_with_its_size_and_time(snapshot: SnapshotAssertion) -> None:
     done = Done(Bracket(41, 43), 0.9, Interval(40.5, 43.5, 42.0), changed=(CHANGE,))
     found = boundary(done)
     assert found.changed == snapshot
-    for part in (
-        "from 87 (84 to 90 at 90 %) to 42 (40.5 to 43.5 at 90 %)",
-        "between trial 2 (2023-11-14T22:15:20Z) and trial 4 (2023-11-14T22:17:20Z)",
-    ):
-        assert part in found.changed[0]
     assert found.trials == 6
     assert found.limited_by == Resource.REQUEST_HANDLERS.value
     assert answer_of(found).caveat == f"caveat: {found.changed[0]}"
@@ -76,10 +60,10 @@ def test_two_changes_are_two_sentences_and_the_first_keeps_its_own_end() -> None
     assert "to 42 (40.5 to 43.5 at 90 %)" in other
 
 
-@pytest.mark.parametrize("changed", [(), (CHANGE,)])
-def test_a_search_that_gave_up_keeps_its_change(changed: tuple[Change, ...]) -> None:
-    found = boundary(GaveUp(Bracket(41, 43), "the budget is used up", None, changed))
-    assert len(found.changed) == len(changed)
+def test_a_search_that_gave_up_keeps_its_change() -> None:
+    for changed in ((), (CHANGE,)):
+        found = boundary(GaveUp(Bracket(41, 43), "the budget is used up", None, changed))
+        assert len(found.changed) == len(changed)
 
 
 def test_trials_before_a_change_count_no_more() -> None:

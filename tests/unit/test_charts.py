@@ -6,12 +6,12 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 import vl_convert
+from syrupy.assertion import SnapshotAssertion
 
 from metrics.reporting.boundary_chart import boundary_spec, write_chart
 from metrics.reporting.chart_style import RESOURCE_COLORS
@@ -21,6 +21,8 @@ from metrics.traffic.axes import NP
 from metrics.trial.judgement import Reason
 from metrics.windows.resource import Resource
 from search.model import Bracket
+from tests.support.page_text import PageText
+from tests.support.report_rows import summary_of_sizes
 from tests.support.rows import traffic
 from tests.support.vega_lite import fits_schema
 
@@ -46,28 +48,14 @@ def boundary(
 
 
 def summary(*boundaries: Boundary, cluster: str = "testbed-3") -> RunSummary:
-    return RunSummary(
-        run_id="20261121-114632-6f2a",
-        started_at="2026-11-21T11:46:32Z",
-        finished_at="2026-11-21T11:51:40Z",
-        cluster=cluster,
-        workload="100B-to-10kB",
-        goal="default",
-        boundaries=boundaries,
-        brokers=3,
-        caveat="Small disk-bound testbed, not hardware figures.",
-    )
+    caveat = "Small disk-bound testbed, not hardware figures."
+    return replace(summary_of_sizes([]), cluster=cluster, caveat=caveat, boundaries=boundaries)
 
 
 KNOWN = replace(
-    boundary(1000),
-    load_low=80.5,
-    load_high=120.0,
-    interval_max=0.4,
-    latency_p50_ms=3.1,
-    latency_p99_ms=12.0,
-    latency_p999_ms=140.0,
-)
+    boundary(1000), load_low=80.5, load_high=120.0, interval_max=0.4, latency_p50_ms=3.1,
+    latency_p99_ms=12.0, latency_p999_ms=140.0,
+)  # fmt: skip
 CASES = {
     "one": summary(boundary(1000)),
     "two, one open": summary(boundary(100), boundary(1000, 95, None)),
@@ -98,32 +86,11 @@ def layers_of(spec: dict[str, Any], mark: str, panel: int = 0) -> list[dict[str,
     return [each for each in found if each["mark"]["type"] == mark]
 
 
-@pytest.mark.parametrize("name", ["eight", "an interval"])
-def test_the_specification_is_one_of_vega_lites(name: str) -> None:
-    fits_schema(spec_of(name))
-
-
-class Loads(HTMLParser):
-    """A parser of the addresses that a page loads, and of the text outside of scripts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.references: list[str] = []
-        self.tags: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
-
-    def handle_data(self, data: str) -> None:
-        if self.tags[-1:] != ["script"]:
-            self.text += data
-
-
 @pytest.mark.parametrize("name", ["eight", "nothing sustained", "an interval from zero"])
 def test_a_chart_is_drawn_as_two_files(name: str, tmp_path: Path) -> None:
     html, png = tmp_path / "boundary.html", tmp_path / "boundary.png"
+    assert write_chart(summary(), html, png) == ()
+    assert list(tmp_path.iterdir()) == [], "nothing is drawn without a boundary"
     assert write_chart(CASES[name], html, png) == (html, png)
     picture = png.read_bytes()
     assert picture.startswith(b"\x89PNG\r\n")
@@ -131,66 +98,52 @@ def test_a_chart_is_drawn_as_two_files(name: str, tmp_path: Path) -> None:
     assert width > 900
     assert height > 700
     assert "vegaEmbed(" in html.read_text(encoding="utf-8")
+    fits_schema(spec_of(name))
 
 
-def test_nothing_is_drawn_without_a_boundary(tmp_path: Path) -> None:
-    assert write_chart(summary(), tmp_path / "a.html", tmp_path / "a.png") == ()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture(scope="module")
-def eight_sizes(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page with the chart of eight sizes."""
-    folder = tmp_path_factory.mktemp("chart")
-    html, _ = write_chart(CASES["eight"], folder / "boundary.html", folder / "boundary.png")
+def page_of(found: RunSummary, folder: Path) -> str:
+    html = folder / "boundary.html"
+    write_chart(found, html, folder / "boundary.png")
     return html.read_text(encoding="utf-8")
 
 
-def test_the_page_loads_nothing(eight_sizes: str) -> None:
-    text = eight_sizes
-    page = Loads()
-    page.feed(text)
+def test_the_page_loads_nothing_and_shows_the_specification_of_the_picture(tmp_path: Path) -> None:
+    text = page_of(CASES["eight"], tmp_path)
+    page = PageText(text)
     assert page.references == ["data:,"]
     assert not {"iframe", "img", "object", "embed"} & set(page.tags)
     assert "@import" not in text.split("</style>")[0]
     assert len(text) < 2_000_000
-
-
-def test_the_page_shows_the_specification_of_the_picture(eight_sizes: str) -> None:
-    found = re.search(r"^const SPECS = (.*);$", eight_sizes, re.MULTILINE)
+    found = re.search(r"^const SPECS = (.*);$", text, re.MULTILINE)
     assert found is not None
     assert json.loads(found[1]) == [spec_of("eight")]
 
 
-def test_the_page_states_each_limit_in_a_sentence(tmp_path: Path) -> None:
-    html = tmp_path / "boundary.html"
-    write_chart(CASES["two, one open"], html, tmp_path / "boundary.png")
-    page = Loads()
-    page.feed(html.read_text(encoding="utf-8"))
-    for words in ("95–100", "95–?", "5 %", "disk", "broker 2 idle 0.12, below 0.20", "no overload"):
-        assert words in page.text
+def test_the_page_states_each_limit_in_a_sentence(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    assert PageText(page_of(CASES["two, one open"], tmp_path)).lines == snapshot
 
 
 def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
-    html = tmp_path / "boundary.html"
     evil = "</script><script>alert(1)</script>"
-    bad = summary(boundary(100, text=f"{evil}<b>"), cluster=evil)
-    write_chart(bad, html, tmp_path / "boundary.png")
-    text = html.read_text(encoding="utf-8")
+    text = page_of(summary(boundary(100, text=f"{evil}<b>"), cluster=evil), tmp_path)
     assert "<script>alert" not in text
     assert "<b>" not in text.split("<tbody>")[1].split("</tbody>")[0]
     assert text.count("</script>") == 2
 
 
 def test_the_data_is_the_bracket() -> None:
-    row = rows(spec_of("one"))[0]
-    assert row["mb_lower"] == pytest.approx(95 * 0.25 / 3)
-    assert row["mb_upper"] == pytest.approx(100 * 0.25 / 3)
-    assert row["mps_lower"] == pytest.approx(95 * 250)
-    assert row["mps_upper"] == pytest.approx(100 * 250)
+    (row,) = rows(spec_of("one"))
+    expected = {"mb_lower": 95 * 0.25 / 3, "mb_upper": 100 * 0.25 / 3}
+    expected |= {"mps_lower": 95 * 250, "mps_upper": 100 * 250}
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
     assert row["load"] == "95 producers sustained, 100 overloaded"
     assert row["bound"] == "disk"
     assert "idle 0.12" in row["evidence"]
+    missing = rows(spec_of("two, one open"))[1]
+    assert missing["mb_upper"] is None, "stated and not drawn"
+    assert (missing["bound"], missing["width"]) == ("no overload seen", "open")
 
 
 def test_the_bar_is_the_interval_and_the_tooltip_has_it_with_the_latencies() -> None:
@@ -204,34 +157,22 @@ def test_the_bar_is_the_interval_and_the_tooltip_has_it_with_the_latencies() -> 
     ends = [each["encoding"]["y2"]["field"] for each in layers_of(spec, "rule")]
     assert ends == ["mb_upper", "mb_high"]
     tooltips = [each["encoding"].get("tooltip", ()) for each in layers_of(spec, "point")]
-    assert [
-        {"interval", "latency"} <= {tip["field"] for tip in tips} for tips in tooltips if tips
-    ] == [
-        True,
-        True,
-    ]
+    shown = [{tip["field"] for tip in tips} for tips in tooltips if tips]
+    assert [{"interval", "latency"} <= fields for fields in shown] == [True, True]
+    fits_schema(spec)
     picture = vl_convert.vegalite_to_svg(spec)
     assert len(re.findall(r"at 90 %: 80 to 120 producers", picture)) == 2  # one in each panel
 
 
 def test_a_doubtful_limit_is_a_hollow_mark() -> None:
     doubtful = replace(KNOWN, interval_max=0.2)
-    assert [row["is_hollow"] for row in rows(boundary_spec(summary(doubtful, KNOWN)))] == [
-        True,
-        False,
-    ]
+    both = rows(boundary_spec(summary(doubtful, KNOWN)))
+    assert [row["is_hollow"] for row in both] == [True, False]
     assert rows(spec_of("two, one open"))[1]["is_hollow"]
     drawn = [vl_convert.vegalite_to_svg(boundary_spec(summary(b))) for b in (doubtful, KNOWN)]
     for look in (f'stroke="{RESOURCE_COLORS["disk"]}" stroke-width="2"', 'fill="white"'):
         marks = rf'<path[^>]*description="point"[^>]*{look}'
         assert [len(re.findall(marks, svg)) for svg in drawn] == [2, 0]  # one in each panel
-
-
-def test_a_missing_upper_bound_is_stated_and_not_drawn() -> None:
-    row = rows(spec_of("two, one open"))[1]
-    assert row["mb_upper"] is None
-    assert row["bound"] == "no overload seen"
-    assert row["width"] == "open"
 
 
 def test_zero_is_on_the_payload_axis_but_never_on_a_logarithm() -> None:
@@ -259,9 +200,11 @@ def test_all_points_lie_inside_their_axes(name: str) -> None:
 
 def test_the_title_has_the_subject_the_date_and_the_caveat() -> None:
     title = spec_of("one")["title"]
-    assert title["text"] == "Throughput limit of testbed-3 with 100B-to-10kB"
-    assert title["subtitle"][0] == "3 brokers, goal default, 2026-11-21"
-    assert title["subtitle"][1] == "Small disk-bound testbed, not hardware figures."
+    assert title["text"] == "Throughput limit of testbed-3 with demo"
+    assert title["subtitle"][:2] == [
+        "3 brokers, goal default, 2026-11-21",
+        "Small disk-bound testbed, not hardware figures.",
+    ]
 
 
 def test_the_legend_names_only_occurring_marks() -> None:

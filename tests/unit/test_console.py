@@ -1,37 +1,54 @@
-"""Output for people: plain lines where there is no terminal."""
+"""Output for people: lines of a log, and a live display on a terminal."""
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import re
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import TextIO
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.console.events import (
+    Event,
     Level,
     Notice,
+    PhaseProgress,
     PhaseStarted,
     PlanShown,
     RecordingReporter,
-    Reporter,
+    TrialProgress,
     note,
     warn,
 )
+from jobs.console.live import Activity, activity_lines
+from jobs.console.printing import PlainReporter, TerminalReporter, make_reporter
 from jobs.console.text import limit_title, point_words, table_lines
 from metrics.reporting.limit_answer import answer_of
 from metrics.trial.client import ClientWindow
 from metrics.trial.judgement import Judgement, Reason
 from search.model import Verdict
 from tests.support.evidence import START_S, broker
-from tests.support.rows import trial
+from tests.support.processes import PATIENCE_S
+from tests.support.rows import traffic, trial
 from tests.support.run_events import (
+    ANSI,
     CLOSED,
     FINISHED,
+    HIDE,
     OPEN,
     PLAN,
     RUN,
+    SHOW,
     STARTED,
     SUMMARY,
     Stream,
@@ -41,33 +58,21 @@ from tests.support.run_events import (
     terminal,
 )
 
+WIDE = traffic(20_000, 1_024, 25.0, load=20_000)
+LIVE = re.compile(r"\s*$|[⠀-⣿] |  (offering|why:|[\d.]+ of) ")
+"""Lines of the live area; time decides which of its states are drawn."""
 
-def test_plain_lines_are_dated_and_hold_no_control_codes() -> None:
-    lines = plain_run(*RUN)
+
+def test_the_output_of_a_run(snapshot: SnapshotAssertion) -> None:
+    events = (PlanShown(PLAN), *RUN)
+    lines = plain_run(*events)
     assert not [char for line in lines for char in line if not char.isprintable()]
-    dated = [line for line in lines if line.startswith("2026-11-21T11:46:32Z ")]
-    assert [line.split()[1] for line in dated] == [
-        "run-started",
-        "phase",
-        "trial-started",
-        "trial-finished",
-        "point-finished",
-        "point-finished",
-        "run-finished",
-        "testbed",
-    ]
-
-
-def test_a_plain_trial_is_one_line_of_keys_and_values() -> None:
-    assert plain_run(FINISHED) == [
-        (
-            "2026-11-21T11:46:32Z trial-finished trial=3 size="
-            '"10 kB" producers=128 offered="32.0 MB/s" achieved="31.2 MB/s" idle=0.12 broker=2 '
-            'isr="55 %" '
-            'verdict=OVERLOADED took="14 s" trials_left=4 time_left="57 s" '
-            'reason="request handlers of broker 2 idle 0.12, below 0.20"'
-        )
-    ]
+    assert "\n".join(lines) == snapshot(name="log")
+    for width in (80, 120):
+        lines = screen(*events, width=width).splitlines()
+        assert max(map(cell_len, lines)) <= width
+        still = [line.rstrip() for line in lines if not LIVE.match(line)]
+        assert "\n".join(still) == snapshot(name=f"{width} columns")
 
 
 def test_a_trial_has_its_goal_and_the_time_of_recovery() -> None:
@@ -126,105 +131,18 @@ def test_warnings_and_errors_go_to_the_error_stream() -> None:
         assert "error: third" in err.getvalue()
 
 
-@pytest.mark.parametrize("render", [lambda: "\n".join(plain_run(*RUN)), lambda: screen(*RUN)])
-def test_the_final_lines_are_the_answers_and_then_why(render: object) -> None:
-    text = render()  # type: ignore[operator]
-    assert "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers)" in text
-    joined = " ".join(text.split())
-    assert "10 kB 30.0 MB/s, 3,000 messages/s; 28.6 to 31.8 MB/s (2,8" in joined
-    assert "a broker: 10.0 MB/s (1,000 messages/s)" in joined
-    assert "latency p50 3.10 ms, p99 12.0 ms, p99.9 140 ms" in joined
-    assert "bound by request handlers: broker 2 idle 0.12, below 0.20" in text
-    assert "100 B at least 23.8 MB/s, 237,500 messages/s" in joined
-    assert "search ended: load_cap hit" in joined
-    assert joined.index("100 B at least") < joined.index(" Why 10 kB 30.0 MB/s (120 producers)")
-    assert "out/run/summary.json" in text
-    assert "no conclusion" in text
-
-
-def test_the_plan_states_duration_and_bytes() -> None:
-    for text in (plain_run(PlanShown(PLAN))[0], screen(PlanShown(PLAN), width=120)):
-        assert "about 12 trials of 14 s, 5 min 20 s in all, at most 12 GB written" in text
-        assert "messages of 100 B, 10 kB" in text
-        assert "brackets within 5 %" in text
-        assert "A small disk-bound cluster." in text
-
-
 def test_events_from_several_threads_keep_their_lines_whole() -> None:
     out = Stream()
-    with plain(out, Stream()) as reporter:
-
-        def talk() -> None:
-            for _ in range(50):
-                note(reporter, "word " * 20)
-
-        threads = [threading.Thread(target=talk) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert set(out.getvalue().splitlines()) == {f"2026-11-21T11:46:32Z note:{' word' * 20}"}
-    assert len(out.getvalue().splitlines()) == 200
+    with plain(out, Stream()) as reporter, ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: note(reporter, "word " * 20), range(200)))
+    assert out.getvalue().splitlines() == [f"2026-11-21T11:46:32Z note:{' word' * 20}"] * 200
 
 
 def test_the_recording_reporter_keeps_events() -> None:
-    recording = RecordingReporter(answer=True)
-    reporter: Reporter = recording
-    with reporter:
+    with RecordingReporter(answer=True) as reporter:
         reporter.report(STARTED)
         assert reporter.confirm("Load it?")
-    assert recording.events == [STARTED]
-
-
-def test_the_binding_resource_is_one_line_above_the_notes() -> None:
-    evidence = (
-        "disk: broker 2: request handlers idle 0.07, and flushes took 87% of their time (0.5 ms "
-        "each); produce took 20.0 ms, 18.0 of it local, 1.5 queued; all 3 overloads say so"
-    )
-    limit = replace(
-        CLOSED,
-        limited_by="disk",
-        evidence=evidence,
-        notes=("one overload at 110 producers was outvoted",),
-    )
-    answer = answer_of(limit)
-    assert answer.bound == "bound by disk: broker 2: flushes took 87% of the handlers' time"
-    assert answer.why[-1] == "one overload at 110 producers was outvoted"
-
-
-@pytest.mark.parametrize(
-    ("resource", "evidence", "line"),
-    [
-        ("disk", "broker 1: flushes took 9% of their time (1.0 ms each); x",
-         "bound by disk: broker 1: flushes took 9% of the handlers' time"),
-        ("CPU", "broker 2: request handlers idle 0.10 on a machine 97% busy, of which 2 cores",
-         "bound by CPU: broker 2: request handlers idle 0.10 on a machine 97% busy"),
-        ("heap", ("broker 1: request handlers idle 0.00, and garbage collection stopped all "
-         "threads for 31% of the time, with never less than 90% of the heap in use; produce took"),
-         "bound by heap: broker 1: garbage collection stopped all threads for 31% of the time"),
-        ("request handlers", "broker 3: request handlers idle 0.05 with CPU to spare and no wait",
-         "bound by request handlers: broker 3: request handlers idle 0.05"),
-        ("network", "broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface (15 in, 2 out)",
-         "bound by network: broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface"),
-        ("replication", ("broker 2: followers fell behind: ISR changes or under-replicated "
-         "partitions in 90% of the samples, the replicas on broker 3 by up to 60 records"),
-         ("bound by replication: broker 2: ISR changes or under-replicated partitions in 90% of "
-         "the samples")),
-        ("unknown", "the cluster shows no broker metrics",
-         "bound by an unknown resource: the cluster shows no broker metrics"),
-    ],
-)  # fmt: skip
-def test_the_line_has_the_reading_that_shows_the_resource(
-    resource: str, evidence: str, line: str
-) -> None:
-    limit = replace(CLOSED, limited_by=resource, evidence=f"{resource}: {evidence}")
-    assert answer_of(limit).bound == line
-
-
-def test_without_evidence_the_first_reason_stands_beside_the_resource() -> None:
-    reasons = ("request_handler_idle: broker 2 idle 0.12, below 0.20", "isr: flapping")
-    limit = replace(CLOSED, limited_by=None, evidence="", overload_reasons=reasons)
-    assert answer_of(limit).bound == "bound by an unknown resource: broker 2 idle 0.12, below 0.20"
+    assert reporter.events == [STARTED]
 
 
 def test_a_finished_size_is_one_line(snapshot: SnapshotAssertion) -> None:
@@ -236,8 +154,6 @@ def test_a_doubtful_limit_is_named_everywhere(snapshot: SnapshotAssertion) -> No
     doubtful = replace(CLOSED, load_low=60.0)
     caveat = answer_of(doubtful).caveat
     assert caveat == snapshot
-    for figure in ("60 to 128 producers", "53 %", "20 %", "search.interval_max"):
-        assert figure in caveat
     assert caveat in point_words(doubtful)
     assert limit_title(replace(SUMMARY, boundaries=(doubtful, OPEN))) == (
         "Limits of testbed-3 with 100B-to-10kB (goal default, 3 brokers); doubtful: 10 kB"
@@ -260,21 +176,162 @@ def test_a_table_has_its_numbers_at_the_right_and_is_never_wrapped() -> None:
     assert unknown == ["broker  idle", "     1  0.41", "    22  ?"]
 
 
-def test_markup_in_a_cell_is_text() -> None:
-    assert table_lines(("what",), [("[bold]x[/bold] :smile:",)]) == [
-        "what",
-        "[bold]x[/bold] :smile:",
-    ]
-
-
-def test_a_table_in_a_notebooks_kernel_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_markup_and_line_breaks_in_a_table_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked = ("[bold]x[/bold]", ":smile:")
+    assert table_lines(marked, [marked]) == ["[bold]x[/bold]  :smile:"] * 2
+    assert table_lines(("a",), [("1\n2",)]) == ["a", "1 2"]
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     assert table_lines(("a", "b"), [("1", "2")]) == ["a  b", "1  2"]
 
 
-def test_markup_in_a_heading_is_text() -> None:
-    assert table_lines(("[bold]x[/bold]", ":smile:"), [("1", "2")])[0] == "[bold]x[/bold]  :smile:"
+# --- a terminal -------------------------------------------------------------------
 
 
-def test_a_cell_with_a_line_break_is_one_line() -> None:
-    assert table_lines(("a",), [("1\n2",)]) == ["a", "1 2"]
+def test_a_new_size_has_a_heading_once() -> None:
+    small = traffic(128, 100, 25.0, load=128)
+    other = replace(STARTED, pattern=small)
+    ended = replace(FINISHED, trial=replace(FINISHED.trial, pattern=small))
+    shown = screen(STARTED, FINISHED, STARTED, FINISHED, other, ended)
+    assert shown.count("Messages of 10 kB") == 1
+    assert shown.count("Messages of 100 B") == 1
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    rate = 99_999e6 / WIDE.producers / WIDE.message_bytes
+    pattern = traffic(WIDE.producers, WIDE.message_bytes, rate, load=WIDE.load)
+    trial = replace(FINISHED.trial, number=999, pattern=pattern)
+    shown = screen(replace(FINISHED, trial=trial, duration_s=22_500), width=width)
+    assert "99,999" in shown or width == 80
+    assert max(map(cell_len, shown.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_live_area_leaves_room_for_the_echo_of_ctrl_c(width: int) -> None:
+    long = replace(STARTED, pattern=WIDE, reason="because " * 40)
+    heard = TrialProgress("warming up", 6.0, 31.0, broker(1001, handler_idle=0.2))
+    console = Console(file=Stream(), width=width)
+    for event in (long, replace(long, duration_s=None), PhaseStarted("waiting " * 40)):
+        activity = Activity(event, 0.0)
+        for news in (heard, PhaseProgress("on " * 99)):
+            shown = activity.progressed(news, 6.0)
+            rendered = [console.render_lines(x) for x in activity_lines(shown, 6.0, width)]
+            assert [len(lines) for lines in rendered] == [1] * len(rendered)
+            last = "".join(segment.text for segment in rendered[-1][0]).rstrip()
+            assert cell_len(last) <= width - 4
+
+
+def test_the_live_area_shows_the_progress_of_the_trial(snapshot: SnapshotAssertion) -> None:
+    progress = TrialProgress("measuring", 6.0, 31.04, broker(2, handler_idle=0.204))
+    activity = Activity(STARTED, 0.0).progressed(progress, 100.0)
+    out = Stream()
+    Console(file=out, width=100).print(*activity_lines(activity, 101.2, 100), sep="\n")
+    assert [line.rstrip() for line in out.getvalue().splitlines()] == snapshot
+
+
+def test_a_finished_phase_stays_with_its_time() -> None:
+    times = iter([0.0, 0.0, 80.0, 80.0])
+    out = Stream(tty=True)
+    console = Console(file=out, force_terminal=True, width=80, highlight=False)
+    reporter = TerminalReporter(console, Stream(tty=True), Stream(), lambda: next(times, 80.0))
+    with reporter:
+        reporter.report(PhaseStarted("starting Spark"))
+    assert "✓ starting Spark  1 min 20 s" in ANSI.sub("", out.getvalue())
+
+
+@pytest.mark.parametrize("event", [STARTED, PhaseStarted("starting Spark")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_the_cursor_is_restored_after_any_end(event: Event, error: type[BaseException]) -> None:
+    out = Stream(tty=True)
+    before = set(threading.enumerate())
+
+    def leave() -> None:
+        with terminal(out) as reporter:
+            reporter.report(event)
+            assert HIDE in out.getvalue()
+            raise error
+
+    with pytest.raises(error):
+        leave()
+    text = out.getvalue()
+    assert text.rfind(SHOW) > text.rfind(HIDE)
+    assert "stopped after 0 s" in text
+    assert "✓" not in text
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_consent_is_requested_only_on_a_terminal_with_input() -> None:
+    answers = {"y\n": True, "YES\n": True, "\n": False, "no\n": False, "": False}
+    for answer, yes in answers.items():
+        stdin, out = Stream(tty=True), Stream(tty=True)
+        stdin.write(answer)
+        stdin.seek(0)
+        console = Console(file=out, force_terminal=True, width=80)
+        with TerminalReporter(console, Stream(tty=True), stdin) as reporter:
+            reporter.report(PhaseStarted("looking"))
+            assert reporter.confirm("Load cluster [prod]?") is yes
+        assert "Load cluster [prod]? [y/N]" in ANSI.sub("", out.getvalue())
+    assert not terminal(Stream(tty=True)).confirm("Load it?")
+    assert not plain(Stream(), Stream()).confirm("Load it?")
+
+
+def test_the_display_is_live_only_on_a_capable_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tty, term, encoding, live in (
+        (True, "xterm-256color", "utf-8", True),
+        (True, "xterm-256color", "UTF8", True),
+        (True, "dumb", "utf-8", False),
+        (True, None, "utf-8", False),
+        (True, "xterm", "ascii", False),
+        (False, "xterm", "utf-8", False),
+    ):
+        monkeypatch.setenv("TERM", term or "")
+        if term is None:
+            monkeypatch.delenv("TERM")
+        reporter = make_reporter(Stream(tty=tty, encoding=encoding), Stream())
+        assert isinstance(reporter, TerminalReporter if live else PlainReporter), (term, encoding)
+
+
+@contextmanager
+def pseudo_terminal() -> Iterator[tuple[TextIO, list[bytes]]]:
+    """The end of a real terminal to write to, and the text that arrives at the other end."""
+    master, slave = os.openpty()
+    arrived: list[bytes] = []
+
+    def drain() -> None:
+        while True:
+            try:
+                chunk = os.read(master, 65536)
+            except OSError as error:
+                if error.errno == errno.EIO:  # how Linux says that the other end was closed
+                    return
+                raise
+            arrived.append(chunk)
+
+    reader = threading.Thread(target=drain)
+    reader.start()
+    try:
+        with os.fdopen(slave, "w", encoding="utf-8") as out:
+            yield out, arrived
+    finally:
+        reader.join(PATIENCE_S)
+        os.close(master)
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_a_run_on_a_real_terminal(monkeypatch: pytest.MonkeyPatch, no_color: bool) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    with pseudo_terminal() as (out, arrived), make_reporter(out, out) as reporter:
+        for event in RUN:
+            reporter.report(event)
+    text = b"".join(arrived).decode()
+    assert text.count(HIDE) == text.count(SHOW) == 2
+    colored = re.search(r"\x1b\[([0-9;]*;)?3[0-7]m", text) is not None
+    assert colored is not no_color
+    assert "Limits of testbed-3" in text

@@ -9,37 +9,31 @@ import pytest
 from jobs.config.exporter_rules import load_rules
 from jobs.config.files import names_in
 from metrics.common.errors import ConfigError
+from metrics.sources.bean_series import BEANS, Meaning, candidates_of
+from metrics.sources.beans import PRODUCE_ERRORS
 from metrics.sources.exposition import parse_series, series_of
-from metrics.sources.rules import READINGS, rule_set
+from metrics.sources.rules import ACTIVE_CONTROLLER, NODE_ID, READINGS, rule_set
 
 
-@pytest.mark.parametrize(
-    ("line", "series"),
-    [
-        ("a 1", "a"),
-        ("# TYPE b gauge", ""),
-        ('b{x="} {",y="q"} NaN 1395066363000', 'b{x="} {",y="q"}'),
-        ('c{x="1",}2.5E3', 'c{x="1",}'),
-        ("broken", ""),
-        ("", ""),
-    ],
-)
-def test_a_line_begins_with_its_series(line: str, series: str) -> None:
-    assert series_of(line) == series
+def test_a_line_begins_with_its_series() -> None:
+    series = {
+        "a 1": "a",
+        "# TYPE b gauge": "",
+        'b{x="} {",y="q"} NaN 1395066363000': 'b{x="} {",y="q"}',
+        'c{x="1",}2.5E3': 'c{x="1",}',
+        "broken": "",
+        "": "",
+    }
+    assert {line: series_of(line) for line in series} == series
 
 
-def test_labels_are_unescaped() -> None:
-    assert parse_series(r'm{path="C:\\DIR\n",quote="\""}') == (
-        "m",
-        {"path": "C:\\DIR\n", "quote": '"'},
-    )
+def test_labels_are_unescaped_and_a_malformed_series_is_not_parsed() -> None:
+    escaped = r'm{path="C:\\DIR\n",quote="\""}'
+    assert parse_series(escaped) == ("m", {"path": "C:\\DIR\n", "quote": '"'})
     assert parse_series('m{a="1",}') == ("m", {"a": "1"})
     assert parse_series("m") == ("m", {})
-
-
-@pytest.mark.parametrize("text", ["", "1a", "m{a=1}", 'm{="1"}', 'm{a="1"', "m a"])
-def test_a_malformed_series_is_not_parsed(text: str) -> None:
-    assert parse_series(text) is None
+    malformed = ("", "1a", "m{a=1}", 'm{="1"}', 'm{a="1"', "m a")
+    assert [parse_series(text) for text in malformed] == [None] * 6
 
 
 RULES = rule_set(
@@ -53,80 +47,169 @@ RULES = rule_set(
 )
 
 
-@pytest.mark.parametrize(
-    ("series", "reading"),
-    [
-        ("in_total", "messages_in"),
-        ("in", "messages_in"),
-        ('in_total{topic="a"}', None),
-        ('wait_total{networkProcessor="2",listener="TLS",}', "network_wait_ns:TLS/2"),
-        ('wait{listener="TLS"}', None),
-        ("java_lang_G1_Old_CollectionTime", "gc_ms:G1_Old"),
-        ('old{area="nonheap"}', None),
-        ('old{area="heap"}', "heap_used_bytes"),
-        ("other", None),
-    ],
-)
-def test_a_series_is_a_reading_by_its_name_and_all_its_labels(
-    series: str, reading: str | None
-) -> None:
-    match = RULES.match(series)
-    assert (match and match.reading) == reading
+def test_a_series_is_a_reading_by_its_name_and_all_its_labels() -> None:
+    readings = {
+        "in_total": "messages_in",
+        "in": "messages_in",
+        'in_total{topic="a"}': None,
+        'wait_total{networkProcessor="2",listener="TLS",}': "network_wait_ns:TLS/2",
+        'wait{listener="TLS"}': None,
+        "java_lang_G1_Old_CollectionTime": "gc_ms:G1_Old",
+        'old{area="nonheap"}': None,
+        'old{area="heap"}': "heap_used_bytes",
+        "other": None,
+    }
+    found = {series: RULES.match(series) for series in readings}
+    assert {series: match and match.reading for series, match in found.items()} == readings
 
 
-@pytest.mark.parametrize("name", names_in("prometheus"))
-def test_the_rule_sets_that_come_with_the_project_know_the_handlers(name: str) -> None:
-    rules = load_rules(name)
-    assert {"handler_idle_ns", "broker_handler_idle_ns", "active_controller"} <= set(
-        rules.selectors
-    )
-    not_mapped = {reading for reading in READINGS if reading not in rules.selectors}
-    exact = {reading for reading in not_mapped if not reading.endswith("_mean")}
-    assert exact <= {"processors", "machine_cpu_share"}
-    assert not (name == "msk" and not_mapped)
+def test_the_rule_sets_that_come_with_the_project_know_the_handlers() -> None:
+    for name in names_in("prometheus"):
+        known = load_rules(name).selectors
+        assert {"handler_idle_ns", "broker_handler_idle_ns", "active_controller"} <= set(known)
+        not_mapped = {reading for reading in READINGS if reading not in known}
+        exact = {reading for reading in not_mapped if not reading.endswith("_mean")}
+        assert exact <= {"processors", "machine_cpu_share"}
+        assert not (name == "msk" and not_mapped)
 
 
-@pytest.mark.parametrize(
-    ("rules", "series"),
-    [
-        ("msk", 'kafka_server_socket_server_metrics_NAME{listener="TLS",networkProcessor="2"}'),
-        ("strimzi", 'kafka_server_socket_server_metrics_NAME{listener="TLS",networkProcessor="2"}'),
-        ("kafka-kraft", "kafka_server_socket_server_metrics_listener_TLS_networkprocessor_2_NAME"),
-    ],
-)
-def test_the_name_before_kafka_3_is_read_where_the_newer_one_is_missing(
-    rules: str, series: str
-) -> None:
-    known = load_rules(rules)
-    newer, older = (
-        known.match(series.replace("NAME", each)) for each in ("io_wait_time_ns", "io_waittime")
-    )
-    assert newer is not None and older is not None
-    assert newer.reading == older.reading == "network_wait_ns:TLS/2"
-    assert newer.rank < older.rank
+def test_the_name_before_kafka_3_is_read_where_the_newer_one_is_missing() -> None:
+    sockets = "kafka_server_socket_server_metrics"
+    labels = '{listener="TLS",networkProcessor="2"}'
+    for rules, begin, end in (
+        ("msk", f"{sockets}_", labels),
+        ("strimzi", f"{sockets}_", labels),
+        ("kafka-kraft", f"{sockets}_listener_TLS_networkprocessor_2_", ""),
+    ):
+        newer, older = (
+            load_rules(rules).match(f"{begin}{name}{end}")
+            for name in ("io_wait_time_ns", "io_waittime")
+        )
+        assert newer is not None and older is not None
+        assert newer.reading == older.reading == "network_wait_ns:TLS/2"
+        assert newer.rank < older.rank
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_wrong_rule_set_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    for text, message in (
         ("readings: {mesages_in: a}", "maps mesages_in, .*; expected one of uptime_ms, "),
         ("readings: {messages_in: 'a b'}", "expected a series such as name"),
         ("readings: {messages_in: {metric: a}}", "expected a series, or a map with series"),
         ("readings: {messages_in: {series: a, factor: x}}", "a number as factor"),
         ("rules: []", "expected the one key readings"),
-    ],
-)
-def test_a_wrong_rule_set_is_refused_with_the_remedy(
-    tmp_path: Path, text: str, message: str
-) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=message):
-        load_rules(str(path))
-
-
-def test_an_unknown_rule_set_gets_the_nearest() -> None:
+        (
+            "readings: {request_queue_size: {series: q, one_minute_rate: true}}",
+            "request_queue_size has one_minute_rate.*bytes_in",
+        ),
+        ("readings: {bytes_in: {series: q, one_minute_rate: 'yes'}}", "true or false"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            load_rules(str(path))
     with pytest.raises(ConfigError, match="the nearest is strimzi"):
         load_rules("strimsi")
     with pytest.raises(ConfigError, match=r"none\.yaml does not exist"):
         load_rules("none.yaml")
+
+
+# --- the reading of a series, by the names of its bean in any spelling ------------
+
+
+POOL = "kafka_server_kafkarequesthandlerpool"
+SOCKETS = "kafka_server_socket_server_metrics"
+HANDLERS = "RequestHandlerAvgIdlePercent"
+
+
+def read(series: str, **constant: str) -> list[tuple[str, str]]:
+    found = candidates_of(series, frozenset(constant.items()))
+    return [(each.reading, each.meaning.value) for each in found]
+
+
+IDLE_NAMES = {
+    f'kafka_server_KafkaRequestHandlerPool_Count{{name="{HANDLERS}",}}': "count",
+    f'kafka_server_KafkaRequestHandlerPool_OneMinuteRate{{name="{HANDLERS}"}}': "rate",
+    f'{POOL}_count{{name="{HANDLERS.lower()}"}}': "count",
+    f'{POOL}_count_total{{NAME="{HANDLERS}"}}': "count",
+    f"{POOL}_{HANDLERS.lower()}_count": "count",
+    f"{POOL}_{HANDLERS.lower()}_count_total": "count",
+    f"{POOL}_requesthandleravgidle_percent": "uncertain",
+    f"{POOL}_{HANDLERS.lower()}": "uncertain",
+    f"{POOL}_{HANDLERS.lower()}_total": "uncertain",
+    f"{POOL}_{HANDLERS.lower()}_oneminuterate": "rate",
+    "kafka_server_kafka_request_handler_pool_request_handler_avg_idle_percent": "uncertain",
+    f"kafka:server:KafkaRequestHandlerPool:{HANDLERS}:Count": "count",
+}
+TOPICS, REQUESTS = "kafka_server_brokertopicmetrics", "kafka_network_requestmetrics"
+OTHERS = {
+    f"{TOPICS}_bytesinpersec_count": "bytes_in",
+    f"{TOPICS}_bytesin_total": "bytes_in",
+    f"{TOPICS}_bytesinpersec_oneminuterate": "bytes_in",
+    f"{TOPICS}_replicationbytesin_total": "replication_bytes_in",
+    f'{REQUESTS}_totaltimems{{request="produce"}}': "produce_total_ms_count",
+    f'{REQUESTS}_totaltimems_sum{{request="Produce"}}': "produce_total_ms_sum",
+    'kafka_network_RequestMetrics_Mean{name="LocalTimeMs",request="FetchFollower"}':
+        "fetch_follower_local_ms_mean",
+    f"{SOCKETS}_listener_SASL_SSL_networkprocessor_2_io_wait_time_ns_total": "network_wait_ns",
+    f'{SOCKETS}_io_waittime_total{{listener="A",networkProcessor="1"}}': "network_wait_ns",
+    'kafka_server_socketservermetrics_incoming_byte{listener="A",network_processor="1"}':
+        "network_in_bytes",
+    "kafka_server_raftmetrics_current_epoch": "controller_epoch",
+    'java_lang_G1_Old_Generation_CollectionTime{type="GarbageCollector"}': "gc_ms",
+    'java_lang_garbagecollector_collectiontime{name="G1 Old Generation"}': "gc_ms",
+    "java_lang_memory_heapmemoryusage_used": "heap_used_bytes",
+    'kafka_server_app_info_StartTimeMs{id="7"}': NODE_ID,
+    "kafka_controller_kafkacontroller_activecontrollercount": ACTIVE_CONTROLLER,
+}  # fmt: skip
+NO_READINGS = (
+    f'{TOPICS}_bytesin_total{{topic="orders"}}',
+    f'{REQUESTS}_totaltimems{{request="Produce",quantile="0.99"}}',
+    f'{REQUESTS}_totaltimems{{request="Metadata"}}',
+    f"{REQUESTS}_totaltimems",
+    f"{POOL}_controlplanerequesthandleravgidlepercent_count",
+    f"{SOCKETS}_io_wait_time_ns_avg",
+    f'{SOCKETS}_io_wait_time_ns_total{{listener="A"}}',
+    "kafka_server_replicamanager_partitioncount",
+    f"{TOPICS}_bytesin_mean",
+    "kafka_connect_worker_metrics_task_count",
+    "node_cpu_seconds_total",
+    "kafka server",
+    "",
+)
+
+
+def test_a_series_is_recognized_under_all_of_its_names() -> None:
+    for series, meaning in IDLE_NAMES.items():
+        assert read(series) == [("handler_idle_ns", meaning)], series
+    for series, reading in OTHERS.items():
+        assert [each for each, _ in read(series)] == [reading], series
+    for series in NO_READINGS:
+        assert read(series) == [], series
+
+
+def test_a_label_that_all_series_have_is_no_part_of_a_bean() -> None:
+    series = 'kafka_server_brokertopicmetrics_bytesin_total{env="prod"}'
+    assert read(series) == []
+    assert read(series, env="prod") == [("bytes_in", "uncertain")]
+    assert read(series, env="test") == []
+
+
+def test_the_selector_has_a_star_for_each_of_several_beans() -> None:
+    (found,) = candidates_of(
+        f"{SOCKETS}_listener_SASL_SSL_networkprocessor_12_io_wait_time_ns_total"
+    )
+    assert found.selector.text == (f"{SOCKETS}_listener_*_networkprocessor_*_io_wait_time_ns_total")
+    (found,) = candidates_of(f'{SOCKETS}_incoming_byte{{networkProcessor="1",listener="A"}}')
+    assert found.selector.text == f'{SOCKETS}_incoming_byte{{listener="*",networkProcessor="*"}}'
+
+
+def test_every_reading_has_a_bean() -> None:
+    named = {bean.reading for bean in BEANS}
+    bases = {reading.removesuffix("_count").removesuffix("_mean") for reading in READINGS}
+    assert bases - named == {PRODUCE_ERRORS}, "only rule sets name it"
+
+
+def test_a_mean_and_a_count_of_a_histogram_are_different_readings() -> None:
+    name = "kafka_log_logflushstats_logflushrateandtimems"
+    assert read(f"{name}_mean") == [("log_flush_ms_mean", Meaning.MEAN.value)]
+    assert read(f"{name}_count") == [("log_flush_ms_count", Meaning.COUNT.value)]

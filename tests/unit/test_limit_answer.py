@@ -86,6 +86,41 @@ def test_the_caveats_have_an_order() -> None:
     assert caveats_of(QUIET) == []
 
 
+BOUND = {
+    "disk: broker 1: flushes took 9% of their time (1.0 ms each); x":
+        "broker 1: flushes took 9% of the handlers' time",
+    ("disk: broker 2: request handlers idle 0.07, and flushes took 87% of their time (0.5 ms each)"
+     "; produce took 20.0 ms, 18.0 of it local, 1.5 queued; all 3 overloads say so"):
+        "broker 2: flushes took 87% of the handlers' time",
+    "CPU: broker 2: request handlers idle 0.10 on a machine 97% busy, of which 2 cores":
+        "broker 2: request handlers idle 0.10 on a machine 97% busy",
+    ("heap: broker 1: request handlers idle 0.00, and garbage collection stopped all threads for "
+     "31% of the time, with never less than 90% of the heap in use; produce took"):
+        "broker 1: garbage collection stopped all threads for 31% of the time",
+    "request handlers: broker 3: request handlers idle 0.05 with CPU to spare and no wait":
+        "broker 3: request handlers idle 0.05",
+    "network: broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface (15 in, 2 out)":
+        "broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface",
+    ("replication: broker 2: followers fell behind: ISR changes or under-replicated partitions in "
+     "90% of the samples, the replicas on broker 3 by up to 60 records"):
+        "broker 2: ISR changes or under-replicated partitions in 90% of the samples",
+    "unknown: the cluster shows no broker metrics": "the cluster shows no broker metrics",
+}  # fmt: skip
+"""Evidence of the limiting resource → the reading that shows it."""
+
+
+def test_the_line_has_the_reading_that_shows_the_resource() -> None:
+    for evidence, reading in BOUND.items():
+        resource = evidence.partition(":")[0]
+        limit = replace(QUIET, limited_by=resource, evidence=evidence, notes=("outvoted",))
+        shown = resource.replace("unknown", "an unknown resource")
+        assert answer_of(limit).bound == f"bound by {shown}: {reading}"
+        assert answer_of(limit).why[-1] == "outvoted"
+    reasons = ("request_handler_idle: broker 2 idle 0.12, below 0.20", "isr: flapping")
+    limit = replace(QUIET, limited_by=None, evidence="", overload_reasons=reasons)
+    assert answer_of(limit).bound == "bound by an unknown resource: broker 2 idle 0.12, below 0.20"
+
+
 @given(st.integers(1, 500), st.integers(1, 50), st.floats(1, 600), st.floats(1, 2))
 def test_an_answer_lies_in_its_interval(low: int, more: int, least: float, ratio: float) -> None:
     found = make_boundary(

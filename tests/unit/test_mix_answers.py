@@ -40,22 +40,16 @@ PATTERN: TrafficPattern = load_workload(MIX).pattern(1, 3)
 
 def limit(axis: Axis = SCALE) -> Boundary:
     found = make_boundary(
-        Bracket(270, 283),
-        axis,
-        PATTERN,
-        trials=5,
-        reasons=[IDLE],
-        limited_by=Resource.REQUEST_HANDLERS,
-        interval=Interval(263.0, 279.0, 271.0),
-    )
+        Bracket(270, 283), axis, PATTERN, trials=5, reasons=[IDLE],
+        limited_by=Resource.REQUEST_HANDLERS, interval=Interval(263.0, 279.0, 271.0),
+    )  # fmt: skip
     evidence = "request handlers: broker 3: 88% of their time busy, while the disk did little"
     return replace(found, goal="default", evidence=evidence, confidence=0.95)
 
 
 def test_the_answer_is_how_many_times_the_mix_and_what_gives_out_then() -> None:
-    assert scale_words(limit()) == (
-        "2.7 times the mix (2.63 to 2.79); then broker 3's request handlers"
-    )
+    whole = "2.7 times the mix (2.63 to 2.79); then broker 3's request handlers"
+    assert scale_words(limit()) == whole
     assert scale_words(limit(axis_named("scale.orders"))).startswith("2.7 times orders (2.63")
     open_ended = replace(limit(), np_overloaded=None, load_overloaded=None)
     assert scale_words(open_ended) == "2.7 times the mix (2.63 to 2.79)"
@@ -73,12 +67,8 @@ def test_the_report_of_a_mix_is_a_page(axis: str) -> None:
     along = axis_named(axis)
     summary = replace(summary_of_sizes([1_000]), boundaries=(limit(along),))
     trials = [
-        replace(
-            trial(number, summary.run_id),
-            pattern=along.apply(PATTERN, load),
-            judgements={"default": verdict},
-        )
-        for number, (load, verdict) in enumerate(((283, overloaded()), (270, sustained())), 1)
+        trial(n, summary.run_id, pattern=along.apply(PATTERN, load), judgements={"default": judged})
+        for n, (load, judged) in enumerate(((283, overloaded()), (270, sustained())), 1)
     ]
     page = report_page(build_report(summary, trials, {}))
     assert f"2.63 to 2.79 times {'the mix' if axis == 'scale' else 'orders'} at 90 %" in page
@@ -91,11 +81,8 @@ def test_the_summary_has_the_scale_and_the_parts(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, summary_schema())
     (boundary,) = document["boundaries"]
-    assert (boundary["scale_sustained"], boundary["scale_low"], boundary["scale_high"]) == (
-        2.7,
-        2.63,
-        2.79,
-    )
+    scales = [boundary[f"scale_{each}"] for each in ("sustained", "low", "high")]
+    assert scales == [2.7, 2.63, 2.79]
     assert boundary["bpm"] == PATTERN.message_bytes
     assert [each["part"] for each in boundary["parts"]] == ["orders", "clicks", "images"]
     assert load_summary(tmp_path / "summary.json").boundaries[0].parts == limit().parts
@@ -135,9 +122,8 @@ def test_the_planted_limit_of_a_mix_follows_from_the_requests_of_all_parts() -> 
     times = [HandlerTime(60.0, handlers=4)] * 3
     assert planted_scale(times, mix, 0.2) == pytest.approx(3 * 0.8 * 4 / 0.06 / per_s)
     double = SCALE.apply(mix, 200)
-    assert planted_scale(times, double, 0.2) == pytest.approx(
-        planted_scale(times, mix, 0.2) / 2, rel=0.01
-    )
+    half = planted_scale(times, mix, 0.2) / 2
+    assert planted_scale(times, double, 0.2) == pytest.approx(half, rel=0.01)
 
 
 def test_a_run_shows_the_planted_limit_beside_the_one_found(snapshot: SnapshotAssertion) -> None:
@@ -149,11 +135,8 @@ def test_a_run_shows_the_planted_limit_beside_the_one_found(snapshot: SnapshotAs
 def test_the_planted_limit_of_disks_and_a_link_adds_up_the_bytes_of_all_parts() -> None:
     """Each part alone fills them at a number of producers; together, their shares add up."""
     for rates in (PlantedRates(disk_bytes_per_s=5e6), PlantedRates(link_bytes_per_s=20e6)):
-        used = 0.0
-        for part in PATTERN.parts:
-            most = rates.producers(part, 3)
-            assert most is not None
-            used += part.producers / most
+        shares = [each.producers / (rates.producers(each, 3) or 0.0) for each in PATTERN.parts]
+        used = sum(shares)
         assert rates.scale(PATTERN, 3) == pytest.approx(1 / used)
     disks = PlantedRates(disk_bytes_per_s=5e6)
     both = PlantedRates(disk_bytes_per_s=5e6, link_bytes_per_s=1e9)
@@ -162,29 +145,23 @@ def test_the_planted_limit_of_disks_and_a_link_adds_up_the_bytes_of_all_parts() 
     assert PlantedRates().scale(PATTERN, 3) is None
 
 
-@pytest.mark.parametrize(
-    ("environment", "has_times", "planted"),
-    [({}, False, None), ({"disk.write_rate": "5MB/s"}, False, "disks"),
-     ({}, True, "handlers"), ({"disk.write_rate": "5MB/s"}, True, "handlers")],
-)  # fmt: skip
-def test_a_run_states_the_lowest_of_its_planted_limits(
-    environment: dict[str, str], has_times: bool, planted: str | None
-) -> None:
-    times = (HandlerTime(60.0, handlers=4),) * 3 if has_times else ()
-    known = {
-        "disks": PlantedRates(disk_bytes_per_s=5e6).scale(PATTERN, 3),
-        "handlers": planted_scale(times, PATTERN, 0.2) if times else None,
-        None: None,
-    }
+def test_a_run_states_the_lowest_of_its_planted_limits() -> None:
+    times = (HandlerTime(60.0, handlers=4),) * 3
+    disks = PlantedRates(disk_bytes_per_s=5e6).scale(PATTERN, 3)
+    handlers, slow = planted_scale(times, PATTERN, 0.2), {"disk.write_rate": "5MB/s"}
     indicators = SimpleNamespace(request_handler_idle_min=0.2)
-    context = SimpleNamespace(
-        config=SimpleNamespace(axis=SCALE),
-        environment=environment,
-        addresses={1: "a", 2: "b", 3: "c"},
-        thresholds={"default": SimpleNamespace(indicators=indicators)},
-        pattern=lambda size, load: SCALE.apply(PATTERN, load),
-    )
-    calibration = Calibration()
-    calibration._times = times
-    found = calibration.complete(limit(), cast(RunContext, context), "default")
-    assert found.scale_planted == (None if planted is None else pytest.approx(known[planted]))
+    cases: list[tuple[dict[str, str], tuple[HandlerTime, ...], float | None]] = [
+        ({}, (), None), (slow, (), disks), ({}, times, handlers), (slow, times, handlers),
+    ]  # fmt: skip
+    for environment, known, planted in cases:
+        context = SimpleNamespace(
+            config=SimpleNamespace(axis=SCALE),
+            environment=environment,
+            addresses={1: "a", 2: "b", 3: "c"},
+            thresholds={"default": SimpleNamespace(indicators=indicators)},
+            pattern=lambda size, load: SCALE.apply(PATTERN, load),
+        )
+        calibration = Calibration()
+        calibration._times = known
+        found = calibration.complete(limit(), cast(RunContext, context), "default")
+        assert found.scale_planted == (planted and pytest.approx(planted))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import pytest
@@ -65,9 +65,12 @@ def broker_page(broker: int, rules: str = "confluent") -> Callable[[float], str]
 
 
 def broker_target(broker: int, rules: str = "confluent", **more: object) -> Scraped:
+    """A target of a broker; `more` are fields of the target, or further labels."""
+    fields_of = {each.name for each in fields(Scraped)}
     labels = {"job": "kafka", "instance": f"10.0.0.{broker}:9404", "pod": f"c-kafka-{broker}"}
-    extra = {key: str(value) for key, value in more.items()}
-    return Scraped({**labels, **extra}, broker_page(broker, rules), phase_s=0.3 * broker)
+    labels |= {key: str(value) for key, value in more.items() if key not in fields_of}
+    target = Scraped(labels, broker_page(broker, rules), phase_s=0.3 * broker)
+    return replace(target, **{k: v for k, v in more.items() if k in fields_of})  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -83,10 +86,11 @@ def source_of(
     selector: str = 'job="kafka"',
     rules: RuleSet | None = None,
     access: HttpAccess | None = None,
+    hosts: Mapping[int, str] = HOSTS,
 ) -> PrometheusServerSource:
     clock = server.time
     api = ServerApi(server.url, access or HttpAccess(KEY), PATIENCE_S, clock)
-    spec = FeedSpec(selector, label, HOSTS)
+    spec = FeedSpec(selector, label, hosts)
     return PrometheusServerSource(api, spec, rules, "4.1", clock, clock.pause)
 
 
@@ -104,20 +108,26 @@ def refused(server: PrometheusStandIn, **more: object) -> str:
     return re.sub(r":\d{4,5}\b", ":PORT", str(error.value))
 
 
+def sampled(source: PrometheusServerSource, rounds: int) -> list[BrokerSample]:
+    return [each for _ in range(rounds) for each in source.sample_all()]
+
+
 def idle_of(samples: list[BrokerSample], broker: int) -> float | None:
     own = [each for each in samples if each.broker_id == broker]
     return broker_window(own, broker, own[0].at_s, own[-1].at_s, 2.0).handler_idle
 
 
-@pytest.mark.parametrize("rules", ["none", "confluent", "kafka-kraft-3_0_0", "strimzi"])
-def test_brokers_are_read_by_the_choice_of_series_of_an_exporter(rules: str) -> None:
-    targets = broker_target(1, rules), broker_target(2, rules)
-    with server_of(*targets) as server, opened(server) as source:
-        samples = [each for _ in range(6) for each in source.sample_all()]
+@pytest.mark.parametrize("rules", ["none", "confluent", "kafka-kraft-3_0_0", "strimzi", "named"])
+def test_brokers_are_read_by_the_choice_of_series_or_by_named_rules(rules: str) -> None:
+    named = load_rules("strimzi") if rules == "named" else None
+    targets = [broker_target(i, "strimzi" if named else rules) for i in HOSTS]
+    with server_of(*targets) as server, opened(server, rules=named) as source:
+        samples = sampled(source, 6)
         node = source.nodes[1]
     assert (node.version, node.roles) == ("4.1", frozenset({Role.BROKER}))
     assert node.facts["jvm.vendor"] == "Debian"
-    assert "pod" not in node.series["handler_idle_ns"], "labels of the server are not the page's"
+    series = "" if named else node.series["handler_idle_ns"]
+    assert "pod" not in series, "labels of the server are not the page's"
     for broker, idle in IDLE.items():
         assert idle_of(samples, broker) == pytest.approx(idle, abs=1e-6)
         own = [each for each in samples if each.broker_id == broker]
@@ -125,28 +135,22 @@ def test_brokers_are_read_by_the_choice_of_series_of_an_exporter(rules: str) -> 
         assert grown == pytest.approx(1_000 * broker * (own[-1].at_s - own[0].at_s))
 
 
-def test_a_named_rule_set_reads_the_same_series() -> None:
-    targets, rules = [broker_target(i, "strimzi") for i in HOSTS], load_rules("strimzi")
-    with server_of(*targets) as server, opened(server, rules=rules) as source:
-        samples = [each for _ in range(3) for each in source.sample_all()]
-    assert idle_of(samples, 2) == pytest.approx(IDLE[2], abs=1e-6)
-
-
 def test_a_sample_has_the_time_of_its_scrape_on_the_drivers_clock() -> None:
     with server_of() as server:
         server.ahead_s = 0.2
         with opened(server) as source:
-            (first, second) = source.sample_all()
-    for sample, broker in ((first, 1), (second, 2)):
+            samples = source.sample_all()
+    assert [each.broker_id for each in samples] == [1, 2]
+    for sample in samples:
         on_server = sample.at_s + 0.2
-        assert (on_server - 0.3 * broker) % 2.0 == pytest.approx(0.0, abs=1e-6)
+        assert (on_server - 0.3 * sample.broker_id) % 2.0 == pytest.approx(0.0, abs=1e-6)
 
 
 def test_each_scrape_is_delivered_once_while_polls_follow_each_other() -> None:
     with server_of() as server, opened(server) as source:
         source.sample_all()
         queries = len(server.queries)
-        samples = [each for _ in range(10) for each in source.sample_all()]
+        samples = sampled(source, 10)
         answered = [each for each in server.queries[queries:] if each != "time()"]
     for broker in IDLE:
         times_s = [each.at_s for each in samples if each.broker_id == broker]
@@ -168,8 +172,7 @@ def test_a_poll_after_a_pause_has_one_scrape_that_is_not_older_than_the_poll() -
 
 
 def test_the_scrape_interval_is_that_of_the_samples() -> None:
-    slow = broker_target(2)
-    slow.interval_s = 15.0
+    slow = broker_target(2, interval_s=15.0)
     with server_of(broker_target(1), slow) as server, opened(server) as source:
         assert {i: node.interval_s for i, node in source.nodes.items()} == {1: 2.0, 2: 15.0}
         assert sample_interval_of(source, 1.0) == 15.0
@@ -247,92 +250,63 @@ def test_a_server_behind_a_login_is_read_with_it(snapshot: SnapshotAssertion) ->
             assert source.sample_all()[0].error is None
 
 
-@pytest.mark.parametrize(
-    "instead",
-    [
-        (200, "<html><head><title>Sign in</title></head></html>"),
-        (404, "404 page not found"),
-        (302, ""),
-        (200, '{"database": "ok", "version": "11.0"}'),
-        (200, "node_load1 0.5\n"),
-        (200, ""),
-        (200, '{"status": "success", "data": {"result": "none"}}'),
-        (403, "Forbidden"),
-        (422, '{"status": "error", "error": "query processing would load too many samples"}'),
-    ],
-    ids=["HTML", "404", "redirect", "JSON", "exporter", "empty", "odd", "403", "too much"],
-)
-def test_what_is_no_prometheus_server_is_named(
-    instead: tuple[int, str], snapshot: SnapshotAssertion
-) -> None:
+INSTEAD = {
+    "HTML": (200, "<html><head><title>Sign in</title></head></html>"),
+    "404": (404, "404 page not found"),
+    "redirect": (302, ""),
+    "JSON": (200, '{"database": "ok", "version": "11.0"}'),
+    "exporter": (200, "node_load1 0.5\n"),
+    "empty": (200, ""),
+    "odd": (200, '{"status": "success", "data": {"result": "none"}}'),
+    "403": (403, "Forbidden"),
+    "too much": (
+        422, '{"status": "error", "error": "query processing would load too many samples"}'
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("instead", INSTEAD)
+def test_what_is_no_prometheus_server_is_named(instead: str, snapshot: SnapshotAssertion) -> None:
     with server_of() as server:
-        server.instead = instead
+        server.instead = INSTEAD[instead]
         assert refused(server) == snapshot
-
-
-def test_a_server_that_does_not_answer_is_named() -> None:
-    with server_of() as server:
-        pass
     text = refused(server)
     assert "connection refused" in text and "metrics.prometheus.server" in text
 
 
-def one_scrape() -> Scraped:
-    young = broker_target(2)
-    young.interval_s = 299.0
-    young.phase_s = START_S % 299.0 - 100.0
-    return young
+def label_of(*values: str) -> dict[str, object]:
+    """The label of the brokers, with values that are given for them."""
+    return {"label": BrokerLabel(KEY, "pod", values=dict(enumerate(values, 1)))}
 
 
-def ended() -> Scraped:
-    old = broker_target(2)
-    old.until_s = START_S - 100.0
-    return old
-
-
+ONE_SCRAPE = broker_target(2, interval_s=299.0, phase_s=START_S % 299.0 - 100.0)
+LEADERS_ONLY = [
+    Scraped({"job": "kafka", "pod": f"c-kafka-{i}"},
+            lambda _: "kafka_server_replicamanager_leadercount 3\n")
+    for i in HOSTS
+]  # fmt: skip
 WRONG: dict[str, tuple[list[Scraped], dict[str, object]]] = {
     "no series": ([], {"selector": 'job="kafak"'}),
     "no label": ([], {"label": BrokerLabel(KEY, "broker")}),
-    "another exporter": (
-        [Scraped({"job": "kafka", "pod": "c-kafka-1"}, NODE_PAGE.format)],
-        {},
-    ),
+    "another exporter": ([Scraped({"job": "kafka", "pod": "c-kafka-1"}, NODE_PAGE.format)], {}),
     "two clusters with the same pods": (
-        [broker_target(1, cluster="a"), broker_target(1, cluster="b"), broker_target(2)],
-        {},
+        [broker_target(1, cluster="a"), broker_target(1, cluster="b"), broker_target(2)], {}
     ),
     "two clusters with other pods": (
-        [broker_target(1), broker_target(2), broker_target(2, pod="d-kafka-2")],
-        {},
+        [broker_target(1), broker_target(2), broker_target(2, pod="d-kafka-2")], {}
     ),
     "no broker 2": ([broker_target(1)], {}),
     "hosts that no value names": ([], {"label": BrokerLabel(KEY)}),
-    "one value for two brokers": (
-        [],
-        {"label": BrokerLabel(KEY, "pod", values={1: "c-kafka-1", 2: "c-kafka-1"})},
-    ),
-    "a value that is not there": (
-        [],
-        {"label": BrokerLabel(KEY, "pod", values={1: "c-kafka-1", 2: "x"})},
-    ),
-    "one scrape": ([broker_target(1), one_scrape()], {}),
-    "no scrape any more": ([broker_target(1), ended()], {}),
+    "one value for two brokers": ([], label_of("c-kafka-1", "c-kafka-1")),
+    "a value that is not there": ([], label_of("c-kafka-1", "x")),
+    "one scrape": ([broker_target(1), ONE_SCRAPE], {}),
+    "no scrape any more": ([broker_target(1), broker_target(2, until_s=START_S - 100.0)], {}),
     "another node": (
-        [broker_target(1, "none", pod="c-kafka-2"), broker_target(2, "none", pod="c-kafka-1")],
-        {},
+        [broker_target(1, "none", pod="c-kafka-2"), broker_target(2, "none", pod="c-kafka-1")], {}
     ),
     "a malformed selector": ([], {"selector": "job=kafka"}),
-    "no idle time": (
-        [
-            Scraped(
-                {"job": "kafka", "pod": f"c-kafka-{i}"},
-                lambda _: "kafka_server_replicamanager_leadercount 3\n",
-            )
-            for i in HOSTS
-        ],
-        {},
-    ),
-}
+    "no idle time": (LEADERS_ONLY, {}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -355,19 +329,16 @@ def test_a_second_target_that_appears_later_is_no_sample() -> None:
 
 
 def test_a_replaced_pod_counts_by_its_new_target() -> None:
-    older = broker_target(1, instance="10.7.7.7:9404")
-    older.until_s = START_S - 60.0
+    older = broker_target(1, instance="10.7.7.7:9404", until_s=START_S - 60.0)
     with server_of(older, broker_target(1), broker_target(2)) as server, opened(server) as source:
         assert [each.error for each in source.sample_all()] == [None, None]
 
 
 def test_targets_are_told_apart_without_the_servers_own_series() -> None:
-    targets = [broker_target(i, "none") for i in HOSTS]
-    for each in targets:
-        each.has_up, each.interval_s = False, 15.0
+    targets = [broker_target(i, "none", has_up=False, interval_s=15.0) for i in HOSTS]
     with server_of(*targets) as server, opened(server) as source:
         assert "pod" not in source.nodes[1].series["handler_idle_ns"]
-        samples = [each for _ in range(3) for each in source.sample_all()]
+        samples = sampled(source, 3)
     assert idle_of(samples, 1) == pytest.approx(IDLE[1], abs=1e-6)
 
 
@@ -394,12 +365,11 @@ def test_past_samples_are_those_of_each_step_and_make_windows() -> None:
             window = broker_window(found, broker, START_S - 60.0, START_S, 10.0)
             assert window.handler_idle == pytest.approx(IDLE[broker], abs=0.02)
             assert window.bytes_in_per_s is not None
-        source.nodes = {
-            each: replace(node, rates=("bytes_in",)) for each, node in source.nodes.items()
-        }
+        nodes = source.nodes
+        source.nodes = {each: replace(node, rates=("bytes_in",)) for each, node in nodes.items()}
         assert source.past_samples(START_S - 60.0, START_S, 10.0) == []
         server.instead = (503, "busy")
-        source.nodes = {each: replace(node, rates=()) for each, node in source.nodes.items()}
+        source.nodes = {each: replace(node, rates=()) for each, node in nodes.items()}
         with pytest.raises(ScrapeError, match="HTTP 503"):
             source.past_samples(START_S - 60.0, START_S, 10.0)
 
@@ -428,34 +398,28 @@ def test_hosts_are_read_from_the_same_server() -> None:
     assert last[0].values[idle] - first[0].values[idle] == last[0].at_s - first[0].at_s == 2.0
 
 
-@pytest.mark.parametrize(
-    ("shown", "label", "assigned"),
-    [
-        (["b1.example.com:9404", "b2.example.com:9404"], BrokerLabel(KEY), (0, 1)),
-        (["b1", "b2"], BrokerLabel(KEY, "host"), (0, 1)),
-        (["b1.other.net:9", "b2.other.net:9"], BrokerLabel(KEY), (0, 1)),
-        (["2", "1"], BrokerLabel(KEY, "node_id"), (1, 0)),
-        (["k-0001", "k-0002"], POD, (0, 1)),
-        (["x", "y"], BrokerLabel(KEY, "z", values={1: "y", 2: "x"}), (1, 0)),
-        (["all"], BrokerLabel(KEY, "z", values={1: "all", 2: "all"}, is_shared=True), (0, 0)),
-    ],
-)
-def test_a_value_means_a_broker(
-    shown: list[str], label: BrokerLabel, assigned: tuple[int, int]
-) -> None:
-    assert label.assign(shown, HOSTS) == {1: shown[assigned[0]], 2: shown[assigned[1]]}
-
-
-def test_an_address_of_ipv6_is_a_host() -> None:
+def test_a_value_means_a_broker() -> None:
+    own = {1: "y", 2: "x"}
+    shared = BrokerLabel(KEY, "z", values={1: "all", 2: "all"}, is_shared=True)
+    cases = [
+        ("b1.example.com:9404 b2.example.com:9404", BrokerLabel(KEY), (0, 1)),
+        ("b1 b2", BrokerLabel(KEY, "host"), (0, 1)),
+        ("b1.other.net:9 b2.other.net:9", BrokerLabel(KEY), (0, 1)),
+        ("2 1", BrokerLabel(KEY, "node_id"), (1, 0)),
+        ("k-0001 k-0002", POD, (0, 1)),
+        ("x y", BrokerLabel(KEY, "z", values=own), (1, 0)),
+        ("all", shared, (0, 0)),
+    ]
+    for text, label, (first, second) in cases:
+        shown = text.split()
+        assert label.assign(shown, HOSTS) == {1: shown[first], 2: shown[second]}, text
     hosts = {1: "2001:db8::1", 2: "2001:db8::2"}
     shown = ["[2001:db8::1]:9404", "[2001:db8::2]:9404"]
     assert BrokerLabel(KEY).assign(shown, hosts) == {1: shown[0], 2: shown[1]}
 
 
 def test_the_scrape_interval_bounds_the_window(snapshot: SnapshotAssertion) -> None:
-    targets = [broker_target(1), broker_target(2)]
-    for each in targets:
-        each.interval_s, each.until_s = 15.0, START_S + 300.0
+    targets = [broker_target(i, interval_s=15.0, until_s=START_S + 300.0) for i in HOSTS]
     with server_of(*targets) as server, opened(server) as source:
         polls = take_first_polls(source)
         assert len(polls.rounds) == 1
@@ -465,14 +429,10 @@ def test_the_scrape_interval_bounds_the_window(snapshot: SnapshotAssertion) -> N
         with pytest.raises(ConfigError) as error:
             least_interval_s(polls, 59.0, SAMPLES_MIN)
         assert str(error.value) == snapshot
-        found = metrics_findings(source, None, trial_of(60.0))
+        found = metrics_findings(source, None, Phases(warmup_s=1.0, measure_s=60.0))
         assert [each.sentence for each in found if each.check == "time of a poll"] == snapshot
         with pytest.raises(ConfigError, match="has 2 scrapes; expected 4 or more"):
-            metrics_findings(source, None, trial_of(30.0))
-
-
-def trial_of(measure_s: float) -> Phases:
-    return Phases(warmup_s=1.0, measure_s=measure_s)
+            metrics_findings(source, None, Phases(warmup_s=1.0, measure_s=30.0))
 
 
 def test_a_sampler_has_each_scrape_of_a_window() -> None:
@@ -493,15 +453,9 @@ def test_a_sampler_has_each_scrape_of_a_window() -> None:
 
 
 def test_doctor_names_the_busiest_broker_of_the_past(snapshot: SnapshotAssertion) -> None:
-    quiet, loaded = IDLE[1], IDLE[2]
-    targets = [broker_target(1), broker_target(2)]
-    for each in targets:
-        each.interval_s, each.from_s = 60.0, START_S - 3_000.0
-    server = PrometheusStandIn(Time(START_S), targets)
-    with serving_prometheus(server), closing(source_of(server)) as source:
-        source.open()
+    targets = [broker_target(i, interval_s=60.0, from_s=START_S - 3_000.0) for i in HOSTS]
+    with server_of(*targets) as server, opened(server) as source:
         ((finding),) = history_findings(source, server.time)
-        assert f"idle {loaded:.2f}" in finding.sentence and f"{quiet:.2f}" not in finding.sentence
         assert finding.sentence == snapshot
         server.instead = (503, "busy")
         ((unknown),) = history_findings(source, server.time)
@@ -519,24 +473,15 @@ def test_a_poll_after_a_load_has_all_of_it_and_brokers_come_to_rest(interval_s: 
         loaded = state.later(loaded_s, 0.3, round(1_000 * loaded_s))
         return page("none", loaded)
 
-    target = broker_target(1, "none")
-    target.page, target.interval_s = shown, interval_s
-    with server_of(target) as server:
-        api = ServerApi(server.url, HttpAccess(KEY), PATIENCE_S, server.time)
-        spec = FeedSpec('job="kafka"', POD, {1: HOSTS[1]})
+    target = broker_target(1, "none", page=shown, interval_s=interval_s)
+    hosts = {1: HOSTS[1]}
+    with server_of(target) as server, opened(server, hosts=hosts) as source:
         clock = server.time
-        with closing(PrometheusServerSource(api, spec, None, "4.1", clock, clock.pause)) as source:
-            source.open()
-            (before,) = source.sample_all()[-1:]
-            clock.pause(ends_s - clock())
-            after = source.sample_all()
-            recovery = wait_until_at_rest(
-                source,
-                {1: Baseline(replica_lag_records=3.0)},
-                after,
-                clock=clock,
-                pause=clock.pause,
-            )
+        (before,) = source.sample_all()[-1:]
+        clock.pause(ends_s - clock())
+        after = source.sample_all()
+        baseline = {1: Baseline(replica_lag_records=3.0)}
+        recovery = wait_until_at_rest(source, baseline, after, clock=clock, pause=clock.pause)
     grown = after[-1].values["messages_in"] - before.values["messages_in"]
     loaded_before = round(1_000 * max(0.0, before.at_s - (ends_s - load_s)))
     assert grown == 1_000 * load_s - loaded_before

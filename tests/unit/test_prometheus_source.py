@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +28,8 @@ from tests.support.simulated_exporters import fetch_counts, simulated_exporters
 OWN_HANDLERS = "kafka_server_kafkarequesthandlerpool_brokerrequesthandleravgidlepercent_count"
 EPOCH = "kafka_server_raft_metrics_current_epoch"
 CONTROLLER = "kafka_controller_kafkacontroller_activecontrollercount"
+NODE_ID = "kafka_server_app_info_StartTimeMs"
+IDLE_OF_MSK = 'kafka_server_KafkaRequestHandlerPool_Count{name="RequestHandlerAvgIdlePercent"}'
 
 
 def source_of(*exporters: Exporter, rules: RuleSet | None = None) -> PrometheusSource:
@@ -36,10 +38,28 @@ def source_of(*exporters: Exporter, rules: RuleSet | None = None) -> PrometheusS
     return PrometheusSource(endpoints, known, PATIENCE_S, "4.1", clock=lambda: 1000.0)
 
 
-def test_a_broker_is_read_by_the_projects_names_and_units() -> None:
-    with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
+@contextmanager
+def opened(*exporters: Exporter, rules: RuleSet | None = None) -> Iterator[PrometheusSource]:
+    """The source of exporters that are served."""
+    with ExitStack() as stack:
+        for exporter in exporters:
+            stack.enter_context(serving(exporter))
+        source = stack.enter_context(closing(source_of(*exporters, rules=rules)))
         source.open()
+        yield source
+
+
+def values_of(source: PrometheusSource) -> Mapping[str, float]:
+    """The readings of the only broker."""
+    (sample,) = source.sample_all()
+    assert sample.error is None
+    return sample.values
+
+
+def test_a_broker_is_read_by_the_projects_names_and_units() -> None:
+    with opened(Exporter()) as source:
         (sample,) = source.sample_all()
+        node = source.nodes[1]
     assert (sample.broker_id, sample.at_s, sample.error) == (1, 1000.0, None)
     assert sample.values == {
         "handler_idle_ns": 5e8,
@@ -51,7 +71,6 @@ def test_a_broker_is_read_by_the_projects_names_and_units() -> None:
         "messages_in": 12,
         "network_wait_ns:tls/2": 4,
     }
-    node = source.nodes[1]
     assert (node.version, node.roles) == ("4.1", frozenset({Role.BROKER}))
     assert node.facts == {"jvm.name": "OpenJDK", "jvm.vendor": "Debian", "jvm.version": "17.0.15"}
     assert "produce_local_ms_mean" in node.lacks
@@ -59,10 +78,10 @@ def test_a_broker_is_read_by_the_projects_names_and_units() -> None:
 
 
 def test_only_needed_series_are_requested_over_one_connection() -> None:
-    with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
-        source.open()
+    exporter = Exporter()
+    with opened(exporter) as source:
         for _ in range(3):
-            assert source.sample_all()[0].error is None
+            values_of(source)
     assert exporter.paths[0] == "/metrics"
     assert all("name%5B%5D=" in path for path in exporter.paths[1:])
     assert "unrelated" not in exporter.paths[-1]
@@ -70,138 +89,87 @@ def test_only_needed_series_are_requested_over_one_connection() -> None:
 
 
 def test_a_bean_that_is_registered_at_its_first_use_is_read_from_then_on() -> None:
-    flushes = "kafka_log_logflushstats_logflushrateandtimems_count"
-    with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
-        source.open()
+    flushes, exporter = "kafka_log_logflushstats_logflushrateandtimems_count", Exporter()
+    with opened(exporter) as source:
         assert "log_flush_ms_count" not in source.nodes[1].lacks
         assert "log_flush_ms_mean" in source.nodes[1].lacks, "these rules export no means"
-        assert "log_flush_ms_count" not in source.sample_all()[0].values
+        assert "log_flush_ms_count" not in values_of(source)
         for name in (flushes, f"{flushes}_total"):
             exporter.text = f"{BROKER}{name} 5\n"
-            assert source.sample_all()[0].values["log_flush_ms_count"] == 5
+            assert values_of(source)["log_flush_ms_count"] == 5
     assert "name%5B%5D=" in exporter.paths[-1]
-
-
-def test_a_connection_that_the_exporter_ended_meanwhile_costs_no_sample() -> None:
-    with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
-        source.open()
-        exporter.hangs_up = True
-        assert [source.sample_all()[0].error for _ in range(3)] == [None, None, None]
-    assert len(exporter.connections) > 1
 
 
 def test_an_exporter_with_another_filter_is_requested_for_everything() -> None:
     deaf = Exporter()
     deaf.knows_filter = False
-    with serving(deaf) as exporter, closing(source_of(exporter)) as source:
-        source.open()
-        assert source.sample_all()[0].values["leader_partitions"] == 10
-    assert exporter.paths[-1] == "/metrics"
+    with opened(deaf) as source:
+        assert values_of(source)["leader_partitions"] == 10
+    assert deaf.paths[-1] == "/metrics"
 
 
 @pytest.mark.parametrize("named", [HANDLERS, f"{HANDLERS}_total"])
-@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("order", [1, -1])
 def test_of_two_series_that_differ_in_total_the_one_that_the_rules_name_is_read(
-    named: str, is_first: bool
+    named: str, order: int
 ) -> None:
     other = f"{HANDLERS}_total" if named == HANDLERS else HANDLERS
-    lines = [f"{named} 5.0E8\n", f"{other} 0.98\n"]
-    page = BROKER.replace(f"{HANDLERS} 5.0E8\n", "".join(lines if is_first else lines[::-1]))
+    lines = [f"{named} 5.0E8\n", f"{other} 0.98\n"][::order]
+    page = BROKER.replace(f"{HANDLERS} 5.0E8\n", "".join(lines))
     rules = rule_set("own", {"handler_idle_ns": named})
-    with serving(Exporter(page)) as exporter, closing(source_of(exporter, rules=rules)) as source:
-        source.open()
-        assert source.sample_all()[0].values["handler_idle_ns"] == 5e8
+    with opened(Exporter(page), rules=rules) as source:
+        assert values_of(source)["handler_idle_ns"] == 5e8
 
 
 def test_collections_that_a_page_shows_under_two_names_count_once() -> None:
     # Without rules the exporter shows the JVM's beans, and the agent adds series of its own.
-    beans = {
-        "G1_Young_Generation": 420,
-        "G1_Old_Generation": 0,
-    }
+    beans = {"G1_Young_Generation": 420, "G1_Old_Generation": 0}
     rows = (
         f'java_lang_{name}_CollectionTime{{type="GarbageCollector"}} {ms}\n'
         f'jvm_gc_collection_seconds_sum{{gc="{name.replace("_", " ")}"}} {ms / 1000}\n'
         for name, ms in beans.items()
     )
-    idle = 'kafka_server_KafkaRequestHandlerPool_Count{name="RequestHandlerAvgIdlePercent"} 5e8\n'
-    page = idle + "".join(rows)
-    rules = load_rules("msk")
-    exporter = Exporter(page)
-    with serving(exporter), closing(source_of(exporter, rules=rules)) as source:
-        source.open()
-        values = source.sample_all()[0].values
+    exporter = Exporter(f"{IDLE_OF_MSK} 5e8\n{''.join(rows)}")
+    with opened(exporter, rules=load_rules("msk")) as source:
+        values = values_of(source)
         assert {name: values[name] for name in values if name.startswith("gc_ms")} == {
             f"gc_ms:{name}": ms for name, ms in beans.items()
         }
-        exporter.text = page.replace(" 420\n", " NaN\n").replace(" 0\n", " NaN\n")
-        again = source.sample_all()[0].values
-    assert again["gc_ms:G1 Young Generation"] == 420
+        exporter.text = exporter.text.replace(" 420\n", " NaN\n").replace(" 0\n", " NaN\n")
+        assert values_of(source)["gc_ms:G1 Young Generation"] == 420
 
 
-def test_the_brokers_own_handlers_are_preferred() -> None:
-    both = BROKER + f"{OWN_HANDLERS}_total 7.0\n{CONTROLLER} 0\n{EPOCH} 3\n"
-    with serving(Exporter(both)) as exporter, closing(source_of(exporter)) as source:
-        source.open()
+def test_the_handlers_are_read_by_the_roles_of_the_node() -> None:
+    combined = f"{BROKER}{CONTROLLER} 0\n{EPOCH} 3\n"
+    with opened(Exporter(f"{combined}{OWN_HANDLERS}_total 7.0\n")) as source:
         assert source.nodes[1].roles == frozenset({Role.BROKER, Role.CONTROLLER})
-        assert source.sample_all()[0].values["handler_idle_ns"] == 7.0
-
-
-def test_a_meter_that_a_controller_shares_is_separated_instead_of_refused() -> None:
-    combined = BROKER + f"{CONTROLLER} 0\n{EPOCH} 3\n"
-    with serving(Exporter(combined)) as exporter, closing(source_of(exporter)) as source:
-        source.open()
-        (sample,) = source.sample_all()
-    assert sample.values["shared_handler_idle_ns"] == 5e8
+        assert values_of(source)["handler_idle_ns"] == 7.0, "the broker's own are preferred"
+    with opened(Exporter(combined)) as source:
+        values, nodes = values_of(source), source.nodes
+    assert values["shared_handler_idle_ns"] == 5e8
     # 100 s of uptime are the controller's, of which a tenth may be its handlers' work.
-    assert sample.values["handler_idle_ns"] == 5e8 - 100e9 + 5e9
-    assert source.nodes[1].controller_share == pytest.approx(0.1)
-    assert any("known to ±0.050" in each for each in shortcomings(source.nodes, 60.0))
-
-
-def test_a_broker_with_zookeeper_has_a_meter_of_its_own() -> None:
-    broker = BROKER + f"{CONTROLLER} 1\n"
-    with serving(Exporter(broker)) as exporter, closing(source_of(exporter)) as source:
-        source.open()
-        assert source.sample_all()[0].values["handler_idle_ns"] == 5e8
-    assert source.nodes[1].roles == frozenset({Role.BROKER})
-    assert "fenced_brokers" not in source.nodes[1].lacks
+    assert values["handler_idle_ns"] == 5e8 - 100e9 + 5e9
+    assert nodes[1].controller_share == pytest.approx(0.1)
+    assert any("known to ±0.050" in each for each in shortcomings(nodes, 60.0))
+    with opened(Exporter(f"{BROKER}{CONTROLLER} 1\n")) as source:
+        values, node = values_of(source), source.nodes[1]
+    assert values["handler_idle_ns"] == 5e8, "with ZooKeeper a broker has a meter of its own"
+    assert node.roles == frozenset({Role.BROKER})
+    assert "fenced_brokers" not in node.lacks
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "rules", "message"),
     [
-        (BROKER.replace(HANDLERS, "other"), r"kafka-kraft\.yaml maps .*handler_idle_ns"),
-        ("", r"metrics\.client_only: true"),
+        (BROKER.replace(HANDLERS, "other"), "kafka-kraft", r"-kraft\.yaml maps .*handler_idle_ns"),
+        ("", "kafka-kraft", r"metrics\.client_only: true"),
+        (f'{NODE_ID}{{id="7"}} 1\n', "msk", "answers as node 7, expected node 1"),
     ],
 )
-def test_a_broker_that_cannot_be_judged_is_refused(text: str, message: str) -> None:
-    with (
-        serving(Exporter(text)) as exporter,
-        closing(source_of(exporter)) as source,
-        pytest.raises(ConfigError, match=message),
-    ):
-        source.open()
-
-
-def test_another_node_is_refused() -> None:
-    text = 'kafka_server_app_info_StartTimeMs{id="7"} 1\n'
-    with (
-        serving(Exporter(text)) as exporter,
-        closing(source_of(exporter, rules=load_rules("msk"))) as source,
-        pytest.raises(ConfigError, match="answers as node 7, expected node 1"),
-    ):
-        source.open()
-
-
-def test_a_port_without_an_exporter_is_a_configuration_error() -> None:
-    with serving(Exporter()) as gone:
+def test_a_broker_that_cannot_be_judged_is_refused(text: str, rules: str, message: str) -> None:
+    refused = pytest.raises(ConfigError, match=message)
+    with refused, opened(Exporter(text), rules=load_rules(rules)):
         pass
-    with (
-        closing(source_of(gone)) as source,
-        pytest.raises(ConfigError, match=r"shows no metrics at http://127.*connection refused"),
-    ):
-        source.open()
 
 
 def test_a_hanging_exporter_is_missed_and_does_not_delay_the_others(
@@ -210,12 +178,8 @@ def test_a_hanging_exporter_is_missed_and_does_not_delay_the_others(
     # The round begins and waits for the healthy exporter; then the time of the other is up.
     looks_s = iter([0.0, 0.0, PATIENCE_S])
     clock = SimpleNamespace(monotonic=lambda: next(looks_s))
-    with (
-        serving(Exporter()) as well,
-        serving(Exporter()) as hung,
-        closing(source_of(well, hung)) as source,
-    ):
-        source.open()
+    well, hung = Exporter(), Exporter()
+    with opened(well, hung) as source:
         hung.delay.clear()
         with monkeypatch.context() as patched:
             patched.setattr("metrics.sources.scrapers.time", clock)
@@ -227,21 +191,14 @@ def test_a_hanging_exporter_is_missed_and_does_not_delay_the_others(
         assert recovered(source.sample_all)
 
 
-def named(node: int, idle_ns: float) -> str:
-    """The page of a broker that shows its node id."""
-    idle = 'kafka_server_KafkaRequestHandlerPool_Count{name="RequestHandlerAvgIdlePercent"}'
-    return f'kafka_server_app_info_StartTimeMs{{id="{node}"}} 1.0\n{idle} {idle_ns!r}\n'
-
-
 def test_another_node_at_the_same_address_is_no_sample() -> None:
-    with (
-        serving(Exporter(named(1, 5e8))) as exporter,
-        closing(source_of(exporter, rules=load_rules("msk"))) as source,
-    ):
-        source.open()
-        errors = []
-        for page in (named(1, 6e8), named(2, 7e8), named(1, 8e8)):
-            exporter.text = page
+    pages = [
+        f'{NODE_ID}{{id="{node}"}} 1.0\n{IDLE_OF_MSK} {idle_ns!r}\n'
+        for node, idle_ns in ((1, 5e8), (1, 6e8), (2, 7e8), (1, 8e8))
+    ]
+    exporter, errors = Exporter(pages[0]), []
+    with opened(exporter, rules=load_rules("msk")) as source:
+        for exporter.text in pages[1:]:
             errors.append(source.sample_all()[0].error)
     assert errors == [None, "node 2 answers at the address of node 1", None]
 
@@ -249,35 +206,18 @@ def test_another_node_at_the_same_address_is_no_sample() -> None:
 class Balanced(Exporter):
     """An address that leads to the next of some processes at each connection."""
 
-    def __init__(self, *idle_ns: float) -> None:
-        super().__init__()
-        self._idle_ns = idle_ns
-
     def answer(self, path: str) -> str:
-        self.text = BROKER.replace(" 5.0E8\n", f" {self._chosen()!r}\n")
+        idle_ns = (9e8, 5e8, 7e8)[(len(self.connections) - 1) % 3]
+        self.text = BROKER.replace(" 5.0E8\n", f" {idle_ns!r}\n")
         return super().answer(path)
 
-    def _chosen(self) -> float:
-        return self._idle_ns[(len(self.connections) - 1) % len(self._idle_ns)]
 
-
-def test_an_address_of_several_processes_is_refused_before_a_load() -> None:
-    with (
-        serving(Balanced(9e8, 5e8, 7e8)) as exporter,
-        closing(source_of(exporter)) as source,
-    ):
-        source.open()
-        with pytest.raises(ConfigError, match=r"several processes answer for broker 1: .* fell"):
-            take_first_polls(source)
-
-
-def test_two_addresses_of_one_process_are_refused_before_a_load() -> None:
-    with (
-        serving(Exporter()) as one,
-        serving(Exporter()) as other,
-        closing(source_of(one, other)) as source,
-    ):
-        source.open()
+def test_addresses_and_processes_that_do_not_agree_are_refused_before_a_load() -> None:
+    several = r"several processes answer for broker 1: .* fell"
+    with opened(Balanced()) as source, pytest.raises(ConfigError, match=several):
+        take_first_polls(source)
+    one, other = Exporter(), Exporter()
+    with opened(one, other) as source:
         with pytest.raises(ConfigError, match=r"brokers 1, 2 show the same figures in 3 polls"):
             take_first_polls(source)
         other.text = BROKER.replace(" 5.0E8\n", " 5.1E8\n")
@@ -316,13 +256,10 @@ def test_a_closed_source_is_not_sampled() -> None:
 
 
 def test_missing_readings_are_reported_with_their_meaning(snapshot: SnapshotAssertion) -> None:
-    with serving(Exporter()) as exporter, closing(source_of(exporter)) as source:
-        source.open()
-    sentences = shortcomings(source.nodes, 60.0)
-    assert not is_blind(source.nodes)
+    with opened(Exporter()) as source:
+        sentences = shortcomings(source.nodes, 60.0)
+        assert not is_blind(source.nodes)
     assert CLIENT_ONLY not in sentences
-    assert any("request times" in sentence for sentence in sentences)
-    assert not any("led partitions" in sentence for sentence in sentences)
     assert sentences == snapshot
 
 
@@ -348,14 +285,11 @@ def test_an_exporter_that_takes_much_of_the_brokers_cpu_is_reported() -> None:
 
 def test_readings_are_found_again_when_series_come_go_and_change_places() -> None:
     first, moved = f"{HANDLERS} 1.0\nother 5\n{LEADERS} 10\n", f"{LEADERS} 4\n{HANDLERS} 2.0\n"
-    with serving(Exporter(first)) as exporter, closing(source_of(exporter)) as source:
-        source.open()
-        exporter.knows_filter = True
-        seen = []
-        for page in (first, moved + "other 5\n", moved, f"{moved}# a comment\n\n", first):
-            exporter.text = page
-            (sample,) = source.sample_all()
-            seen.append((sample.values["handler_idle_ns"], sample.values["leader_partitions"]))
+    exporter, seen = Exporter(first), []
+    with opened(exporter) as source:
+        for exporter.text in (first, moved + "other 5\n", moved, f"{moved}# a comment\n\n", first):
+            values = values_of(source)
+            seen.append((values["handler_idle_ns"], values["leader_partitions"]))
     assert seen == [(1.0, 10), (2.0, 4), (2.0, 4), (2.0, 4), (1.0, 10)]
 
 
@@ -399,9 +333,8 @@ def test_hundreds_of_brokers_and_hosts_are_each_sampled_once_a_round_by_one_requ
         "connections": 1,  # the connection of this request
     }
     for samples in rounds:
-        assert [(each.broker_id, each.error) for each in samples] == [
-            (i, None) for i in range(1, count + 1)
-        ]
+        found = [(each.broker_id, each.error) for each in samples]
+        assert found == [(i, None) for i in range(1, count + 1)]
     names = {frozenset(each.values) for samples in rounds for each in samples}
     assert [len(each) for each in names] == [60], "every broker shows the same readings"
     assert [each.error for each in looks] == [None] * count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import fields, replace
-from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,8 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.console.events import RunFinished
 from jobs.console.printing import PlainReporter
 from metrics.columns import row_of
+from metrics.reporting.answer_page import AnswerPage, answer_page
 from metrics.reporting.limit_answer import answer_of, headline
-from metrics.reporting.page.binding import Use
 from metrics.reporting.page.model import Report, build_report
 from metrics.reporting.page.page import WORDS, report_page
 from metrics.reporting.page.trials import WINDOWS_MAX
@@ -32,6 +31,7 @@ from metrics.trial.sockets import KernelBuffers, SocketCounts
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import START_S, client
+from tests.support.page_text import PageText
 from tests.support.report_rows import (
     IDLE,
     RUN_ID,
@@ -52,54 +52,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
 ONE = summary_of_sizes([1000])
 POINT = ONE.boundaries[0]
 KNOWN = replace(
-    POINT,
-    load_low=55.2,
-    load_high=61.8,
-    load_estimate=59.2,
-    interval_max=0.2,
-    latency_p50_ms=3.1,
-    latency_p99_ms=12.0,
-    latency_p999_ms=140.0,
-)
-
-
-def bracket(sustained: int, overloaded: int | None) -> dict[str, Any]:
-    """The fields of a boundary along producers for its bracket."""
-    return {
-        "np_sustained": sustained,
-        "np_overloaded": overloaded,
-        "load_sustained": sustained,
-        "load_overloaded": overloaded,
-    }
-
-
-OPEN = {**bracket(58, None), "mps_overloaded": None}
+    POINT, load_low=55.2, load_high=61.8, load_estimate=59.2, interval_max=0.2, latency_p50_ms=3.1,
+    latency_p99_ms=12.0, latency_p999_ms=140.0,
+)  # fmt: skip
 
 
 def report_of(summary: RunSummary, *sizes: int) -> Report:
     return build_report(summary, trials_of_sizes(sizes), SETTINGS)
 
 
-class PageText(HTMLParser):
-    """The text of a page outside of scripts and styles, and the references of its tags."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.references: list[str] = []
-        self.text = ""
-        self._hidden = False
-        self.feed(page)
-        self.text = " ".join(self.text.split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden = tag in ("script", "style")
-        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden = False
-
-    def handle_data(self, data: str) -> None:
-        self.text += "" if self._hidden else data
+def text_of(summary: RunSummary, *sizes: int) -> str:
+    return PageText(report_page(report_of(summary, *sizes))).text
 
 
 # --- the answer in words ----------------------------------------------------------
@@ -107,8 +70,7 @@ class PageText(HTMLParser):
 
 def test_the_page_shows_the_lines_of_an_answer() -> None:
     found = replace(KNOWN, interval_max=0.1)
-    report = report_of(replace(ONE, boundaries=(found,)), 1000)
-    text = PageText(report_page(report)).text
+    text = text_of(replace(ONE, boundaries=(found,)), 1000)
     answer = answer_of(found)
     shown = [answer.figure, answer.beside, *answer.lines[1:], "Why", *answer.why]
     places = [text.lower().find(each.lower()) for each in shown]
@@ -116,23 +78,13 @@ def test_the_page_shows_the_lines_of_an_answer() -> None:
     assert "55 to 62 doubtful 59.2 3.10 / 12.0 / 140" in text
 
 
-def at_sizes(*points: tuple[int, float, str | None, str | None]) -> list[Boundary]:
-    return [
-        replace(
-            POINT, message_bytes=message_bytes, mb_per_s=mb_per_s, limited_by=bound, gave_up=gave_up
-        )
-        for message_bytes, mb_per_s, bound, gave_up in points
-    ]
-
-
 def test_the_sentence_for_all_sizes(snapshot: SnapshotAssertion) -> None:
-    points = at_sizes((100, 9.0, "CPU", None), (1000, 12.0, "disk", None), (5000, 11.0, "disk", ""))
-    both = headline(points[:2], 3)
-    assert "3 brokers sustain from 9.00 MB/s at 100 B to 12.0 MB/s at 1 kB." in both
-    assert both.endswith("CPU at 100 B; disk at 1 kB.")
-    assert both == snapshot(name="two resources")
+    points = [
+        replace(POINT, message_bytes=size, mb_per_s=mb_per_s, limited_by=bound)
+        for size, mb_per_s, bound in ((100, 9.0, "CPU"), (1000, 12.0, "disk"), (5000, 11.0, "disk"))
+    ]
+    assert headline(points[:2], 3) == snapshot(name="two resources")
     open_point = replace(points[2], gave_up="used up")
-    assert "disk at 1 kB. 1 size ended" in headline([points[1], open_point], 3)
     assert headline([points[1], open_point], 3) == snapshot(name="one size without an answer")
     doubtful = replace(points[0], load_low=4.0, load_high=60.0, interval_max=0.2)
     assert headline([doubtful, points[1]], 3).endswith("disk at 1 kB. Doubtful: 100 B.")
@@ -143,30 +95,16 @@ def test_the_sentence_for_all_sizes(snapshot: SnapshotAssertion) -> None:
 # --- limiting resources and trials -----------------------------------------------
 
 
-def test_the_headroom_is_that_of_the_sustained_trial() -> None:
-    (part,) = report_of(ONE, 1000).parts
-    (bound,) = part.bindings
-    assert (bound.resource, bound.trials) == ("disk", (2, 1))
-    assert bound.evidence == "broker 2: flushes took 86%"
-    uses: dict[str, Use] = {use.resource: use for use in bound.uses}
-    handlers = uses["request handlers"]
-    assert handlers.at_limit is not None
-    assert handlers.at_overload is not None
-    assert (handlers.at_limit.broker_id, handlers.at_overload.broker_id) == (2, 2)
-    assert handlers.headroom == pytest.approx(0.41), "no threshold is known"
-    assert handlers.at_overload.utilization == pytest.approx(0.88)
-    assert [name for name, use in uses.items() if use.is_limit] == ["disk"]
-    assert "quota" not in uses  # its use is unknown
-
-
 def test_the_headroom_counts_to_the_threshold_of_the_goal() -> None:
-    settings = {**SETTINGS, "goal": {"name": "default", "indicators.request_handler_idle_min": 0.2}}
-    (part,) = build_report(ONE, trials_of_sizes([1000]), settings).parts
-    (bound,) = part.bindings
-    headrooms = {use.resource: use.headroom for use in bound.uses}
-    assert headrooms["request handlers"] == pytest.approx(0.21)
-    others = {use.resource: use.headroom for use in report_of(ONE, 1000).parts[0].bindings[0].uses}
-    assert {**headrooms, "request handlers": None} == {**others, "request handlers": None}
+    goal = {"name": "default", "indicators.request_handler_idle_min": 0.2}
+    headrooms = []
+    for settings in ({**SETTINGS, "goal": goal}, SETTINGS):
+        (part,) = build_report(ONE, trials_of_sizes([1000]), settings).parts
+        headrooms.append({use.resource: use.headroom for use in part.bindings[0].uses})
+    handlers = [each.pop("request handlers") for each in headrooms]
+    assert handlers == pytest.approx([0.21, 0.41])
+    assert headrooms[0] == headrooms[1]
+    assert "quota" not in headrooms[0], "its use is unknown"
 
 
 def test_the_page_distinguishes_a_run_in_progress_from_one_that_was_killed() -> None:
@@ -175,23 +113,7 @@ def test_the_page_distinguishes_a_run_in_progress_from_one_that_was_killed() -> 
         (replace(ONE, status="running"), "The run is in progress"),
         (killed, "without a complete answer: killed. Its driver ended without a word."),
     ):
-        assert words in PageText(report_page(report_of(summary, 1000))).text
-
-
-def test_a_trial_is_listed_with_its_figures() -> None:
-    report = report_of(ONE, 1000)
-    listed = report.trials[0]
-    trial, busiest = listed.trial, listed.trial.evidence.busiest_broker
-    assert (trial.number, trial.pattern.message_bytes, trial.load) == (1, 1000, 63)
-    assert listed.verdict == "OVERLOADED"
-    assert listed.reason == IDLE.text
-    assert trial.evidence.client.offered_mb_per_s == pytest.approx(0.1)
-    assert busiest is not None
-    assert (busiest.handler_idle, busiest.broker_id) == (0.12, 2)
-    assert listed.sides == (("overloaded side", "default"),)
-    assert [window.broker_id for window in listed.windows] == [1, 2, 3]
-    text = PageText(report_page(report)).text
-    assert "1 1 kB 63 0.100 0.100 2.00 8.00 0.12 (2) 0 % ▲ OVERLOADED overloaded side" in text
+        assert words in text_of(summary, 1000)
 
 
 def test_a_trial_that_was_not_made_has_no_figures() -> None:
@@ -217,7 +139,9 @@ def test_the_last_agreeing_trial_at_a_load_is_the_side_of_the_bracket() -> None:
 
 def test_goals_have_their_own_answers_and_sides() -> None:
     strict = summary_of_sizes([1000], "strict", Resource.CPU).boundaries
-    low = replace(strict[0], **bracket(50, 58))
+    sides = {"sustained": 50, "overloaded": 58}
+    fields_of = {f"{axis}_{side}": n for axis in ("np", "load") for side, n in sides.items()}
+    low = replace(strict[0], **fields_of)  # type: ignore[arg-type]
     both = replace(ONE, goal="strict,default", boundaries=(low, POINT))
     judged = {"strict": overloaded(Resource.CPU), "default": sustained()}
     trials = [
@@ -228,10 +152,8 @@ def test_goals_have_their_own_answers_and_sides() -> None:
     report = build_report(both, trials, {})
     assert report.goals == ("strict", "default")
     assert [part.bindings[0].trials for part in report.parts] == [(3, 2), (2, 1)]
-    assert report.trials[1].sides == (
-        ("overloaded side", "strict"),
-        ("sustained side", "default"),
-    )
+    sides_of_both = (("overloaded side", "strict"), ("sustained side", "default"))
+    assert report.trials[1].sides == sides_of_both
     assert report.trials[1].verdict == "OVERLOADED / SUSTAINED"
     text = PageText(report_page(report)).text
     assert "Goal strict" in text
@@ -244,7 +166,7 @@ def test_a_run_of_fixed_loads_is_no_failed_search() -> None:
     assert report.title == "Traffic held on testbed with demo"
     assert report.held == "Fixed loads were held in 2 trials: 1 OVERLOADED, 1 SUSTAINED."
     answered = replace(held, carries=False, answer="no: 5.00 MB/s for 10 min, because of it")
-    text = PageText(report_page(report_of(answered, 1000))).text
+    text = text_of(answered, 1000)
     assert text.index("No: 5.00 MB/s for 10 min, because of it.") < text.index("Fixed loads were")
     shown = StringIO()
     PlainReporter(shown, shown).report(RunFinished(answered, 60.0, (("report", "p"),)))
@@ -283,21 +205,19 @@ def test_a_column_that_an_older_version_did_not_write_has_its_default() -> None:
 # --- the page ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [(1000,), (100, 1000, 10_000)])
-def test_the_page_holds_it_all_and_loads_nothing(sizes: tuple[int, ...]) -> None:
-    summary = summary_of_sizes(sizes)
-    report = report_of(summary, *sizes)
-    page = report_page(report)
+def test_the_page_holds_it_all_and_loads_nothing(snapshot: SnapshotAssertion) -> None:
+    page = report_page(report_of(ONE, 1000))
     shown = PageText(page)
+    assert "\n".join(shown.lines) == snapshot
     assert all(each == "data:," or each.startswith("#") for each in shown.references)
     assert "default-src 'none'" in page
-    answer, line, bound, trials = (shown.text.index(words) for words in (
+    report = report_of(summary_of_sizes([100, 1000, 10_000]), 100, 1000, 10_000)
+    text = PageText(report_page(report)).text
+    places = [text.index(words) for words in (
         report.parts[0].answers[0].beside, "The line joins", "Headroom is the unused",
         "All trials of the run",
-    ))  # fmt: skip
-    assert answer < line < bound < trials
-    for words in ("JMX included.", "4.1.2", "producer.acks", "5 min 08 s", "brokers were at rest"):
-        assert words in shown.text
+    )]  # fmt: skip
+    assert places == sorted(places)
 
 
 def test_each_trial_that_acknowledged_something_is_a_mark_of_throughput_against_latency() -> None:
@@ -321,8 +241,7 @@ def test_names_cannot_break_out_of_the_report() -> None:
     evil = "</script><script>alert(1)</script><b>"
     bad = replace(ONE, cluster=evil, error=evil, status="failed", caveat=evil)
     bad = replace(bad, boundaries=(replace(POINT, evidence=evil, notes=(evil,)),))
-    settings = {"workload": {evil: evil}}
-    page = report_page(build_report(bad, trials_of_sizes([1000]), settings))
+    page = report_page(build_report(bad, trials_of_sizes([1000]), {"workload": {evil: evil}}))
     assert "<script>alert" not in page
     assert "<b>" not in page.partition("<script>")[0]
 
@@ -367,14 +286,42 @@ def test_a_trial_shows_the_connections_and_a_closed_loop_no_offered_rate() -> No
         pattern=replace(trials[0].pattern, producer=closed),
         evidence=replace(trials[0].evidence, client=seen, broker_sockets={3: SocketCounts(9)}),
     )
-    page = report_page(build_report(ONE, [first, *trials[1:]], SETTINGS))
-    text = PageText(page).text
+    text = PageText(report_page(build_report(ONE, [first, *trials[1:]], SETTINGS))).text
     assert "Producers' connections, measured by the kernel of the generator" in text
     assert "Clients' connections, measured by the kernel of the brokers" in text
     assert "Consumers' connections" not in text
-    assert "3850.052.0128 kB0 B0 B??0?40 %?0 %" in text, (
-        "the cells of broker 3, one after the other"
-    )
+    assert "3 8 50.0 52.0 128 kB 0 B 0 B ? ? 0 ? 40 % ? 0 %" in text, "the cells of broker 3"
     assert "Socket buffers of gen-1: receive up to 6.3 MB by tuning" in text
     assert "closed loop" in text
     assert "in a closed loop from the actual one" in text
+
+
+# --- the page of a comparison or of a night ---------------------------------------
+
+PAGE = AnswerPage(
+    title="num.io.threads=2 against num.io.threads=1, with 1kB",
+    about="comparison 20261123-070000-ab12",
+    started_at="2026-11-23T07:00:00Z",
+    status="done",
+    error=None,
+    caveat="",
+    sentences=("B takes 20 % less",),
+    tables=(("what differs", ("what", "A", "B"), (("num.io.threads", "2", "1"),)),),
+    facts=(("broker.version", "4.1.2"),),
+    file="compare.json",
+)
+
+
+def test_the_answer_of_a_comparison_comes_first_and_its_page_loads_nothing(
+    snapshot: SnapshotAssertion,
+) -> None:
+    page = answer_page(PAGE)
+    assert '<p class="lead">B takes 20 % less.</p>' in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert PageText(page).lines == snapshot(name="done")
+    ended = replace(PAGE, status="no conclusion", error="too few pairs", sentences=())
+    assert PageText(answer_page(ended)).lines == snapshot(name="no conclusion")
+    hostile = "<script>alert(1)</script>"
+    tables = ((hostile, (hostile,), ((hostile,),)),)
+    bad = replace(PAGE, title=hostile, sentences=(hostile,), tables=tables)
+    assert hostile not in answer_page(bad)

@@ -73,44 +73,43 @@ def proof_of(
     return prove(polls_of(FIRST, before), polls_of(before, last), sent or SENT)
 
 
-def test_a_load_that_agrees_proves_the_series() -> None:
-    assert proof_of(after()).is_complete
-    assert proof_of(after(50_000 * 0.96)).is_complete
-    assert proof_of(after(50_000 * 1.04)).is_complete
-
-
-@pytest.mark.parametrize(
-    ("changes", "reading"),
-    [
-        ({"messages_in": 7e6 + 60}, "messages_in"),
-        ({"bytes_in": 9e9 + 2e6}, "bytes_in"),
-        ({"bytes_in": 9e9 + 1e8}, "bytes_in"),
-        ({"messages_in": 6e6}, "messages_in"),
-        ({HANDLER_IDLE_NS: 1e12 + 130e9}, "handler_idle_ns"),
-    ],
-)
-def test_a_reading_that_disagrees_is_named_with_its_broker(
-    changes: dict[str, float], reading: str, snapshot: SnapshotAssertion
-) -> None:
-    found = proof_of(after(**changes))
-    (sentence,) = found.disagreements
-    assert sentence.startswith("broker 1: ")
-    assert reading in sentence
-    assert sentence == snapshot
-
-
-@pytest.mark.parametrize("share", [0.94, 1.06])
-def test_the_tolerance_is_5_percent(share: float) -> None:
+def test_a_load_proves_the_series_within_5_percent() -> None:
+    for messages in (50_000, 50_000 * 0.96, 50_000 * 1.04):
+        assert proof_of(after(messages)).is_complete
     many = {1: Sent(5e6, 5e6, SIZE), 2: Sent(50_000, 50_000, SIZE)}
-    messages = {"messages_in": 7e6 + 5e6 * share, "bytes_in": 9e9 + 5e9}
-    assert len(proof_of(after(**messages), many).disagreements) == 1
+    for share in (0.94, 1.06):
+        messages_in = {"messages_in": 7e6 + 5e6 * share, "bytes_in": 9e9 + 5e9}
+        assert len(proof_of(after(**messages_in), many).disagreements) == 1
 
 
-def test_others_who_begin_during_the_load_are_a_doubt_and_no_disagreement() -> None:
-    more = proof_of(after(messages_in=7e6 + 150_000, bytes_in=9e9 + 1.5e8))
-    assert not more.disagreements
-    (doubt,) = more.doubts
-    assert "others wrote more" in doubt
+def test_a_reading_that_disagrees_is_named_with_its_broker(snapshot: SnapshotAssertion) -> None:
+    wrong: tuple[dict[str, float], ...] = (
+        {"messages_in": 7e6 + 60},
+        {"bytes_in": 9e9 + 2e6},
+        {"bytes_in": 9e9 + 1e8},
+        {"messages_in": 6e6},
+        {HANDLER_IDLE_NS: 1e12 + 130e9},
+    )
+    assert [proof_of(after(**changes)).disagreements for changes in wrong] == snapshot
+
+
+def only_doubts(found: Proof) -> tuple[str, ...]:
+    """The doubts of a proof without a disagreement."""
+    assert not found.disagreements
+    return found.doubts
+
+
+def test_what_is_not_shown_or_not_known_is_a_doubt() -> None:
+    (more,) = only_doubts(proof_of(after(messages_in=7e6 + 150_000, bytes_in=9e9 + 1.5e8)))
+    assert "others wrote more" in more, "others who begin during the load"
+    lacking = [BrokerSample(1, 122.0, {UPTIME_MS: 122e3, "bytes_in": 9e9 + 5e7})]
+    assert "messages_in is not shown" in only_doubts(proof_of(lacking, {1: SENT[1]}))[0]
+    unknown = proof_of(after(), {1: Sent(50_000, 50_000, None)})
+    assert "client library" in only_doubts(unknown)[0]
+    small = only_doubts(proof_of(after(0.0), {1: Sent(100, 100, SIZE)}))
+    assert ["too small" in each for each in small] == [True, True]
+    for last in (after(**{UPTIME_MS: 5.0}), [BrokerSample(1, 122.0, error="timeout")], []):
+        assert "restarted" in only_doubts(proof_of(last, {1: SENT[1]}))[0]
 
 
 def test_the_level_of_others_is_added() -> None:
@@ -121,12 +120,6 @@ def test_the_level_of_others_is_added() -> None:
         "brokers 1, 2: others write too much to prove messages_in",
         "brokers 1, 2: others write too much to prove bytes_in",
     )
-
-
-def test_a_small_load_proves_nothing_and_stops_nothing() -> None:
-    found = proof_of(after(0.0), {1: Sent(100, 100, SIZE)})
-    assert not found.disagreements
-    assert ["too small" in each for each in found.doubts] == [True, True]
 
 
 def test_of_many_brokers_some_are_named() -> None:
@@ -140,21 +133,6 @@ def test_of_many_brokers_some_are_named() -> None:
     found = prove(polls_of(*polls[:2]), polls_of(*polls[1:]), sent)
     assert len(found.disagreements) == 6
     assert found.disagreements[-1].startswith("and ")
-
-
-def test_what_is_not_shown_or_not_known_is_a_doubt() -> None:
-    lacking = [BrokerSample(1, 122.0, {UPTIME_MS: 122e3, "bytes_in": 9e9 + 5e7})]
-    found = proof_of(lacking, {1: SENT[1]})
-    assert not found.disagreements and "messages_in is not shown" in found.doubts[0]
-    unknown = proof_of(after(), {1: Sent(50_000, 50_000, None)})
-    assert not unknown.disagreements and "client library" in unknown.doubts[0]
-
-
-def test_a_restart_and_a_missed_poll_are_doubts() -> None:
-    for last in (after(**{UPTIME_MS: 5.0}), [BrokerSample(1, 122.0, error="timeout")], []):
-        found = proof_of(last, {1: SENT[1]})
-        assert not found.disagreements
-        assert "restarted" in found.doubts[0]
 
 
 def test_the_time_at_rest_lasts_until_the_load() -> None:
@@ -194,12 +172,9 @@ class Cluster:
         self.moved: dict[int, int] | AdminError = {}
         self.history = TrialHistory()
         context = SimpleNamespace(
-            source=self,
-            history=self.history,
-            reporter=RecordingReporter(),
-            topics=self,
+            source=self, history=self.history, reporter=RecordingReporter(), topics=self,
             environment={},
-        )
+        )  # fmt: skip
         self.proof = SeriesProof(cast(RunContext, context), self.pauses.append)
         self.proof.at_rest = (FIRST, BEFORE)
 
@@ -251,19 +226,20 @@ def test_a_poll_that_is_late_is_repeated() -> None:
 
 def test_a_disagreement_ends_the_run_with_the_reading(snapshot: SnapshotAssertion) -> None:
     cluster = Cluster(after(bytes_in=9e9 + 2e6))
-    with pytest.raises(ConfigError, match="broker 1: bytes_in grew by") as error:
+    with pytest.raises(ConfigError) as error:
         cluster.examine()
     assert str(error.value) == snapshot
     assert len(cluster.pauses) == LOOKS_MAX - 1
     assert cluster.history.series_doubt is None
 
 
-@pytest.mark.parametrize("moved", [{2: 1}, AdminError("no answer", "TimeoutError")])
-def test_leaders_that_moved_are_a_doubt(moved: Any) -> None:
-    cluster = Cluster(after(bytes_in=9e9 + 2e6))
-    cluster.moved = moved
-    cluster.examine()
-    assert "leaders moved" in (cluster.history.series_doubt or "")
+def test_leaders_that_moved_are_a_doubt() -> None:
+    moves: tuple[Any, ...] = ({2: 1}, AdminError("no answer", "TimeoutError"))
+    for moved in moves:
+        cluster = Cluster(after(bytes_in=9e9 + 2e6))
+        cluster.moved = moved
+        cluster.examine()
+        assert "leaders moved" in (cluster.history.series_doubt or "")
 
 
 def test_a_source_with_named_rules_is_not_examined() -> None:
@@ -277,7 +253,6 @@ def test_without_answers_or_without_a_load_the_caveat_says_so(snapshot: Snapshot
     unanswered, unloaded = Cluster(after()), Cluster(after())
     unanswered.examine(acks="0")
     unloaded.proof.skip("the cluster's warm_up_max_s is 0")
-    assert "acks=0" in (unanswered.history.series_doubt or "")
     assert [unanswered.history.series_doubt, unloaded.history.series_doubt] == snapshot
 
 
@@ -331,16 +306,11 @@ def test_the_gates_of_a_run_prove_its_series(monkeypatch: pytest.MonkeyPatch) ->
 
     def opened(cluster: Cluster, warm_up_max_s: float) -> RecordedGates:
         context = SimpleNamespace(
-            source=cluster,
-            history=cluster.history,
-            reporter=RecordingReporter(),
-            topics=SimpleNamespace(check=None),
-            cluster=SimpleNamespace(last_load=None),
-            hosts=NoHosts(),
-            environment={},
-            config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=True)),
+            source=cluster, history=cluster.history, reporter=RecordingReporter(), environment={},
+            topics=SimpleNamespace(check=None), cluster=SimpleNamespace(last_load=None),
+            config=SimpleNamespace(cluster=SimpleNamespace(is_exclusive=True)), hosts=NoHosts(),
             canaries=None,
-        )
+        )  # fmt: skip
         return cast(RecordedGates, warm_up.open_gates(cast(RunContext, context), warm_up_max_s))
 
     client = ClientWindow(102.0, 122.0, COUNTS)

@@ -25,22 +25,15 @@ COMBINED = {"quorum": "3.0", "controller": "48", "broker": "10"}
 READINGS = readings_of(beans_for("3.9.2", [Role.BROKER]))
 
 
-@pytest.mark.parametrize(
-    ("address", "host", "port"), [("a.b:99", "a.b", 99), ("[::1]:9999", "[::1]", 9999)]
-)
-def test_addresses(address: str, host: str, port: int) -> None:
-    endpoint = JmxEndpoint.parse(1, address)
-    assert (endpoint.host, endpoint.port, endpoint.address) == (host, port, address)
-    assert endpoint.url == f"service:jmx:rmi:///jndi/rmi://{address}/jmxrmi"
-
-
-@pytest.mark.parametrize("address", ["", "host", ":99", "host:", "host:no", "host:0", "host:65536"])
-def test_bad_addresses_are_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"of broker 1 is not understood; expected host:port"):
-        JmxEndpoint.parse(1, address)
-
-
-def test_no_address_at_all_is_refused_with_the_remedy() -> None:
+def test_addresses() -> None:
+    for address, host, port in (("a.b:99", "a.b", 99), ("[::1]:9999", "[::1]", 9999)):
+        endpoint = JmxEndpoint.parse(1, address)
+        assert (endpoint.host, endpoint.port, endpoint.address) == (host, port, address)
+        assert endpoint.url == f"service:jmx:rmi:///jndi/rmi://{address}/jmxrmi"
+    refused = r"of broker 1 is not understood; expected host:port"
+    for address in ("", "host", ":99", "host:", "host:no", "host:0", "host:65536"):
+        with pytest.raises(ConfigError, match=refused):
+            JmxEndpoint.parse(1, address)
     with pytest.raises(ConfigError, match=r"set jmx\.port or jmx\.endpoints"):
         open_jmx({}, jvm=None)
 
@@ -82,55 +75,35 @@ def test_the_innermost_cause_of_a_java_error_is_shown() -> None:
     assert brief(error) == "ConnectException: Connection refused"
 
 
-def test_a_node_has_its_version_and_roles() -> None:
+def test_a_node_has_its_version_and_roles_and_the_wrong_process_is_refused() -> None:
     node = node_info(ENDPOINT, {"version:3": "4.3.1", **COMBINED})
     assert (node.version, node.roles) == ("4.3.1", frozenset({Role.BROKER, Role.CONTROLLER}))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({}, r"broker-3:9999 .* kafka\.server:type=app-info .* correct jmx\.endpoints"),
-        ({"version:4": "3.9.2"}, "answers as node 4, expected node 3"),
-    ],
-)
-def test_the_wrong_process_is_refused(values: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        node_info(ENDPOINT, values)
-
-
-def result(bean: str, attribute: str, value: object, key: str | None = None) -> BeanValue:
-    return BeanValue(bean, attribute, value, key)
+    silent = r"broker-3:9999 .* kafka\.server:type=app-info .* correct jmx\.endpoints"
+    with pytest.raises(ConfigError, match=silent):
+        node_info(ENDPOINT, {})
+    with pytest.raises(ConfigError, match="answers as node 4, expected node 3"):
+        node_info(ENDPOINT, {"version:4": "3.9.2"})
 
 
 def test_jmxquery_results_find_their_names() -> None:
-    found = match_values(
-        READINGS,
-        [
-            result("java.lang:name=G1 Old Generation,type=GarbageCollector", "CollectionTime", 4),
-            result("java.lang:type=Memory", "HeapMemoryUsage", 77, "used"),
-            result("java.lang:type=Memory", "HeapMemoryUsage", 5, "init"),
-            result(
-                "kafka.server:type=socket-server-metrics,networkProcessor=2,listener=TLS",
-                "io-wait-time-ns-total",
-                1.5,
-            ),
-            result(
-                "kafka.server:type=socket-server-metrics,listener=TLS", "io-wait-time-ns-total", 9
-            ),
-            result("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs", "Mean", 2.5),
-            result("kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs", "Count", None),
-        ],
-    )
-    assert found == {
+    sockets, waits = "kafka.server:type=socket-server-metrics", "io-wait-time-ns-total"
+    flushes = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
+    old = "java.lang:name=G1 Old Generation,type=GarbageCollector"
+    results = [
+        BeanValue(old, "CollectionTime", 4, None),
+        BeanValue("java.lang:type=Memory", "HeapMemoryUsage", 77, "used"),
+        BeanValue("java.lang:type=Memory", "HeapMemoryUsage", 5, "init"),
+        BeanValue(f"{sockets},networkProcessor=2,listener=TLS", waits, 1.5, None),
+        BeanValue(f"{sockets},listener=TLS", waits, 9, None),
+        BeanValue(flushes, "Mean", 2.5, None),
+        BeanValue(flushes, "Count", None, None),
+    ]
+    assert match_values(READINGS, results) == {
         "gc_ms:G1 Old Generation": 4,
         "heap_used_bytes": 77,
         "network_wait_ns:TLS/2": 1.5,
         "log_flush_ms_mean": 2.5,
     }
-
-
-def test_object_names() -> None:
     assert parse_object_name("a.b:type=X,name=Y Z") == ("a.b", {"type": "X", "name": "Y Z"})
 
 
@@ -141,26 +114,20 @@ def fake_java(folder: Path, script: str) -> str:
     return str(path)
 
 
+HANDLERS = next(each.object_name for each in READINGS if each.name == "handler_idle_ns")
 ROWS = json.dumps(
     [
-        {
-            "mBeanName": "kafka.server:type=app-info,id=3",
-            "attribute": "Version",
-            "attributeType": "String",
-            "value": "3.9.2",
-        },
-        {
-            "mBeanName": PROBE[-1].object_name,
-            "attribute": "Value",
-            "attributeType": "Integer",
-            "value": 10,
-        },
-        {
-            "mBeanName": next(r.object_name for r in READINGS if r.name == "handler_idle_ns"),
-            "attribute": "Count",
-            "attributeType": "Long",
-            "value": 7,
-        },
+        {"mBeanName": bean, "attribute": attribute, "attributeType": kind, "value": value}
+        for bean, attribute, kind, value in (
+            ("kafka.server:type=app-info,id=3", "Version", "String", "3.9.2"),
+            (PROBE[-1].object_name, "Value", "Integer", 10),
+            (
+                next(r.object_name for r in READINGS if r.name == "handler_idle_ns"),
+                "Count",
+                "Long",
+                7,
+            ),
+        )
     ]
 )
 
