@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.checks import machine
+from jobs.checks import executors, machine, survey
 from jobs.checks.cluster import broker_findings, metrics_rules, permission_rules
 from jobs.checks.finding import Finding, Severity, ok, problem, problems_of, warning
 from jobs.checks.machine import machine_findings, place_findings
@@ -24,12 +25,15 @@ from jobs.console.events import RecordingReporter
 from jobs.doctor import doctor
 from jobs.runs import examination
 from jobs.runs.examination import Examination, ExaminationScope
+from jobs.spark import slots
 from jobs.testbed import facade
 from jobs.testbed.errors import TestbedStartError
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
+from metrics.trial.clock import OFFSET_MAX_S
+from tests.support.commands import ROOT
 
 BROKER = frozenset({Role.BROKER})
 TWO = {1: NodeInfo(1, "4.1.2", BROKER), 2: NodeInfo(2, "4.1.2", BROKER)}
@@ -76,11 +80,14 @@ def test_a_problem_is_exit_code_2_with_its_whole_sentence(
 # --- the examination --------------------------------------------------------
 
 
+JAVA = ok("Java", "17")
+
+
 def examined(
     monkeypatch: pytest.MonkeyPatch,
     *overrides: str,
     cluster: str = "testbed",
-    machine: Finding = ok("Java", "17"),  # noqa: B008
+    machine: Finding = JAVA,
 ) -> list[Finding]:
     """An examination on a machine with this finding, where Spark does not start."""
 
@@ -219,3 +226,29 @@ def test_each_missing_permission_is_named_with_its_acl(snapshot: SnapshotAsserti
     refused = replace(may[1], acl="Write on topics", is_granted=False)
     (lack,) = permission_rules([may[0], refused], "redline-")
     assert lack.sentence == snapshot
+
+
+# --- its page ---------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> list[str]:
+    """The first column of the table after a heading or line."""
+    part = PAGE.split(heading, 1)[1].split("\n\n##", 1)[0]
+    return [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")]
+
+
+def test_every_option_is_there() -> None:
+    documented = set(re.findall(r"--[a-z][a-z-]+", " ".join(rows("The exit code is"))))
+    real = {name for each in doctor.params for name in each.opts if name != "--help"}
+    assert documented == real
+
+
+def test_the_page_has_the_numbers_of_the_code() -> None:
+    assert f"within {OFFSET_MAX_S:g} s of the driver's" in PAGE
+    steps = ", ".join(f"{each:g}" for each in executors.BOUNDS_S)
+    assert f"({steps} s)" in PAGE
+    assert f"up to {slots.DEADLINE_S:g} s" in PAGE
+    assert f"come for {slots.SETTLED_S:g} s" in PAGE
+    assert f"within {survey.TIMEOUT_S:g} s" in PAGE

@@ -83,6 +83,8 @@ def test_the_caveats_have_an_order() -> None:
     both = {**WIDE, **IN_MEMORY, **CASES["not steady"]}
     assert caveats_of(replace(QUIET, **both))[0] == firsts[2]
     assert caveats_of(replace(QUIET, **both, changed=(CHANGED,)))[0] == firsts[0]
+    short = {**CASES["did not last"], "changed": (CHANGED,)}
+    assert caveats_of(replace(QUIET, **short))[0] == firsts[0]
     assert caveats_of(QUIET) == []
 
 

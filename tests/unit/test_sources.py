@@ -1,3 +1,5 @@
+"""JMX of brokers: addresses, polls, nodes, and refusals of access without its password."""
+
 from __future__ import annotations
 
 import json
@@ -6,17 +8,21 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import jmxquery
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
+from metrics.sources.access import JmxAccess
 from metrics.sources.bean_poller import BeanValue, match_values, parse_object_name
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
 from metrics.sources.driver_jvm import parse_answers, plan_text
 from metrics.sources.exposition import numbers
 from metrics.sources.java_class import compiled
 from metrics.sources.jmx import open_jmx
+from metrics.sources.jmxquery_program import ask
 from metrics.sources.jmxquery_source import JmxQuerySource
-from metrics.sources.probe import brief, node_info
+from metrics.sources.probe import brief, node_info, unreachable
 from metrics.sources.source import JmxEndpoint
 from tests.support.processes import PATIENCE_S
 
@@ -178,3 +184,65 @@ def test_jmxquery_without_java_is_an_error(tmp_path: Path) -> None:
         ConfigError, match=r"broker 3 does not answer JMX at broker-3:9999.*Java 17"
     ):
         source.open()
+
+
+# --- a login and TLS --------------------------------------------------------------
+
+ROW = {"mBeanName": "a:type=B", "attribute": "Value", "attributeType": "Integer", "value": 10}
+
+
+def test_a_password_is_not_on_jmxquerys_command_line(tmp_path: Path) -> None:
+    seen, java = tmp_path / "seen", tmp_path / "java"
+    java.write_text(
+        f'#!/bin/sh\necho "$@" > {seen}; cat "${{1#@}}" >> {seen}; echo \'{json.dumps([ROW])}\'\n'
+    )
+    java.chmod(0o755)
+    connection = jmxquery.JMXConnection(ENDPOINT.url, java_path=str(java))
+    access = JmxAccess("reader", 'se "cret')
+    (answer,) = ask(connection, [jmxquery.JMXQuery("a:type=B", "Value")], access, PATIENCE_S)
+    assert (answer.mBeanName, answer.attribute, answer.value) == ("a:type=B", "Value", 10)
+    command, *arguments = seen.read_text().splitlines()
+    assert command.startswith("@") and "cret" not in command
+    assert not Path(command.removeprefix("@")).exists(), "deleted with its reader"
+    assert arguments[arguments.index('"-p"') + 1] == r'"se \"cret"'
+    assert arguments[arguments.index('"-u"') + 1] == '"reader"'
+
+
+def test_jmxquery_refuses_tls() -> None:
+    with pytest.raises(ConfigError, match="JMX with TLS is read through the driver's own JVM"):
+        JmxQuerySource([ENDPOINT], 1.0, access=JmxAccess(is_tls=True))
+
+
+REFUSED = {
+    "java.lang.SecurityException: Authentication failed! Bad": "jmx.password_from point at",
+    "SecurityException: Authentication failed! Credentials required": "jmx.username_from and",
+    "java.rmi.ConnectIOException: non-JRMP server at remote endpoint": "jmx.tls: true",
+    "SSLHandshakeException: PKIX path building failed": "jmx.cafile",
+    "SSLException: Unsupported or unrecognized SSL message": "registry.ssl=true",
+    "CertificateException: No subject alternative DNS name matching b": "another host",
+    "CertificateException: No name matching b found": "jmx.check_hostname: false",
+    "PKIX path validation failed: validity check failed": "not valid now",
+    "java.lang.SecurityException: refused java.net.URL": "which program runs there",
+}
+"""An error of Java → a part of its explanation."""
+
+
+def test_refused_access_to_jmx_is_explained(snapshot: SnapshotAssertion) -> None:
+    sentences = [str(unreachable(ENDPOINT, error)) for error in REFUSED]
+    for sentence, part in zip(sentences, REFUSED.values(), strict=True):
+        assert part in sentence and "broker 3 at broker-3:9999" in sentence
+        assert "JMX_PORT" not in sentence
+    assert sentences == snapshot
+    assert "JMX_PORT=9999" in str(unreachable(ENDPOINT, "Connection refused"))
+
+
+def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing", encoding="ascii")
+    for name in ("ca.pem", "absent.pem"):
+        with pytest.raises(ConfigError, match=rf"jmx\.cafile is .*{name}, which cannot be used"):
+            JmxAccess(is_tls=True, cafile=str(tmp_path / name)).trusted()
+    assert JmxAccess(is_tls=True).trusted() == []
+
+
+def test_access_shows_no_password() -> None:
+    assert "hunter2" not in repr(JmxAccess("reader", "hunter2"))
