@@ -81,7 +81,8 @@ def test_a_trial_has_its_goal_and_the_time_of_recovery() -> None:
     (line,) = plain_run(rested)
     assert line.endswith(f'at_rest_after="2 s" reason="{words}"')
     assert f"└ {words}; at rest again after 2 s" in " ".join(screen(rested, width=120).split())
-    assert " none" in screen(replace(FINISHED, trials_left=0))
+    shown = [screen(replace(FINISHED, trials_left=left)) for left in (0, 1)]
+    assert [" none" in each for each in shown] == [True, False]
 
 
 def test_an_unknown_value_is_a_question_mark() -> None:
