@@ -42,25 +42,23 @@ def test_exporters_have_one_port_or_an_address_for_each_broker() -> None:
         each.addresses({1: "a", 2: "b"})
 
 
-@pytest.mark.parametrize(
-    ("override", "hosts"),
-    [
-        (PROMETHEUS, {1: "a", 2: "b", 3: "a"}),
-        (f"cluster.metrics={{prometheus: {SAME}}}", {1: "a", 2: "b"}),
-        ("cluster.jmx={port: 9999}", {1: "a", 2: "a"}),
-        (HOSTS, {1: "a", 2: "a"}),
-    ],
-    ids=["port", "endpoints", "jmx", "hosts"],
-)
 def test_brokers_that_share_the_address_of_one_process_are_refused(
-    override: str, hosts: dict[int, str], snapshot: SnapshotAssertion
+    snapshot: SnapshotAssertion,
 ) -> None:
-    cluster = real("cluster.jmx={port: 9999}", override) if override == HOSTS else real(override)
-    section = host_source(cluster) if override == HOSTS else broker_source(cluster)
-    section.require_usable({1: "a"})
-    with pytest.raises(ConfigError) as raised:
-        section.require_usable(hosts)
-    assert str(raised.value) == snapshot
+    jmx, shared = "cluster.jmx={port: 9999}", {1: "a", 2: "a"}
+    cases = [
+        (broker_source(real(PROMETHEUS)), {1: "a", 2: "b", 3: "a"}),
+        (broker_source(real(f"cluster.metrics={{prometheus: {SAME}}}")), {1: "a", 2: "b"}),
+        (broker_source(real(jmx)), shared),
+        (host_source(real(jmx, HOSTS)), shared),
+    ]
+    sentences = []
+    for section, hosts in cases:
+        section.require_usable({1: "a"})
+        with pytest.raises(ConfigError) as raised:
+            section.require_usable(hosts)
+        sentences.append(str(raised.value))
+    assert sentences == snapshot
 
 
 def test_brokers_on_one_machine_name_its_exporter_each() -> None:
@@ -82,22 +80,18 @@ def test_a_testbed_can_be_judged_without_metrics_but_not_by_another_source() -> 
             load_cluster("testbed", [other])
 
 
-@pytest.mark.parametrize(
-    ("overrides", "keys"),
-    [
-        (("cluster.jmx={port: 9999}",), ["jmx"]),
+def test_the_registry_finds_the_configured_sources() -> None:
+    jmx = "cluster.jmx={port: 9999}"
+    for overrides, keys in (
+        ((jmx,), ["jmx"]),
         ((PROMETHEUS,), ["metrics.prometheus"]),
         (("cluster.metrics={client_only: true}",), ["metrics.client_only"]),
-        (("cluster.jmx={port: 9999}", HOSTS), ["jmx", "metrics.host.prometheus"]),
-    ],
-)
-def test_the_registry_finds_the_configured_sources(
-    overrides: tuple[str, ...], keys: list[str]
-) -> None:
-    cluster = real(*overrides)
-    assert [source.key for source in configured_sources(cluster)] == keys
-    assert broker_source(cluster).key == keys[0]
-    assert isinstance(host_source(cluster), NodeExporter if len(keys) > 1 else LocalProc)
+        ((jmx, HOSTS), ["jmx", "metrics.host.prometheus"]),
+    ):
+        cluster = real(*overrides)
+        assert [source.key for source in configured_sources(cluster)] == keys
+        assert broker_source(cluster).key == keys[0]
+        assert isinstance(host_source(cluster), NodeExporter if len(keys) > 1 else LocalProc)
 
 
 def test_each_kind_is_a_key_of_the_file_with_a_meaning_and_an_example() -> None:
@@ -112,29 +106,20 @@ def test_each_kind_is_a_key_of_the_file_with_a_meaning_and_an_example() -> None:
         assert [bool(kind.key) for kind in kinds] == [True] * (len(kinds) - 1) + [False]
 
 
-def test_the_message_about_a_missing_source_names_every_kind() -> None:
-    with pytest.raises(ConfigError) as caught:
-        real()
-    assert all(kind.remedy in str(caught.value) for kind in BROKER_SOURCES)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
+def test_no_source_or_two_sources_are_refused_with_the_remedy() -> None:
+    both = "cluster.metrics={prometheus: {port: 1, rules: msk}, client_only: true}"
+    cases: list[tuple[tuple[str, ...], str]] = [
         ((), r"jmx is missing.*metrics\.client_only: true"),
         (("cluster.jmx={port: 1}", PROMETHEUS), "jmx and metrics are both given"),
         (("cluster.metrics={}",), "expected prometheus, client_only: true, extension or host"),
         (("cluster.jmx={port: 1}", "cluster.metrics={host: {}}"), "expected one of prometheus"),
-        (
-            ("cluster.metrics={prometheus: {port: 1, rules: msk}, client_only: true}",),
-            "expected one of prometheus and client_only",
-        ),
+        ((both,), "expected one of prometheus and client_only"),
         (("cluster.metrics={jmx: {port: 1}}",), r"the known key of that name is jmx; move it"),
         (("cluster.metrics={prometheus: {rules: msk}}",), "exactly one of port"),
-    ],
-)
-def test_no_source_or_two_sources_are_refused_with_the_remedy(
-    overrides: tuple[str, ...], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        real(*overrides)
+    ]
+    for overrides, message in cases:
+        with pytest.raises(ConfigError, match=message):
+            real(*overrides)
+    with pytest.raises(ConfigError) as caught:
+        real()
+    assert all(kind.remedy in str(caught.value) for kind in BROKER_SOURCES)
