@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -144,9 +145,7 @@ def test_a_machine_that_meets_the_requirements(tmp_path: Path) -> None:
 def test_an_unsupported_spark_is_one_problem(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def looked_for() -> None:
-        raise AssertionError("jars were looked for")
-
+    looked_for = Mock(side_effect=AssertionError("jars were looked for"))
     # Another test of this process may have left its session open.
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr("pyspark.__version__", "3.4.4")
@@ -170,10 +169,10 @@ def test_a_testbed_requires_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     monkeypatch.setattr(facade, "free_ports", none_free)
     monkeypatch.setattr(facade, "kafka_jars", lambda version: [tmp_path / "kafka.jar"])
-    wrong = load_cluster("testbed", ["cluster.testbed.properties={node.id: 7}"])
-    for cluster, lacking in ((load_cluster("testbed"), ["ports"]), (wrong, None)):
-        problems = [each.check for each in problems_of(machine_findings(tmp_path, cluster))]
-        assert problems == (lacking or ["jars of Kafka", "ports"])
+    wrong = ["cluster.testbed.properties={node.id: 7}"]
+    for overrides, lacking in (([], ["ports"]), (wrong, ["jars of Kafka", "ports"])):
+        found = machine_findings(tmp_path, load_cluster("testbed", overrides))
+        assert [each.check for each in problems_of(found)] == lacking
 
 
 def test_missing_requirements_have_the_sentences_of_preflight(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pytest
-
 from metrics.sources.beans import (
     CONTROLLER_HANDLER_NS,
     HANDLER_IDLE_NS,
@@ -42,11 +40,8 @@ def polls(
     order: Sequence[Mapping[int, dict[str, float]]], at_s: float = 1e6
 ) -> list[list[BrokerSample]]:
     return [
-        [
-            BrokerSample(node, at_s + place * APART_S, values)
-            for node, values in sorted(each.items())
-        ]
-        for place, each in enumerate(order)
+        [BrokerSample(node, at_s + i * APART_S, values) for node, values in sorted(each.items())]
+        for i, each in enumerate(order)
     ]
 
 
@@ -55,12 +50,10 @@ def one_after_another(
 ) -> list[list[BrokerSample]]:
     """Polls of nodes, each a little later than the one before; a node has own readings."""
     moments = iter(range(rounds * len(nodes)))
-    return polls(
-        [
-            {i: page(next(moments) * APART_S, **own) for i, own in nodes.items()}
-            for _ in range(rounds)
-        ]
-    )
+    pages = [
+        {i: page(next(moments) * APART_S, **own) for i, own in nodes.items()} for _ in range(rounds)
+    ]
+    return polls(pages)
 
 
 def test_one_process_that_answers_for_several_brokers_is_recognized() -> None:
@@ -68,21 +61,12 @@ def test_one_process_that_answers_for_several_brokers_is_recognized() -> None:
     assert nodes_of_one_process(every) == [(1, 2, 4)]
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        {"idle_ns": 4e8},
-        {"leader_partitions": 11.0},
-        {"produce_total_ms_count": 7.0},
-    ],
-    ids=lambda own: next(iter(own)),
-)
-def test_brokers_that_differ_in_one_reading_are_two_processes(own: dict[str, float]) -> None:
+def test_brokers_that_differ_in_one_reading_are_two_processes() -> None:
     assert nodes_of_one_process(one_after_another({1: {}, 2: {}})) == [(1, 2)]
-    assert nodes_of_one_process(one_after_another({1: {}, 2: own})) == []
-
-
-def test_what_polls_measure_themselves_tells_nothing() -> None:
+    differing = {"idle_ns": 4e8, "leader_partitions": 11.0, "produce_total_ms_count": 7.0}
+    for name, value in differing.items():
+        assert nodes_of_one_process(one_after_another({1: {}, 2: {name: value}})) == [], name
+    # What polls measure themselves tells nothing.
     nodes = {1: {POLL_MS: 3.0, "silent_ms": 1.0}, 2: {POLL_MS: 4.0, "silent_ms": 2.0}}
     assert nodes_of_one_process(one_after_another(nodes)) == [(1, 2)]
 
@@ -126,27 +110,23 @@ def test_figures_that_jump_back_are_of_two_processes() -> None:
     assert reason == "handler_idle_ns fell from 50000000000000 to 46000000000000"
 
 
-@pytest.mark.parametrize(
-    ("uptimes_s", "text"),
-    [
-        ((100.0, 101.0), None),
-        ((100.0, 110.9), None),  # within the error of the clocks
-        ((100.0, 5000.0), "its uptime grew by 4900 s within 1.0 s"),
-        ((5000.0, 100.0), "its uptime fell from 5000 s to 100 s"),
-        ((5000.0, 0.5), None),  # a restart
-    ],
-)
-def test_an_uptime_shows_another_process(uptimes_s: tuple[float, float], text: str | None) -> None:
-    first, second = (
-        BrokerSample(1, 50.0 + place, {UPTIME_MS: up_s * 1e3})
-        for place, up_s in enumerate(uptimes_s)
-    )
-    assert other_process(first, second) == text
-    contradiction = find_contradiction([first, second]) or ""
-    if text is not None:
-        assert contradiction == f"broker 1: {text}, so another process answered at its address"
-    else:
-        assert ("restarted" in contradiction) is (uptimes_s[1] < uptimes_s[0])
+def test_an_uptime_shows_another_process() -> None:
+    grew, fell = "its uptime grew by 4900 s within 1.0 s", "its uptime fell from 5000 s to 100 s"
+    for before_s, after_s, text in (
+        (100.0, 101.0, None),
+        (100.0, 110.9, None),  # within the error of the clocks
+        (100.0, 5000.0, grew),
+        (5000.0, 100.0, fell),
+        (5000.0, 0.5, None),  # a restart
+    ):
+        first = BrokerSample(1, 50.0, {UPTIME_MS: before_s * 1e3})
+        second = BrokerSample(1, 51.0, {UPTIME_MS: after_s * 1e3})
+        assert other_process(first, second) == text
+        contradiction = find_contradiction([first, second]) or ""
+        if text is not None:
+            assert contradiction == f"broker 1: {text}, so another process answered at its address"
+        else:
+            assert ("restarted" in contradiction) is (after_s < before_s)
 
 
 def test_two_polls_are_the_least_that_show_one_process() -> None:
