@@ -414,8 +414,8 @@ def test_a_value_means_a_broker() -> None:
         shown = text.split()
         assert label.assign(shown, HOSTS) == {1: shown[first], 2: shown[second]}, text
     hosts = {1: "2001:db8::1", 2: "2001:db8::2"}
-    shown = ["[2001:db8::1]:9404", "[2001:db8::2]:9404"]
-    assert BrokerLabel(KEY).assign(shown, hosts) == {1: shown[0], 2: shown[1]}
+    for shown in (["[2001:db8::1]:9404", "[2001:db8::2]:9404"], list(hosts.values())):
+        assert BrokerLabel(KEY).assign(shown, hosts) == {1: shown[0], 2: shown[1]}
 
 
 def test_the_scrape_interval_bounds_the_window(snapshot: SnapshotAssertion) -> None:
