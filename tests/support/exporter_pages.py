@@ -17,66 +17,16 @@ from typing import Any
 
 from jobs.config.source import parse_map
 from metrics.sources.beans import PHASES, Bean, Kind, Role, beans_for
-from tests.support.exporters import RULES as USED
-
-_SPECIFIC = """
-- pattern: "kafka.server<type=(.+), name=(.+), clientId=(.+), topic=(.+), partition=(.*)><>Value"
-  name: kafka_server_$1_$2
-  type: GAUGE
-  labels: {clientId: "$3", topic: "$4", partition: "$5"}
-"""
-_QUANTILES = """
-- pattern: kafka.(\\w+)<type=(.+), name=(.+), (.+)=(.*)><>(\\d+)thPercentile
-  name: kafka_$1_$2_$3
-  type: GAUGE
-  labels: {"$4": "$5", quantile: "0.$6"}
-- pattern: kafka.(\\w+)<type=(.+), name=(.+)Percent\\w*><>MeanRate
-  name: kafka_$1_$2_$3_percent
-  type: GAUGE
-"""
-_UNTYPED = """lowercaseOutputName: true
-lowercaseOutputLabelNames: true
-rules:
-- pattern: kafka.(\\w+)<type=(.+), name=(.+), (.+)=(.+), (.+)=(.+)><>(Count|Value)
-  name: kafka_$1_$2_$3
-  labels: {"$4": "$5", "$6": "$7"}
-- pattern: kafka.(\\w+)<type=(.+), name=(.+), (.+)=(.+)><>(Count|Value)
-  name: kafka_$1_$2_$3
-  labels: {"$4": "$5"}
-- pattern: kafka.(\\w+)<type=(.+), name=(.+)><>(Count|Value)
-  name: kafka_$1_$2_$3
-"""
-_IDLE_RATE = """
-- pattern: kafka.server<type=KafkaRequestHandlerPool, name=RequestHandlerAvgIdle\\w+><>OneMinuteRate
-  name: kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total
-  type: GAUGE
-- pattern: "kafka.server<type=socket-server-metrics, listener=(.+), networkProcessor=(.+)><>(.+):"
-  name: kafka_server_socketservermetrics_$3
-  type: GAUGE
-  labels: {listener: "$1", network_processor: "$2"}
-- pattern: kafka.(\\w+)<type=(.+), name=(.+), (.+)=(.*)><>(\\d+)thPercentile
-  name: kafka_$1_$2_$3
-  type: GAUGE
-  labels: {"$4": "$5", quantile: "0.$6"}
-"""
+from tests.support.exporters import rules_of
 
 RULES: Mapping[str, str] = {
     "none": "",
     "lower case": "lowercaseOutputName: true\nlowercaseOutputLabelNames: true\n",
-    "kafka-kraft-3_0_0": USED["kafka-kraft"] + _QUANTILES,
-    "kafka-2_0_0": USED["kafka-kraft"].replace(
-        USED["kafka-kraft"].partition("rules:\n")[2].partition("- pattern: kafka.(")[0], _SPECIFIC
-    ),
-    "strimzi": USED["strimzi"] + _QUANTILES,
-    "confluent": _UNTYPED + _IDLE_RATE,
-    "one-minute rates": """lowercaseOutputName: true
-rules:
-- pattern: kafka.(\\w+)<type=(.+), name=(.+), (.+)=(.+)><>(OneMinuteRate|Value)
-  name: kafka_$1_$2_$3
-  labels: {"$4": "$5"}
-- pattern: kafka.(\\w+)<type=(.+), name=(.+)><>(OneMinuteRate|Value)
-  name: kafka_$1_$2_$3
-""",
+    "kafka-kraft-3_0_0": rules_of("kafka-kraft") + rules_of("quantiles"),
+    "kafka-2_0_0": rules_of("kafka-2_0_0"),
+    "strimzi": rules_of("strimzi") + rules_of("quantiles"),
+    "confluent": rules_of("confluent"),
+    "one-minute rates": rules_of("one-minute-rates"),
 }
 """Project or example → rules that show what its own show of the beans that are read."""
 
