@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import strategies as st
 
 from metrics.common.errors import RedlineError
@@ -36,6 +37,11 @@ unusual_values = st.recursive(
                                                                 max_size=3),
     max_leaves=6,
 )  # fmt: skip
+
+
+def few_or_many(few: int, many: int) -> pytest.MarkDecorator:
+    """Run a test with a few examples, the same each time, and in `make test-long` with many."""
+    return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.long)])
 
 
 def assert_ends_soon(action: Callable[[], object], *excused: type[Exception]) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from jobs.config import load, load_goal, load_workload
 from jobs.runs.estimate import line_of, payload_rate
-from metrics.common.errors import ConfigError
 from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, Axis, axis_named
 from metrics.traffic.consumers import ConsumerOptions
 from tests.support.patterns import pattern
@@ -194,50 +193,6 @@ def test_sentences_of_the_search_name_the_axis() -> None:
 
 
 # --- which workloads an axis takes ------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ([FIXED], "searches along np"),
-        (_goal("rate"), "has no np"),
-        (_goal("partitions", FIXED), "partitions goes up to 1000"),
-        (_goal("consumer_groups", FIXED), "consumer_groups goes up to 100"),
-        (_goal("message_bytes", FIXED, "goal.search.load_cap=10000"), "has 3 sizes"),
-        (
-            _goal(
-                "message_bytes",
-                FIXED,
-                "goal.search.load_cap=10000",
-                "workload.message_bytes=[1000]",
-            ),
-            "rate is in bytes per second",
-        ),
-        (
-            _goal(
-                "message_bytes",
-                FIXED,
-                *BY_RECORDS,
-                "goal.search.load_cap=9000000",
-                "workload.message_bytes=[1000]",
-            ),
-            "payload.pool_bytes is 8388608 and the largest message 9000000 B",
-        ),
-        (_goal("linger_ms", FIXED), "linger_ms and has no latency objective"),
-        (_goal("batch_size", FIXED), "no latency objective"),
-        (
-            _goal("linger_ms", FIXED, LATENCY, "workload.producer.delivery_timeout_ms=35000"),
-            "at goal.search.load_cap 20000 of linger_ms: delivery_timeout_ms is 35000; .* 50000",
-        ),
-        (_goal("linger_ms", FIXED, LATENCY, "goal.search.load_cap=70000"), "goes up to 60000"),
-        (_goal("headers", FIXED), "consumer_groups, linger_ms or batch_size"),
-    ],
-)
-def test_a_workload_that_does_not_fit_the_axis_is_refused(
-    overrides: list[str], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load("testbed", "demo", "default", overrides)
 
 
 @pytest.mark.parametrize(

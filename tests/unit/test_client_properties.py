@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config import load_cluster
+from jobs.config import load, load_cluster, load_recorded
 from jobs.config.client_properties import keys_of, secret
 from jobs.config.client_property_names import KNOWN, LIBRDKAFKA, NO_EFFECT, REFUSED, USED
 from jobs.config.key_stores import is_store, read_store
 from jobs.config.security import Security
+from jobs.runs.resumption import config_text
 from jobs.setup.jars import kafka_jars
 from jobs.setup.kafka_release import DEFAULT_RELEASE
 from metrics.common.errors import ConfigError
@@ -215,17 +217,14 @@ def test_blanks_escapes_continuations_and_latin_1_are_those_of_java(tmp_path: Pa
     assert secret(f"{file}#password") == "é\nA;"
 
 
-@pytest.mark.parametrize(
-    ("content", "part"),
-    [
+def test_a_file_that_java_cannot_read_is_refused(tmp_path: Path) -> None:
+    for content, part in (
         ("a=b".encode("utf-16"), "UTF-16"),
         (b"a=\\u12", "cannot be read"),
         (b"a" * 1_000_001, "more than 1,000,000 bytes"),
-    ],
-)
-def test_a_file_that_java_cannot_read_is_refused(tmp_path: Path, content: bytes, part: str) -> None:
-    with pytest.raises(ConfigError, match=part):
-        keys_of(write(tmp_path, content))
+    ):
+        with pytest.raises(ConfigError, match=part):
+            keys_of(write(tmp_path, content))
 
 
 # --- configuration providers ----------------------------------------------------
@@ -246,38 +245,6 @@ def test_values_of_providers_are_resolved(tmp_path: Path, monkeypatch: pytest.Mo
     declared = "config.providers=vars\nconfig.providers.vars.class=x.EnvVarConfigProvider\n"
     assert provided(tmp_path, "<${vars:TEST_PASSWORD}>", declared) == "<of env>"
     assert provided(tmp_path, "${no provider} ${vars:X}") == "${no provider} ${vars:X}"
-
-
-FILES_OF_OPT = (
-    "config.providers=file\nconfig.providers.file.class=x.FileConfigProvider\n"
-    "config.providers.file.param.allowed.paths=/opt"
-)
-
-
-@pytest.mark.parametrize(
-    ("value", "more", "part"),
-    [
-        ("${env:TEST_NOWHERE}", "", "TEST_NOWHERE is not set"),
-        ("${file:/nowhere:key}", "", r"cannot be read \(No such file"),
-        ("${dir:key}", "", "has no path"),
-        (
-            "${v:a:b}",
-            "config.providers=v\nconfig.providers.v.class=com.example.Vault",
-            r"the configuration provider v of class com\.example\.Vault; expected",
-        ),
-        (
-            "${file:/etc/passwd:x}",
-            FILES_OF_OPT,
-            "not below config.providers.file.param.allowed.paths",
-        ),
-    ],
-)
-def test_a_value_that_no_provider_has_is_refused_with_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, more: str, part: str
-) -> None:
-    monkeypatch.delenv("TEST_NOWHERE", raising=False)
-    with pytest.raises(ConfigError, match=rf"sasl\.password with .*{part}"):
-        provided(tmp_path, value, more)
 
 
 # --- the cluster's own keys -----------------------------------------------------
@@ -314,50 +281,21 @@ def test_properties_of_another_protocol_have_no_effect_as_with_kafka(tmp_path: P
 LOGIN = "bootstrap.servers=a:1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
+def test_a_token_that_is_made_elsewhere_is_taken(tmp_path: Path) -> None:
+    for text, place in (
         ("sasl.oauthbearer.token.endpoint.url=file:///run/token", "file:/run/token"),
         ("sasl.oauthbearer.token.endpoint.url=file:/run/token", "file:/run/token"),
         ("sasl.jaas.config=x.Y required oauth.access.token=abc;", "#oauth.access.token"),
-    ],
-)
-def test_a_token_that_is_made_elsewhere_is_taken(tmp_path: Path, text: str, place: str) -> None:
-    reference = loaded(tmp_path, LOGIN + text).security.token_from
-    assert reference.endswith(place)
-
-
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("sasl.login.callback.handler.class=com.google.x.GcpLoginCallbackHandler", "token_from"),
-        ("sasl.jaas.config=x.Y required unsecuredLoginStringClaim_sub=a;", "token server"),
-        ("sasl.oauthbearer.assertion.file=/a", "sasl.oauthbearer.assertion.file; expected client"),
-        ("sasl.oauthbearer.token.endpoint.url=https://a/t", "no sasl.jaas.config; expected client"),
-    ],
-)
-def test_a_login_that_needs_java_is_refused_unless_the_cluster_has_a_token(
-    tmp_path: Path, text: str, part: str
-) -> None:
-    with pytest.raises(ConfigError, match=part):
-        loaded(tmp_path, LOGIN + text)
+    ):
+        assert loaded(tmp_path, LOGIN + text).security.token_from.endswith(place)
     own = "security: {token_from: 'env:TEST_TOKEN'}"
-    assert loaded(tmp_path, LOGIN + text, own).security.token_from == "env:TEST_TOKEN"
-
-
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("ssl.trustore.location=a", "ssl.trustore.location; .* the nearest is ssl.truststore.loc"),
-        ("enable.ssl.certificate.verification=false", "certificates that are verified"),
-        ("ssl.keystore.location=a", "ssl.keystore.location without ssl.keystore.password"),
-    ],
-)
-def test_an_unsupported_property_is_refused_by_its_name(
-    tmp_path: Path, text: str, part: str
-) -> None:
-    with pytest.raises(ConfigError, match=part):
-        loaded(tmp_path, f"bootstrap.servers=a:1\nsecurity.protocol=SSL\n{text}")
+    for text in (
+        "sasl.login.callback.handler.class=com.google.x.GcpLoginCallbackHandler",
+        "sasl.jaas.config=x.Y required unsecuredLoginStringClaim_sub=a;",
+        "sasl.oauthbearer.assertion.file=/a",
+        "sasl.oauthbearer.token.endpoint.url=https://a/t",
+    ):  # which are refused without a token of the cluster's own
+        assert loaded(tmp_path, LOGIN + text, own).security.token_from == "env:TEST_TOKEN"
 
 
 def test_a_refused_property_with_a_value_without_effect_is_taken(tmp_path: Path) -> None:
@@ -387,28 +325,160 @@ def test_stores_of_java_are_read_with_and_without_their_password(tmp_path: Path)
     assert not is_store(write(tmp_path, "-----BEGIN CERTIFICATE-----\n"))
 
 
-@pytest.mark.parametrize(
-    ("name", "password", "key_password", "part"),
-    [
+def test_a_store_that_does_not_open_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    for name, password, key_password, part in (
         ("trust.jks", "wrong", None, "its password is another one"),
         ("client.jks", "changeit", "wrong", "the password of its key is another one"),
         ("client.jks", None, None, "no password is given"),
         ("trust.p12", "wrong", None, "Invalid password"),
         ("trust.p12", None, None, "Invalid password"),
         ("trust.jceks", "changeit", None, "it is JCEKS"),
-    ],
-)
-def test_a_store_that_does_not_open_is_refused_with_the_remedy(
-    tmp_path: Path, name: str, password: str | None, key_password: str | None, part: str
-) -> None:
-    with pytest.raises(ConfigError, match=rf"{part}.*keytool -importkeystore") as caught:
-        read_store(store(tmp_path, name), "certfile", password, key_password)
-    assert "changeit" not in str(caught.value)
-
-
-@pytest.mark.parametrize("at", [30, 100, 200])
-def test_half_a_store_is_refused(tmp_path: Path, at: int) -> None:
+    ):
+        with pytest.raises(ConfigError, match=rf"{part}.*keytool -importkeystore") as caught:
+            read_store(store(tmp_path, name), "certfile", password, key_password)
+        assert "changeit" not in str(caught.value)
     whole = Path(store(tmp_path, "trust.jks"))
-    whole.write_bytes(whole.read_bytes()[:at])
-    with pytest.raises(ConfigError, match="it ends in the middle of an entry"):
-        read_store(str(whole), "cafile")
+    content = whole.read_bytes()
+    for at in (200, 100, 30):
+        whole.write_bytes(content[:at])
+        with pytest.raises(ConfigError, match="it ends in the middle of an entry"):
+            read_store(str(whole), "cafile")
+
+
+# --- clusters that they describe --------------------------------------------------
+
+SASL = r"""
+bootstrap.servers=a.example.com:9092, b.example.com:9092
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \
+    username="alice" \
+    password="hun\\"ter2";
+ssl.truststore.type=PEM
+ssl.truststore.location=/etc/kafka/ca.pem
+ssl.endpoint.identification.algorithm=
+acks=all
+client.dns.lookup=use_all_dns_ips
+"""
+
+
+def test_a_properties_file_supplies_addresses_and_security_besides_the_clusters_own_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = loaded(tmp_path, SASL)
+    assert cluster.bootstrap_servers == ("a.example.com:9092", "b.example.com:9092")
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    assert cluster.security.client_kwargs() == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": 'hun"ter2',
+        "ssl_cafile": "/etc/kafka/ca.pem",
+        "ssl_check_hostname": False,
+    }
+    own = "bootstrap_servers: ['c:9092']\nsecurity: {protocol: PLAINTEXT}"
+    cluster = loaded(tmp_path, SASL, own)
+    assert cluster.bootstrap_servers == ("c:9092",)
+    assert cluster.security.protocol == "PLAINTEXT"
+
+
+def test_its_secrets_are_recorded_nowhere_and_the_record_resumes(tmp_path: Path) -> None:
+    loaded(tmp_path, SASL)
+    file = str(tmp_path / "prod.yaml")
+    config = load(file, "quick", "quick")
+    recorded = config_text(config)
+    assert "ter2" not in recorded
+    assert "alice" not in recorded
+    assert f"properties:{tmp_path}/client.properties#password" in recorded
+    assert load_recorded(json.loads(recorded), cluster=file) == config
+    (tmp_path / "client.properties").unlink()
+    with pytest.raises(ConfigError, match=r"cluster client_properties is .*cannot be read \(No su"):
+        load_cluster(file)
+
+
+def test_an_oauth_client_is_read_from_the_properties(tmp_path: Path) -> None:
+    properties = (
+        "sasl.oauthbearer.token.endpoint.url=https://idp.example.com/token\n"
+        "sasl.login.callback.handler.class=org.apache.kafka.common.x\n"
+        "sasl.jaas.config=org.apache.kafka.OAuthBearerLoginModule required "
+        "clientId='me' clientSecret='it' scope='kafka';\n"
+    )
+    security = loaded(tmp_path, LOGIN + properties).security
+    assert security.oauth_token_url == "https://idp.example.com/token"
+    assert security.oauth_scope == "kafka"
+    assert (security.oauth_client_id_from or "").endswith("client.properties#clientId")
+
+
+def test_the_region_of_clients_own_properties_is_that_of_the_brokers(tmp_path: Path) -> None:
+    text = (
+        "bootstrap.servers=b-1.demo.abc123.c2.kafka.us-east-2.amazonaws.com:9098\n"
+        "security.protocol=SASL_SSL\nsasl.mechanism=AWS_MSK_IAM\n"
+        "sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required{};\n"
+        "sasl.client.callback.handler.class="
+        "software.amazon.msk.auth.iam.IAMClientCallbackHandler\n"
+    )
+    assert loaded(tmp_path, text.format("")).security.aws_region == "us-east-2"
+    with pytest.raises(ConfigError, match=r"with awsProfileName; expected .*AWS_PROFILE"):
+        loaded(tmp_path, text.format(' awsProfileName="load"'))
+    with pytest.raises(ConfigError, match="without a region in its names"):
+        loaded(tmp_path, text.format("").replace("amazonaws.com", "example.com"))
+
+
+def test_a_file_for_kerberos_supplies_the_service_but_no_keytab(tmp_path: Path) -> None:
+    text = (
+        "bootstrap.servers=a:9092\nsecurity.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n"
+        "sasl.kerberos.kinit.cmd=/usr/bin/kinit\n{}\n"
+        "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required {};\n"
+    )
+    own = text.format("sasl.kerberos.service.name=broker", "useTicketCache=true")
+    assert loaded(tmp_path, own).security.kerberos_service_name == "broker"
+    named = text.format("", 'useTicketCache=true serviceName="other"')
+    assert loaded(tmp_path, named).security.kerberos_service_name == "other"
+    with pytest.raises(ConfigError, match=r"with keyTab; expected .*KRB5_CLIENT_KTNAME"):
+        loaded(tmp_path, text.format("", 'useKeyTab=true keyTab="/etc/load.keytab"'))
+
+
+# --- environment variables in a cluster's file ------------------------------------
+
+VARIABLES = """
+bootstrap_servers: ['${KAFKA_HOST}:9092', 'b:9092']
+jmx: {port: '${JMX}'}
+link_mbit_per_s: 1000
+"""
+
+
+def test_variables_have_their_values_and_are_recorded_as_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "prod.yaml"
+    file.write_text(VARIABLES)
+    with pytest.raises(ConfigError, match=r"line 2: bootstrap_servers\.0 has \$\{KAFKA_HOST\},"):
+        load_cluster(str(file))
+    monkeypatch.setenv("KAFKA_HOST", "kafka-7.internal")
+    monkeypatch.setenv("JMX", "9998")
+    config = load(str(file), "quick", "quick")
+    assert config.cluster.bootstrap_servers == ("kafka-7.internal:9092", "b:9092")
+    assert config.cluster.jmx is not None
+    assert config.cluster.jmx.port == 9998
+    recorded = config_text(config)
+    assert "kafka-7" not in recorded
+    settings = json.loads(recorded)["cluster"]
+    assert settings["bootstrap_servers"] == ["${KAFKA_HOST}:9092", "b:9092"]
+    assert settings["jmx.port"] == "${JMX}"
+    monkeypatch.setenv("KAFKA_HOST", "kafka-8.internal")
+    resumed = load_recorded(json.loads(recorded), cluster=str(file)).cluster
+    assert resumed.bootstrap_servers == ("kafka-8.internal:9092", "b:9092")
+
+
+def test_a_variable_with_a_secret_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    monkeypatch.setenv("WHO", "hunter2")
+    file = tmp_path / "prod.yaml"
+    for line in ("description: 'x ${KAFKA_PASSWORD}'", "security: {username_from: 'env:${WHO}'}"):
+        file.write_text(f"bootstrap_servers: ['b:9092']\nmetrics: {{client_only: true}}\n{line}")
+        words = r"which may be a secret; .* ends in _from"
+        with pytest.raises(ConfigError, match=words) as caught:
+            load_cluster(str(file))
+        assert "hunter2" not in str(caught.value)

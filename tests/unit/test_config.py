@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import FrozenInstanceError
+from collections.abc import Sequence
+from dataclasses import FrozenInstanceError, fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from jobs.cluster.topic_plan import largest_batch_bytes
 from jobs.config import (
+    Goal,
     Workload,
     available,
     describe,
@@ -18,8 +22,19 @@ from jobs.config import (
     load_goal,
     load_workload,
 )
+from jobs.config.base import section_model
+from jobs.config.suite import Suite, load_suite
+from metrics.common.errors import ConfigError
+from metrics.comparing.nightly import Noise
 from metrics.judging.thresholds import Indicators, Thresholds, Validity
+from metrics.traffic.pattern import TopicOptions
 from metrics.traffic.producer import ProducerOptions
+from metrics.traffic.sizes import Sizes
+from search.budget import Budget
+
+
+def workload_with(*overrides: str) -> Workload:
+    return load_workload("demo", [f"workload.{each}" for each in overrides])
 
 
 @pytest.fixture
@@ -29,23 +44,16 @@ def goal_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", available("cluster"))
-def test_every_cluster_of_conf_loads(name: str) -> None:
-    cluster = load_cluster(name)
-    assert cluster.name == name
-    assert (cluster.testbed is None) != (cluster.bootstrap_servers is None)
-
-
-@pytest.mark.parametrize("name", available("workload"))
-def test_every_workload_of_conf_loads(name: str) -> None:
-    workload = load_workload(name)
-    assert workload.name == name
-    assert workload.description
-
-
-@pytest.mark.parametrize("name", available("goal"))
-def test_every_goal_of_conf_loads(name: str) -> None:
-    assert load_goal(name).name == name
+def test_every_file_of_conf_loads() -> None:
+    for name in available("cluster"):
+        cluster = load_cluster(name)
+        assert cluster.name == name
+        assert (cluster.testbed is None) != (cluster.bootstrap_servers is None), name
+    for name in available("workload"):
+        workload = load_workload(name)
+        assert workload.name == name and workload.description
+    for name in available("goal"):
+        assert load_goal(name).name == name
 
 
 def test_the_files_of_the_demo_are_there_and_fit_together() -> None:
@@ -53,6 +61,8 @@ def test_the_files_of_the_demo_are_there_and_fit_together() -> None:
     assert loaded.cluster.testbed is not None
     assert loaded.workload.message_bytes == (100, 1_000, 10_000)
     assert loaded.goal.indicators.request_handler_idle_min == 0.20
+    with pytest.raises(ConfigError, match="brokers of cluster testbed is 1"):
+        load("testbed", "demo", "default", ["cluster.testbed.brokers=1"])
 
 
 def test_the_default_goal_has_the_default_thresholds() -> None:
@@ -62,14 +72,9 @@ def test_the_default_goal_has_the_default_thresholds() -> None:
     assert changed == Thresholds(Indicators(network_idle_min=0.3), Validity(loop_busy_max=0.5))
 
 
-def test_a_path_names_the_goal_after_the_file(goal_file: Path) -> None:
+def test_a_path_names_the_goal_after_the_file_unless_it_states_a_name(goal_file: Path) -> None:
     goal = load_goal(str(goal_file))
-    assert goal.name == "strict"
-    assert goal.search.resolution == 0.1
-    assert goal.search.load_cap == 20_000
-
-
-def test_a_file_may_state_another_name(goal_file: Path) -> None:
+    assert (goal.name, goal.search.resolution, goal.search.load_cap) == ("strict", 0.1, 20_000)
     goal_file.write_text("name: tolerant\n", encoding="utf-8")
     assert load_goal(str(goal_file)).name == "tolerant"
 
@@ -88,20 +93,17 @@ def test_overrides_replace_single_keys_and_the_last_one_takes_effect() -> None:
 
 
 def test_kafka_properties_keep_their_dots_and_become_text() -> None:
-    workload = load_workload(
-        "demo",
-        ["workload.topic.config.min.insync.replicas=1", "workload.topic.config.preallocate=true"],
-    )
-    assert workload.topic.config["min.insync.replicas"] == "1"
-    assert workload.topic.config["preallocate"] == "true"
-    assert "retention.bytes" in workload.topic.config
+    config = workload_with("topic.config.min.insync.replicas=1", "topic.config.preallocate=true")
+    kept = config.topic.config
+    assert (kept["min.insync.replicas"], kept["preallocate"]) == ("1", "true")
+    assert "retention.bytes" in kept
+    testbed = load_cluster("testbed", ["cluster.testbed.properties.num.io.threads=1"]).testbed
+    assert testbed is not None
+    assert testbed.properties["num.io.threads"] == "1"
 
 
 def test_null_removes_a_key_so_that_the_other_rate_can_be_set() -> None:
-    workload = load_workload(
-        "demo",
-        ["workload.producer.rate_bytes_per_s=null", "workload.producer.rate_records_per_s=1e3"],
-    )
+    workload = workload_with("producer.rate_bytes_per_s=null", "producer.rate_records_per_s=1e3")
     assert workload.producer.records_per_s(500) == 1_000.0
     assert workload.pattern(500).mb_per_s == 0.5
 
@@ -109,19 +111,17 @@ def test_null_removes_a_key_so_that_the_other_rate_can_be_set() -> None:
 def test_a_rate_in_bytes_gives_fewer_records_of_larger_messages() -> None:
     producer = ProducerOptions(rate_bytes_per_s=1_000.0)
     assert (producer.records_per_s(10), producer.records_per_s(500)) == (100.0, 2.0)
-    workload = load_workload("demo", ["workload.producer.rate_bytes_per_s=125000"])
+    workload = workload_with("producer.rate_bytes_per_s=125000")
     patterns = [workload.pattern(size) for size in (100, 1_000, 10_000)]
     assert [each.producer.rate_records_per_s for each in patterns] == [1_250.0, 125.0, 12.5]
     assert {each.mb_per_s for each in patterns} == {0.125}
 
 
-@pytest.mark.parametrize(
-    ("given", "kept", "code"),
-    [("0", "0", 0), ("1", "1", 1), ("-1", "all", -1), ("all", "all", -1), ('"1"', "1", 1)],
-)
-def test_acks_has_one_spelling(given: str, kept: str, code: int) -> None:
-    producer = load_workload("demo", [f"workload.producer.acks={given}"]).producer
-    assert (producer.acks, producer.acks_code) == (kept, code)
+def test_acks_has_one_spelling() -> None:
+    codes = {"0": 0, "1": 1, "all": -1}
+    for given, kept in (("0", "0"), ("1", "1"), ('"1"', "1"), ("-1", "all"), ("all", "all")):
+        producer = workload_with(f"producer.acks={given}").producer
+        assert (producer.acks, producer.acks_code) == (kept, codes[kept]), given
 
 
 def test_configurations_are_frozen_and_cross_to_executors() -> None:
@@ -143,12 +143,142 @@ def test_describe_gives_the_paths_that_set_takes() -> None:
 
 def test_yaml_numbers_are_read_as_people_intend(goal_file: Path) -> None:
     goal_file.write_text("search: {resolution: 5e-2, load_cap: 0200}", encoding="utf-8")
-    goal = load_goal(str(goal_file))
-    assert goal.search.resolution == 0.05
-    assert goal.search.load_cap == 200
+    search = load_goal(str(goal_file)).search
+    assert (search.resolution, search.load_cap) == (0.05, 200)
 
 
-def test_models_and_files_agree_on_sizes_that_cannot_be_batched() -> None:
-    workload = load_workload("demo", ["workload.producer.batch_size=0"])
-    assert isinstance(workload, Workload)
-    assert workload.producer.batch_size == 0
+# --- what reaches the engine ------------------------------------------------------
+
+
+def test_options_of_producers_and_payloads_reach_the_engine() -> None:
+    producer = {
+        "acks": "all",
+        "retries": 7,
+        "retry_backoff_ms": 20.0,
+        "retry_backoff_max_ms": 300.0,
+        "delivery_timeout_ms": 60_000,
+        "enable_idempotence": True,
+        "send_buffer_bytes": 131_072,
+        "receive_buffer_bytes": 32_768,
+        "compression": "zstd",
+        "arrivals": "bursts",
+        "burst_on_s": 0.5,
+        "burst_off_s": 1.5,
+        "partitioner_ignore_keys": True,
+        "batch_size": 0,
+    }
+    payload = {
+        "kind": "mixed",
+        "wanted_ratio": 3.0,
+        "sizes": "uniform",
+        "size_spread": 0.25,
+        "key_bytes": 8,
+        "key_count": 100,
+        "headers": 2,
+        "header_bytes": 16,
+        "seed": 9,
+    }
+    overrides = ["trial.early_end_error_rate=0"]
+    for section, keys in {"producer": producer, "payload": payload}.items():
+        overrides += [f"{section}.{key}={value}" for key, value in keys.items()]
+    workload = workload_with(*overrides)
+    reached = workload.pattern(1_000).producer
+    assert {key: getattr(reached.options, key) for key in producer} == producer
+    assert {key: getattr(reached.payload, key) for key in payload} == payload
+    assert reached.payload.distribution == Sizes("uniform", 0.25)
+    again = workload.pattern(1_000).producer
+    assert (again, hash(again)) == (reached, hash(reached)), "the key of the kept pools"
+
+
+def test_a_histogram_is_read_from_lines_of_size_and_weight(tmp_path: Path) -> None:
+    path = tmp_path / "sizes.txt"
+    path.write_text("# size weight\n100 3\n\n300, 1  # rare\n", encoding="utf-8")
+    given = workload_with("payload.sizes=histogram", f"payload.histogram_file={path}").payload
+    assert given.distribution.histogram == ((100, 3.0), (300, 1.0))
+    assert given.distribution.largest(1_000) == 2_000
+
+
+def test_the_largest_message_decides_the_size_limit_of_the_topic() -> None:
+    def largest(message_bytes: int, *overrides: str) -> int:
+        return largest_batch_bytes(workload_with(*overrides).pattern(message_bytes).producer)
+
+    assert largest(10_000) == 10_072
+    varied = largest(10_000, "payload.sizes=uniform", "payload.size_spread=1")
+    assert varied == pytest.approx(20_071, abs=3)
+    assert largest(100_000, "producer.compression=zstd", "payload.kind=repeated") == 16_384
+
+
+def test_jmx_has_one_port_for_every_broker_or_an_endpoint_for_each() -> None:
+    jmx = load_cluster("example").jmx
+    assert jmx is not None
+    assert jmx.addresses({1: "a", 2: "::1"}) == {1: "a:9999", 2: "[::1]:9999"}
+    jmx = load_cluster("example", ["cluster.jmx={endpoints: {1: 'a:1', 2: 'b:2'}}"]).jmx
+    assert jmx is not None
+    assert jmx.addresses({1: "x"}) == {1: "a:1"}
+    with pytest.raises(ConfigError, match="no address for broker 3"):
+        jmx.addresses({1: "x", 3: "y"})
+
+
+# --- sections that are plain dataclasses ------------------------------------------
+
+
+def sections(model: type[BaseModel], above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Paths of all sections of a model that are dataclasses."""
+    found = []
+    for name, item in model.model_fields.items():
+        kinds = {item.annotation, *getattr(item.annotation, "__args__", ())}
+        kinds |= {getattr(kind, "__origin__", kind) for kind in kinds}
+        for kind in kinds:
+            if is_dataclass(kind):
+                found.append((*above, name))
+            elif isinstance(kind, type) and issubclass(kind, BaseModel):
+                found += sections(kind, (*above, name))
+    return sorted(found)
+
+
+def test_these_sections_are_dataclasses_with_their_own_defaults(tmp_path: Path) -> None:
+    of_workload = ("consumers", "payload", "producer", "topic", "trial")
+    assert sections(Workload) == [(name,) for name in of_workload]
+    assert sections(Goal) == [("indicators",), ("search", "budget"), ("validity",)]
+    assert sections(Suite) == [("cases", "noise"), ("noise",)]
+    assert type(load_workload("demo").producer) is ProducerOptions
+    path = tmp_path / "nights.yaml"
+    cases = "[{name: a, limit: 9}, {name: b, limit: 8, noise: {weight: 2}}]"
+    path.write_text(f"noise: {{cv: 0.2}}\ncases: {cases}\n")
+    suite = load_suite(str(path))
+    assert suite.noise == Noise(cv=0.2)
+    assert [each.noise for each in suite.cases] == [None, Noise(weight=2)]
+
+
+def test_each_section_refuses_an_unknown_key_with_its_options() -> None:
+    loaders: dict[str, Any] = {"workload": ("demo", load_workload), "goal": ("default", load_goal)}
+    for kind, path in [
+        *(("workload", path) for path in sections(Workload)),
+        *(("goal", path) for path in sections(Goal)),
+    ]:
+        name, read = loaders[kind]
+        key = f"{'.'.join(path)}.zzz"
+        with pytest.raises(ConfigError) as caught:
+            read(name, [f"{kind}.{key}=5"])
+        assert str(caught.value).startswith(f"--set {kind}.{key}: {key} is an unknown key; ")
+        held = read(name)
+        for part in path:
+            held = getattr(held, part)
+        expected = f"expected one of {', '.join(item.name for item in fields(held))};"
+        assert expected in str(caught.value)
+
+
+def test_consistency_is_checked_only_when_a_file_is_read() -> None:
+    assert ProducerOptions().rate_bytes_per_s is None
+    with pytest.raises(ConfigError, match="exactly one of rate_bytes_per_s"):
+        workload_with("producer.rate_bytes_per_s=null")
+
+
+def test_the_model_of_a_section_has_its_fields_and_is_made_once() -> None:
+    kinds: Sequence[Any] = (ProducerOptions, Indicators, Budget)
+    for kind in kinds:
+        model = section_model(kind)
+        assert list(model.model_fields) == [item.name for item in fields(kind)]
+        assert section_model(kind) is model
+    config = section_model(TopicOptions).model_fields["config"]
+    assert config.default_factory is dict, "a mutable default is created for each section"

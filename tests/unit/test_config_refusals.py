@@ -1,200 +1,139 @@
-"""The messages for wrong workloads, options and files."""
+"""The messages for wrong clusters, workloads, goals, other files and options."""
 
 from __future__ import annotations
 
 import itertools
-import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config import (
-    available,
-    load,
-    load_cluster,
-    load_goal,
-    load_workload,
-)
+from jobs.campaigns.sweep.cases import load_sweep
+from jobs.config import available, load, load_cluster, load_goal, load_workload
+from jobs.config.client_properties import secret
+from jobs.config.experiment import CASES_MAX
 from jobs.config.suite import load_suite
+from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
+from tests.support.commands import ROOT
 
+SECRET = "hunter2"
 ALIAS_BOMB = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
     for before, name in itertools.pairwise("abcdefgh")
 )
-
-
-def refusal(*overrides: str, workload: str = "demo") -> str:
-    """The message of the refusal of a workload."""
-    with pytest.raises(ConfigError) as caught:
-        load_workload(workload, [f"workload.{each}" for each in overrides])
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("override", "parts"),
-    [
-        ("producer.linger=1", ("unknown key", "nearest known key is linger_ms")),
-        ("linger_ms=1", ("unknown key", "producer.linger_ms", "move it there")),
-        ("zzz=1", ("unknown key", "expected one of name, description, message_bytes")),
-        ("producer.linger_ms=fast", ('"fast", a text', "a number of milliseconds from 0")),
-        ("producer.linger_ms=-1", ("is -1", "from 0 to 60000", "default 5.0")),
-        ("producer.linger_ms=true", ("true, a boolean", "a number of milliseconds")),
-        ("producer.linger_ms=.nan", ("a number of milliseconds",)),
-        ("producer.rate_bytes_per_s=0", ("is 0", "above 0")),
-        ("producer.rate_bytes_per_s=.inf", ("is inf", "up to 10000000000")),
-        (
-            "producer.rate_records_per_s=5",
-            ("and rate_records_per_s are given", "exactly one"),
-        ),
-        ("producer.rate_bytes_per_s=null", ("none is given", "exactly one")),
-        ("producer.rate_bytes_per_s=10", ("0.8 messages of 100 B", "raise the producer's rate")),
-        ("producer.acks=2", ("producer.acks is 2", "expected 0, 1 or all")),
-        ("producer.acks=true", ("expected 0, 1 or all",)),
-        ("producer=5", ("producer is 5", "a map of keys and values")),
-        ("producer.max_in_flight=1.5", ("1.5", "a whole number of requests")),
-        ("producer.buffer_memory=2000", ("producer.buffer_memory is 2000", "20000")),
-        ("message_bytes=100", ("message_bytes is 100", "a list")),
-        ("message_bytes=[]", ("at least one item",)),
-        ("message_bytes=[100, -1]", ("message_bytes.1 is -1", "from 1 to 10000000")),
-        ("message_bytes=[100000000]", ("message_bytes.0 is 100000000", "from 1 to 10000000")),
-        ("message_bytes=[5, 5]", ("holds 5 more than once",)),
-        (
-            "message_bytes.0=5",
-            ("--set workload.message_bytes.0", "workload.message_bytes", "a list"),
-        ),
-        ("payload.kind=zeros", ('"zeros"', "expected random")),
-        ("topic.replication_factor=0", ("is 0", "replicas from 1")),
-        ("topic.replication_factor=null", ("is null", "replicas from 1")),
-        ("topic.config=[1]", ("a list", "a map of Kafka property names")),
-        ("topic.config.a=[1]", ("a text, number or boolean",)),
-        ("topic.config.min.insync.replicas=3", ("min.insync.replicas is 3", "factor 2")),
-        ("trial={}", ("trial.warmup_s is missing", "a number of seconds", "trial.measure_s")),
-        ("trial.sample_interval_s=5", ("at least 4 samples", "measure longer")),
-        ("trial=null", ("trial is null",)),
-        (
-            "producer.transaction_duration_ms=100",
-            ("enable_idempotence false, with acks 1", "expected enable_idempotence true"),
-        ),
-    ],
+REFUSED: dict[str, list[str]] = YAML(typ="safe", pure=True).load(
+    (ROOT / "tests" / "data" / "refused-configurations.yaml").read_text(encoding="utf-8")
 )
-def test_the_message_for_a_wrong_workload_states_value_and_expectation(
-    override: str, parts: tuple[str, ...], snapshot: SnapshotAssertion
-) -> None:
-    message = refusal(override)
-    assert message == snapshot
-    for part in parts:
-        assert part in message
-    assert "pydantic" not in message
+LONG = {
+    "goal file": [f"x: {'[' * 2_000}", ALIAS_BOMB],
+    "OMB file": [f"topics: {'9' * 400}"],
+    "experiment file": [f"axes: {{workload.producer.linger_ms: {[*range(CASES_MAX + 1)]}}}"],
+}
+"""Content that is too long for a file of rows."""
 
 
-def test_a_value_that_is_not_yaml_is_refused() -> None:
-    message = refusal("producer.linger_ms=[1")
-    assert message.startswith("--set workload.producer.linger_ms: the value is malformed, line 1")
+def options(kind: str, row: str) -> list[str]:
+    return [f"{kind}.{each}" for each in row.split("  ")]
 
 
-def test_a_message_names_file_and_line_or_the_option() -> None:
-    assert refusal("producer.linger_ms=-1").startswith("--set workload.producer.linger_ms: ")
-    assert refusal("topic.config.min.insync.replicas=3").startswith(
-        "conf/workloads/demo.yaml, line"
+def by_file(name: str, read: Callable[[str], object]) -> Callable[[str, Path], object]:
+    """A reader of a text that is the content of a file."""
+
+    def read_text(text: str, folder: Path) -> object:
+        (folder / name).write_text(text, encoding="utf-8")
+        return read(str(folder / name))
+
+    return read_text
+
+
+def cluster_with(text: str) -> Callable[[str], object]:
+    """A reader of the file that a cluster's file names in this text."""
+
+    def read(file: str) -> object:
+        cluster = Path(file).with_name("cluster.yaml")
+        cluster.write_text(text.replace("FILE", file))
+        return load_cluster(str(cluster))
+
+    return read
+
+
+def served_cluster(row: str, folder: Path) -> object:
+    keys = "".join(f"    {each}\n" for each in row.splitlines())
+    text = f"bootstrap_servers: ['b:9092']\nmetrics:\n  prometheus:\n{keys}"
+    return by_file("mine.yaml", load_cluster)(text, folder)
+
+
+def read_histogram(file: str) -> object:
+    return load_workload(
+        "demo", options("workload", f"payload.sizes=histogram  payload.histogram_file={file}")
     )
 
 
-def test_a_wrong_item_is_one_problem_without_a_list_that_is_too_short() -> None:
-    assert len(refusal("message_bytes=[-1]").splitlines()) == 1
+def adaptations(row: str) -> dict[str, Any]:
+    """The arguments of `adapt` for these options of `redline testbed up`."""
+    given = dict(YAML(typ="safe", pure=True).load(row))
+    named = {key: given.pop(key) for key in ("brokers", "kafka_version") if key in given}
+    return {**named, "overrides": given}
 
 
-def test_many_problems_take_few_lines() -> None:
-    message = refusal("message_bytes=[-1, -2, -3, -4, -5, -6, -7]")
-    assert len(message.splitlines()) == 6
-    assert message.endswith("and 2 more problems in conf/workloads/demo.yaml")
+LOADERS: dict[str, Callable[[str, Path], object]] = {
+    "workload demo": lambda row, _: load_workload("demo", options("workload", row)),
+    "cluster example": lambda row, _: load_cluster("example", options("cluster", row)),
+    "cluster testbed": lambda row, _: load_cluster("testbed", options("cluster", row)),
+    "any option": lambda row, _: load_workload("demo", [row]),
+    "goal file": by_file("strict.yaml", load_goal),
+    "suite file": by_file("nights.yaml", load_suite),
+    "workload file": by_file("mine.yaml", load_workload),
+    "experiment file": by_file("mine.yaml", load_sweep),
+    "cluster file with a server": served_cluster,
+    "histogram file": by_file("sizes.txt", read_histogram),
+    "client.properties": by_file("client.properties", cluster_with(
+        "client_properties: FILE\nmetrics: {client_only: true}\nbootstrap_servers: ['a:9092']\n"
+    )),
+    "secret of client.properties": by_file(
+        "client.properties", lambda file: secret(f"{file}#sasl.password")
+    ),
+    "testbed demo default": lambda row, _: load("testbed", "demo", "default", row.split("  ")),
+    "testbed profile": by_file("wrong.yaml", load_profile),
+    "testbed option": lambda row, _: adapt(load_profile("disk-bound"), **adaptations(row)),
+    "OMB file": by_file("workload.yaml", lambda file: load_workload(f"omb:{file}")),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("option", "part"),
-    [
-        ("wrkload.x=1", "did you mean workload?"),
-        ("zzz.x=1", "cluster, workload or goal"),
-        ("workload", "key.path=value"),
-        ("workload=1", "key.path=value"),
-        ("workload..x=1", "key.path=value"),
-    ],
-)
-def test_a_malformed_option_is_refused_for_any_file(
-    option: str, part: str, snapshot: SnapshotAssertion
-) -> None:
+def refusal(read: Callable[[], object]) -> str:
+    """The message of a refusal."""
     with pytest.raises(ConfigError) as caught:
-        load_workload("demo", [option])
-    assert str(caught.value) == snapshot
-    assert part in str(caught.value)
-    with pytest.raises(ConfigError, match=re.escape(str(caught.value))):
-        load_goal("default", [option])
-
-
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("", "is empty"),
-        ("# only a comment\n", "is empty"),
-        ("---\n", "is empty"),
-        ("[1, 2]", "holds a list"),
-        ("resolution", "holds a text"),
-        ("search: {resolution: 0.1,\n  resolution: 0.2}", "line 2: search.resolution is given a"),
-        ("search: {}\nsearch: {}", "line 2: search is given a second time, first in"),
-        ("search: &a [*a]", "line 1: search.0"),
-        ("true: 1", 'line 1: "true"'),
-        ("[1]: 1", "line 1: a list or map"),
-        ("search: {load_cap: !!int x}", "line 1: the value in search.load_cap"),
-        ("search: {load_cap: 12:30}", '"12:30", a text'),
-        ("search: {load_start_max: 9, load_cap: 8}", "load_start_max is 9 and load_cap 8"),
-        ("search: {resolution: 0.6}", "a number above 0 up to 0.5"),
-        ("search: {resolution: 0}", "a number above 0 up to 0.5"),
-        ("indicators: {achieved_min: 1.1}", "a number above 0 up to 1"),
-        ("indicators: {latency_p99_ms_max: 0}", "a number of milliseconds above 0 up to 600000"),
-        ("name: a/b", "a name of at most 80 letters"),
-        ("x: !!python/object/apply:os.getcwd []", "tag !!python/object/apply:os.getcwd"),
-        ("base: &b {x: 1}\nsearch:\n  <<: *b\n", 'line 3: "<<" is used as a key in search'),
-        ("x: !foo [1]", "line 1: the value in x has the tag !foo"),
-        ("x: !!omap [a: 1]", "tag !!omap"),
-        ("null: 3", 'line 1: "null"'),
-        ("search: {load_cap: !!bool maybe}", "line 1: the value in search.load_cap"),
-        pytest.param(f"x: {'[' * 2_000}", "nested too deeply", id="deep"),
-        pytest.param(ALIAS_BOMB, "more than 10,000 values", id="many"),
-    ],
-)
-def test_a_wrong_file_is_refused_with_its_line(
-    tmp_path: Path, text: str, part: str, snapshot: SnapshotAssertion
-) -> None:
-    message = refusal_of_goal(tmp_path, text)
-    assert message.replace(str(tmp_path), "…") == snapshot
-    assert part in message
-    assert str(tmp_path / "strict.yaml") in message
-
-
-def refusal_of_goal(folder: Path, text: str) -> str:
-    """The message of the refusal of a goal with this text."""
-    goal_file = folder / "strict.yaml"
-    goal_file.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
-        load_goal(str(goal_file))
+        read()
+    assert caught.value.exit_code == 2
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("search:\n\tload_cap: 4", "line 2, column 1: found character"),
-        ("search: *nowhere", "undefined alias"),
-        ("search: {}\n---\nsearch: {}", "another document"),
-    ],
-)
-def test_malformed_yaml_is_refused_with_the_reason_of_the_parser(
-    tmp_path: Path, text: str, part: str
+@pytest.mark.parametrize("kind", LOADERS)
+def test_each_mistake_is_refused_in_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, snapshot: SnapshotAssertion
 ) -> None:
-    message = refusal_of_goal(tmp_path, text)
-    assert part in message
-    assert str(tmp_path / "strict.yaml") in message
+    monkeypatch.delenv("TEST_NOWHERE", raising=False)
+    messages: dict[str, str] = {}
+    rows = (*REFUSED[kind], *LONG.get(kind, ()))
+    for row in rows:
+        try:
+            LOADERS[kind](row, tmp_path)
+        except ConfigError as error:
+            messages[row.strip()[:200]] = str(error).replace(str(tmp_path), "…")
+    assert messages == snapshot
+    assert len(messages) == len(rows), "each is refused, and is in the file once"
+    for row, message in messages.items():
+        assert SECRET not in message and "pydantic" not in message, row
+
+
+@pytest.mark.parametrize("option", REFUSED["any option"])
+def test_a_malformed_option_is_refused_in_the_same_words_for_any_file(option: str) -> None:
+    of_workload = refusal(lambda: load_workload("demo", [option]))
+    assert of_workload == refusal(lambda: load_goal("default", [option]))
 
 
 def test_a_file_without_readable_text_is_refused(
@@ -202,18 +141,15 @@ def test_a_file_without_readable_text_is_refused(
 ) -> None:
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe")
-    for path in (binary, tmp_path / "missing.yaml", tmp_path):
-        with pytest.raises(ConfigError) as caught:
-            load_goal(str(path))
-        assert str(path) in str(caught.value)
-        assert str(caught.value).replace(str(tmp_path), "…") == snapshot
+    (tmp_path / "brokers").write_text("[all]")
+    for path in (binary, tmp_path / "missing.yaml", tmp_path, tmp_path / "brokers"):
+        message = refusal(lambda path=path: load_goal(str(path)))  # type: ignore[misc]
+        assert message.replace(str(tmp_path), "…") == snapshot
 
 
 def test_mistakes_of_several_files_are_in_one_message_and_each_once() -> None:
     def refused(*overrides: str) -> list[str]:
-        with pytest.raises(ConfigError) as caught:
-            load("testbed", "demo", "default", overrides)
-        return str(caught.value).splitlines()
+        return refusal(lambda: load("testbed", "demo", "default", overrides)).splitlines()
 
     acks, bogus = refused("workload.producer.acks=5", "goal.bogus=1")
     assert "producer.acks" in acks
@@ -222,12 +158,9 @@ def test_mistakes_of_several_files_are_in_one_message_and_each_once() -> None:
 
 
 def test_an_unknown_name_gets_the_nearest_and_all() -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_workload("dmo")
-    message = str(caught.value)
+    message = refusal(lambda: load_workload("dmo"))
     assert "the nearest is demo" in message
     assert all(name in message for name in available("workload"))
-    assert caught.value.exit_code == 2
 
 
 def test_a_file_of_another_program_is_refused(
@@ -235,39 +168,5 @@ def test_a_file_of_another_program_is_refused(
 ) -> None:
     (tmp_path / "brokers").write_text("[all]")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"is a file, and its name does not end in \.yaml"):
-        load_cluster("brokers")
-
-
-def test_a_suite_without_cases_gets_a_description_of_cases(tmp_path: Path) -> None:
-    (tmp_path / "suite.yaml").write_text("description: nothing")
-    words = (
-        "cases is missing; expected a list of one or more, each of them a map of keys and values"
-    )
-    with pytest.raises(ConfigError, match=words):
-        load_suite(str(tmp_path / "suite.yaml"))
-
-
-def test_a_missing_list_is_refused_with_a_description_of_its_items(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("description: nothing")
-    words = "message_bytes is missing; expected a list of one or more, each of them a whole number"
-    with pytest.raises(ConfigError, match=words):
-        load_workload(str(tmp_path / "mine.yaml"))
-
-
-TRANSACTIONS = (
-    "producer.acks=all",
-    "producer.enable_idempotence=true",
-    "producer.transaction_duration_ms=100",
-)
-
-
-def test_a_transaction_has_a_record_and_only_the_client_wire_reads_along(
-    snapshot: SnapshotAssertion,
-) -> None:
-    message = refusal(*TRANSACTIONS, "message_bytes=[100000]")
-    assert "messages of 100000 B in a transaction of 100 ms" in message
-    assert message == snapshot
-    message = refusal(*TRANSACTIONS, "consumers.groups=1", "consumers.client=librdkafka")
-    assert "expected consumers.client wire" in message
-    assert message == snapshot
+    message = refusal(lambda: load_cluster("brokers"))
+    assert "is a file, and its name does not end in .yaml" in message

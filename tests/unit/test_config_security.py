@@ -1,24 +1,63 @@
-"""Secrets: read by reference, never part of a file, never quoted."""
+"""Security of clusters: secrets by reference, tokens of three kinds, and Kerberos."""
 
 from __future__ import annotations
 
+import base64
+import importlib.util
+import json
+import os
+import pickle
+import socket
+import ssl
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import trustme
+from kafka import errors as kafka_errors
+from kafka.net.sasl.oauth import SaslMechanismOAuth
 
-from jobs.config import load_cluster
+from jobs.checks.survey import Needs
+from jobs.config import load, load_cluster
 from jobs.config.security import Security, read_secret
+from jobs.config.tokens import MSK_TOKEN_S, ClientCredentials, MskTokens
+from jobs.engine.clients.librdkafka import connection_options
+from jobs.engine.network.refusals import explain_refusal
 from jobs.setup.child_environment import child_environment, secrets_withheld
 from metrics.common.errors import ConfigError
+from tests.support.java_stores import store
 
-SECRET = "hunter2"
-SASL = [
+SECRET = "s3cret/+"
+PROVIDER = "sasl_oauth_token_provider"
+OAUTH = {"protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
+SCRAM = [
     "cluster.security.protocol=SASL_SSL",
     "cluster.security.sasl_mechanism=SCRAM-SHA-512",
     "cluster.security.username_from=env:TEST_KAFKA_USER",
 ]
+
+
+def options_of(keys: dict[str, Any]) -> dict[str, Any]:
+    """The options of kafka-python for these keys of security."""
+    return Security.model_validate(keys).client_kwargs()
+
+
+def of_executor(value: Any) -> Any:
+    """A value as an executor receives it."""
+    return pickle.loads(pickle.dumps(value))
+
+
+def environment_of_child() -> str:
+    show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
+    return subprocess.run(show, capture_output=True, text=True, check=True).stdout
 
 
 def test_plaintext_is_the_default() -> None:
@@ -32,15 +71,9 @@ def test_references_become_the_options_of_kafka_python(
     password.write_text(f"{SECRET}\n", encoding="utf-8")
     authority.write_text("certificate", encoding="utf-8")
     monkeypatch.setenv("TEST_KAFKA_USER", "alice")
-    cluster = load_cluster(
-        "example",
-        [
-            *SASL,
-            f"cluster.security.password_from=file:{password}",
-            f"cluster.security.cafile={authority}",
-            "cluster.security.check_hostname=false",
-        ],
-    )
+    given = {"password_from": f"file:{password}", "cafile": authority, "check_hostname": "false"}
+    overrides = [f"cluster.security.{key}={value}" for key, value in given.items()]
+    cluster = load_cluster("example", [*SCRAM, *overrides])
     assert cluster.security.client_kwargs() == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
@@ -58,13 +91,8 @@ def test_mutual_tls_passes_certificate_key_and_its_password(
     monkeypatch.setenv("TEST_KEY_PASSWORD", SECRET)
     pem = tmp_path / "client.pem"
     pem.write_text("certificate and key", encoding="utf-8")
-    security = Security(
-        protocol="SSL",
-        certfile=str(pem),
-        keyfile=str(pem),
-        key_password_from="env:TEST_KEY_PASSWORD",
-    )
-    assert security.client_kwargs() == {
+    keys = {"certfile": str(pem), "keyfile": str(pem), "key_password_from": "env:TEST_KEY_PASSWORD"}
+    assert options_of({"protocol": "SSL", **keys}) == {
         "security_protocol": "SSL",
         "ssl_check_hostname": True,
         "ssl_certfile": str(pem),
@@ -73,56 +101,9 @@ def test_mutual_tls_passes_certificate_key_and_its_password(
     }
 
 
-@pytest.mark.parametrize(
-    "override",
-    [
-        f"cluster.security.password={SECRET}",
-        f"cluster.security.password_from={SECRET}",
-        f"cluster.security.sasl_plain_password={SECRET}",
-        f"cluster.security.password_from={{value: {SECRET}}}",
-        f"cluster.password={SECRET}",
-        f"cluster.security.password_from=*{SECRET}",
-        f"cluster.security.password_from=!{SECRET} x",
-        f"cluster.security.token_from={{{SECRET}: [}}",
-        f"cluster.security.password_from={{1.5: {SECRET}, *{SECRET}: 1}}",
-        f"cluster.jmx.password_from='{SECRET}",
-        f"cluster.security.oauth_token_url=https://me:{SECRET}@idp.example.com/token",
-        f"cluster.metrics.host.prometheus.token={SECRET}",
-        f"cluster.metrics.host.prometheus={{port: 9100, token_from: {SECRET}}}",
-        f"cluster.metrics.host.prometheus.endpoints={{1: 'https://me:{SECRET}@host:9100'}}",
-        f"cluster.metrics.host.prometheus.endpoints={{1: 'me:{SECRET}@host:9100'}}",
-        f"cluster.metrics.host.prometheus.endpoints={{1: '{SECRET}@host:9100'}}",
-    ],
-)
-def test_a_literal_secret_is_refused_and_not_quoted(override: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_cluster("example", [*SASL, override])
-    assert SECRET not in str(caught.value)
-    expected = ("env:", "without user and password", "expected an address such as")
-    assert any(part in str(caught.value) for part in expected)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "part"),
-    [
-        (["cluster.security.protocol=SASL_SSL"], "needs sasl_mechanism as well"),
-        (SASL, "needs password_from as well"),
-        (["cluster.security.username_from=env:A"], "no effect with protocol PLAINTEXT"),
-        (["cluster.security.cafile=/ca.pem"], "expected protocol SSL or SASL_SSL"),
-        (
-            ["cluster.security.protocol=SSL", "cluster.security.certfile=/c.pem"],
-            "certfile and keyfile belong together",
-        ),
-    ],
-)
-def test_contradicting_keys_of_security_are_refused(overrides: list[str], part: str) -> None:
-    with pytest.raises(ConfigError, match=part):
-        load_cluster("example", overrides)
-
-
 def test_a_missing_file_is_named_before_any_connection() -> None:
     with pytest.raises(ConfigError, match=r"security\.cafile is /nowhere/ca\.pem"):
-        Security(protocol="SSL", cafile="/nowhere/ca.pem").client_kwargs()
+        options_of({"protocol": "SSL", "cafile": "/nowhere/ca.pem"})
 
 
 def test_the_message_for_a_missing_secret_names_its_place(
@@ -140,13 +121,12 @@ def test_the_message_for_a_missing_secret_names_its_place(
             read_secret(reference, "security.password_from")
 
 
-@pytest.mark.parametrize("given", [SECRET, f"https://hooks.example.com/{SECRET}", "file:", "env: "])
-def test_a_secret_instead_of_its_reference_is_refused_and_not_quoted(given: str) -> None:
-    with pytest.raises(
-        ConfigError, match=r"is neither env:NAME nor file:PATH; .* name that"
-    ) as caught:
-        read_secret(given, "--notify", "")
-    assert SECRET not in str(caught.value)
+def test_a_secret_instead_of_its_reference_is_refused_and_not_quoted() -> None:
+    words = r"is neither env:NAME nor file:PATH; .* name that"
+    for given in (SECRET, f"https://hooks.example.com/{SECRET}", "file:", "env: "):
+        with pytest.raises(ConfigError, match=words) as caught:
+            read_secret(given, "--notify", "")
+        assert SECRET not in str(caught.value)
 
 
 def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
@@ -159,10 +139,353 @@ def test_a_secret_of_the_environment_is_kept_from_processes_that_are_started(
     # A configured secret counts before any code reads it.
     exporters = "cluster.metrics.host.prometheus={port: 9100, token_from: env:TEST_TOKEN}"
     load_cluster("example", [exporters])
-    show = [sys.executable, "-c", "import os; print(dict(os.environ))"]
     with secrets_withheld():
-        shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+        shown = environment_of_child()
     assert SECRET not in shown and "no secret" in shown
     assert "no secret" in child_environment().values()
     assert not any(SECRET in value for value in child_environment().values())
     assert read_secret("env:TEST_PASSWORD", "security.password_from") == SECRET
+
+
+# --- OAUTHBEARER: executors get no more than one token ----------------------------
+
+
+class TokenServer(HTTPServer):
+    """A server that gives token-1, token-2, … with a life of 100 s to one client."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}/token"
+        self.given = 0
+        self.forms: list[str] = []
+        self.status = 200
+        self.answer: object = None
+        self.expected = "us:s3cret%2F%2B"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: TokenServer
+
+    def do_POST(self) -> None:
+        server = self.server
+        server.forms.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        expected = base64.b64encode(server.expected.encode()).decode()
+        is_known = self.headers["Authorization"] == f"Basic {expected}"
+        server.given += 1
+        token = {"access_token": f"token-{server.given}", "expires_in": 100}
+        body = json.dumps(server.answer or token).encode()
+        self.send_response(server.status if is_known else 401)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing to stderr."""
+
+
+@pytest.fixture
+def server() -> Iterator[TokenServer]:
+    with TokenServer() as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def test_a_token_is_used_for_most_of_its_life_and_then_renewed(server: TokenServer) -> None:
+    now = [0.0]
+    tokens = ClientCredentials(server.url, "us", SECRET, "kafka", clock=lambda: now[0])
+    seen = []
+    for at_s in (0.0, 79.0, 81.0, 160.0, 162.0):
+        now[0] = at_s
+        seen.append(tokens.token())
+    assert seen == ["token-1", "token-1", "token-2", "token-2", "token-3"]
+    assert server.forms[0] == "grant_type=client_credentials&scope=kafka"
+
+
+def test_a_lifetime_may_be_a_text(server: TokenServer) -> None:
+    for given, fetched in (("100", 2), (100.0, 2), ("soon", 3), (True, 3), ("inf", 3), (-5, 3)):
+        now, before = [0.0], server.given
+        tokens = ClientCredentials(server.url, "us", SECRET, clock=lambda now=now: now[0])  # type: ignore[misc]
+        server.answer = {"access_token": "token", "expires_in": given}
+        for at_s in (0.0, 79.0, 81.0):
+            now[0] = at_s
+            assert tokens.token() == "token"
+        assert server.given - before == fetched, given
+
+
+def test_an_executor_gets_one_token_and_no_credentials(server: TokenServer) -> None:
+    sent = pickle.dumps(ClientCredentials(server.url, "us", SECRET))
+    assert SECRET.encode() not in sent and server.url.encode() not in sent
+    assert pickle.loads(sent).token() == "token-1"
+
+
+def test_the_message_for_a_refused_token_contains_no_secret(server: TokenServer) -> None:
+    cases: list[tuple[str, int, object, str]] = [
+        ("wrong", 200, None, "401 Unauthorized"),
+        (SECRET, 500, None, "500 Internal"),
+        (SECRET, 200, {"error": "x"}, "no access_token"),
+        (SECRET, 200, [1], "not a JSON object"),
+    ]
+    for secret, server.status, server.answer, part in cases:
+        with pytest.raises(ConfigError, match=part) as caught:
+            ClientCredentials(server.url, "us", secret).token()
+        assert server.url in str(caught.value)
+        assert SECRET not in str(caught.value)
+
+
+def test_a_token_in_a_file_is_read_again_for_every_plan(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    options = options_of({**OAUTH, "token_from": f"file:{file}"})
+    first = of_executor(options)
+    file.write_text("second\n")
+    assert [each[PROVIDER].token() for each in (first, of_executor(options))] == ["first", "second"]
+
+
+def test_options_show_no_secret_and_need_no_pydantic_on_an_executor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TEST_TOKEN", SECRET)
+    options = options_of({**OAUTH, "token_from": "env:TEST_TOKEN"})
+    assert SECRET not in repr(options) and SECRET not in str({"plan": options})
+    (tmp_path / "options").write_bytes(pickle.dumps(options))
+    code = (
+        "import pickle, sys; options = pickle.load(open(sys.argv[1], 'rb')); "
+        f"print(options['{PROVIDER}'].token(), 'pydantic' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "options")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [SECRET, "False"]
+
+
+def test_a_secret_is_sent_without_url_encoding_where_the_server_expects_that(
+    server: TokenServer,
+) -> None:
+    server.expected = f"us:{SECRET}"
+    assert ClientCredentials(server.url, "us", SECRET, is_encoded=False).token() == "token-1"
+    with pytest.raises(ConfigError, match="401"):
+        ClientCredentials(server.url, "us", SECRET).token()
+
+
+def test_extensions_go_to_executors_and_into_the_login_of_each_client(
+    server: TokenServer,
+) -> None:
+    extensions = {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}
+    sent = of_executor(ClientCredentials(server.url, "us", SECRET, extensions=extensions))
+    assert SaslMechanismOAuth(sasl_oauth_token_provider=sent).auth_bytes() == (
+        b"n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01identityPoolId=pool-1\x01\x01"
+    )
+    callback = connection_options({PROVIDER: sent})["oauth_cb"]
+    assert callable(callback)
+    token, _, _, given = callback("")
+    assert (token, given) == ("token-1", extensions)
+
+
+def test_a_token_server_may_have_its_own_certificate_authority(
+    server: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setenv("TEST_ID", "us")
+    monkeypatch.setenv("TEST_SECRET", SECRET)
+    ca = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    keys = {
+        **OAUTH,
+        "oauth_token_url": f"https://localhost:{server.server_port}/token",
+        "oauth_client_id_from": "env:TEST_ID",
+        "oauth_client_secret_from": "env:TEST_SECRET",
+    }
+    own = {**keys, "oauth_cafile": str(ca)}
+    assert options_of(own)[PROVIDER].token() == "token-1"
+    with pytest.raises(ConfigError, match=r"certificate verify failed.*oauth_cafile"):
+        options_of(keys)
+    with pytest.raises(ConfigError, match="certificate verify failed"):
+        options_of({**keys, "oauth_cafile": store(tmp_path, "trust.jks")})
+    ca.write_text("nothing")
+    with pytest.raises(ConfigError, match=r"oauth_cafile has no usable certificate"):
+        options_of(own)
+
+
+# --- AWS_MSK_IAM: tokens that AWS's own signer makes here -------------------------
+
+AWS_KEY = {
+    "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+    "AWS_SESSION_TOKEN": "session/token+",
+}
+REGION = "eu-west-1"
+MSK = {"protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM", "aws_region": REGION}
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Remove the credentials of this machine, and send no request for any to the network."""
+    pytest.importorskip("aws_msk_iam_sasl_signer", reason="set-up is older than the extra msk")
+    for name in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+@pytest.fixture
+def credentials(no_credentials: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in AWS_KEY.items():
+        monkeypatch.setenv(name, value)
+
+
+def signed(token: str) -> tuple[str, dict[str, str]]:
+    """Host and query of the URL in a token."""
+    url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    parts = urlsplit(url)
+    assert (parts.scheme, parts.path) == ("https", "/")
+    return parts.netloc, {name: value for name, (value,) in parse_qs(parts.query).items()}
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_token_is_a_url_signed_for_the_region_with_its_expiry() -> None:
+    before = int(time.time())
+    options = options_of(MSK)
+    assert (options["security_protocol"], options["sasl_mechanism"]) == ("SASL_SSL", "OAUTHBEARER")
+    host, query = signed(options[PROVIDER].token())
+    assert host == f"kafka.{REGION}.amazonaws.com"
+    at = datetime.strptime(query["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    assert before <= at.timestamp() <= time.time()
+    scope = f"{query['X-Amz-Date'][:8]}/{REGION}/kafka-cluster/aws4_request"
+    assert query["X-Amz-Credential"] == f"{AWS_KEY['AWS_ACCESS_KEY_ID']}/{scope}"
+    assert query["Action"] == "kafka-cluster:Connect"
+    assert query["X-Amz-Expires"] == f"{MSK_TOKEN_S:g}"
+    assert query["X-Amz-Security-Token"] == AWS_KEY["AWS_SESSION_TOKEN"]
+    assert len(query["X-Amz-Signature"]) == 64
+
+
+@pytest.mark.usefixtures("credentials")
+def test_an_executor_gets_a_token_of_its_own_trial_and_no_credentials() -> None:
+    tokens = MskTokens(REGION)
+    plain = pickle.dumps(tokens)
+    assert AWS_KEY["AWS_SECRET_ACCESS_KEY"].encode() not in plain
+    one = pickle.loads(plain)
+    assert signed(one.token())[0] == f"kafka.{REGION}.amazonaws.com"
+    assert one.good_until_s == pytest.approx(time.time() + MSK_TOKEN_S, abs=60.0)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_connections_share_a_token_for_most_of_its_life_and_trials_share_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, made = [0.0], iter(range(10))
+    tokens = MskTokens(REGION, clock=lambda: now[0])
+    monkeypatch.setattr(tokens, "_sign", lambda: (f"token-{next(made)}", 0.0))
+    seen = []
+    for at_s in (0.0, 719.0, 721.0, 1440.0, 1442.0):
+        now[0] = at_s
+        seen.append(tokens.token())
+    assert seen == ["token-0", "token-0", "token-1", "token-1", "token-2"]
+    trials = [of_executor({PROVIDER: tokens}) for _ in range(2)]
+    assert [each[PROVIDER].token() for each in trials] == ["token-3", "token-4"]
+
+
+@pytest.mark.usefixtures("credentials")
+def test_librdkafka_gets_the_token_and_its_expiry() -> None:
+    sent = of_executor(options_of(MSK))
+    given = connection_options(sent)
+    assert given["sasl.mechanism"] == "OAUTHBEARER"
+    callback = given["oauth_cb"]
+    assert callable(callback)
+    assert callback("") == (sent[PROVIDER].token(), sent[PROVIDER].good_until_s)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_credentials_stay_out_of_processes_that_are_started() -> None:
+    provider = options_of(MSK)[PROVIDER]
+    with secrets_withheld():
+        shown = environment_of_child()
+        assert signed(of_executor(provider).token()), "kept since the first call"
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        assert AWS_KEY[name] not in shown
+        assert os.environ[name] == AWS_KEY[name]
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_a_profile_is_used_and_missing_credentials_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    none = "gives none: there are none; expected credentials on the driver"
+    with pytest.raises(ConfigError, match=none):
+        options_of(MSK)
+    (tmp_path / "credentials").write_text(
+        "[load]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = secret\n"
+    )
+    monkeypatch.setenv("AWS_PROFILE", "load")
+    _, query = signed(MskTokens(REGION).token())
+    assert query["X-Amz-Credential"].startswith("AKIDPROFILE/")
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    with pytest.raises(ConfigError, match=r"gives none: .*profile \(other\) could not be found"):
+        MskTokens(REGION)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_the_refusal_of_a_broker_names_the_policy_of_aws() -> None:
+    options = options_of(MSK)
+    error = kafka_errors.SaslAuthenticationFailedError("Access denied")
+    for each in (options, of_executor(options)):
+        assert "allows kafka-cluster:Connect on the cluster" in explain_refusal(error, each)
+        assert "token_from" not in explain_refusal(error, each)
+
+
+def test_a_load_that_outlives_a_token_is_refused() -> None:
+    given = [f"cluster.security.{key}={value}" for key, value in MSK.items()]
+    load("example", "1kB", "default", [*given, "workload.trial.measure_s=60"])
+    with pytest.raises(ConfigError, match=r"trial\.measure_s.*at most 780 s.*after 900 s"):
+        load("example", "1kB", "default", [*given, "workload.trial.measure_s=900"])
+
+
+# --- GSSAPI: Kerberos supplies the tickets ----------------------------------------
+
+GSSAPI = {"protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}
+KERBEROS = [f"cluster.security.{key}={value}" for key, value in GSSAPI.items()]
+
+
+def test_kafka_python_requests_a_ticket_for_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    for given, service in ((None, "kafka"), ("broker", "broker")):
+        options = options_of({**GSSAPI, "kerberos_service_name": given})
+        assert options["sasl_mechanism"] == "GSSAPI"
+        assert options["sasl_kerberos_service_name"] == service
+
+
+def test_the_message_about_a_missing_extra_names_the_extra_and_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
+    with pytest.raises(ConfigError, match=r"pip install 'kafka-redline\[msk\]'"):
+        options_of(MSK)
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(ConfigError) as caught:
+        options_of(GSSAPI)
+    options = {"sasl_mechanism": "GSSAPI", "security_protocol": "SASL_SSL"}
+    options["sasl_kerberos_service_name"] = "kafka"
+    refused = explain_refusal(RuntimeError("GSSAPI lib not found!"), options)
+    for message in (str(caught.value), refused):
+        assert f"gssapi is not installed on {socket.gethostname()}" in message
+        assert "pip install 'kafka-redline[gssapi]'" in message
+
+
+def test_librdkafka_is_refused_before_any_load() -> None:
+    load("example", "1kB", "default", KERBEROS)
+    for role in ("producer", "consumers"):
+        client = f"workload.{role}.client"
+        overrides = [*KERBEROS, "workload.consumers.groups=1", f"{client}=librdkafka"]
+        with pytest.raises(ConfigError, match=f"--set {client}=wire"):
+            load("example", "1kB", "default", overrides)
+
+
+def test_doctor_checks_executors_for_the_package() -> None:
+    config = load("example", "1kB", "default", KERBEROS)
+    assert Needs.of(config.workload, config.cluster).packages["gssapi"] == "gssapi"
+    plain = load("example", "1kB", "default")
+    assert "gssapi" not in Needs.of(plain.workload, plain.cluster).packages

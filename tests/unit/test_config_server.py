@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trustme
-from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import Cluster, load_cluster
 from jobs.config.metrics_hosts import NodeExporter
@@ -48,37 +47,6 @@ def test_a_server_has_tls_by_its_url(tmp_path: Path) -> None:
     assert (section.broker_label, section.broker_values) == ("instance", {1: "kafka-1"})
     assert section.contacted_hosts(["b"]) == ["prometheus.example.com"]
     assert section.addresses({1: "b"}) == {}
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        f"server: {URL}",
-        f"server: {URL}\nselector: '{SELECTOR}'\nport: 9404",
-        "port: 9404\nbroker_label: pod",
-        "port: 9404\nselector: 'job=\"kafka\"'",
-        f"server: {URL}\nselector: kafka",
-        f"server: {URL}\nselector: '{{}}'",
-        "server: prometheus.example.com:9090\nselector: 'job=\"kafka\"'",
-        "server: https://me:secret@prometheus.example.com\nselector: 'job=\"kafka\"'",
-        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_label: a-b",
-        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_pattern: '-(\\d+)-(\\d+)'",
-        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_pattern: '-(\\d+'",
-        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_pattern: '(a)'\nbroker_values: {{1: a}}",
-        f"server: {URL}\nselector: '{SELECTOR}'\nbroker_values: [a]",
-        f"server: {URL}\nselector: '{SELECTOR}'\ntls: false",
-        f"server: http://p:9090\nselector: '{SELECTOR}'\ntls: true",
-        f"server: http://p:9090\nselector: '{SELECTOR}'\ncafile: /ca.pem",
-    ],
-)
-def test_keys_that_do_not_belong_together_are_refused(
-    keys: str, tmp_path: Path, snapshot: SnapshotAssertion
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        loaded(tmp_path, keys)
-    text = str(error.value).replace(str(tmp_path), "FOLDER")
-    assert "me:secret" not in text
-    assert text == snapshot
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.campaigns.nightly.junit import write_junit
@@ -47,30 +47,41 @@ from tests.support.answers import (
     producer_id,
     response,
 )
-from tests.support.robustness import CONF, assert_ends_soon, unusual_texts, unusual_values
+from tests.support.robustness import (
+    CONF,
+    assert_ends_soon,
+    few_or_many,
+    unusual_texts,
+    unusual_values,
+)
 from tests.support.rows import trial
 
-FEW, MANY = 60, 2_000
-usual = settings(max_examples=FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
-thorough = settings(usual, max_examples=MANY)
+usual = few_or_many(60, 2_000)
 
 # --- rows of other versions -----------------------------------------------------
 
 ROW = row_of(trial(1))
-_NEEDED = {"run_id", "trial", "started_at", "np", "bpm"}
-"""The columns that a row of a trial requires."""
+places = st.lists(st.integers(0, 10_000), max_size=30)
+more_columns = st.dictionaries(st.text(max_size=5), unusual_values, max_size=3)
 
 
-def check_row(gone: list[int], nulls: list[int], more: dict[str, Any]) -> None:
-    """Read a row that lacks columns, has null in others, and has some unknown ones."""
+@usual
+def test_rows_of_other_versions_are_read(examples: int) -> None:
+    """A row may lack columns, have null in others, and have some unknown ones."""
     names = sorted(ROW)
-    row = {name: ROW[name] for name in names}
-    for place in gone:
-        row.pop(names[place % len(names)], None)
-    for place in nulls:
-        row[names[place % len(names)]] = None
-    columns = {**{f"later_{key}": each for key, each in more.items()}, **row}
-    assert_ends_soon(lambda: trial_from(columns), ValueError)
+
+    @settings(max_examples=examples)
+    @given(places, places, more_columns)
+    def check(gone: list[int], nulls: list[int], more: dict[str, Any]) -> None:
+        row = {name: ROW[name] for name in names}
+        for place in gone:
+            row.pop(names[place % len(names)], None)
+        for place in nulls:
+            row[names[place % len(names)]] = None
+        columns = {**{f"later_{key}": each for key, each in more.items()}, **row}
+        assert_ends_soon(lambda: trial_from(columns), ValueError)
+
+    check()
 
 
 # --- bytes of brokers ----------------------------------------------------------
@@ -95,15 +106,6 @@ def check_stream(data: bytes, cuts: list[int], read: Callable[[bytes], object]) 
             begin = end
 
     assert_ends_soon(read_all)
-
-
-def check_frames(data: bytes, cuts: list[int]) -> None:
-    """Feed any bytes to each reader of answers."""
-    for decode in (decode_produce_response, leaders_in, init_answer, correlation_id_of):
-        reader = FrameReader()
-        check_stream(data, cuts, partial(_read_frames, reader, decode))
-    fetches = FetchStream(Notes(), PARTITIONS, check_crcs=True)
-    check_stream(data, cuts, lambda piece: fetches.feed(memoryview(piece), 1.0))
 
 
 def _read_frames(reader: FrameReader, decode: Callable[[memoryview], object], data: bytes) -> None:
@@ -143,6 +145,21 @@ frames = (
 )
 
 
+@pytest.mark.computes
+@few_or_many(300, 10_000)
+def test_any_bytes_of_a_broker_end_in_answers_or_an_error(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(frames, st.lists(st.integers(0, 200), max_size=5))
+    def check(data: bytes, cuts: list[int]) -> None:
+        for decode in (decode_produce_response, leaders_in, init_answer, correlation_id_of):
+            reader = FrameReader()
+            check_stream(data, cuts, partial(_read_frames, reader, decode))
+        fetches = FetchStream(Notes(), PARTITIONS, check_crcs=True)
+        check_stream(data, cuts, lambda piece: fetches.feed(memoryview(piece), 1.0))
+
+    check()
+
+
 def test_undamaged_answers_are_read() -> None:
     """If the readers refused undamaged answers, the other tests would end at the first byte."""
     reader, notes = FrameReader(), Notes()
@@ -158,22 +175,6 @@ def test_undamaged_answers_are_read() -> None:
 
 
 # --- answers of exporters ------------------------------------------------------
-
-
-def check_exposition(text: str) -> None:
-    rules = load_rules("kafka-kraft")
-
-    def read() -> None:
-        for line in text.split("\n"):
-            series = series_of(line)
-            parse_series(series)
-            rules.match(series)
-        found = choose([Poll(0.0, text), Poll(1.0, text)])
-        assert all(found.rules.match(line) is None for line in ("", "# a", "x"))
-        assert found.texts.keys() <= found.selectors.keys()
-        assert is_cut_off(text) in {True, False} and kind_of(text).startswith("the page ")
-
-    assert_ends_soon(read)
 
 
 lines = st.lists(
@@ -193,6 +194,29 @@ lines = st.lists(
     )
     | st.text(max_size=8)
 ).map("".join)
+
+
+@usual
+def test_any_answer_of_an_exporter_is_read(examples: int) -> None:
+    rules = load_rules("kafka-kraft")
+
+    def read(text: str) -> None:
+        for line in text.split("\n"):
+            series = series_of(line)
+            parse_series(series)
+            rules.match(series)
+        found = choose([Poll(0.0, text), Poll(1.0, text)])
+        assert all(found.rules.match(line) is None for line in ("", "# a", "x"))
+        assert found.texts.keys() <= found.selectors.keys()
+        assert is_cut_off(text) in {True, False} and kind_of(text).startswith("the page ")
+
+    @settings(max_examples=examples)
+    @given(lines)
+    def check(text: str) -> None:
+        assert_ends_soon(lambda: read(text))
+
+    check()
+
 
 # --- files of other kinds -------------------------------------------------------
 
@@ -252,11 +276,18 @@ def damaged_files(draw: st.DrawFn) -> tuple[str, str]:
     return kind, "\n".join(text) + "\n"
 
 
-def check_other_file(folder: Path, damaged: tuple[str, str]) -> None:
-    kind, text = damaged
-    file = folder / "damaged.yaml"
-    file.write_text(text, encoding="utf-8", errors="surrogatepass")
-    assert_ends_soon(lambda: OTHER_LOADERS[kind](str(file)))
+@usual
+def test_files_of_other_kinds_are_reported(tmp_path: Path, examples: int) -> None:
+    file = tmp_path / "damaged.yaml"
+
+    @settings(max_examples=examples)
+    @given(damaged_files())
+    def check(damaged: tuple[str, str]) -> None:
+        kind, text = damaged
+        file.write_text(text, encoding="utf-8", errors="surrogatepass")
+        assert_ends_soon(lambda: OTHER_LOADERS[kind](str(file)))
+
+    check()
 
 
 # --- files for other programs ---------------------------------------------------
@@ -306,97 +337,20 @@ hostile = st.text(max_size=30) | st.sampled_from(
      "\x00", "&amp;", '"', "'"]
 )  # fmt: skip
 results = st.sampled_from(["summary.json", "sweep.json", "compare.json", "nightly.json"])
-places = st.lists(st.integers(0, 10_000), max_size=30)
 answers = st.dictionaries(
     st.sampled_from(["boundaries", "trials", "bpm", "verdict", "status", "started_at", "cases",
                      "effects", "rows", "results", "error", "cluster"]), unusual_values, max_size=6,
 )  # fmt: skip
 
 
-@given(
-    gone=places, nulls=places, more=st.dictionaries(st.text(max_size=5), unusual_values, max_size=3)
-)
-@usual
-def test_rows_of_other_versions_are_read(
-    gone: list[int], nulls: list[int], more: dict[str, Any]
-) -> None:
-    check_row(gone, nulls, more)
-
-
 @pytest.mark.computes
-@given(data=frames, cuts=st.lists(st.integers(0, 200), max_size=5))
-@settings(usual, max_examples=5 * FEW)
-def test_any_bytes_of_a_broker_end_in_answers_or_an_error(data: bytes, cuts: list[int]) -> None:
-    check_frames(data, cuts)
-
-
-@given(text=lines)
 @usual
-def test_any_answer_of_an_exporter_is_read(text: str) -> None:
-    check_exposition(text)
+def test_any_text_is_shown_well_formed(tmp_path: Path, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(hostile, unusual_values | hostile, results, unusual_values | answers)
+    def check(text: str, value: Any, name: str, document: Any) -> None:
+        check_junit(tmp_path, text)
+        check_table(text, value)
+        check_known_runs(tmp_path / "out", name, document)
 
-
-@given(damaged=damaged_files())
-@usual
-def test_files_of_other_kinds_are_reported(tmp_path: Path, damaged: tuple[str, str]) -> None:
-    check_other_file(tmp_path, damaged)
-
-
-@pytest.mark.computes
-@given(
-    text=hostile, value=unusual_values | hostile, name=results, document=unusual_values | answers
-)
-@usual
-def test_any_text_is_shown_well_formed(
-    tmp_path: Path, text: str, value: Any, name: str, document: Any
-) -> None:
-    check_junit(tmp_path, text)
-    check_table(text, value)
-    check_known_runs(tmp_path / "out", name, document)
-
-
-@pytest.mark.long
-@given(
-    gone=places, nulls=places, more=st.dictionaries(st.text(max_size=5), unusual_values, max_size=3)
-)
-@thorough
-def test_thousands_of_rows_are_read(
-    gone: list[int], nulls: list[int], more: dict[str, Any]
-) -> None:
-    check_row(gone, nulls, more)
-
-
-@pytest.mark.long
-@given(data=frames, cuts=st.lists(st.integers(0, 200), max_size=5))
-@settings(thorough, max_examples=5 * MANY)
-def test_thousands_of_answers_end_in_answers_or_an_error(data: bytes, cuts: list[int]) -> None:
-    check_frames(data, cuts)
-
-
-@pytest.mark.long
-@given(text=lines)
-@thorough
-def test_thousands_of_expositions_are_read(text: str) -> None:
-    check_exposition(text)
-
-
-@pytest.mark.long
-@given(damaged=damaged_files())
-@thorough
-def test_thousands_of_files_of_other_kinds_are_reported(
-    tmp_path: Path, damaged: tuple[str, str]
-) -> None:
-    check_other_file(tmp_path, damaged)
-
-
-@pytest.mark.long
-@given(
-    text=hostile, value=unusual_values | hostile, name=results, document=unusual_values | answers
-)
-@thorough
-def test_thousands_of_texts_are_shown_well_formed(
-    tmp_path: Path, text: str, value: Any, name: str, document: Any
-) -> None:
-    check_junit(tmp_path, text)
-    check_table(text, value)
-    check_known_runs(tmp_path / "out", name, document)
+    check()

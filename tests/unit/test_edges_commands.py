@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.cli import redline
@@ -22,9 +22,9 @@ from jobs.entry import UNEXPECTED, _code_of
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary import write_summary
 from metrics.tables.store import TableStore
-from tests.support.robustness import SLOW_S, SUMMARY, unusual_texts
+from tests.support.robustness import SLOW_S, SUMMARY, few_or_many, unusual_texts
 
-FEW, MANY = 80, 3_000
+few_or_many_commands = few_or_many(80, 3_000)
 DOCUMENTED = {0, 2, 3, 4, 5, 75}
 """All exit codes except those of signals, and 1, which is an unexpected error."""
 
@@ -115,25 +115,16 @@ def check_command(folder: Path, line: list[str], monkeypatch: pytest.MonkeyPatch
     assert time.thread_time() - begun_s < SLOW_S, line
 
 
-usual = settings(max_examples=FEW, suppress_health_check=[HealthCheck.function_scoped_fixture])
-thorough = settings(usual, max_examples=MANY)
-
-
-@given(line=command_lines())
-@usual
+@few_or_many_commands
 def test_command_lines_end_with_a_documented_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
-    check_command(tmp_path, line, monkeypatch)
+    @settings(max_examples=examples)
+    @given(command_lines())
+    def check(line: list[str]) -> None:
+        check_command(tmp_path, line, monkeypatch)
 
-
-@pytest.mark.long
-@given(line=command_lines())
-@thorough
-def test_thousands_of_command_lines_end_with_a_documented_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: list[str]
-) -> None:
-    check_command(tmp_path, line, monkeypatch)
+    check()
 
 
 # --- the place of the tables ----------------------------------------------------
@@ -149,35 +140,26 @@ class NoSpark:
         self.queries.append(text)
 
 
-def check_tables(base: str) -> None:
+@few_or_many_commands
+def test_no_place_of_tables_injects_a_query(examples: int) -> None:
     """Open tables at a place: it is one quoted name in a query, or refused."""
-    try:
-        store = TableStore(NoSpark(), base)  # type: ignore[arg-type]
-    except ConfigError:
-        return
-    name = store._sql_name("runs")
-    inner = name.removeprefix("delta.").split("`.`")
-    assert name.endswith("`") and inner[0].startswith("`"), name
-    for part in inner:
-        bare = part.removeprefix("`") if part is inner[0] else part
-        bare = bare.removesuffix("`") if part is inner[-1] else bare
-        assert "`" not in bare.replace("``", ""), name
 
+    @settings(max_examples=examples)
+    @given(st.text(string.printable, max_size=20) | words)
+    def check(base: str) -> None:
+        try:
+            store = TableStore(NoSpark(), base)  # type: ignore[arg-type]
+        except ConfigError:
+            return
+        name = store._sql_name("runs")
+        inner = name.removeprefix("delta.").split("`.`")
+        assert name.endswith("`") and inner[0].startswith("`"), name
+        for part in inner:
+            bare = part.removeprefix("`") if part is inner[0] else part
+            bare = bare.removesuffix("`") if part is inner[-1] else bare
+            assert "`" not in bare.replace("``", ""), name
 
-places = st.text(string.printable, max_size=20) | words
-
-
-@given(base=places)
-@usual
-def test_no_place_of_tables_injects_a_query(base: str) -> None:
-    check_tables(base)
-
-
-@pytest.mark.long
-@given(base=places)
-@thorough
-def test_thousands_of_places_inject_no_query(base: str) -> None:
-    check_tables(base)
+    check()
 
 
 def test_the_commands_of_this_file_have_their_options() -> None:

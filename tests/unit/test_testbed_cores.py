@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 from jobs.testbed.commands import resource_lines
 from jobs.testbed.cores import available_cores, cores_of, require_cores
 from jobs.testbed.cpu_groups import CpuGroups, cpu_groups, remove_groups
-from jobs.testbed.nodes import Nodes
-from jobs.testbed.places import log_dirs
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
 from tests.support.testbed_spec import SPEC
@@ -56,28 +53,10 @@ def test_the_limits_of_brokers_are_printed(
     ]
 
 
-def test_each_log_dir_is_formatted_with_an_id_of_its_own(tmp_path: Path) -> None:
-    spec = replace(SPEC, brokers=1, log_dirs=2)
-    nodes = Nodes(spec, tmp_path)
-    nodes.lay_out(lambda count: list(range(20_000, 20_000 + count)))
-    (node,) = nodes.brokers
-    dirs = log_dirs(Path(node.directory) / "data", 2)
-    properties = (Path(node.directory) / "server.properties").read_text()
-    assert f"log.dirs={dirs[0]},{dirs[1]}" in properties.replace("\\", "")
-    ids = {
-        re.search("directory.id=(.*)", (each / "meta.properties").read_text()).group(1)  # type: ignore[union-attr]
-        for each in dirs
-    }
-    assert len(ids) == 2
-    assert not (Path(nodes.nodes[0].directory) / "data" / "1").exists(), "brokers only"
-
-
 def test_a_profile_takes_cores_and_log_dirs_as_numbers_or_texts() -> None:
     made = adapt(load_profile("disk-bound"), overrides={"log_dirs": "4", "cpus": 1})
     assert (made.log_dirs, made.cpus) == (4, 1)
     assert adapt(made, overrides={"cpus": "0.5"}).cpus == 0.5
-    with pytest.raises(ConfigError, match="log_dirs is 17; expected a whole number of log dirs"):
-        adapt(made, overrides={"log_dirs": 17})
 
 
 @pytest.mark.parametrize(

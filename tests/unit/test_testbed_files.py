@@ -9,12 +9,16 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
+import javaproperties
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from jobs.testbed import authorizer_java
+from jobs.testbed.cleanup import keep_logs
 from jobs.testbed.errors import TestbedStartError
 from jobs.testbed.handler_time import limit_lines
-from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
+from jobs.testbed.jvm import format_command, server_command, writes_archive
+from jobs.testbed.keys import SecurityFiles
 from jobs.testbed.logs import error_lines, says_address_in_use
 from jobs.testbed.model import (
     CONTROLLER_ID,
@@ -22,13 +26,17 @@ from jobs.testbed.model import (
     Node,
     NodeRole,
     ProcessRecord,
+    Spec,
     State,
     Status,
 )
 from jobs.testbed.nodes import Nodes, random_id
-from jobs.testbed.places import disk_bytes, node_files, read_state, write_state
+from jobs.testbed.places import disk_bytes, log_dirs, node_files, read_state, write_state
 from jobs.testbed.ports import FIRST_PORT, LAST_PORT, free_ports
-from jobs.testbed.properties import node_properties, render
+from jobs.testbed.properties import render
+from jobs.testbed.spark import spark_command, spark_environment
+from metrics.reporting.files import write_private
+from tests.support.commands import ROOT
 from tests.support.testbed_spec import SPEC
 
 
@@ -40,114 +48,139 @@ def controller(folder: Path) -> Node:
     return Node(CONTROLLER_ID, NodeRole.CONTROLLER, 20000, 20010, str(folder / "controller"))
 
 
-def test_a_broker_listens_on_loopback_and_finds_the_controller(tmp_path: Path) -> None:
-    properties = node_properties(SPEC, broker(tmp_path), (controller(tmp_path),), "/data")
-    assert properties["process.roles"] == "broker"
-    assert properties["node.id"] == "2"
-    assert (
-        properties["listeners"]
-        == properties["advertised.listeners"]
-        == ("PLAINTEXT://127.0.0.1:20002")
-    )
-    assert properties["controller.quorum.voters"] == "100@127.0.0.1:20000"
-    assert properties["log.dirs"] == "/data"
-    assert properties["num.io.threads"] == "2"
+# --- the files and commands of whole testbeds -------------------------------------
+
+AGENT = "-javaagent:/agent.jar=127.0.0.1:9404:/rules.yaml"
+ZOOKEEPER = replace(SPEC, metadata="zookeeper", kafka_version="3.6.2")
+VARIANTS: dict[str, Spec] = {
+    "ZooKeeper": ZOOKEEPER,
+    "an upgrade with ZooKeeper": replace(ZOOKEEPER, broker_releases={"1": "3.9.2"}),
+    "an upgrade": replace(
+        SPEC, broker_releases={"2": "3.9.2"}, broker_jars={"2": ("/old.jar",)},
+        class_archive="classes.jsa",
+    ),
+    "combined brokers": replace(SPEC, metadata="combined"),
+    "two racks": replace(SPEC, brokers=3, racks=2),
+    "a property of the launcher": replace(
+        SPEC, broker_properties={**SPEC.broker_properties, "listeners": "PLAINTEXT://0.0.0.0:9092"}
+    ),
+    "planted handler times": replace(SPEC, produce_handler_ms={"1": 5.0, "2": 0.0}),
+    "one planted handler time, with the default handlers": replace(
+        SPEC, broker_properties={}, produce_handler_ms={"1": 8.0}
+    ),
+    "Java options": replace(
+        SPEC, jvm_options=("-XX:TieredStopAtLevel=1", "-Xss512k"), node_jvm_options={"2": (AGENT,)}
+    ),
+    "several log dirs": replace(SPEC, log_dirs=2),
+    "SASL and TLS": replace(SPEC, security=("SASL_SSL", "SSL"), jmx_secured=True),
+    "TLS alone": replace(SPEC, security=("SSL",)),
+    "Spark workers": replace(SPEC, spark_workers=2, spark_home="/spark"),
+}  # fmt: skip
+"""What a specification adds to the plain one."""
+CHECKOUTS_OWN = {
+    "PATH": "/bin", "PYTHONPATH": "/checkout", "SPARK_CONF_DIR": "/x", "PYSPARK_PYTHON": "x",
+}  # fmt: skip
+"""Variables of a command; those that lead to its checkout are not for executors."""
 
 
-def test_internal_topics_fit_the_cluster_unless_the_profile_sets_them(tmp_path: Path) -> None:
-    properties = node_properties(SPEC, broker(tmp_path), (controller(tmp_path),), "/data")
-    assert properties["transaction.state.log.replication.factor"] == "2"
-    assert properties["offsets.topic.replication.factor"] == "1"
+def laid_out(spec: Spec, folder: Path) -> Nodes:
+    """The nodes of a testbed, whose secrets are known."""
+    folder.mkdir()
+    files = SecurityFiles(folder)
+    files.folder.mkdir()
+    write_private(files.password, "hunter2")
+    nodes = Nodes(spec, folder)
+    nodes.lay_out(lambda count: list(range(21_000, 21_000 + count)))
+    return nodes
 
 
-def test_the_controller_reads_the_brokers_properties_and_then_its_own(tmp_path: Path) -> None:
-    properties = node_properties(SPEC, controller(tmp_path), (controller(tmp_path),), "/data")
-    assert properties["process.roles"] == "controller"
-    assert properties["listeners"] == "CONTROLLER://127.0.0.1:20000"
-    assert properties["num.io.threads"] == "1"
-    assert properties["offsets.topic.replication.factor"] == "1"
-    assert "advertised.listeners" not in properties
-
-
-def test_a_broker_with_zookeeper_has_its_address_and_no_kraft_properties(tmp_path: Path) -> None:
-    zookeeper = Node(CONTROLLER_ID, NodeRole.ZOOKEEPER, 20000, 20010, str(tmp_path / "zookeeper"))
-    spec = replace(SPEC, metadata="zookeeper", kafka_version="3.6.2")
-    properties = node_properties(spec, broker(tmp_path), (zookeeper,), "/data")
-    assert (properties["broker.id"], properties["zookeeper.connect"]) == ("2", "127.0.0.1:20000")
-    assert not [name for name in properties if name.startswith(("process.", "controller."))]
-    assert "inter.broker.protocol.version" not in properties
-    upgrading = replace(spec, broker_releases={"1": "3.9.2"})
-    properties = node_properties(upgrading, broker(tmp_path), (zookeeper,), "/data")
-    assert properties["inter.broker.protocol.version"] == "3.6"
-    own = node_properties(spec, zookeeper, (zookeeper,), "/zk")
-    assert (own["dataDir"], own["clientPort"]) == ("/zk", "20000")
-    assert own["clientPortAddress"] == HOST
-
-
-def test_combined_brokers_are_voters_with_a_listener_of_their_own(tmp_path: Path) -> None:
-    nodes = [replace(broker(tmp_path), node_id=i, controller_port=20040 + i) for i in (1, 2)]
-    properties = node_properties(replace(SPEC, metadata="combined"), nodes[1], nodes, "/data")
-    assert properties["process.roles"] == "broker,controller"
-    assert properties["controller.quorum.voters"] == "1@127.0.0.1:20041,2@127.0.0.1:20042"
-    assert properties["listeners"].endswith(",CONTROLLER://127.0.0.1:20042")
-    assert "CONTROLLER" not in properties["advertised.listeners"]
-
-
-def test_brokers_are_in_racks_by_turns_and_the_controller_in_none(tmp_path: Path) -> None:
-    nodes = [replace(broker(tmp_path), node_id=number) for number in (1, 2, 3)]
-    spec = replace(SPEC, brokers=3, racks=2)
-    racks = [
-        node_properties(spec, node, (controller(tmp_path),), "/data")["broker.rack"]
-        for node in nodes
-    ]
-    assert racks == ["rack-1", "rack-2", "rack-1"]
-    own = node_properties(spec, controller(tmp_path), (controller(tmp_path),), "/data")
-    assert "broker.rack" not in own
-    without = node_properties(SPEC, nodes[0], (controller(tmp_path),), "/data")
-    assert "broker.rack" not in without
-    assert "2 racks" in spec.title and "rack" not in SPEC.title
-
-
-def test_a_broker_of_another_release_has_its_own_class_path_and_no_archive(tmp_path: Path) -> None:
-    archive = tmp_path / "classes.jsa"
-    archive.touch()
-    spec = replace(
-        SPEC, class_archive=str(archive), broker_jars={"2": ("/new.jar",)}, jars=("/old.jar",)
-    )
-    command = server_command(spec, broker(tmp_path))
-    assert command[command.index("-cp") + 1] == "/new.jar"
-    assert not [each for each in command if str(archive) in each]
-    other = server_command(spec, replace(broker(tmp_path), node_id=1))
-    assert other[other.index("-cp") + 1] == "/old.jar"
-    assert [each for each in other if str(archive) in each]
-
-
-def test_the_log_dir_is_formatted_for_the_oldest_release(tmp_path: Path) -> None:
-    assert "--release-version" not in format_command(SPEC, controller(tmp_path), "id")
-    mixed = replace(SPEC, kafka_version="4.1.2", broker_releases={"2": "3.9.2"})
-    command = format_command(mixed, controller(tmp_path), "id")
-    assert command[command.index("--release-version") + 1] == "3.9"
-
-
-def test_no_property_overrides_those_of_the_launcher(tmp_path: Path) -> None:
-    spec = replace(SPEC, broker_properties={"listeners": "PLAINTEXT://0.0.0.0:9092"})
-    properties = node_properties(spec, broker(tmp_path), (controller(tmp_path),), "/data")
-    assert properties["listeners"] == "PLAINTEXT://127.0.0.1:20002"
-
-
-def test_each_broker_has_its_stated_handler_time_and_the_controller_none(tmp_path: Path) -> None:
-    spec = replace(SPEC, produce_handler_ms={"1": 5.0, "2": 7.25})
-    properties = node_properties(spec, broker(tmp_path), (controller(tmp_path),), "/data")
-    assert properties["authorizer.class.name"] == authorizer_java.NAME
-    assert properties[authorizer_java.HANDLER_TIME_PROPERTY] == "7250000"
-    others = [
-        node_properties(spec, controller(tmp_path), (controller(tmp_path),), "/data"),
-        node_properties(SPEC, broker(tmp_path), (controller(tmp_path),), "/data"),
-    ]
-    for each in others:
-        assert not {"authorizer.class.name", authorizer_java.HANDLER_TIME_PROPERTY} & set(each)
-    state = State(spec, Status.STARTING, created_s=1.0)
+def lines_of(spec: Spec, folder: Path) -> dict[str, list[str]]:
+    """All that a specification decides: title → the lines of properties or a command."""
+    nodes = laid_out(spec, folder)
+    if spec.class_archive is not None:
+        spec = replace(spec, class_archive=str(folder / spec.class_archive))
+        (folder / "classes.jsa").touch()
+    state = State(spec, Status.READY, 1.0, nodes=nodes.nodes, spark=nodes.spark)
     assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
+    assert nodes.members == (*nodes.nodes, *nodes.spark)
+    found = {"printed": [spec.title, f"Spark {state.spark_master}", *limit_lines(spec)]}
+    for node in nodes.nodes:
+        properties = javaproperties.loads(node_files(node).properties.read_text())
+        found[f"properties of {node.title}"] = [f"{k}={v}" for k, v in sorted(properties.items())]
+        found[f"command of {node.title}"] = server_command(spec, node)
+    if nodes.nodes[0].role is not NodeRole.ZOOKEEPER:
+        found["format command"] = format_command(spec, nodes.nodes[0], "an-id")
+        arguments = node_files(nodes.nodes[0]).format_arguments
+        if arguments.exists():
+            assert arguments.stat().st_mode & 0o077 == 0
+            found["arguments of the format command"] = arguments.read_text().splitlines()
+    for worker in nodes.spark:
+        assert node_files(worker).work.is_dir()
+        found[f"command of {worker.title}"] = spark_command(spec, worker, nodes.spark[0])
+        variables = spark_environment(spec, worker, CHECKOUTS_OWN)
+        found[f"environment of {worker.title}"] = [f"{k}={v}" for k, v in variables.items()]
+    for title, lines in found.items():
+        assert "command of" not in title or "hunter2" not in str(lines), "no password there"
+        found[title] = [
+            line.replace(str(folder), "FOLDER").replace(str(ROOT), "CHECKOUT") for line in lines
+        ]
+    return found
+
+
+def test_the_files_and_commands_of_a_plain_testbed(
+    tmp_path: Path, snapshot: SnapshotAssertion
+) -> None:
+    assert lines_of(SPEC, tmp_path / "plain") == snapshot
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_what_an_option_changes_in_files_and_commands(
+    tmp_path: Path, name: str, snapshot: SnapshotAssertion
+) -> None:
+    plain = lines_of(SPEC, tmp_path / "plain")
+    changed = lines_of(VARIANTS[name], tmp_path / name.replace(" ", "-"))
+    differences = {title: ["gone"] for title in plain.keys() - changed.keys()}
+    for title, lines in changed.items():
+        before = plain.get(title, [])
+        if lines != before:
+            differences[title] = [
+                *(f"- {line}" for line in before if line not in lines),
+                *(f"+ {line}" for line in lines if line not in before),
+            ]
+    assert differences == snapshot
+
+
+def test_options_of_the_profile_come_after_kafkas_own_and_before_the_class_path(
+    tmp_path: Path,
+) -> None:
+    command = server_command(VARIANTS["Java options"], broker(tmp_path))
+    order = ("-XX:+UseG1GC", "-XX:TieredStopAtLevel=1", "-Xss512k", AGENT, "-cp", "kafka.Kafka")
+    places = [command.index(option) for option in order]
+    assert places == sorted(places)
+
+
+def test_clients_of_a_secured_testbed_have_its_secured_address(tmp_path: Path) -> None:
+    nodes = laid_out(VARIANTS["SASL and TLS"], tmp_path / "secured")
+    state = State(VARIANTS["SASL and TLS"], Status.READY, 1.0, nodes=nodes.nodes)
+    ports = [p for n in nodes.nodes for p in (n.port, n.jmx_port, *n.secured_ports.values())]
+    assert ports == list(range(21_000, 21_010)), "no two are the same"
+    first = nodes.brokers[0]
+    assert (first.address, first.client_address) == ("127.0.0.1:21002", "127.0.0.1:21004")
+    assert state.bootstrap_servers == tuple(each.client_address for each in nodes.brokers)
+    assert node_files(first).properties.stat().st_mode & 0o077 == 0
+    kept = keep_logs(tmp_path / "secured", State(SPEC, Status.FAILED, 1.0))
+    assert not [each for each in kept.rglob("*") if "security" in each.name], "no keys are kept"
+
+
+def test_each_log_dir_is_formatted_with_an_id_of_its_own(tmp_path: Path) -> None:
+    nodes = laid_out(replace(SPEC, brokers=1, log_dirs=2), tmp_path / "dirs")
+    (node,) = nodes.brokers
+    texts = [
+        (each / "meta.properties").read_text()
+        for each in log_dirs(Path(node.directory) / "data", 2)
+    ]
+    assert len({javaproperties.loads(text)["directory.id"] for text in texts}) == 2
+    assert not (Path(nodes.nodes[0].directory) / "data" / "1").exists(), "brokers only"
 
 
 def test_the_authorizer_reads_the_property_that_is_written() -> None:
@@ -156,63 +189,9 @@ def test_the_authorizer_reads_the_property_that_is_written() -> None:
     assert "@" not in authorizer_java.SOURCE
 
 
-def test_the_planted_limit_of_each_broker_is_printed() -> None:
-    assert limit_lines(SPEC) == []
-    spec = replace(SPEC, produce_handler_ms={"1": 5.0, "2": 0.0})
-    first, second = limit_lines(spec)
-    assert first == (
-        "  planted, broker 1  320.0 produce requests/s at most: 2 handlers x 0.80 / 5 ms, "
-        "before the own time of a request"
-    )
-    assert second == "  planted, broker 2  no limit: 0 ms in a produce request"
-    one = replace(SPEC, broker_properties={}, produce_handler_ms={"1": 8.0})
-    assert "800.0 produce requests/s at most: 8 handlers" in limit_lines(one)[0]
-
-
 def test_rendering_escapes_as_java_reads_it() -> None:
     text = render({"b": " C:\\x\ny", "a key:": "é=1"})
     assert text == "a\\ key\\:=\\u00e9\\=1\nb=\\ C\\:\\\\x\\ny\n"
-
-
-def test_a_server_carries_the_marker_and_opens_jmx_on_loopback(tmp_path: Path) -> None:
-    node = broker(tmp_path)
-    command = server_command(SPEC, node)
-    assert command[0] == SPEC.java
-    assert f"{MARKER}small-00c0ffee" in command
-    assert "-Xmx256m" in command
-    assert "-Dcom.sun.management.jmxremote.port=20012" in command
-    assert "-Dcom.sun.management.jmxremote.rmi.port=20012" in command
-    assert f"-Dcom.sun.management.jmxremote.host={HOST}" in command
-    assert f"-Djava.rmi.server.hostname={HOST}" in command
-    assert command[-2:] == ["kafka.Kafka", str(node_files(node).properties)]
-    assert command[command.index("-cp") + 1] == "/jars/a.jar:/jars/b.jar"
-
-
-def test_a_node_gets_its_own_java_options_and_no_other(tmp_path: Path) -> None:
-    node = broker(tmp_path)
-    agent = "-javaagent:/agent.jar=127.0.0.1:9404:/rules.yaml"
-    spec = replace(SPEC, node_jvm_options={str(node.node_id): (agent,)})
-    command = server_command(spec, node)
-    assert command.index(agent) < command.index("-cp")
-    assert agent not in server_command(spec, controller(tmp_path))
-    state = State(spec, Status.STARTING, created_s=1.0)
-    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
-
-
-def test_options_of_the_profile_reach_every_jvm_after_kafkas_own(tmp_path: Path) -> None:
-    spec = replace(SPEC, jvm_options=("-XX:TieredStopAtLevel=1", "-Xss512k"))
-    for node in (broker(tmp_path), controller(tmp_path)):
-        command = server_command(spec, node)
-        given = [command.index(option) for option in spec.jvm_options]
-        assert command.index("-XX:+UseG1GC") < given[0] < given[1] < command.index("-cp")
-    state = State(spec, Status.STARTING, created_s=1.0)
-    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
-
-
-def test_the_command_of_formatting_has_the_marker(tmp_path: Path) -> None:
-    command = format_command(SPEC, controller(tmp_path), "abc")
-    assert f"{MARKER}small-00c0ffee" in command
-    assert command[-5:-1] == ["format", "-t", "abc", "-c"]
 
 
 def test_only_the_controller_writes_the_class_archive_and_only_once(tmp_path: Path) -> None:

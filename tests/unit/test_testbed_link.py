@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks.executor_facts import facts
 from jobs.checks.finding import problems_of
@@ -86,35 +85,6 @@ def test_single_keys_replace_those_of_the_profile(tmp_path: Path) -> None:
     assert adapt(profile, brokers=2).link == profile.link
     assert load_profile("disk-bound").link is None
     assert with_link(seed="7").link == Link(seed=7)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "place"),
-    [
-        ({"link": "25ms"}, "link 25ms has '25ms'"),
-        ({"link": "delay=1ms,delay=2ms"}, "has 'delay=2ms'"),
-        ({"link": 25}, "link is 25"),
-        ({"link.delay": "25"}, "delay is 25; expected a time from 0 to 1s, one way"),
-        ({"link.delay": "2s"}, "delay is"),
-        ({"link.delay": "-1ms"}, "delay is"),
-        ({"link.dely": "1ms"}, "dely is an unknown key"),
-        ({"link.jitter": "2ms"}, "jitter is 2ms and delay 0ms"),
-        ({"link.rate": "100"}, "rate is"),
-        ({"link.rate": "1B/s"}, "rate is"),
-        ({"link.loss": "51%"}, "loss is"),
-        ({"link.loss": 0.51}, "loss is"),
-        ({"link.mtu": 9}, "mtu is 9; expected a whole number of bytes from 576 to 65000"),
-        ({"link.queue_bytes": 20_000}, "queue_bytes is 20000"),
-        ({"link.generator_tcp_wmem_max": 1}, "generator_tcp_wmem_max is 1"),
-    ],
-)
-def test_wrong_links_are_refused_with_the_expected_values(
-    overrides: dict[str, object], place: str, snapshot: SnapshotAssertion
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        adapt(load_profile("disk-bound"), overrides=overrides)
-    assert place in str(error.value)
-    assert str(error.value) == snapshot
 
 
 def test_a_rate_has_its_queue_and_its_burst() -> None:

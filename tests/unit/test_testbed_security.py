@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import ssl
 from base64 import urlsafe_b64decode
-from dataclasses import replace
 from pathlib import Path
 
 import javaproperties
@@ -14,100 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
 from cryptography.x509 import load_pem_x509_certificate
 
-from jobs.testbed.cleanup import keep_logs
-from jobs.testbed.jvm import MARKER, format_command, server_command
 from jobs.testbed.keys import USER, SecurityFiles, make_security, unsecured_token
-from jobs.testbed.model import CONTROLLER_ID, Node, NodeRole, State, Status
-from jobs.testbed.nodes import Nodes
-from jobs.testbed.places import node_files
-from jobs.testbed.properties import node_properties
-from metrics.reporting.files import write_private
-from tests.support.testbed_spec import SPEC
-
-
-def controller(folder: Path) -> Node:
-    return Node(CONTROLLER_ID, NodeRole.CONTROLLER, 20000, 20010, str(folder / "controller"))
-
-
-CONTROLLER = Node(CONTROLLER_ID, NodeRole.CONTROLLER, 20000, 20010, "/controller")
-
-
-def secured_broker(folder: Path) -> Node:
-    ports = {"SASL_SSL": 20022, "SSL": 20032}
-    return Node(2, NodeRole.BROKER, 20002, 20012, str(folder / "broker-2"), ports)
-
-
-def secrets_in(folder: Path) -> SecurityFiles:
-    """The files of a secured testbed that these tests read, without keys."""
-    files = SecurityFiles(folder)
-    files.folder.mkdir()
-    write_private(files.password, "hunter2")
-    return files
-
-
-def test_a_secured_broker_keeps_a_plain_listener_for_the_testbed(tmp_path: Path) -> None:
-    secrets_in(tmp_path)
-    node = secured_broker(tmp_path)
-    properties = node_properties(SPEC, node, (CONTROLLER,), "/data")
-    assert properties["listeners"] == properties["advertised.listeners"]
-    assert properties["listeners"].split(",") == [
-        "PLAINTEXT://127.0.0.1:20002",
-        "SASL_SSL://127.0.0.1:20022",
-        "SSL://127.0.0.1:20032",
-    ]
-    assert properties["listener.name.ssl.ssl.client.auth"] == "required"
-    assert "SCRAM-SHA-512" in properties["sasl.enabled.mechanisms"]
-    assert "hunter2" in properties["listener.name.sasl_ssl.plain.sasl.jaas.config"]
-    assert (node.address, node.client_address) == ("127.0.0.1:20002", "127.0.0.1:20022")
-    state = State(replace(SPEC, security=("SASL_SSL", "SSL")), Status.READY, 1.0, nodes=(node,))
-    assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
-    assert state.bootstrap_servers == ("127.0.0.1:20022",)
-
-
-def test_no_password_is_on_a_command_line(tmp_path: Path) -> None:
-    files = secrets_in(tmp_path)
-    spec = replace(SPEC, security=("SASL_SSL",), jmx_secured=True)
-    node = controller(tmp_path)
-    Path(node.directory).mkdir()
-    command = format_command(spec, node, "abc")
-    assert "hunter2" not in str(command)
-    assert f"{MARKER}{spec.id}" in command
-    arguments = Path(command[-1].removeprefix("@"))
-    assert arguments.stat().st_mode & 0o077 == 0
-    lines = [json.loads(line) for line in arguments.read_text().splitlines()]
-    assert lines[:2] == ["kafka.tools.StorageTool", "format"]
-    assert lines[-1] == "SCRAM-SHA-512=[name=redline,password=hunter2]"
-    server = server_command(spec, node)
-    assert "-Dcom.sun.management.jmxremote.authenticate=true" in server
-    assert f"-Dcom.sun.management.jmxremote.password.file={files.jmx_password}" in server
-    assert "-Dcom.sun.management.jmxremote.registry.ssl=true" in server
-    assert not any("authenticate=false" in option for option in server)
-    assert "hunter2" not in str(server)
-
-
-def test_a_testbed_with_tls_listeners_only_has_no_user(tmp_path: Path) -> None:
-    spec = replace(SPEC, security=("SSL",))
-    command = format_command(spec, controller(tmp_path), "abc")
-    assert command[-5:-1] == ["format", "-t", "abc", "-c"]
-
-
-def test_each_broker_gets_a_port_for_each_secured_listener(tmp_path: Path) -> None:
-    secrets_in(tmp_path)
-    nodes = Nodes(replace(SPEC, security=("SASL_SSL", "SSL")), tmp_path)
-    nodes.lay_out(lambda count: list(range(21_000, 21_000 + count)))
-    ports = [p for n in nodes.nodes for p in (n.port, n.jmx_port, *n.secured_ports.values())]
-    assert ports == list(range(21_000, 21_010))
-    assert nodes.nodes[0].secured_ports == {}
-    assert node_files(nodes.brokers[0]).properties.stat().st_mode & 0o077 == 0
-
-
-def test_a_failed_testbed_keeps_no_keys(tmp_path: Path) -> None:
-    folder = tmp_path / SPEC.id
-    folder.mkdir()
-    secrets_in(folder)
-    kept = keep_logs(folder, State(SPEC, Status.FAILED, 1.0))
-    assert [entry.name for entry in kept.iterdir()] == ["state.json"]
-
 
 # --- keys and certificates --------------------------------------------------------
 

@@ -22,14 +22,12 @@ from jobs.testbed import commands
 from jobs.testbed.cleanup import node_processes
 from jobs.testbed.client_access import cluster_text, submit_line
 from jobs.testbed.launcher import make_spec
-from jobs.testbed.model import NodeRole, State, Status
+from jobs.testbed.model import State, Status
 from jobs.testbed.nodes import Nodes
-from jobs.testbed.places import node_files
 from jobs.testbed.profile import load_profile
 from jobs.testbed.spark import (
     TESTBED_VARIABLE,
     spark_command,
-    spark_environment,
     spark_home,
     submit_properties,
     workers_problem,
@@ -49,39 +47,6 @@ def nodes(tmp_path: Path) -> Nodes:
     return laid_out
 
 
-def test_a_master_and_its_workers_are_laid_out_beside_the_brokers(nodes: Nodes) -> None:
-    assert [node.title for node in nodes.spark] == [
-        "the Spark master",
-        "Spark worker 1",
-        "Spark worker 2",
-    ]
-    ports = [port for node in nodes.spark for port in (node.port, node.web_port)]
-    assert ports == list(range(22_006, 22_012))
-    for node in nodes.spark:
-        assert node_files(node).work.is_dir()
-    assert nodes.members == (*nodes.nodes, *nodes.spark)
-
-
-def test_without_workers_there_is_no_spark(tmp_path: Path) -> None:
-    plain = Nodes(SPEC, tmp_path)
-    plain.lay_out(lambda count: list(range(22_000, 22_000 + count)))
-    assert plain.spark == ()
-    assert State(SPEC, Status.READY, 0.0).spark_master is None
-
-
-def test_all_listen_on_loopback_and_workers_call_the_master(nodes: Nodes) -> None:
-    master, worker, _ = nodes.spark
-    for node in nodes.spark:
-        command = spark_command(WITH_SPARK, node, master)
-        assert command[command.index("--host") + 1] == "127.0.0.1"
-        assert command[command.index("--port") + 1] == str(node.port)
-        assert f"-Dredline.testbed={SPEC.id}" in command
-        assert "-XX:TieredStopAtLevel=1" in command, "its start takes half of the CPU time"
-        variables = spark_environment(WITH_SPARK, node, {})
-        assert variables["SPARK_LOCAL_IP"] == "127.0.0.1"
-    assert spark_command(WITH_SPARK, worker, master)[-1] == master.url == "spark://127.0.0.1:22006"
-
-
 def test_master_workers_and_jobs_share_a_secret_that_no_command_line_has(
     nodes: Nodes, tmp_path: Path
 ) -> None:
@@ -99,28 +64,6 @@ def test_master_workers_and_jobs_share_a_secret_that_no_command_line_has(
         assert secret not in line
     nodes.lay_out(lambda count: list(range(22_000, 22_000 + count)))
     assert secret not in file.read_text(), "each start has its own"
-
-
-def test_executors_inherit_no_variable_that_leads_to_the_checkout(nodes: Nodes) -> None:
-    own = {
-        "PATH": "/bin",
-        "PYTHONPATH": "/checkout",
-        "SPARK_CONF_DIR": "/x",
-        "PYSPARK_PYTHON": "x",
-    }
-    variables = spark_environment(WITH_SPARK, nodes.spark[1], own)
-    assert variables["PATH"] == "/bin"
-    assert not {"PYTHONPATH", "SPARK_CONF_DIR", "PYSPARK_PYTHON"} & set(variables)
-    assert variables[TESTBED_VARIABLE] == SPEC.id
-
-
-def test_a_state_with_spark_is_read_back(nodes: Nodes) -> None:
-    state = State(WITH_SPARK, Status.READY, 1.0, nodes=nodes.nodes, spark=nodes.spark)
-    again = State.from_json(json.loads(json.dumps(state.to_json())))
-    assert again.spark == nodes.spark
-    assert again.spark[0].role is NodeRole.SPARK_MASTER
-    assert again.spark_master == "spark://127.0.0.1:22006"
-    assert again.spec.title == "testbed small (2 brokers, Kafka 4.1.2, 2 Spark workers)"
 
 
 @contextmanager
