@@ -24,6 +24,7 @@ INSTALL_S = 900.0
 """Time to download Spark and build its wheel, on two busy cores [s]."""
 BUILD_TOOLS = ("setuptools==80.9.0", "wheel==0.45.1")
 EXTRAS = "charts"
+PLATFORMS = Path(__file__).parents[1] / "data" / "platforms"
 KERNEL = ("ipykernel",)
 """What a notebook needs beside the wheel."""
 
@@ -52,96 +53,26 @@ class SparkEnvironment:
         return "".join(f"{name}=={version}\n" for name, version in fixed.items())
 
 
+def packages_of(platform: str) -> dict[str, str]:
+    """Package → version, from the platform's file."""
+    file = PLATFORMS / f"{platform.replace(' ', '-').lower()}.txt"
+    pairs = (line.split("==") for line in file.read_text(encoding="utf-8").splitlines())
+    return {name: version for name, version in pairs}
+
+
 ENVIRONMENTS = {
     "3.5": SparkEnvironment(
         "3.5.7",
         "3.3.2",
         "Databricks 15.4 LTS",
-        {
-            "cffi": "1.15.1",
-            "click": "8.0.4",
-            "cryptography": "41.0.3",
-            "filelock": "3.13.4",
-            "idna": "3.4",
-            "ipykernel": "6.25.1",
-            "ipython": "8.15.0",
-            "numpy": "1.23.5",
-            "packaging": "23.2",
-            "pandas": "1.5.3",
-            "psutil": "5.9.0",
-            "pyarrow": "14.0.1",
-            "pygments": "2.15.1",
-            "python-dateutil": "2.8.2",
-            "pytz": "2022.7",
-            "six": "1.16.0",
-            "typing-extensions": "4.10.0",
-        },
-        replaced={"pydantic": "1.10.6"},
+        packages_of("Databricks 15.4 LTS"),
+        {"pydantic": "1.10.6"},
     ),
     "3.5 of 16.4": SparkEnvironment(
-        "3.5.7",
-        "3.3.2",
-        "Databricks 16.4 LTS",
-        {
-            "annotated-types": "0.7.0",
-            "cffi": "1.16.0",
-            "click": "8.1.7",
-            "cryptography": "42.0.5",
-            "filelock": "3.15.4",
-            "idna": "3.7",
-            "ipykernel": "6.28.0",
-            "ipython": "8.25.0",
-            "numpy": "1.26.4",
-            "packaging": "24.1",
-            "pandas": "1.5.3",
-            "psutil": "5.9.0",
-            "pyarrow": "15.0.2",
-            "pydantic": "2.8.2",
-            "pydantic-core": "2.20.1",
-            "pygments": "2.15.1",
-            "python-dateutil": "2.9.0.post0",
-            "pytz": "2024.1",
-            "six": "1.16.0",
-            "typing-extensions": "4.11.0",
-        },
+        "3.5.7", "3.3.2", "Databricks 16.4 LTS", packages_of("Databricks 16.4 LTS")
     ),
     "4.0": SparkEnvironment(
-        "4.0.1",
-        "4.0.0",
-        "Databricks 17.3 LTS",
-        {
-            "annotated-types": "0.7.0",
-            "attrs": "24.3.0",
-            "cffi": "1.17.1",
-            "click": "8.1.7",
-            "cryptography": "43.0.3",
-            "filelock": "3.18.0",
-            "idna": "3.7",
-            "ipykernel": "6.29.5",
-            "ipython": "8.30.0",
-            "jinja2": "3.1.5",
-            "jsonschema": "4.23.0",
-            "jsonschema-specifications": "2023.7.1",
-            "markdown-it-py": "2.2.0",
-            "markupsafe": "3.0.2",
-            "mdurl": "0.1.0",
-            "numpy": "2.1.3",
-            "packaging": "24.2",
-            "pandas": "2.2.3",
-            "psutil": "5.9.0",
-            "pyarrow": "19.0.1",
-            "pydantic": "2.10.6",
-            "pydantic-core": "2.27.2",
-            "pygments": "2.15.1",
-            "python-dateutil": "2.9.0.post0",
-            "pytz": "2024.1",
-            "referencing": "0.30.2",
-            "rich": "13.9.4",
-            "rpds-py": "0.22.3",
-            "six": "1.16.0",
-            "typing-extensions": "4.12.2",
-            "tzdata": "2024.1",
-        },
+        "4.0.1", "4.0.0", "Databricks 17.3 LTS", packages_of("Databricks 17.3 LTS")
     ),
     "4.1": SparkEnvironment("4.1.4", "4.4.0", "the package index"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from jobs.config.metrics_section import SourceTarget
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.registry import client_named, client_of
+from jobs.runs import measurement
 from jobs.runs.environment import packages_of_extensions
 from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.measurement import Case, HeldMeasurement, HeldRun
@@ -70,7 +71,38 @@ def group_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(APIS, "redline.tests", 1)
 
 
+class Packages:
+    """Packages of others that a test adds; each has its folder."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self._monkeypatch, self._folder, self._added = monkeypatch, folder, 0
+
+    def add(
+        self, group: str, points: Mapping[str, str], modules: Mapping[str, str],
+        name: str = "of-others",
+    ) -> None:  # fmt: skip
+        self._added += 1
+        folder = self._folder / f"package-{self._added}"
+        add_package(self._monkeypatch, folder, group, points, modules, name)
+
+    def add_project(self, project: str) -> None:
+        add_project(self._monkeypatch, self._folder, project)
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Packages:
+    return Packages(monkeypatch, tmp_path)
+
+
 pytestmark = pytest.mark.usefixtures("no_modules_stay", "group_of_tests")
+
+
+def refusal(read: Callable[[], object]) -> str:
+    """The message of a refusal."""
+    with pytest.raises(ConfigError) as error:
+        read()
+    return str(error.value)
+
 
 OF_OTHERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "is not there": ({}, {}),
@@ -84,35 +116,26 @@ OF_OTHERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 @pytest.mark.parametrize("name", OF_OTHERS)
 def test_a_package_that_cannot_be_used_is_refused_in_a_sentence(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+    name: str, packages: Packages, snapshot: SnapshotAssertion
 ) -> None:
-    add_package(monkeypatch, tmp_path, "redline.tests", *OF_OTHERS[name])
-    with pytest.raises(ConfigError) as error:
-        load_extension("redline.tests", "it")
-    assert "; expected " in str(error.value)
-    assert str(error.value) == snapshot
+    packages.add("redline.tests", *OF_OTHERS[name])
+    assert refusal(lambda: load_extension("redline.tests", "it")) == snapshot
 
 
 def test_a_name_that_two_packages_add_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+    packages: Packages, snapshot: SnapshotAssertion
 ) -> None:
     for each in ("one", "two"):
-        add_package(
-            monkeypatch, tmp_path / each, "redline.tests", {"it": f"{each}:It"},
-            {each: "class It:\n    api = 1"}, each,
-        )  # fmt: skip
+        modules = {each: "class It:\n    api = 1"}
+        packages.add("redline.tests", {"it": f"{each}:It"}, modules, each)
     assert installed_names("redline.tests") == ("it",)
-    with pytest.raises(ConfigError) as error:
-        load_extension("redline.tests", "it")
-    assert str(error.value) == snapshot
+    assert refusal(lambda: load_extension("redline.tests", "it")) == snapshot
 
 
-def test_a_package_is_not_imported_before_its_name_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_is_not_imported_before_its_name_is_used(packages: Packages) -> None:
     points = {"it": "broken:It", "fine": "fine:It"}
     modules = {"broken": "raise RuntimeError", "fine": "class It:\n    api = 1"}
-    add_package(monkeypatch, tmp_path, "redline.tests", points, modules)
+    packages.add("redline.tests", points, modules)
     assert installed_names("redline.tests") == ("fine", "it")
     found = load_extension("redline.tests", "fine")
     assert (found.package, found.distribution, found.module) == (
@@ -132,9 +155,9 @@ def written(folder: Path, text: str) -> str:
 
 
 def test_an_experiment_asks_for_the_measurement_of_a_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, packages: Packages
 ) -> None:
-    add_project(monkeypatch, tmp_path, "rest")
+    packages.add_project("rest")
     sweep = load_sweep(written(tmp_path, REST))
     assert (sweep.measurement.name, sweep.measurement.unit_on("np")) == ("time-to-rest", "s")
     body = sweep.measurement.body(case_of(sweep.experiment, sweep.cases[0].config))
@@ -142,10 +165,8 @@ def test_an_experiment_asks_for_the_measurement_of_a_package(
     assert body.plan(tmp_path).trials_estimated == 1
 
 
-def test_the_figure_and_the_columns_of_a_package_stand_in_the_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_project(monkeypatch, tmp_path, "rest")
+def test_the_figure_and_the_columns_of_a_package_stand_in_the_answer(packages: Packages) -> None:
+    packages.add_project("rest")
     of = measurement_named("time-to-rest")
     rested = trial_document(trial(recovery_s=4.5))
     summary = replace(summary_of_sizes([]), trials=(rested,))
@@ -156,9 +177,9 @@ def test_the_figure_and_the_columns_of_a_package_stand_in_the_answer(
 
 
 def test_an_unknown_key_of_a_measurement_of_a_package_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, packages: Packages
 ) -> None:
-    add_project(monkeypatch, tmp_path, "rest")
+    packages.add_project("rest")
     with pytest.raises(ConfigError, match="trials is given, and asks is time-to-rest"):
         load_sweep(written(tmp_path, f"{REST}trials: 2\n"))
 
@@ -184,13 +205,10 @@ NOT_MEASUREMENTS = {
 
 @pytest.mark.parametrize("kind", NOT_MEASUREMENTS)
 def test_what_is_no_measurement_is_refused(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+    kind: str, packages: Packages, snapshot: SnapshotAssertion
 ) -> None:
-    modules = {"of_others": NOT_MEASUREMENTS[kind]}
-    add_package(monkeypatch, tmp_path, MEASUREMENTS, {"it": "of_others:it"}, modules)
-    with pytest.raises(ConfigError) as error:
-        measurement_named("it")
-    assert str(error.value) == snapshot
+    packages.add(MEASUREMENTS, {"it": "of_others:it"}, {"of_others": NOT_MEASUREMENTS[kind]})
+    assert refusal(lambda: measurement_named("it")) == snapshot
 
 
 class NoHolder:
@@ -211,21 +229,8 @@ class NoHolder:
         return trial()
 
 
-@pytest.mark.parametrize(
-    ("failure", "package", "kind", "words"),
-    [
-        (None, "of-others 1.0", ConfigError, "it of of-others 1.0 failed with ZeroDivisionError: "),
-        (None, "", ZeroDivisionError, "^division by zero$"),
-        (OSError("of the engine"), "of-others 1.0", OSError, "^of the engine$"),
-    ],
-)
 def test_an_error_of_a_measurement_is_told_from_one_of_its_loads(
-    failure: Exception | None,
-    package: str,
-    kind: type[Exception],
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    packages: Packages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (
         "from jobs.runs.measurement import HeldMeasurement\n"
@@ -234,18 +239,25 @@ def test_an_error_of_a_measurement_is_told_from_one_of_its_loads(
         "    def hold(self, loads):\n        loads.hold('a load')\n        1 / 0\n"
         "    def result(self, trials):\n        raise NotImplementedError\n"
     )
-    add_package(monkeypatch, tmp_path, MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text})
-    monkeypatch.setattr("jobs.runs.measurement.Holder", lambda *_: NoHolder(failure))
+    packages.add(MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text})
     config = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
-    of = measurement_named("it")
-    assert of.package == "of-others 1.0"
-    of.package = package
-    body = of.body(Case(config, 8))
-    assert isinstance(body, HeldRun)
     run: Any = type("Run", (), {"context": None})()
-    with pytest.raises(kind, match=words):
-        body.measure(run)
-    assert len(body.trials) == (failure is None), "trials before the error are kept"
+    cases: list[tuple[Exception | None, str, type[Exception], str]] = [
+        (None, "of-others 1.0", ConfigError, "it of of-others 1.0 failed with ZeroDivisionError: "),
+        (None, "", ZeroDivisionError, "^division by zero$"),
+        (OSError("of the engine"), "of-others 1.0", OSError, "^of the engine$"),
+    ]
+    for failure, package, kind, words in cases:
+        holder = NoHolder(failure)
+        monkeypatch.setattr(measurement, "Holder", lambda *_, holder=holder: holder)
+        of = measurement_named("it")
+        assert of.package == "of-others 1.0"
+        of.package = package
+        body = of.body(Case(config, 8))
+        assert isinstance(body, HeldRun)
+        with pytest.raises(kind, match=words):
+            body.measure(run)
+        assert len(body.trials) == (failure is None), "trials before the error are kept"
 
 
 BROKEN_MEASUREMENTS = {
@@ -258,16 +270,14 @@ BROKEN_MEASUREMENTS = {
 
 @pytest.mark.parametrize("when", BROKEN_MEASUREMENTS)
 def test_a_broken_measurement_ends_in_a_sentence_at_any_time(
-    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    when: str, tmp_path: Path, packages: Packages
 ) -> None:
     text = (
         "from redline_time_to_rest import TimeToRest\n"
         f"class It(TimeToRest):\n    name = 'it'\n{BROKEN_MEASUREMENTS[when]}"
     )
-    add_project(monkeypatch, tmp_path, "rest")
-    add_package(
-        monkeypatch, tmp_path / "b", MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text}
-    )
+    packages.add_project("rest")
+    packages.add(MEASUREMENTS, {"it": "of_others:It"}, {"of_others": text})
     held = replace(summary_of_sizes([]), trials=(trial_document(trial()),))
 
     def measured() -> None:
@@ -296,9 +306,9 @@ def section(folder: Path, keys: str) -> Any:
 
 
 def test_a_source_of_a_package_reads_brokers_over_http(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, packages: Packages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_project(monkeypatch, tmp_path, "jolokia")
+    packages.add_project("jolokia")
     monkeypatch.setenv("JOLOKIA_USER", "m")
     monkeypatch.setenv("JOLOKIA_PASSWORD", "p")
     with served_jolokia() as agent:
@@ -324,32 +334,30 @@ def test_a_source_of_a_package_reads_brokers_over_http(
 
 
 def test_a_source_of_a_package_states_why_it_does_not_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, packages: Packages
 ) -> None:
-    add_project(monkeypatch, tmp_path, "jolokia")
+    packages.add_project("jolokia")
     with pytest.raises(ConfigError, match=r"does not answer at 127\.0\.0\.1:1: .*refused"):
         section(tmp_path, "{source: jolokia, options: {port: 1}}").open(target())
     with pytest.raises(ConfigError, match=r"options has prt; expected some of"):
         section(tmp_path, "{source: jolokia, options: {prt: 1}}").open(target())
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
+def test_wrong_keys_of_a_source_are_refused(
+    tmp_path: Path, packages: Packages, snapshot: SnapshotAssertion
+) -> None:
+    packages.add_project("jolokia")
+    messages = {}
+    for keys in (
         "{source: jolokai}",
         "{options: {port: 1}}",
         "{source: jolokia, options: [1]}",
         "{source: jolokia, options: {password: hunter2}}",
-    ],
-)
-def test_wrong_keys_of_a_source_are_refused(
-    keys: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
-) -> None:
-    add_project(monkeypatch, tmp_path, "jolokia")
-    with pytest.raises(ConfigError) as error:
-        section(tmp_path, keys)
-    assert "hunter2" not in str(error.value)
-    assert str(error.value).replace(str(tmp_path), "FOLDER") == snapshot
+    ):
+        messages[keys] = refusal(lambda keys=keys: section(tmp_path, keys))  # type: ignore[misc]
+        messages[keys] = messages[keys].replace(str(tmp_path), "FOLDER")
+        assert "hunter2" not in messages[keys]
+    assert messages == snapshot
 
 
 BROKEN_SOURCES = {
@@ -376,21 +384,19 @@ class It(Base):
 """
 
 
-def source_of(folder: Path, monkeypatch: pytest.MonkeyPatch, own: str) -> MetricsSource:
-    modules = {"of_others": _SOURCE.format(own=own)}
-    add_package(monkeypatch, folder, SOURCES, {"it": "of_others:It"}, modules)
+def source_of(packages: Packages, folder: Path, own: str) -> MetricsSource:
+    packages.add(SOURCES, {"it": "of_others:It"}, {"of_others": _SOURCE.format(own=own)})
     found: MetricsSource = section(folder, "{source: it}").open(target())
     return found
 
 
 @pytest.mark.parametrize("kind", BROKEN_SOURCES)
 def test_a_broken_source_ends_the_start_in_a_sentence(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+    kind: str, packages: Packages, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    with pytest.raises(ConfigError) as error:
-        source_of(tmp_path, monkeypatch, BROKEN_SOURCES[kind])
-    assert "of-others 1.0" in str(error.value)
-    assert str(error.value) == snapshot
+    message = refusal(lambda: source_of(packages, tmp_path, BROKEN_SOURCES[kind]))
+    assert message == snapshot
+    assert "of-others 1.0" in message
 
 
 @pytest.mark.parametrize(
@@ -401,9 +407,9 @@ def test_a_broken_source_ends_the_start_in_a_sentence(
     ],
 )
 def test_a_poll_that_fails_is_a_missed_sample_of_each_node(
-    own: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: str, words: str, tmp_path: Path, packages: Packages
 ) -> None:
-    with closing(source_of(tmp_path, monkeypatch, own)) as source:
+    with closing(source_of(packages, tmp_path, own)) as source:
         (sample,) = source.sample_all()
     assert (sample.broker_id, sample.values) == (1, {})
     assert sample.error is not None and sample.error.endswith(words)
@@ -423,11 +429,11 @@ BOTH_ROLES = ("workload.producer.client=mine", "workload.consumers.client=mine")
 
 
 def test_a_client_of_a_package_has_both_roles_and_executors_need_its_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packages: Packages,
 ) -> None:
     with pytest.raises(ConfigError, match=r"client is \"mine\".* adds to redline\.clients"):
         load("testbed", "demo", "default", BOTH_ROLES)
-    add_package(monkeypatch, tmp_path, CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CLIENT})
+    packages.add(CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CLIENT})
     config = load("testbed", "demo", "default", BOTH_ROLES)
     assert Needs.of(config.workload, config.cluster).packages["of-others"] == "my_client"
     reading = ConsumerOptions(groups=1, members=2, client="mine")
@@ -439,12 +445,10 @@ def test_a_client_of_a_package_has_both_roles_and_executors_need_its_package(
 
 
 def test_runs_record_the_packages_of_others_that_they_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, packages: Packages
 ) -> None:
-    add_project(monkeypatch, tmp_path, "jolokia")
-    add_package(
-        monkeypatch, tmp_path / "client", CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CLIENT}
-    )
+    packages.add_project("jolokia")
+    packages.add(CLIENTS, {"mine": "my_client:Mine"}, {"my_client": CLIENT})
     file = tmp_path / "cluster.yaml"
     file.write_text('bootstrap_servers: ["b:9092"]\nmetrics: {extension: {source: jolokia}}\n')
     used = packages_of_extensions(load(str(file), "demo", "default", BOTH_ROLES))
@@ -453,11 +457,9 @@ def test_runs_record_the_packages_of_others_that_they_use(
     assert packages_of_extensions(load("testbed", "demo", "default")) == {}
 
 
-def test_a_client_without_a_role_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_without_a_role_is_refused(packages: Packages) -> None:
     modules = {"my_client": "class Mine:\n    api = 1\n    producer = print"}
-    add_package(monkeypatch, tmp_path, CLIENTS, {"mine": "my_client:Mine"}, modules)
+    packages.add(CLIENTS, {"mine": "my_client:Mine"}, modules)
     with pytest.raises(ConfigError, match=r"client mine of of-others 1\.0 has no consumer; "):
         client_named("mine")
 
@@ -465,16 +467,14 @@ def test_a_client_without_a_role_is_refused(
 # --- doctor -------------------------------------------------------------------
 
 
-def test_doctor_names_each_package_and_warns_of_a_broken_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_names_each_package_and_warns_of_a_broken_one(packages: Packages) -> None:
     assert extension_findings() == []
-    add_project(monkeypatch, tmp_path, "rest")
+    packages.add_project("rest")
     (fine,) = extension_findings()
     assert (fine.severity, fine.found) == (
         Severity.OK, "time-to-rest of redline-time-to-rest 1.0 (redline.measurements)",
     )  # fmt: skip
-    add_package(monkeypatch, tmp_path / "b", CLIENTS, {"mine": "broken:It"}, {"broken": "1 / 0"})
+    packages.add(CLIENTS, {"mine": "broken:It"}, {"broken": "1 / 0"})
     found = {each.severity: each for each in extension_findings()}
     assert "of-others 1.0" in found[Severity.WARNING].found
     assert "ZeroDivisionError" in found[Severity.WARNING].found
@@ -495,13 +495,13 @@ def test_the_page_names_what_exists() -> None:
 
 
 def test_the_example_of_the_page_is_a_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, packages: Packages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     points = {"slowest-record": "of_the_page:SlowestRecord"}
-    add_package(monkeypatch, tmp_path, MEASUREMENTS, points, {"of_the_page": code})
-    monkeypatch.setattr("jobs.runs.measurement.Holder", lambda *_: NoHolder(None))
+    packages.add(MEASUREMENTS, points, {"of_the_page": code})
+    monkeypatch.setattr(measurement, "Holder", lambda *_: NoHolder(None))
     of = measurement_named("slowest-record")
     config = load("testbed", "demo", "default", ["workload.message_bytes=[1000]"])
     body = of.body(Case(config, 8))

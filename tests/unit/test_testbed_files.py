@@ -13,6 +13,7 @@ import javaproperties
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from jobs.setup.spark_pairs import installed_spark
 from jobs.testbed import authorizer_java
 from jobs.testbed.cleanup import keep_logs
 from jobs.testbed.errors import TestbedStartError
@@ -118,6 +119,7 @@ def lines_of(spec: Spec, folder: Path) -> dict[str, list[str]]:
         assert node_files(worker).work.is_dir()
         found[f"command of {worker.title}"] = spark_command(spec, worker, nodes.spark[0])
         variables = spark_environment(spec, worker, CHECKOUTS_OWN)
+        assert variables.pop("SPARK_SCALA_VERSION") == installed_spark().scala
         found[f"environment of {worker.title}"] = [f"{k}={v}" for k, v in variables.items()]
     for title, lines in found.items():
         assert "command of" not in title or "hunter2" not in str(lines), "no password there"
