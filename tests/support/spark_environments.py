@@ -56,8 +56,8 @@ class SparkEnvironment:
 def packages_of(platform: str) -> dict[str, str]:
     """Package → version, from the platform's file."""
     file = PLATFORMS / f"{platform.replace(' ', '-').lower()}.txt"
-    pairs = (line.split("==") for line in file.read_text(encoding="utf-8").splitlines())
-    return {name: version for name, version in pairs}
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {name: version for name, _, version in (line.partition("==") for line in lines)}
 
 
 ENVIRONMENTS = {

@@ -1,21 +1,24 @@
-"""docs/configuration.md lists exactly the keys that exist, with their real defaults."""
+"""docs/configuration.md and the JSON Schemas list the keys that exist, with defaults and bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, get_args, get_origin
 
+import jsonschema
 import pytest
 from pydantic import BaseModel
+from ruamel.yaml import YAML
 
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.fields import all_keys, model_at
+from jobs.config.schemas import MODELS, schema_of, schema_text
 from jobs.config.suite import Suite
 from metrics.common.bounds import Checked
+from tests.support.commands import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
-MODELS = (Cluster, Workload, Goal, Suite)
+PAGE = ROOT / "docs" / "configuration.md"
+DOCUMENTED = (Cluster, Workload, Goal, Suite)
 
 
 def documented(section: str) -> dict[str, tuple[str, str]]:
@@ -43,12 +46,12 @@ def default_text(default: Any) -> str:
     return f"{default:.12g}" if isinstance(default, (int, float)) else str(default)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", DOCUMENTED)
 def test_the_page_lists_exactly_the_keys(model: type[BaseModel]) -> None:
     assert list(documented(model.__name__)) == [".".join(path) for path in all_keys(model)]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", DOCUMENTED)
 def test_the_page_gives_the_real_defaults(model: type[BaseModel]) -> None:
     for key, (_, shown) in documented(model.__name__).items():
         path = key.split(".")
@@ -61,7 +64,7 @@ def test_the_page_gives_the_real_defaults(model: type[BaseModel]) -> None:
         assert shown == default_text(real), key
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", DOCUMENTED)
 def test_the_page_gives_the_real_bounds(model: type[BaseModel]) -> None:
     compared = 0
     for key, (shown, _) in documented(model.__name__).items():
@@ -75,3 +78,67 @@ def test_the_page_gives_the_real_bounds(model: type[BaseModel]) -> None:
             assert shown == found[0].expected(), key
             compared += 1
     assert compared >= 4, "the page's columns have moved"
+
+
+# --- JSON Schemas ------------------------------------------------------------------
+
+
+FOLDER = ROOT / "conf" / "schemas"
+FILES = [(kind, path) for kind in MODELS for path in sorted((ROOT / "conf" / f"{kind}s").iterdir())]
+
+
+def checked(kind: str, data: Any) -> list[str]:
+    """The values that an editor would underline, by their paths."""
+    found = jsonschema.Draft202012Validator(schema_of(kind)).iter_errors(data)
+    return [error.json_path for error in found]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_file_is_that_of_the_models(kind: str) -> None:
+    due = "renew them: python -m jobs.config.schemas conf/schemas"
+    assert (FOLDER / f"{kind}.schema.json").read_text(encoding="utf-8") == schema_text(kind), due
+    jsonschema.Draft202012Validator.check_schema(schema_of(kind))
+
+
+@pytest.mark.parametrize(("kind", "path"), FILES, ids=lambda each: getattr(each, "stem", each))
+def test_the_schema_accepts_the_files_of_the_project(kind: str, path: Any) -> None:
+    data = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    assert checked(kind, data) == []
+
+
+WORKLOAD = {
+    "message_bytes": ["1 kB"],
+    "producer": {"rate_bytes_per_s": "2 MB/s", "linger.ms": 5, "acks": "all"},
+    "topic": {"replication_factor": 3, "config": {"min.insync.replicas": 2}},
+    "trial": {"warmup_s": "1m", "measure_s": 60},
+}
+
+
+def test_units_kafkas_names_and_variables_are_known() -> None:
+    assert checked("workload", WORKLOAD) == []
+    cluster = {"bootstrap_servers": ["${HOST}:9092"], "jmx": {"port": "${JMX}"}}
+    assert checked("cluster", cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("producer", "lingr_ms", 5),
+        ("producer", "linger_ms", -1),
+        ("producer", "acks", "some"),
+        ("producer", "batch_size", 0.5),
+        ("trial", "measure_s", "soon"),
+        ("topic", "config", {"min.insync.replicas": [2]}),
+    ],
+)
+def test_the_schema_refuses_wrong_files(section: str, key: str, value: Any) -> None:
+    wrong = {**WORKLOAD, section: {**WORKLOAD[section], key: value}}  # type: ignore[dict-item]
+    (where, *_) = checked("workload", wrong)
+    assert where.startswith(f"$.{section}")
+
+
+def test_each_key_has_a_description() -> None:
+    keys = schema_of("workload")["$defs"]["ProducerOptions"]["properties"]
+    assert "batch" in keys["linger_ms"]["description"]
+    assert keys["linger.ms"]["description"] == "as linger_ms"
+    assert "a number of milliseconds from 0 to 60000" in keys["linger_ms"]["description"]

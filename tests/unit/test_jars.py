@@ -1,23 +1,30 @@
-"""The cache of jars: complete sets only, and their versions. Set-up does the real fetch."""
+"""The cache of jars, the places that they come from, and what is made of them."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import re
 import subprocess
 import threading
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.setup import ivy, jars
-from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError
+from jobs.setup import java_jar as java_jars
+from jobs.setup.class_archive import archive_path, read_options
+from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError, spark_jar
 from jobs.setup.jar_cache import MANIFEST, JarCache
-from jobs.setup.kafka_release import DEFAULT_RELEASE
+from jobs.setup.java_jar import java_jar
+from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, metadata_of
 from jobs.setup.spark_pairs import PAIRS
+from jobs.spark import prepare
 from metrics.common.errors import ConfigError
 
 KAFKA = Coordinate("org.apache.kafka", "kafka_2.13", "4.1.2")
@@ -146,32 +153,21 @@ def test_a_cache_that_cannot_be_written_is_refused_with_the_remedy(tmp_path: Pat
         JarCache(tmp_path / "file" / "jars").jars("kafka-1", "recipe", Fetcher())
 
 
-@pytest.mark.parametrize(
-    ("names", "binding"),
-    [
+def test_the_binding_fits_the_slf4j_and_the_log4j_that_came() -> None:
+    for names, binding in (
         (["slf4j-api-1.7.36.jar"], f"log4j-slf4j-impl:{jars.LOG4J_VERSION}"),
         (["slf4j-api-1.7.36.jar", "log4j-core-2.25.4.jar"], "log4j-slf4j-impl:2.25.4"),
         (["slf4j-api-2.0.17.jar", "log4j-core-2.26.0.jar"], "log4j-slf4j2-impl:2.26.0"),
-    ],
-)
-def test_the_binding_fits_the_slf4j_and_the_log4j_that_came(names: list[str], binding: str) -> None:
-    assert str(jars.binding_for(names)) == f"org.apache.logging.log4j:{binding}"
-
-
-def test_no_second_binding() -> None:
+    ):
+        assert str(jars.binding_for(names)) == f"org.apache.logging.log4j:{binding}"
     assert jars.binding_for(["slf4j-api-2.0.17.jar", "log4j-slf4j2-impl-2.26.0.jar"]) is None
 
 
-@pytest.mark.parametrize("version", ["latest", "4.1", "4.1.2-rc1", "", "4.1.2/../x"])
-def test_a_kafka_version_is_three_numbers(version: str) -> None:
-    message = rf"{re.escape(repr(version))} .* from 2\.8\.0 on, such as 4\.1\.2"
-    with pytest.raises(ConfigError, match=message):
-        jars.kafka_jars(version)
-
-
-def test_a_release_that_is_too_old_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'2\.7\.2' .* one from 2\.8\.0 on"):
-        jars.kafka_jars("2.7.2")
+def test_a_kafka_version_is_three_numbers() -> None:
+    for version in ("latest", "4.1", "4.1.2-rc1", "", "4.1.2/../x", "2.7.2"):
+        message = rf"{re.escape(repr(version))} .* from 2\.8\.0 on, such as 4\.1\.2"
+        with pytest.raises(ConfigError, match=message):
+            jars.kafka_jars(version)
 
 
 def test_offline_is_distinguished_from_missing(snapshot: SnapshotAssertion) -> None:
@@ -188,37 +184,20 @@ def test_offline_is_distinguished_from_missing(snapshot: SnapshotAssertion) -> N
     assert "No space left" in str(ivy.failure("java.io.IOException: No space left\n", [KAFKA]))
 
 
-def test_a_proxy_of_the_environment_reaches_java() -> None:
-    url = "https://repo.example.org/maven2/"
-    options = ivy.proxy_options(url, {"https": "http://proxy.example.org:3128"})
-    assert options == ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
-    assert ivy.proxy_options(url, {}) == []
-
-
-@pytest.mark.parametrize(
-    ("environ", "url"),
-    [
+def test_only_the_environment_names_another_repository() -> None:
+    mirror = "https://repo.example.org/maven2"
+    for environ, url in (
         ({}, None),
         ({"REDLINE_MAVEN_URL": ""}, None),
-        (
-            {"REDLINE_MAVEN_URL": "https://repo.example.org/maven2"},
-            "https://repo.example.org/maven2/",
-        ),
-        ({"REDLINE_MAVEN_URL": "https://repo.example.org/m//"}, "https://repo.example.org/m/"),
+        ({"REDLINE_MAVEN_URL": mirror}, f"{mirror}/"),
+        ({"REDLINE_MAVEN_URL": f"{mirror}//"}, f"{mirror}/"),
+        ({"REDLINE_MAVEN_URL": "file:/srv/maven"}, "file:/srv/maven/"),
         ({"MAVEN_URL": "https://repo.example.org/"}, None),
-    ],
-)
-def test_only_the_environment_names_another_repository(
-    environ: dict[str, str], url: str | None
-) -> None:
-    assert ivy.mirror_url(environ) == url
-
-
-@pytest.mark.parametrize("url", ["http://repo.example.org/m", "ftp://a/", "/srv/maven", "javas:x"])
-def test_jars_come_over_no_line_that_can_be_tampered_with(url: str) -> None:
-    with pytest.raises(ConfigError, match="expected https: or file:"):
-        ivy.mirror_url({"REDLINE_MAVEN_URL": url})
-    assert ivy.mirror_url({"REDLINE_MAVEN_URL": "file:/srv/maven"}) == "file:/srv/maven/"
+    ):
+        assert ivy.mirror_url(environ) == url
+    for url in ("http://repo.example.org/m", "ftp://a/", "/srv/maven", "javas:x"):
+        with pytest.raises(ConfigError, match="expected https: or file:"):
+            ivy.mirror_url({"REDLINE_MAVEN_URL": url})
 
 
 def _root(folder: Path) -> str | None:
@@ -237,8 +216,8 @@ def test_ivy_uses_its_own_repository_unless_the_environment_names_one(
         commands.append(command)
         return subprocess.CompletedProcess(command, 1)
 
-    monkeypatch.setattr("jobs.setup.ivy.subprocess.run", refused)
-    monkeypatch.setattr("jobs.setup.ivy.java_command", lambda: "java")
+    monkeypatch.setattr(subprocess, "run", refused)
+    monkeypatch.setattr(ivy, "java_command", lambda: "java")
     monkeypatch.delenv("REDLINE_MAVEN_URL", raising=False)
     with pytest.raises(ConfigError, match="from Maven Central"):
         ivy.retrieve([KAFKA], tmp_path / "jars", tmp_path)
@@ -259,9 +238,225 @@ def test_no_host_is_named_in_the_code() -> None:
     assert {name: hosts for name, hosts in named.items() if hosts} == {}
 
 
-def test_a_proxy_for_ivys_own_repository_is_that_for_https() -> None:
+def test_a_proxy_of_the_environment_reaches_java() -> None:
+    url = "https://repo.example.org/maven2/"
+    options = ivy.proxy_options(url, {"https": "http://proxy.example.org:3128"})
+    assert options == ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
+    assert ivy.proxy_options(url, {}) == []
     proxies = {"https": "http://proxy.example.org:3128", "http": "http://other.example.org:1"}
     options = ivy.proxy_options(None, proxies)
     assert options == ["-Dhttps.proxyHost=proxy.example.org", "-Dhttps.proxyPort=3128"]
     plain = ivy.proxy_options("http://repo.example.org/", proxies)
     assert plain == ["-Dhttp.proxyHost=other.example.org", "-Dhttp.proxyPort=1"]
+
+
+# --- the places of Spark's own jars ------------------------------------------------
+
+
+def package_at(monkeypatch: pytest.MonkeyPatch, *places: str) -> None:
+    found = SimpleNamespace(submodule_search_locations=list(places))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
+
+
+def jar(folder: Path, name: str) -> Path:
+    path = folder / "jars" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return path
+
+
+def test_the_pip_package_has_the_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "home"))
+    jar(tmp_path / "home", "ivy-9.9.jar")
+    own = jar(tmp_path / "pyspark", "ivy-2.5.3.jar")
+    package_at(monkeypatch, str(tmp_path / "pyspark"))
+    assert spark_jar("ivy") == own
+
+
+def test_under_spark_submit_the_jars_are_in_its_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package_at(monkeypatch, str(tmp_path / "lib" / "pyspark.zip" / "pyspark"))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    own = jar(tmp_path, "ivy-2.5.3.jar")
+    assert spark_jar("ivy") == own
+
+
+def test_the_error_without_either_names_the_searched_places(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package_at(monkeypatch, str(tmp_path))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with pytest.raises(ConfigError, match=r"SPARK_HOME \(not set\); expected it in one of them"):
+        spark_jar("ivy")
+
+
+# --- releases of Kafka -------------------------------------------------------------
+
+
+def test_a_release_has_three_numbers_from_2_8_on() -> None:
+    for release in ("2.8.0", "2.8.2", "3.0.2", "3.9.2", "4.1.2", "10.0.1"):
+        assert RELEASE.accepts(release), release
+    for text in ("2.7.2", "2.10", "1.1.1", "4.1", "4.1.2-rc1", "latest"):
+        assert not RELEASE.accepts(text), text
+
+
+def test_each_release_has_a_default_place_of_its_metadata_and_a_choice() -> None:
+    places: list[tuple[str, Metadata | None, Metadata]] = [
+        ("2.8.2", None, "zookeeper"),
+        ("3.8.1", None, "zookeeper"),
+        ("3.9.2", None, "kraft"),
+        ("4.1.2", None, "kraft"),
+        ("3.9.2", "zookeeper", "zookeeper"),
+        ("3.3.2", "kraft", "kraft"),
+        ("4.3.1", "combined", "combined"),
+    ]
+    for release, chosen, found in places:
+        assert metadata_of(release, chosen) == found, release
+    with pytest.raises(ConfigError, match=r"4\.0\.1.*kraft or combined"):
+        metadata_of("4.0.1", "zookeeper")
+    with pytest.raises(ConfigError, match=r"3\.2\.3.*zookeeper before 3\.3"):
+        metadata_of("3.2.3", "kraft")
+
+
+# --- the project's Java classes, compiled once -------------------------------------
+
+
+class Compiler:
+    """A replacement of Janino's JVM that leaves a class or a message."""
+
+    def __init__(self, output: bytes = b"") -> None:
+        self.commands: list[list[str]] = []
+        self._output = output
+
+    def __call__(self, command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        self.commands.append(command)
+        if not self._output:
+            folder = Path(command[command.index("-d") + 1])
+            (folder / "Ours.class").write_bytes(Path(command[-1]).read_bytes())
+        return subprocess.CompletedProcess(command, 1 if self._output else 0, self._output)
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    made = Compiler()
+    monkeypatch.setenv("REDLINE_CACHE", str(tmp_path))
+    monkeypatch.setattr(java_jars, "java_command", lambda: "java")
+    monkeypatch.setattr(subprocess, "run", made)
+    return made
+
+
+def test_a_class_is_compiled_once_and_packed(compiler: Compiler, tmp_path: Path) -> None:
+    path = [Path("/jars/a.jar"), Path("/jars/b.jar")]
+    jar = java_jar("Ours", "class Ours {}", path)
+    assert java_jar("Ours", "class Ours {}", path) == jar
+    (command,) = compiler.commands
+    assert command[command.index("-classpath") + 1] == "/jars/a.jar:/jars/b.jar"
+    assert Path(command[-1]).name == "Ours.java"
+    assert jar.is_relative_to(tmp_path)
+    with zipfile.ZipFile(jar) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            "Ours.class": b"class Ours {}"
+        }
+
+
+def test_another_source_or_another_release_is_another_jar(compiler: Compiler) -> None:
+    sources = ["class Ours {}", "class Ours { int a; }"]
+    jars = {
+        java_jar("Ours", source, [Path(jar)])
+        for source in sources
+        for jar in ("/a-1.jar", "/a-2.jar")
+    }
+    assert len(jars) == len(compiler.commands) == 4
+
+
+def test_the_compilers_message_is_quoted(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "run", Compiler(b"Line 3: no such type\n"))
+    with pytest.raises(ConfigError, match=r"Ours\.java cannot be compiled with the jars a\.jar: "):
+        java_jar("Ours", "class Ours {}", [Path("/a.jar")])
+
+
+def test_without_pyspark_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with pytest.raises(ConfigError, match=r"Spark's jar janino is missing .* Run make setup"):
+        java_jar("Ours", "class Ours {}", [])
+
+
+# --- class archives: complete or missing -------------------------------------------
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Path:
+    launcher = tmp_path / "java"
+    launcher.write_text("")
+    return launcher
+
+
+def test_another_class_path_or_another_java_has_another_archive(tmp_path: Path, java: Path) -> None:
+    of_two = archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
+    assert of_two == archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
+    assert of_two != archive_path(tmp_path, "spark", str(java), ["a.jar"])
+    java.unlink()
+    (tmp_path / "newer").write_text("")
+    java.symlink_to(tmp_path / "newer")
+    assert of_two != archive_path(tmp_path, "spark", str(java), ["a.jar", "b.jar"])
+
+
+def test_a_jvm_starts_without_an_archive_that_is_not_there(tmp_path: Path) -> None:
+    archive = tmp_path / "spark.jsa"
+    assert read_options(archive) == []
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive}" in read_options(archive)
+
+
+class Session:
+    """A replacement of a session whose JVM writes an archive or a part of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, archive: Path, exit_code: int) -> None:
+        self.exit_code = exit_code
+        self.started = 0
+        monkeypatch.setattr(prepare, "session_archive", lambda: archive)
+        monkeypatch.setattr(prepare, "local_session", self.start)
+        monkeypatch.setattr(prepare, "close_session", self.close)
+        monkeypatch.setattr(prepare, "_use", lambda session, table: None)
+
+    def start(self, slots: int, app_name: str, *, java_options: list[str]) -> Session:
+        self.started += 1
+        (option,) = (o for o in java_options if o.startswith("-XX:ArchiveClassesAtExit="))
+        self.draft = Path(option.partition("=")[2])
+        return self
+
+    def close(self, session: Session, timeout_s: float) -> int:
+        self.draft.write_text("classes")
+        return self.exit_code
+
+
+def test_the_archive_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "classes" / "spark.jsa"
+    session = Session(monkeypatch, archive, exit_code=0)
+    for _ in range(2):
+        assert prepare.make_archive() == archive
+    assert archive.read_text() == "classes"
+    assert session.started == 1
+    assert list(archive.parent.iterdir()) == [archive]
+
+
+def test_an_archive_of_a_jvm_that_was_ended_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "classes" / "spark.jsa"
+    Session(monkeypatch, archive, exit_code=-9)
+    prepare.make_archive()
+    assert list(archive.parent.iterdir()) == []
+
+
+def test_set_up_without_an_archive_reports_the_reason_and_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    Session(monkeypatch, tmp_path / "file" / "classes" / "spark.jsa", exit_code=0)
+    assert prepare.main() == 1
+    assert "Not a directory" in capsys.readouterr().err

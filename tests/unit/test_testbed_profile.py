@@ -1,4 +1,4 @@
-"""Profiles of conf/testbed, and refused values."""
+"""Profiles of conf/testbed, and the names of broker properties."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.setup.kafka_release import DEFAULT_RELEASE
+from jobs.testbed.known_properties import unknown_names
 from jobs.testbed.profile import adapt, load_profile, profile_names
 from metrics.common.errors import ConfigError
 
@@ -136,3 +137,35 @@ def test_a_property_of_one_listener_is_taken_by_its_name() -> None:
     name = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
     profile = adapt(load_profile("secured"), overrides={name: "x required;"})
     assert profile.broker[name] == "x required;"
+
+
+# --- names of broker properties, without a Kafka to ask ----------------------------
+
+
+KNOWN = ("num.io.threads", "ssl.keystore.location", "log.segment.bytes")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *KNOWN,
+        "listener.name.client.ssl.keystore.location",
+        "listener.name.client.gssapi.ssl.keystore.location",
+        "super.users",
+    ],
+)
+def test_properties_that_kafka_reads_are_known(name: str) -> None:
+    assert not unknown_names([name], KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("num.io.thread", "num.io.thread (did you mean num.io.threads?)"),
+        ("listener.name.client.no.such", "listener.name.client.no.such"),
+        ("listener.name.client.gssapi.no.such", "listener.name.client.gssapi.no.such"),
+        ("zzz.qqq", "zzz.qqq"),
+    ],
+)
+def test_an_unknown_name_is_shown_with_the_nearest_one(name: str, shown: str) -> None:
+    assert unknown_names([name], KNOWN) == [shown]
