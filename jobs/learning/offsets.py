@@ -49,12 +49,20 @@ class OffsetLookup:
     Args:
         topics: the topics with the leaders of their partitions.
         pace: pace of the look-ups, as bytes of a pace for requests.
+        requests_max: most requests for all curves.
     """
 
-    def __init__(self, admin: KafkaAdmin, topics: Iterable[TopicFacts], pace: ReadingPace) -> None:
+    def __init__(
+        self,
+        admin: KafkaAdmin,
+        topics: Iterable[TopicFacts],
+        pace: ReadingPace,
+        requests_max: int = REQUESTS_MAX,
+    ) -> None:
         self._admin = admin
         self._leaders = {(t.name, p): leader for t in topics for p, leader in t.leaders.items()}
         self._pace = pace
+        self._requests_max = requests_max
 
     def logs(self, places: Iterable[Place]) -> dict[Place, PartitionLog]:
         """The log of each partition that has a leader and may be described."""
@@ -169,7 +177,7 @@ class OffsetLookup:
             lookups = sum(len(own) * len(chosen[topic]) for topic, own in times.items())
             leaders = {self._leaders[topic, each] for topic in times for each in chosen[topic]}
             requests = len({at_s for own in times.values() for at_s in own}) * len(leaders)
-            if (lookups <= LOOKUPS_MAX and requests <= REQUESTS_MAX) or step_s > _STEP_MAX_S:
+            if (lookups <= LOOKUPS_MAX and requests <= self._requests_max) or step_s > _STEP_MAX_S:
                 return times
             step_s *= 2
 

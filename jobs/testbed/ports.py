@@ -20,13 +20,18 @@ _TRIES_PER_PORT = 200
 PortAllocator = Callable[[int], list[int]]
 
 
-def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
+def free_ports(
+    count: int,
+    rng: random.Random | None = None,
+    between: tuple[int, int] = (FIRST_PORT, LAST_PORT),
+) -> list[int]:
     """Distinct ports of `HOST` without a listener.
 
     Args:
         count: number of ports.
         rng: source of the candidates; the system's by default, so that testbeds which start at
             the same moment choose different ports.
+        between: the first and the last candidate.
 
     Raises:
         TestbedStartError: too few ports are free.
@@ -38,7 +43,7 @@ def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
             if len(ports) == count:
                 return ports
             probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            port = rng.randint(FIRST_PORT, LAST_PORT)
+            port = rng.randint(*between)
             try:
                 # Held until all are found, so that no port is chosen twice.
                 probe.bind((HOST, port))
@@ -49,8 +54,8 @@ def free_ports(count: int, rng: random.Random | None = None) -> list[int]:
     if len(ports) == count:
         return ports
     raise TestbedStartError(
-        f"only {len(ports)} of {count} ports are free on {HOST} between {FIRST_PORT} and "
-        f"{LAST_PORT}; stop other servers, or see `redline testbed status` for testbeds"
+        f"only {len(ports)} of {count} ports are free on {HOST} between {between[0]} and "
+        f"{between[1]}; stop other servers, or see `redline testbed status` for testbeds"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from jobs.testbed.logs import error_lines
@@ -73,13 +74,19 @@ def describe_failed_start(process: NodeProcess, profile: str, what: str | None =
     return f"{describe_end(process, what)}. {remedy}"
 
 
-def disk_problem(folder: Path, used_bytes: int, limit_bytes: int) -> str | None:
+def disk_problem(
+    folder: Path,
+    used_bytes: int,
+    limit_bytes: int,
+    free_bytes_of: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+) -> str | None:
     """The reason for which the testbed must not write more; None without one.
 
     Args:
         folder: a folder of the file system that it writes to.
         used_bytes: size of its log dirs [B].
         limit_bytes: size that they may have [B].
+        free_bytes_of: folder → free bytes of its file system.
     """
     if used_bytes > limit_bytes:
         return (
@@ -87,7 +94,7 @@ def disk_problem(folder: Path, used_bytes: int, limit_bytes: int) -> str | None:
             f"{limit_bytes / 1e9:.2f} GB; lower log.retention.bytes, use fewer partitions, or "
             "raise the limit"
         )
-    free_bytes = shutil.disk_usage(folder).free
+    free_bytes = free_bytes_of(folder)
     if free_bytes < DISK_RESERVE_BYTES:
         return (
             f"the disk of {folder} has {free_bytes / 1e9:.2f} GB free, and the testbed keeps "

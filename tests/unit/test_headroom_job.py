@@ -95,22 +95,18 @@ def waiting(polls: int, source: Source) -> Any:
     return wait
 
 
-def test_brokers_are_watched_until_a_sample_after_the_window(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("jobs.runs.headroom.production.SAMPLE_INTERVAL_S", 0.02)
+def test_brokers_are_watched_until_a_sample_after_the_window() -> None:
     source: Any = Source()
-    today = watched(OPENED, source, NoHosts(), 0.2, None, waiting(10, source))
+    today = watched(OPENED, source, NoHosts(), 0.2, None, waiting(10, source), 0.02)
     assert today.source == "driver-jvm"
     assert today.whole.brokers[0].bytes_in_per_s
     assert today.machines == {1: "a", 2: "b"}
 
 
-def test_a_broker_that_does_not_answer_is_no_conclusion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.runs.headroom.production.SAMPLE_INTERVAL_S", 0.02)
+def test_a_broker_that_does_not_answer_is_no_conclusion() -> None:
     source: Any = Source("connection refused")
     with pytest.raises(NoConclusionError, match=r"broker 1 shows no .*refused.*--window"):
-        watched(OPENED, source, NoHosts(), 0.2, None, waiting(3, source))
+        watched(OPENED, source, NoHosts(), 0.2, None, waiting(3, source), 0.02)
 
 
 # --- a server's past ----------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from jobs.learning.history import rates_of
-from jobs.learning.offsets import OffsetLookup
+from jobs.learning.offsets import REQUESTS_MAX, OffsetLookup
 from jobs.learning.reading import ANSWER_BYTES, BatchReader, Stretch
 from jobs.learning.survey import Bounds, Survey, Surveyor
 from jobs.learning.topics import matching_topics, pattern_of
@@ -332,12 +332,11 @@ def test_clocks_of_producers_that_are_ahead_are_named() -> None:
     assert survey.topics[0].now_per_s <= 20
 
 
-def curve_of_days(admin: ServedCluster) -> Curve:
+def curve_of_days(admin: ServedCluster, requests_max: int = REQUESTS_MAX) -> Curve:
     """The curve of a topic with six partitions and a record in each hour of 50."""
     time = FakeTime()
-    lookup = OffsetLookup(
-        admin, matching_topics(admin, [".*"]), ReadingPace(1e9, 1e9, time, time.pause)
-    )
+    pace = ReadingPace(1e9, 1e9, time, time.pause)
+    lookup = OffsetLookup(admin, matching_topics(admin, [".*"]), pace, requests_max)
     found = lookup.logs([("days", number) for number in range(6)])
     logs = {number: found["days", number] for number in range(6)}
     return lookup.curves({"days": logs}, END_S)["days"]
@@ -347,14 +346,13 @@ def hourly() -> ServedCluster:
     return ServedCluster({"days": written(Kind(6, 1 / 3_600, 0.0, 10), 6, 50 * 3_600.0)})
 
 
-def test_curves_keep_to_a_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_keep_to_a_number_of_requests() -> None:
     admin = hourly()
     whole = curve_of_days(admin)
     assert whole.step_s == 3_600
     assert admin.requests.count("ListOffsetsRequest") <= 9 + 50 * 3, "one for each leader and time"
-    monkeypatch.setattr("jobs.learning.offsets.REQUESTS_MAX", 60)
     admin = hourly()
-    coarse = curve_of_days(admin)
+    coarse = curve_of_days(admin, 60)
     assert coarse.step_s == 4 * 3_600
     assert admin.requests.count("ListOffsetsRequest") <= 9 + 60
     assert coarse.mean == pytest.approx(whole.mean, rel=0.1)

@@ -33,29 +33,23 @@ def refused(*command: str) -> str:
     return " ".join(done.output.split())
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "NaN", "1e999"])
-@pytest.mark.parametrize("option", ["--limit", "--mb-per-s", "--growth", "--offline"])
-def test_amounts_are_finite(option: str, value: str) -> None:
-    message = refused(*PLAN, option, value)
-    assert f"'{option}'" in message
-    assert "is no finite number" in message or "is not in the range" in message
+def test_amounts_are_finite() -> None:
+    for option in ("--limit", "--mb-per-s", "--growth", "--offline"):
+        for value in ("nan", "inf", "-inf", "NaN", "1e999"):
+            message = refused(*PLAN, option, value)
+            assert f"'{option}'" in message
+            assert "is no finite number" in message or "is not in the range" in message
+    for name in JOBS:
+        for param in job(name).params:
+            is_float = isinstance(param.type, click.types.FloatParamType)
+            assert not is_float or type(param.type).__name__ == "Amount", (name, param.name)
 
 
-@pytest.mark.parametrize(
-    "name", ["../../x", "a/b", "a b", "x'; drop table", "`x`", "", ".x", "a\n"]
-)
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("find-limit", "--resume"),
-        ("sweep", "acks", "--resume"),
-        ("report",),
-        ("export", "--as", "quotas"),
-    ],
-    ids=lambda command: str(command[0]),
-)
-def test_paths_and_queries_are_no_ids(command: tuple[str, ...], name: str) -> None:
-    assert "is no id of a run" in refused(*command, name)
+def test_paths_and_queries_are_no_ids() -> None:
+    resume = (("find-limit", "--resume"), ("sweep", "acks", "--resume"))
+    for command in (*resume, ("report",), ("export", "--as", "quotas")):
+        for name in ("../../x", "a/b", "a b", "x'; drop table", "`x`", "", ".x", "a\n"):
+            assert "is no id of a run" in refused(*command, name), (command, name)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +90,6 @@ def test_a_folder_without_a_slash_is_not_taken_for_a_schema(
         assert Tables().convert(meant, None, None) == meant
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    for path in (tmp_path / "file" / "y.json", tmp_path / "\0.json"):
-        with pytest.raises(ConfigError, match=r"--json .* cannot be written \(.*\); expected a"):
-            write_file("--json", path, "{}")
-
-
 PLACES = [
     ("runs", "list", "--json"),
     (*PLAN, "--json"),
@@ -115,31 +102,27 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("command", PLACES, ids=lambda command: " ".join(command[:1]))
-def test_a_place_that_takes_no_file_is_refused_before_anything_else(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_place_that_takes_no_file_is_refused_before_anything_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    line, begun_s = [*command, str(tmp_path / "file" / "answer")], time.thread_time()
-    with pytest.raises(ConfigError, match=r"cannot be written \(Not a directory\)") as done:
-        redline.main(line, standalone_mode=False)
-    assert str(done.value).startswith("FILE" if command[0] == "init" else command[-1])
-    assert time.thread_time() - begun_s < 2, "nothing was loaded or started"
+    for command in PLACES:
+        line, begun_s = [*command, str(tmp_path / "file" / "answer")], time.thread_time()
+        with pytest.raises(ConfigError, match=r"cannot be written \(Not a directory\)") as done:
+            redline.main(line, standalone_mode=False)
+        assert str(done.value).startswith("FILE" if command[0] == "init" else command[-1])
+        assert time.thread_time() - begun_s < 2, f"{command}: nothing was loaded or started"
 
 
 def test_a_place_that_cannot_hold_the_file_is_refused_and_the_check_leaves_no_file(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "away").symlink_to(tmp_path)
-    for path in (
-        tmp_path,
-        tmp_path / "away",
-        Path("/proc/answer.json"),
-        tmp_path / "\0.json",
-        tmp_path / ("a" * 300),
-    ):
-        with pytest.raises(ConfigError, match=r"--json .* cannot be written \(.*\); expected a"):
+    places = (tmp_path, tmp_path / "away", tmp_path / ("a" * 300), Path("/proc/answer.json"))
+    for path in (*places, tmp_path / "\0.json"):
+        words = r"--json .* cannot be written \(.*\); expected a"
+        with pytest.raises(ConfigError, match=words):
             require_place("--json", path)
+        with pytest.raises(ConfigError, match=words):
+            write_file("--json", path, "{}")
     for path in (tmp_path / "new" / "er" / "a.json", tmp_path / "a.json", Path("/dev/null")):
         require_place("--json", path)
     assert [each.name for each in tmp_path.iterdir()] == ["away"]
@@ -153,21 +136,14 @@ def test_a_file_is_refused_where_the_disk_is_full(tmp_path: Path) -> None:
             require_place("--json", disk / "a.json")
 
 
-def test_every_number_of_every_command_is_finite() -> None:
-    for name in JOBS:
-        for param in job(name).params:
-            is_float = isinstance(param.type, click.types.FloatParamType)
-            assert not is_float or type(param.type).__name__ == "Amount", (name, param.name)
-
-
 LOADING = ("find-limit", "traffic", "sweep", "nightly", "compare")
 
 
-@pytest.mark.parametrize("name", [*LOADING, "doctor", "plan"])
-def test_each_answer_for_programs_has_one_option(name: str) -> None:
-    (found,) = [each for each in job(name).params if "--json" in each.opts]
+def test_each_answer_for_programs_has_one_option() -> None:
     (listed,) = [each for each in list_runs.params if "--json" in each.opts]
-    assert found.to_info_dict() == listed.to_info_dict()
+    for name in (*LOADING, "doctor", "plan"):
+        (found,) = [each for each in job(name).params if "--json" in each.opts]
+        assert found.to_info_dict() == listed.to_info_dict(), name
 
 
 @pytest.mark.parametrize("name", LOADING)

@@ -102,7 +102,7 @@ def test_a_clock_change_does_not_change_the_identity_of_a_process(
     state = read_state(crashed(tmp_path, SPEC, node))
     assert state is not None
     booted_s = psutil.boot_time()
-    monkeypatch.setattr("psutil._psplatform.boot_time", lambda: booted_s + 60.0)
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: booted_s + 60.0)
     assert psutil.Process().create_time() > own.created_s + booted_s + 59.0
     assert is_alive(own)
     assert [each.pid for each in node_processes(state)] == [node.pid]
@@ -238,18 +238,11 @@ def test_a_channel_carries_whole_messages_and_reports_its_end() -> None:
         local.close()
 
 
-def test_the_disk_guard_names_its_limit_and_the_free_space(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_disk_guard_names_its_limit_and_the_free_space(tmp_path: Path) -> None:
     assert disk_problem(tmp_path, 5, 5) is None
     text = disk_problem(tmp_path, 2_000_000_000, 1_000_000_000)
     assert text is not None and "2.00 GB, more than disk_limit_bytes, 1.00 GB" in text
-
-    class AlmostFull:
-        free = DISK_RESERVE_BYTES - 1
-
-    monkeypatch.setattr("jobs.testbed.shutdown_reasons.shutil.disk_usage", lambda _: AlmostFull)
-    text = disk_problem(tmp_path, 5, 5)
+    text = disk_problem(tmp_path, 5, 5, lambda _: DISK_RESERVE_BYTES - 1)
     assert text is not None and "0.50 GB free" in text and "REDLINE_CACHE" in text
 
 
@@ -269,7 +262,8 @@ def test_settings_are_split_at_the_first_equals_sign() -> None:
 def test_status_shows_running_testbeds_and_leftovers_of_crashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jobs.testbed.detached.default_root", lambda: tmp_path)
+    monkeypatch.setenv("REDLINE_CACHE", str(tmp_path))
+    tmp_path = tmp_path / "testbed"
     result = CliRunner().invoke(commands.testbed, ["status"])
     assert result.output == "no testbed is up; start one with `redline testbed up`\n"
 

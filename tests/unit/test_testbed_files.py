@@ -264,12 +264,11 @@ def test_a_port_in_use_is_skipped() -> None:
         assert free_ports(1, random.Random(7))[0] != first
 
 
-def test_too_few_free_ports_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_free_ports_are_an_error() -> None:
     (port,) = free_ports(1)
-    monkeypatch.setattr("jobs.testbed.ports.FIRST_PORT", port)
-    monkeypatch.setattr("jobs.testbed.ports.LAST_PORT", port)
-    with pytest.raises(TestbedStartError, match=r"only 1 of 2 ports are free on 127\.0\.0\.1"):
-        free_ports(2)
+    words = rf"only 1 of 2 ports are free on 127\.0\.0\.1 between {port} and {port};"
+    with pytest.raises(TestbedStartError, match=words):
+        free_ports(2, between=(port, port))
 
 
 def test_disk_use_counts_blocks_and_not_lengths(tmp_path: Path) -> None:

@@ -44,16 +44,18 @@ def watched(
     window_s: float,
     link_mbit_per_s: float | None,
     wait: Callable[[float], object] = time.sleep,
+    every_s: float = SAMPLE_INTERVAL_S,
 ) -> Today:
     """Today's traffic from samples of the next seconds.
 
     Args:
         wait: waits for a number of seconds.
+        every_s: interval of the samples, unless the source has longer ones [s].
 
     Raises:
         NoConclusionError: the brokers gave too few samples.
     """
-    interval_s = sample_interval_of(source, SAMPLE_INTERVAL_S)
+    interval_s = sample_interval_of(source, every_s)
     with TrialSampler(source, hosts, interval_s) as sampler:
         start_s = time.time()
         wait(window_s)
