@@ -1,4 +1,4 @@
-"""Pages of docs agree with the code: README, doctor, testbed, faults and tables."""
+"""Pages of docs agree with the code: README, testbed, faults and tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from pathlib import Path
 import click
 import pytest
 
-from jobs.checks import executors, survey
 from jobs.config.link import Link
-from jobs.doctor import doctor
-from jobs.spark import slots
 from jobs.testbed import commands
 from jobs.testbed.profile import Profile
 from metrics.tables.docs import DescribedColumn, described, described_columns, markdown
 from metrics.tables.schema import ROWS, SCHEMAS
-from metrics.trial.clock import OFFSET_MAX_S
 from tests.support.commands import ROOT, job
 
 # --- README ------------------------------------------------------------------------
@@ -58,33 +54,6 @@ def test_options_of_the_readme_are_those_of_the_command(command: str) -> None:
     given = [each for each in arguments if each.startswith("--")]
     known = [option for each in found.params for option in each.opts]
     assert [each for each in given if each not in known] == []
-
-
-# --- docs/doctor.md ----------------------------------------------------------------
-
-
-DOCTOR = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
-
-
-def doctor_rows(heading: str) -> list[str]:
-    """The first column of the table after a heading or line."""
-    part = DOCTOR.split(heading, 1)[1].split("\n\n##", 1)[0]
-    return [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")]
-
-
-def test_every_option_is_there() -> None:
-    documented = set(re.findall(r"--[a-z][a-z-]+", " ".join(doctor_rows("The exit code is"))))
-    real = {name for each in doctor.params for name in each.opts if name != "--help"}
-    assert documented == real
-
-
-def test_the_page_has_the_numbers_of_the_code() -> None:
-    assert f"within {OFFSET_MAX_S:g} s of the driver's" in DOCTOR
-    steps = ", ".join(f"{each:g}" for each in executors.BOUNDS_S)
-    assert f"({steps} s)" in DOCTOR
-    assert f"up to {slots.DEADLINE_S:g} s" in DOCTOR
-    assert f"come for {slots.SETTLED_S:g} s" in DOCTOR
-    assert f"within {survey.TIMEOUT_S:g} s" in DOCTOR
 
 
 # --- docs/testbed.md ---------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_a_clock_change_does_not_change_the_identity_of_a_process(
     state = read_state(crashed(tmp_path, SPEC, node))
     assert state is not None
     booted_s = psutil.boot_time()
-    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: booted_s + 60.0)
+    monkeypatch.setattr("psutil._psplatform.boot_time", lambda: booted_s + 60.0)
     assert psutil.Process().create_time() > own.created_s + booted_s + 59.0
     assert is_alive(own)
     assert [each.pid for each in node_processes(state)] == [node.pid]
