@@ -15,6 +15,7 @@ from jobs.campaigns.sweep.cases import load_sweep
 from jobs.config import available, load, load_cluster, load_goal, load_workload
 from jobs.config.client_properties import secret
 from jobs.config.experiment import CASES_MAX
+from jobs.config.profile import load_rate_profile
 from jobs.config.suite import load_suite
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
@@ -87,6 +88,7 @@ LOADERS: dict[str, Callable[[str, Path], object]] = {
     "any option": lambda row, _: load_workload("demo", [row]),
     "goal file": by_file("strict.yaml", load_goal),
     "suite file": by_file("nights.yaml", load_suite),
+    "rate profile file": by_file("mine.yaml", load_rate_profile),
     "workload file": by_file("mine.yaml", load_workload),
     "experiment file": by_file("mine.yaml", load_sweep),
     "cluster file with a server": served_cluster,

@@ -36,31 +36,6 @@ def test_the_suite_that_comes_with_the_project_is_sound() -> None:
     assert plan_of(config, load).write_bytes_max is None, "it is a share of a limit"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("cases: [{name: a, limt: 3}]", "cases.0.limt is an unknown key; the nearest known key"),
-        ("case: []", "case is an unknown key; the nearest known key is cases"),
-        ("cases: [{name: a, limit: 3, np: 4}]", "has limit and np; expected either"),
-        ("cases: [{name: a, message_bytes: 3}]", "has message_bytes; expected limit: BYTES"),
-        ("cases: [{name: a, message_bytes: 3, np: 1, share: 0.5}]", "one of np and share"),
-        ("cases: [{name: a}]", "has no load"),
-        ("cases: [{name: a, limit: 3}, {name: a, limit: 4}]", "holds a more than once"),
-        ("cases: [{name: a, limit: 3}, {name: b, limit: 3}]", "holds 3 more than once"),
-        ("cases: []", "cases is a list; expected at least one item"),
-        (
-            "{history_since: '2026-13-01', cases: [{name: a, limit: 3}]}",
-            "2026-13-01, which is not a date",
-        ),
-        ("{noise: {cv: 0}, cases: [{name: a, limit: 3}]}", "noise.cv is 0; expected a number"),
-    ],
-)
-def test_a_wrong_suite_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        suite_of(tmp_path, text)
-    assert words in str(refused.value)
-
-
 def test_an_unknown_suite_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="the nearest is testbed"):
         load_suite("testbd")

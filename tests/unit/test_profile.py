@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from jobs.config.files import names_in
 from jobs.config.profile import load_rate_profile
 from jobs.engine.producing.schedule import due_between, schedule_for
-from metrics.common.errors import ConfigError
 from metrics.traffic.profile import RateProfile
 from tests.support.patterns import pattern
 
@@ -74,28 +72,3 @@ def test_the_profiles_of_the_project_are_valid(name: str) -> None:
     found = load_rate_profile(name)
     assert found.name == name
     assert 0 < found.mean <= found.peak <= 2
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("points: [[0, 1]]", "a list of points"),
-        ("points: [[0, 1], 5]", "a list of points"),
-        ("points: [[0, 1], [5, -1]]", "shares from 0 to 100"),
-        ("points: [[0, 1], [.nan, 1]]", "seconds from 0"),
-        ("points: [[0, true], [5, 1]]", "a list of points"),
-        ("points: [[1, 1], [5, 1]]", "expected the first at 0"),
-        ("points: [[0, 1], [5, 1], [4, 1]]", "the others in their order"),
-        ("points: [[0, 1], [0, 2]]", "the last later than 0"),
-        ("points: [[0, 0], [5, 0]]", "no share above 0"),
-        ("points: [[0, 0], [5, 0], [5, 2]]", "no share above 0"),
-        ("pionts: [[0, 1], [5, 1]]", "points"),
-        ("points: hello", "a list of points"),
-    ],
-)
-def test_a_wrong_profile_is_refused_with_its_place(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=words) as caught:
-        load_rate_profile(str(path))
-    assert "mine.yaml" in str(caught.value)
