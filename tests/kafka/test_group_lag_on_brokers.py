@@ -44,7 +44,8 @@ def test_the_lag_of_groups_of_others_is_known_by_a_few_requests(kafka_testbed: T
             for each in consumers:
                 each.poll(timeout_ms=1, max_records=1)
             states = admin.groups()
-            return all(states.get(each) == "Stable" for each in groups)
+            has_joined = all(each.assignment() for each in consumers)
+            return has_joined and all(states.get(each) == "Stable" for each in groups)
 
         assert becomes(are_stable, 60.0), admin.groups()
         for number, each in enumerate(consumers):
