@@ -16,6 +16,7 @@ from metrics.trial.evidence import Evidence
 from metrics.trial.histogram import Quantiles
 from metrics.trial.judgement import Judgement
 from metrics.windows.broker import BrokerWindow, RequestWindow
+from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
 
 START_S = 1_000_000.0
 
@@ -139,6 +140,31 @@ def broker(broker_id: int = 1, **changes: Any) -> BrokerWindow:
         leader_partitions_max=10.0,
     )
     return replace(window, **changes)
+
+
+HOST = HostWindow(
+    "h",
+    (1, 2, 3),
+    generates=False,
+    shares_machine=True,
+    start_s=0.0,
+    end_s=10.0,
+    samples=10,
+    cores=4.0,
+    cpu_busy=0.3,
+    running_threads=2.0,
+    swapped_pages_per_s=0.0,
+    oom_kills=0.0,
+    retransmitted_share=0.0001,
+    disks=(DiskWindow("sda", 0.0, 1e6, 20.0, 0.2, 0.1),),
+    interfaces=(InterfaceWindow("eth0", 50e6, 10e6, 60_000.0, 0.0, 0.0, 125e6),),
+)
+"""The window of a host of three brokers far from its limits."""
+
+
+def links(**changes: Any) -> tuple[InterfaceWindow, ...]:
+    """The interface of `HOST` with changes."""
+    return (replace(HOST.interfaces[0], **changes),)
 
 
 def sample(

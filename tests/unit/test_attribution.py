@@ -1,169 +1,336 @@
-"""The USE table, and the rules that `test_judging` does not reach through a verdict."""
+"""The limiting resource of an overload with its figures, and the USE table beside it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import fields, replace
+from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from metrics.judging.attribution import Attribution, attribute
+from metrics.judging.attribution import attribute
 from metrics.judging.nearness import GC_SHARE_HIGH
 from metrics.judging.thresholds import Thresholds
+from metrics.judging.verdict import judge
 from metrics.windows.broker import BrokerWindow, RequestWindow, broker_windows
+from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
 from metrics.windows.resource import Resource
 from metrics.windows.use import ResourceUse, use_of, use_table
-from tests.support.evidence import START_S, broker, busy_samples, evidence, sample
+from search.model import Verdict
+from tests.support.evidence import (
+    HOST,
+    START_S,
+    broker,
+    busy_samples,
+    client,
+    evidence,
+    goal,
+    judged,
+    links,
+    sample,
+    with_one,
+)
+
+Given = dict[str, Any]
+R = Resource
+
+
+def over(**changes: Any) -> Given:
+    """A shortfall of three brokers, with changes of the second."""
+    return {"seen": client(acked_records=9_000), "brokers": with_one(**changes)}
+
+
+def on(host: Given, **changes: Any) -> Given:
+    """The same on one host, with changes of the host."""
+    return over(**changes) | {"hosts": (replace(HOST, **host),)}
+
+
+def those(*brokers: BrokerWindow) -> Given:
+    return over() | {"brokers": brokers}
+
+
+BUSY = RequestWindow(per_s=100.0, total_ms=20.0, local_ms=18.0, request_queue_ms=1.5, remote_ms=0.1)
+WAITING: Given = {
+    "handler_idle": 0.05,
+    "produce": RequestWindow(per_s=100.0, total_ms=20.0, local_ms=18.0, request_queue_ms=1.5),
+    "cpu_cores": 0.2,
+}
+LATE: Given = {"handler_idle": 0.1, "produce": BUSY}
+FULL_DISK = (DiskWindow("sda", 90e6, 1e6, 800.0, 0.99, 7.5),)
+# Readings of brokers on a planted disk of 10 MB/s that took more than it writes: the kernel lets
+# writers wait for up to 0.2 s, and the disk rests meanwhile.
+RESTING_DISK = (DiskWindow("loop1", 0.0, 8.31e6, 68.0, 0.82, 9.28),)
+HEAP: Given = {"handler_idle": 0.1, "heap_used_share_min": 0.88, "cpu_machine_share": 0.97}
+SHARED: Given = LATE | {"cpu_machine_share": 0.96, "cpu_process_share": 0.2}
+LOCK = "a lock, an authorizer, a read from the disk or a full page cache"
+OTHERS = "keep other work off this machine"
+
+CASES: dict[str, tuple[Given, Resource, tuple[str, ...]]] = {
+    # --- readings of brokers
+    "fsync per append": (
+        over(handler_idle=0.07, produce=BUSY, flush_per_s=100.0, flush_ms=16.0, flush_threads=1.6,
+             cpu_cores=0.4), R.DISK, ("idle 0.07", "89%", "16.0 ms")),
+    "half of the flushes are a follower's": (
+        over(handler_idle=0.07, produce=BUSY, flush_threads=1.6, flush_ms=16.0,
+             replication_bytes_in_per_s=1e6, cpu_cores=1.8, cpu_machine_share=0.5),
+        R.REQUEST_HANDLERS, ("idle", "too few request handlers")),
+    "half of the flushes are a follower's, on a disk that never rests": (
+        over(handler_idle=0.07, produce=RequestWindow(per_s=100.0, total_ms=20.0, local_ms=9.0),
+             flush_threads=0.95, flush_ms=6.0, replication_bytes_in_per_s=2e6, cpu_cores=0.3),
+        R.DISK, ("34%",)),
+    "all resources with their figures": (
+        over(handler_idle=0.07, flush_threads=1.6, flush_ms=40.0, cpu_machine_share=0.38,
+             produce=RequestWindow(per_s=40.0, total_ms=444.0, local_ms=41.0,
+                                   request_queue_ms=400.0), network_idle=0.89), R.DISK,
+        ("444.0 ms", "41.0 of it local", "400.0 queued", "local 93%",
+         ("utilization of the others: request handlers 0.93, network threads 0.11, CPU 0.38, "
+          "replication 0.00"))),
+    "machine busy": (over(**LATE, cpu_machine_share=0.97), R.CPU, ("97%",)),
+    "waiting without CPU and without flushes": (
+        over(**LATE, flush_threads=0.0, cpu_cores=0.2), R.REQUEST_HANDLERS,
+        ("89%", "0% flushes", "a lock")),
+    "a wait with its reads": (
+        over(**LATE, flush_threads=0.2, cpu_cores=0.2, disk_read_bytes_per_s=85e6,
+             disk_write_bytes_per_s=0.0), R.REQUEST_HANDLERS,
+        ("11% flushes", "a full page cache", "85.0 MB/s", "wrote 0.0 MB/s")),
+    "a wait for what may be flushes": (
+        over(**LATE, flush_threads=None, cpu_cores=0.2), R.REQUEST_HANDLERS,
+        ("flushes are unknown",)),
+    "busy, and no CPU among the metrics": (
+        over(**LATE, cpu_cores=None, cpu_machine_share=None), R.REQUEST_HANDLERS,
+        ("the brokers' CPU",)),
+    "few flushes beside many fetches": (
+        over(handler_idle=0.1, produce=RequestWindow(per_s=10.0, total_ms=20.0, local_ms=10.0),
+             fetch_consumer=RequestWindow(per_s=100.0, local_ms=8.0), flush_threads=0.09,
+             cpu_cores=0.8), R.REQUEST_HANDLERS, ("idle", "too few request handlers")),
+    "handlers on a machine that others keep busy": (
+        over(**LATE, flush_threads=0.0, cpu_cores=0.2, cpu_process_share=0.1,
+             cpu_machine_share=0.97), R.REQUEST_HANDLERS, ("97%", OTHERS)),
+    "a machine that others keep busy": (
+        over(cpu_machine_share=0.97, cpu_process_share=0.1), R.CPU,
+        ("97%", "10%", OTHERS, "not known: ")),
+    "a machine that brokers keep busy together": (
+        those(*(broker(n, **SHARED) for n in (1, 2, 3))), R.CPU, ()),
+    "one of several brokers on a busy machine": (
+        those(broker(1, **SHARED), *(broker(n, cpu_process_share=0.2) for n in (2, 3))),
+        R.REQUEST_HANDLERS, ()),
+    "followers behind on a machine that others keep busy": (
+        over(cpu_machine_share=0.97, cpu_process_share=0.1, isr_changed_share=0.9),
+        R.REPLICATION, ("90%",)),
+    "a follower that flushes all the time": (over(flush_threads=1.0), R.DISK, ("1.0 threads",)),
+    "a heap that is never emptied": (
+        over(heap_used_share_min=0.97, gc_share=0.1), R.HEAP, ("97%",)),
+    "a full heap before the CPU": (
+        over(**HEAP, gc_share=0.31), R.HEAP,
+        (("garbage collection stopped all threads for 31% of the time, with never less than 88% of "
+          "the heap in use"),)),
+    "a heap that is just full": (over(**HEAP, gc_share=GC_SHARE_HIGH), R.HEAP, ()),
+    "a heap that is not full": (over(**HEAP, gc_share=GC_SHARE_HIGH - 0.01), R.CPU, ()),
+    "many collections": (over(gc_share=0.31), R.HEAP, ()),
+    "fewer collections": (over(gc_share=0.2), R.UNKNOWN, ()),
+    "few handlers": (
+        over(**LATE, flush_threads=0.0, cpu_cores=1.9), R.REQUEST_HANDLERS,
+        ("too few request handlers", "20.0 ms", "18.0 of it local", "1.5 queued")),
+    "network threads": (over(network_idle=0.04), R.NETWORK_THREADS, ("idle 0.04",)),
+    "a full link": (
+        over(link_mbit_per_s=40.0, network_in_bytes_per_s=4.75e6, network_out_bytes_per_s=1e6),
+        R.NETWORK,
+        ("Kafka's bytes filled 95% of the 40 Mbit/s interface (38 Mbit/s in, 8 Mbit/s out)",
+         "others: request handlers 0.20, network threads 0.10, CPU 0.40, disk")),
+    "an almost full link": (
+        over(link_mbit_per_s=40.0, network_in_bytes_per_s=4.4e6), R.UNKNOWN, ()),
+    "shortfall on a busy machine": (over(cpu_machine_share=0.99), R.CPU, ("99%",)),
+    "followers behind": (over(isr_changed_share=0.9), R.REPLICATION, ("90%",)),
+    "the follower that lags beside its leader": (
+        those(broker(1, isr_changed_share=0.9, replica_lag_max_records=0.0),
+              broker(2, replica_lag_max_records=51_234.0)), R.REPLICATION,
+        ("replication: broker 1: ", "the replicas on broker 2 by up to 51234 records")),
+    "followers of one broker after the other": (
+        those(*(broker(n, isr_changed_share=0.3 + n / 100) for n in (1, 2, 3)))
+        | {"any_isr_changed_share": 0.9}, R.REPLICATION,
+        ("replication: broker 3: followers fell behind", "in 90% of the samples")),
+    "waiting for followers": (
+        over(produce=RequestWindow(per_s=1.0, total_ms=40.0, local_ms=1.0, remote_ms=38.0)),
+        R.REPLICATION, ("95%", "38.0 of 40.0 ms", "not known: ")),
+    "nothing near its limit": (over(), R.UNKNOWN, ("CPU with 44%",)),
+    "a quota before its effects": (
+        over(produce=RequestWindow(throttle_ms=12.5), handler_idle=0.01), R.QUOTA,
+        ("throttled for 12.5 ms on average",)),
+    "a throttle time within rounding": (
+        over(produce=RequestWindow(per_s=100.0, throttle_ms=1e-9), handler_idle=0.01),
+        R.REQUEST_HANDLERS, ()),
+    "a throttle time of one millisecond in ten seconds": (
+        over(produce=RequestWindow(per_s=100.0, throttle_ms=0.001), handler_idle=0.01), R.QUOTA,
+        ()),
+    "several resources": (
+        those(broker(1, handler_idle=0.02, produce=BUSY, flush_threads=1.6),
+              broker(2, network_idle=0.05), broker(3, cpu_machine_share=0.95)), R.DISK,
+        ("; also at its limit: CPU (broker 3), network threads (broker 2);",)),
+    # --- readings of hosts
+    "a host with nothing at its limit": (on({}), R.UNKNOWN, ("no resource that the metrics show",)),
+    "a full interface": (
+        on({"interfaces": links(received_bytes_per_s=118e6)}), R.NETWORK,
+        (("interface eth0 of host h at 1000 Mbit/s of which 94% was used carried 944 Mbit/s in and "
+          "80 Mbit/s out, and dropped 0.00% of its packets"),)),
+    "the host of another broker": (
+        on({"brokers": (9,), "interfaces": links(received_bytes_per_s=124e6)}), R.UNKNOWN, ()),
+    "packets that the host drops": (
+        on({"interfaces": links(dropped=3_000.0, speed_bytes_per_s=None),
+            "retransmitted_share": 0.03}), R.NETWORK,
+        ("and dropped 4.76% of its packets; TCP sent 3.00% of its segments again",)),
+    "packets lost elsewhere": (
+        on({"retransmitted_share": 0.03}), R.NETWORK,
+        ("packets were lost on the way from host h; TCP sent 3.00% of its segments again",)),
+    "few packets that are sent again": (on({"retransmitted_share": 0.005}), R.UNKNOWN, ()),
+    "a slow disk by its queue": (
+        on({"disks": FULL_DISK}, **WAITING), R.DISK,
+        ("disk sda of its host was busy 99% of the time, with 7.5 operations at once",)),
+    "a slow disk that rests while writers wait for it": (
+        on({"disks": RESTING_DISK, "pressure_io": 0.77}, **WAITING), R.DISK,
+        (("disk loop1 of its host was busy 82% of the time, with 9.3 operations at once; it read "
+          "0.0 MB/s and wrote 8.3 MB/s, and tasks of the host waited for I/O for 77% of it"),)),
+    "a disk that rests while no task waits for it": (
+        on({"disks": RESTING_DISK, "pressure_io": 0.25}, **WAITING), R.REQUEST_HANDLERS, (LOCK,)),
+    "a disk that rests on a host that does not show waits for I/O": (
+        on({"disks": RESTING_DISK}, **WAITING), R.REQUEST_HANDLERS, ("a full page cache",)),
+    "a disk with work for half of the time while tasks wait for it": (
+        on({"disks": (replace(RESTING_DISK[0], busy_share=0.5),), "pressure_io": 0.77}, **WAITING),
+        R.REQUEST_HANDLERS, ("a full page cache",)),
+    "a disk that rests while writers that are no handlers wait for it": (
+        on({"disks": RESTING_DISK, "pressure_io": 0.77}), R.UNKNOWN, ()),
+    "a slow disk that handlers do not wait for": (
+        on({"disks": FULL_DISK}), R.DISK, ("disk sda of its host was busy 99% of the time",)),
+    "a disk that is busy with one operation at a time": (
+        on({"disks": (replace(FULL_DISK[0], queue=0.97),)}), R.UNKNOWN, ()),
+    "a busy disk with an unknown queue": (
+        on({"disks": (replace(FULL_DISK[0], queue=None),)}), R.UNKNOWN, ()),
+    "handlers that use the CPU beside a busy disk": (
+        on({"disks": FULL_DISK}, **WAITING | {"cpu_cores": 1.75}), R.REQUEST_HANDLERS,
+        ("too few request handlers",)),
+    "handlers that wait while the disk is known to rest": (
+        on({}, **WAITING), R.REQUEST_HANDLERS,
+        ("a lock or an authorizer, as no disk of its host was busy for half of the time",)),
+    "handlers that wait while the disk is busy for just half of the time": (
+        on({"disks": (replace(HOST.disks[0], busy_share=0.5),)}, **WAITING), R.REQUEST_HANDLERS,
+        (LOCK,)),
+    "the CPU by its run queue": (
+        on({"cpu_busy": 0.97, "running_threads": 9.0}, cpu_machine_share=None), R.CPU,
+        ("the machine was 97% busy, with 5.0 threads waiting for a core",)),
+    "handlers that a CPU quota stops": (
+        on({"throttled_shares": {2: 0.93, 1: 0.1}},
+           **WAITING | {"handler_idle": 0.03, "cpu_cores": 0.3}), R.CPU,
+        (("CPU: broker 2: request handlers idle 0.03, and the CPU quota of its control group "
+          "stopped it in 93% of the periods; it used 0.30 cores"),)),
+    "a broker that a CPU quota stops": (
+        on({"throttled_shares": {2: 0.5}}, cpu_cores=0.3), R.CPU,
+        ("the CPU quota of its control group stopped it in 50% of the periods",)),
+    "a CPU quota that stops a broker at times": (
+        on({"throttled_shares": {2: 0.49}}, **WAITING | {"handler_idle": 0.03, "cpu_cores": 0.3}),
+        R.REQUEST_HANDLERS, ("waiting without CPU",)),
+    "memory that swaps": (
+        on({"swapped_pages_per_s": 900.0, "memory_total_bytes": 10.0,
+            "memory_available_bytes": 1.0}, **WAITING), R.MEMORY,
+        ("host h moved 900 pages/s to and from swap, with 90% of its memory in use",)),
+    "a process that was killed for memory": (
+        on({"oom_kills": 1.0}), R.MEMORY, ("the kernel of host h ended 1 processes for memory",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_limiting_resource_with_its_figures(case: str, snapshot: SnapshotAssertion) -> None:
+    given, resource, figures = CASES[case]
+    found = attribute(evidence(**given), Thresholds())
+    assert found.resource is resource
+    assert found.text == snapshot
+    assert not [figure for figure in figures if figure not in found.text]
+    assert found.text.startswith(f"{resource.value}: broker {found.broker_id}: ")
+    assert "; utilization of the others: " in found.text
+    judgement = judged(**given)
+    if resource is not R.QUOTA:
+        assert judgement.verdict is Verdict.OVERLOADED
+        assert (judgement.limited_by, judgement.attribution) == (found.resource, found.text)
+
+
+def test_missing_evidence_is_named() -> None:
+    def text(given: Given) -> str:
+        return attribute(evidence(**given), Thresholds()).text
+
+    silent = text(over(start_s=None, handler_idle=None))
+    assert "not known: broker 2 gave no samples; the metrics" in silent
+    bare = text(over(cpu_machine_share=None, flush_threads=None, isr_changed_share=None))
+    assert (
+        "the metrics of driver-jvm do not show the machines' CPU, garbage collection, flushes, "
+        "ISR changes; " in bare
+    )
+    stated = text(those(broker(1, link_mbit_per_s=1_000.0)))
+    bare_host = text(on({"disks": (), "interfaces": links(speed_bytes_per_s=None)}))
+    hints = ("link_mbit_per_s", "metrics.host")
+    for seen, named in ((bare, (1, 1)), (stated, (0, 1)), (on({}), (0, 0)), (bare_host, (1, 1))):
+        found = seen if isinstance(seen, str) else text(seen)
+        assert tuple(hint in found for hint in hints) == named, found
+
+
+# --- the table of utilization, saturation and errors ------------------------------------------
 
 EMPTY = BrokerWindow(7, None, None, 1.0, 10, 10)
+LITTLE: Given = {
+    "produce": RequestWindow(
+        per_s=100.0, request_queue_ms=30.0, response_queue_ms=5.0, response_send_ms=2.0
+    ),
+    "fetch_follower": RequestWindow(per_s=50.0, request_queue_ms=20.0, response_queue_ms=0.0),
+}
+LINK: Given = {"link_mbit_per_s": 100.0}
 
 
-def bound(brokers: list[BrokerWindow]) -> Attribution:
-    """The limiting resource of these brokers."""
-    return attribute(evidence(brokers=brokers), Thresholds())
-
-
-def row(window: BrokerWindow, resource: Resource) -> ResourceUse:
-    (found,) = [each for each in use_of(window) if each.resource is resource]
-    return found
+@pytest.mark.parametrize(
+    ("changes", "resource", "utilization", "saturation"),
+    [
+        (LITTLE, R.REQUEST_HANDLERS, 0.2, 4.0),  # waiting requests by Little's law
+        (LITTLE, R.NETWORK_THREADS, 0.1, 0.5),
+        (LITTLE, R.NETWORK, None, 0.2),
+        # Only flushes are waits for the disk.
+        ({"produce": BUSY, "cpu_cores": 0.3, "flush_threads": 0.4}, R.DISK, 0.4, 0.4),
+        ({"produce": BUSY, "flush_threads": 1.7}, R.DISK, 1.0, 1.7),
+        # A broker that uses all its cores keeps the machine busy.
+        ({"cpu_process_share": 0.97}, R.CPU, 0.97, None),
+        ({"cpu_process_share": 0.2}, R.CPU, 0.4, None),
+        ({"cpu_machine_share": None, "cpu_process_share": 0.3}, R.CPU, 0.3, None),
+        # A link is used by all bytes of its busier direction.
+        (LINK | {"network_in_bytes_per_s": 5e6, "replication_bytes_in_per_s": 1e6,
+                 "network_out_bytes_per_s": 2e6}, R.NETWORK, 0.48, 0.01),
+        (LINK | {"network_in_bytes_per_s": 1e6, "network_out_bytes_per_s": 9e6}, R.NETWORK, 0.72,
+         0.01),
+        (LINK | {"bytes_out_per_s": 3e6, "replication_bytes_out_per_s": 4e6}, R.NETWORK, 0.56,
+         0.01),
+        ({"network_in_bytes_per_s": 1e9}, R.NETWORK, None, 0.01),
+        ({"produce": RequestWindow(throttle_ms=12.5)}, R.QUOTA, None, 12.5),
+        ({"produce": RequestWindow(per_s=100.0, throttle_ms=1e-9)}, R.QUOTA, None, 0.0),
+    ],
+)  # fmt: skip
+def test_the_use_of_a_resource(
+    changes: Given, resource: Resource, utilization: float | None, saturation: float | None
+) -> None:
+    (found,) = [each for each in use_of(broker(**changes)) if each.resource is resource]
+    assert found.utilization == pytest.approx(utilization)
+    assert found.saturation == pytest.approx(saturation)
 
 
 def test_every_resource_has_a_row_and_unknown_values_stay_unknown() -> None:
     rows = use_of(EMPTY)
-    of_none = {Resource.MEMORY, Resource.CONNECTION}
-    assert [r.resource for r in rows] == [
-        r for r in Resource if r is not Resource.UNKNOWN and r not in of_none
-    ]
-    assert {(r.utilization, r.saturation, r.errors) for r in rows} == {(None, None, None)}
-    assert {r.broker_id for r in rows} == {7}
-
-
-def test_waiting_requests_are_counted_by_littles_law() -> None:
-    window = broker(
-        produce=RequestWindow(
-            per_s=100.0, request_queue_ms=30.0, response_queue_ms=5.0, response_send_ms=2.0
-        ),
-        fetch_follower=RequestWindow(per_s=50.0, request_queue_ms=20.0, response_queue_ms=0.0),
-    )
-    assert row(window, Resource.REQUEST_HANDLERS).saturation == pytest.approx(4.0)
-    assert row(window, Resource.NETWORK_THREADS).saturation == pytest.approx(0.5)
-    assert row(window, Resource.NETWORK).saturation == pytest.approx(0.2)
-
-
-def test_a_count_or_ratio_without_its_unit_would_not_be_readable() -> None:
+    of_none = {R.MEMORY, R.CONNECTION, R.UNKNOWN}
+    assert [r.resource for r in rows] == [r for r in R if r not in of_none]
+    assert {(r.broker_id, r.utilization, r.saturation, r.errors) for r in rows} == {
+        (7, None, None, None)
+    }
+    assert Counter(r.broker_id for r in use_table([broker(1), broker(2)])) == {1: 8, 2: 8}
     full = broker(offline_replicas_max=1.0, replica_lag_max_records=5.0, gc_share=0.1)
     for each in use_of(full):
         assert (each.saturation is None) or each.saturation_unit, each
         assert (each.errors is None) or each.errors_unit, each
-
-
-def test_only_flushes_are_waits_for_the_disk() -> None:
-    slow = RequestWindow(per_s=100.0, local_ms=18.0)
-    waits = broker(produce=slow, cpu_cores=0.3, flush_threads=0.4)
-    found = row(waits, Resource.DISK)
-    assert (found.utilization, found.saturation) == (0.4, 0.4)
-    several = row(broker(produce=slow, flush_threads=1.7), Resource.DISK)
-    assert (several.utilization, several.saturation) == (1.0, 1.7)
-
-
-def test_a_broker_that_uses_all_its_cores_keeps_the_machine_busy() -> None:
-    assert row(broker(cpu_process_share=0.97), Resource.CPU).utilization == 0.97
-    assert row(broker(cpu_process_share=0.2), Resource.CPU).utilization == 0.4
-    alone = broker(cpu_machine_share=None, cpu_process_share=0.3)
-    assert row(alone, Resource.CPU).utilization == 0.3
-
-
-def test_a_link_is_used_by_all_bytes_of_its_busier_direction_and_unknown_unless_stated() -> None:
-    window = broker(
-        link_mbit_per_s=100.0,
-        network_in_bytes_per_s=5e6,
-        replication_bytes_in_per_s=1e6,
-        network_out_bytes_per_s=2e6,
-    )
-    assert row(window, Resource.NETWORK).utilization == pytest.approx(0.48)
-    out = broker(link_mbit_per_s=100.0, network_in_bytes_per_s=1e6, network_out_bytes_per_s=9e6)
-    assert row(out, Resource.NETWORK).utilization == pytest.approx(0.72)
-    counters_only = broker(
-        link_mbit_per_s=100.0, bytes_out_per_s=3e6, replication_bytes_out_per_s=4e6
-    )
-    assert row(counters_only, Resource.NETWORK).utilization == pytest.approx(0.56)
-    assert row(broker(network_in_bytes_per_s=1e9), Resource.NETWORK).utilization is None
-
-
-def test_a_full_link_is_named_with_both_directions() -> None:
-    full = broker(
-        2, link_mbit_per_s=40.0, network_in_bytes_per_s=4.75e6, network_out_bytes_per_s=1e6
-    )
-    found = bound([broker(1), full])
-    assert (found.resource, found.broker_id) == (Resource.NETWORK, 2)
-    assert (
-        "Kafka's bytes filled 95% of the 40 Mbit/s interface (38 Mbit/s in, 8 Mbit/s out)"
-        in found.text
-    )
-    assert "network 0.95" not in found.text, "the others' use only"
-    almost = broker(2, link_mbit_per_s=40.0, network_in_bytes_per_s=4.4e6)
-    assert bound([almost]).resource is Resource.UNKNOWN
-
-
-def test_a_full_heap_explains_busy_handlers_before_the_cpu_does() -> None:
-    window = broker(
-        handler_idle=0.1, gc_share=0.31, heap_used_share_min=0.88, cpu_machine_share=0.97
-    )
-    found = bound([window])
-    assert found.resource is Resource.HEAP
-    assert (
-        "garbage collection stopped all threads for 31% of the time, with never less than 88% of "
-        "the heap in use" in found.text
-    )
-    just = replace(window, gc_share=GC_SHARE_HIGH)
-    assert bound([just]).resource is Resource.HEAP
-    assert bound([replace(just, gc_share=GC_SHARE_HIGH - 0.01)]).resource is Resource.CPU
-    assert bound([broker(gc_share=0.31)]).resource is Resource.HEAP
-    assert bound([broker(gc_share=0.2)]).resource is Resource.UNKNOWN
-
-
-def test_a_quota_comes_before_its_effects() -> None:
-    throttled = broker(produce=RequestWindow(throttle_ms=12.5), handler_idle=0.01)
-    found = bound([throttled])
-    assert found.resource is Resource.QUOTA
-    assert "throttled for 12.5 ms on average" in found.text
-    assert row(throttled, Resource.QUOTA).saturation == 12.5
-
-
-def test_a_throttle_time_within_rounding_is_no_quota() -> None:
-    rounded = broker(produce=RequestWindow(per_s=100.0, throttle_ms=1e-9), handler_idle=0.01)
-    assert row(rounded, Resource.QUOTA).saturation == 0.0
-    assert bound([rounded]).resource is not Resource.QUOTA
-    short = broker(produce=RequestWindow(per_s=100.0, throttle_ms=0.001), handler_idle=0.01)
-    assert bound([short]).resource is Resource.QUOTA, "one millisecond in ten seconds"
-
-
-def test_the_follower_that_lags_is_named_beside_the_leader_that_shows_it() -> None:
-    leader = broker(1, isr_changed_share=0.9, replica_lag_max_records=0.0)
-    follower = broker(2, replica_lag_max_records=51_234.0)
-    found = bound([leader, follower])
-    assert (found.resource, found.broker_id) == (Resource.REPLICATION, 1)
-    assert "the replicas on broker 2 by up to 51234 records" in found.text
-
-
-def test_the_text_names_the_utilization_of_all_known_resources(snapshot: SnapshotAssertion) -> None:
-    window = broker(
-        handler_idle=0.07,
-        produce=RequestWindow(per_s=40.0, total_ms=444.0, local_ms=41.0, request_queue_ms=400.0),
-        flush_threads=1.6,
-        flush_ms=40.0,
-        cpu_machine_share=0.38,
-        network_idle=0.89,
-    )
-    found = bound([window])
-    assert found.resource is Resource.DISK
-    assert found.text == snapshot
-    figures = ("444.0 ms", "41.0 of it local", "400.0 queued", "local 93%")
-    assert not [figure for figure in figures if figure not in found.text]
-    assert found.text.endswith(
-        "utilization of the others: request handlers 0.93, network threads 0.11, CPU 0.38, "
-        "replication 0.00"
-    )
 
 
 def test_the_readings_of_sockets_heap_and_disks_reach_the_window() -> None:
@@ -191,6 +358,122 @@ def test_the_readings_of_sockets_heap_and_disks_reach_the_window() -> None:
     assert broker_windows([sample(0)], [1], START_S, START_S + 1, 1.0)[0].gc_share is None
 
 
-def test_the_tables_of_all_brokers_stand_one_below_the_other() -> None:
-    rows = use_table([broker(1), broker(2)])
-    assert [r.broker_id for r in rows] == [1] * 8 + [2] * 8
+# --- the named resource and the table beside it ----------------------------------------------
+
+shares = st.none() | st.floats(0.0, 1.0) | st.just(1.0)
+amounts = st.none() | st.floats(0.0, 4.0)
+times = st.builds(
+    RequestWindow,
+    per_s=st.none() | st.floats(0.0, 1_000.0),
+    total_ms=st.none() | st.floats(0.0, 500.0),
+    local_ms=st.none() | st.floats(0.0, 50.0),
+    request_queue_ms=st.none() | st.floats(0.0, 500.0),
+    remote_ms=st.none() | st.floats(0.0, 500.0),
+    throttle_ms=st.none() | st.just(0.0) | st.floats(0.0, 50.0),
+)
+windows: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "handler_idle": shares,
+        "network_idle": shares,
+        "cpu_machine_share": shares,
+        "cpu_process_share": shares,
+        "cpu_cores": amounts,
+        "gc_share": shares,
+        "heap_used_share_min": shares,
+        "flush_threads": amounts,
+        "flush_ms": st.none() | st.floats(0.0, 50.0),
+        "bytes_in_per_s": st.none() | st.floats(0.0, 1e8),
+        "replication_bytes_in_per_s": st.none() | st.floats(0.0, 1e8),
+        "network_in_bytes_per_s": st.none() | st.floats(0.0, 1e8),
+        "link_mbit_per_s": st.none() | st.floats(1.0, 10_000.0),
+        "isr_changed_share": shares,
+        "produce": times,
+        "fetch_consumer": times,
+    },
+)
+LIMITS = {
+    Resource.REQUEST_HANDLERS: 0.8,
+    Resource.NETWORK_THREADS: 0.8,
+    Resource.CPU: 0.9,
+    Resource.HEAP: 0.95,
+    Resource.DISK: 0.9,
+    Resource.NETWORK: 0.9,
+    Resource.REPLICATION: 0.5,
+}
+"""The utilizations at which a row of the table is at its limit, as in docs/attribution.md."""
+HALF_OF_A_BUSY_HANDLER = 0.4
+
+
+def near(row: ResourceUse) -> float:
+    """The nearness of a row to its limit, as the table shows it; at most 1."""
+    if row.resource is Resource.QUOTA:
+        return 1.0 if row.saturation else 0.0
+    used = (row.utilization or 0.0) / LIMITS[row.resource]
+    if row.resource is Resource.REPLICATION:
+        return 1.0 if used > 1.0 else min(used, 0.999)
+    if row.resource is Resource.HEAP:
+        used = max(used, (row.saturation or 0.0) / 0.25)
+    return min(1.0, used)
+
+
+@pytest.mark.computes
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(st.lists(windows, min_size=1, max_size=3))
+def test_the_named_resource_never_contradicts_the_table_beside_it(
+    changed: list[dict[str, Any]],
+) -> None:
+    brokers = [broker(number, **changes) for number, changes in enumerate(changed, 1)]
+    found = attribute(evidence(brokers=brokers), Thresholds())
+    rows = use_table(brokers)
+    fullest = max(near(each) for each in rows)
+    if found.resource is Resource.UNKNOWN:
+        assert fullest < 1.0
+        assert not [each for each in rows if (each.utilization or 0.0) >= 1.0]
+        assert "not known: " in found.text
+        return
+    own = {each.resource: each for each in rows if each.broker_id == found.broker_id}
+    named = own[found.resource]
+    if "waiting for followers took" in found.text:
+        assert fullest < 1.0
+    elif found.resource is Resource.DISK and near(own[Resource.REQUEST_HANDLERS]) == 1.0:
+        assert (named.utilization or 0.0) >= HALF_OF_A_BUSY_HANDLER - 1e-9
+    else:
+        assert near(named) >= fullest - 1e-6
+    others = {each.resource for each in rows if near(each) == 1.0} - {found.resource}
+    for each in others - {Resource.REQUEST_HANDLERS}:
+        assert f"{each.value} (broker " in found.text, "each resource at its limit is named"
+
+
+def readings(kind: type, chance: Random) -> dict[str, Any]:
+    """Each reading of a window that may be missing: missing, or near one of the limits."""
+    names = [each.name for each in fields(kind) if str(each.type) == "float | None"]
+    values = [None, None, 0.01, 0.6, 0.97, 1.5, 300.0]
+    return {name: chance.choice(values) for name in names if name not in ("start_s", "end_s")}
+
+
+@pytest.mark.computes
+def test_a_missing_reading_is_never_put_into_words() -> None:
+    chance = Random(5)
+    limits = goal(network_idle_min=0.3, request_queue_max=10.0, produce_response_ms_max=5.0)
+    named = set()
+    for _ in range(3_000):
+        produce = RequestWindow(**readings(RequestWindow, chance))
+        window = broker(1, **readings(BrokerWindow, chance) | {"produce": produce})
+        generates = chance.random() < 0.3
+        host = HostWindow(
+            "h1",
+            brokers=() if generates else (1,),
+            generates=generates,
+            shares_machine=False,
+            disks=(DiskWindow("sda", **readings(DiskWindow, chance)),),
+            interfaces=(InterfaceWindow("eth0", **readings(InterfaceWindow, chance)),),
+            throttled_shares={1: chance.choice([0.0, 0.0, 0.6])},
+            **readings(HostWindow, chance),
+        )
+        seen = evidence(client(acked_records=5_000), [window], hosts=(host,))
+        found = attribute(seen, limits)
+        named.add(found.resource)
+        for text in (found.text, *(each.text for each in judge(seen, limits).reasons)):
+            assert "None" not in text and "nan" not in text
+    assert len(named) > 6, "the readings reach most of the rules"

@@ -27,10 +27,13 @@ def judgement_for(resource: Resource, producers: int = 40) -> Judgement:
     return Judgement(Verdict.OVERLOADED, (), {}, resource, f"{resource.value}: seen at {producers}")
 
 
+def vote(resource: Resource, where: str = "", producers: int = 40) -> AttributionVote:
+    return AttributionVote(judgement_for(resource, producers), where)
+
+
 def overload(producers: int, resource: Resource) -> Trial:
-    return trial(
-        judgements={"default": judgement_for(resource, producers)}, pattern=traffic(producers)
-    )
+    judgements = {"default": judgement_for(resource, producers)}
+    return trial(judgements=judgements, pattern=traffic(producers))
 
 
 def boundary(*trials: Trial, overloaded: int | None = 40) -> Boundary:
@@ -38,47 +41,29 @@ def boundary(*trials: Trial, overloaded: int | None = 40) -> Boundary:
     return boundary_of(FinishedPoint(100, Done(bracket), ()), trials, CONFIG, "default", 2)
 
 
-def test_one_overload_decides_alone() -> None:
-    found = combine_votes([AttributionVote(judgement_for(DISK))])
-    assert found is not None
-    assert (found.resource, found.text) == (DISK, "disk: seen at 40")
-    assert combine_votes([]) is None
-
-
-def test_a_majority_wins_and_overloads_without_a_resource_do_not_count() -> None:
-    votes = [
-        AttributionVote(judgement_for(CPU), "40 producers"),
-        AttributionVote(judgement_for(DISK)),
-        AttributionVote(judgement_for(DISK, 44)),
-    ]
+@pytest.mark.parametrize(
+    ("votes", "resource", "text"),
+    [
+        ([vote(DISK)], DISK, "disk: seen at 40"),
+        ([vote(CPU, "40 producers"), vote(DISK), vote(DISK, producers=44)], DISK,
+         "disk: seen at 44; 2 of 3 overloads say so, the others CPU at 40 producers"),
+        ([vote(UNKNOWN)] * 3 + [vote(CPU)], CPU,
+         "CPU: seen at 40; 1 of 4 overloads say so, the others unknown, unknown, unknown"),
+        ([vote(UNKNOWN)] * 2, UNKNOWN, "unknown: seen at 40; all 2 overloads say so"),
+    ],
+)  # fmt: skip
+def test_a_majority_wins_and_overloads_without_a_resource_do_not_count(
+    votes: list[AttributionVote], resource: Resource, text: str
+) -> None:
     found = combine_votes(votes)
     assert found is not None
-    assert found.resource is DISK
-    assert found.text == "disk: seen at 44; 2 of 3 overloads say so, the others CPU at 40 producers"
-    silent = combine_votes(
-        [AttributionVote(judgement_for(UNKNOWN))] * 3 + [AttributionVote(judgement_for(CPU))]
-    )
-    assert silent is not None
-    assert silent.resource is CPU
-    assert "1 of 4 overloads say so, the others unknown, unknown, unknown" in silent.text
-    unknown = combine_votes([AttributionVote(judgement_for(UNKNOWN))] * 2)
-    assert unknown is not None
-    assert (unknown.resource, "all 2 overloads say so" in unknown.text) == (UNKNOWN, True)
+    assert (found.resource, found.text) == (resource, text)
 
 
 def test_an_unknown_resource_does_not_contradict_a_known_one(snapshot: SnapshotAssertion) -> None:
-    assert (
-        contradiction(
-            [
-                AttributionVote(judgement_for(DISK)),
-                AttributionVote(judgement_for(UNKNOWN)),
-                AttributionVote(judgement_for(DISK)),
-            ]
-        )
-        == ""
-    )
-    votes = [AttributionVote(judgement_for(DISK), "40"), AttributionVote(judgement_for(CPU), "44")]
-    found = contradiction(votes)
+    assert combine_votes([]) is None
+    assert contradiction([vote(DISK), vote(UNKNOWN), vote(DISK)]) == ""
+    found = contradiction([vote(DISK, "40"), vote(CPU, "44")])
     assert found == snapshot
     assert "disk at 40" in found
     assert "CPU at 44" in found
@@ -94,6 +79,9 @@ def test_overloads_near_the_limit_vote_with_more_weight_the_nearer_they_are() ->
     two = boundary(overload(40, DISK), overload(50, CPU), overload(56, CPU))
     assert two.limited_by == "CPU"
     assert two.evidence.startswith("CPU: seen at 50; 2 of 3 ")
+    silent = boundary(overload(40, UNKNOWN), overload(44, DISK), overload(50, DISK))
+    assert silent.limited_by == "disk"
+    assert "2 of 3 overloads near the limit say so, the others unknown at 40" in silent.evidence
 
 
 def test_overloads_far_above_or_below_the_limit_do_not_vote() -> None:
@@ -105,12 +93,6 @@ def test_overloads_far_above_or_below_the_limit_do_not_vote() -> None:
     other = trial(judgements={"default": invalid}, pattern=traffic(44))
     assert boundary(overload(40, DISK), other).limited_by == "disk"
     assert boundary(*far, overloaded=None).limited_by is None
-
-
-def test_an_overload_without_a_resource_leaves_the_decision_to_the_others() -> None:
-    found = boundary(overload(40, UNKNOWN), overload(44, DISK), overload(50, DISK))
-    assert found.limited_by == "disk"
-    assert "2 of 3 overloads near the limit say so, the others unknown at 40" in found.evidence
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,8 @@ from metrics.sources.shared_handlers import (
 from metrics.sources.shortcomings import shortcomings
 from metrics.windows.broker import BrokerWindow, broker_window
 from metrics.windows.spans import find_contradiction
-from search.model import Verdict
-from tests.support.bean_answers import (
-    answers,
-    node_of,
-    readings_in,
-    recorded_samples,
-)
-from tests.support.evidence import broker, judged, sample
+from tests.support.bean_answers import answers, node_of, readings_in, recorded_samples
+from tests.support.evidence import sample
 
 BROKER = frozenset({Role.BROKER})
 COMBINED = frozenset(Role)
@@ -46,24 +40,16 @@ def test_a_broker_with_zookeeper_is_a_broker_only_also_as_the_active_controller(
     answer[ACTIVE]["Value"] = 1
     node = node_of(answer)
     assert (node.roles, node.has_quorum) == (BROKER, False)
-
-
-@pytest.mark.parametrize("name", SHARED)
-def test_a_combined_process_has_both_roles(name: str) -> None:
-    node = node_of(answers(name)[0])
-    assert (node.roles, node.has_quorum) == (COMBINED, True)
-
-
-@pytest.mark.parametrize("name", ZOOKEEPER)
-def test_with_zookeeper_the_meter_is_the_brokers_own(name: str) -> None:
     window = window_of(name)
-    assert window.handler_idle == pytest.approx(1.0, abs=0.05)
+    assert window.handler_idle == pytest.approx(1.0, abs=0.05), "the meter is the broker's own"
     assert window.handler_idle_error is None
     assert window.contradiction is None
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_the_idle_time_of_a_combined_process_at_rest_is_about_1(name: str) -> None:
+def test_a_combined_process_has_both_roles_and_an_idle_time_of_about_1_at_rest(name: str) -> None:
+    node = node_of(answers(name)[0])
+    assert (node.roles, node.has_quorum) == (COMBINED, True)
     first, last = recorded_samples(name)
     grown = last.values["shared_handler_idle_ns"] - first.values["shared_handler_idle_ns"]
     assert grown / 1e9 / (last.at_s - first.at_s) == pytest.approx(2.0, abs=0.1)
@@ -144,13 +130,8 @@ def test_the_controllers_bound_has_its_requests_their_rounding_and_the_fetches()
     # 100 heartbeats of 2 ms and of 0.5 ms of rounding, and 50 other requests of 1 ms.
     assert controller_bound_ns(busy_controller(), 1e5) == 300e6
     assert controller_bound_ns(busy_controller("CONTROLPLANE-9090"), 1e5) == 300e6
-
-
-def test_without_a_known_listener_all_fetches_of_followers_count() -> None:
-    assert controller_bound_ns(busy_controller("INTERNAL"), 1e5) == 1_250e6
-
-
-def test_without_the_controllers_requests_a_share_is_assumed() -> None:
+    unknown = controller_bound_ns(busy_controller("INTERNAL"), 1e5)
+    assert unknown == 1_250e6, "all fetches of followers count"
     assert controller_bound_ns({}, 1e5) == UNKNOWN_SHARE * 1e11
 
 
@@ -160,11 +141,7 @@ def test_the_brokers_idle_time_is_the_middle_of_its_range() -> None:
     assert found["handler_idle_ns"] == 50e9 + 150e6
     assert found["controller_handler_ns"] == 300e6
     assert with_own_idle({"handler_idle_ns": 1.0}, 0.0) == {"handler_idle_ns": 1.0}
-
-
-def test_without_the_uptime_the_time_of_the_sample_stands_in_and_the_part_is_assumed() -> None:
-    values = {**busy_controller(), "shared_handler_idle_ns": 150e9}
-    del values["uptime_ms"]
+    del values["uptime_ms"]  # the time of the sample stands in, and the part is assumed
     found = with_own_idle(values, 100.0)
     assert found["handler_idle_ns"] == 50e9 + 150e6
     assert controller_share(found) == UNKNOWN_SHARE
@@ -211,32 +188,3 @@ def test_exporters_of_combined_processes_show_the_shared_meter() -> None:
     assert own["handler_idle_ns"] == 7.0
     assert "shared_handler_idle_ns" not in own
     assert with_handlers(values, 100.0, is_shared=False)["handler_idle_ns"] == 150e9
-
-
-@pytest.mark.parametrize(
-    ("idle", "error", "verdict"),
-    [
-        (0.21, 0.02, Verdict.INVALID),
-        (0.19, 0.02, Verdict.INVALID),
-        (0.23, 0.02, Verdict.SUSTAINED),
-        (0.17, 0.02, Verdict.OVERLOADED),
-        (0.21, None, Verdict.SUSTAINED),
-    ],
-)
-def test_a_trial_that_the_controllers_part_decides_is_invalid(
-    idle: float, error: float | None, verdict: Verdict
-) -> None:
-    doubtful = broker(1, handler_idle=idle, handler_idle_error=error)
-    judgement = judged(brokers=(doubtful, broker(2)))
-    assert judgement.verdict is verdict
-    if verdict is Verdict.INVALID:
-        (reason,) = judgement.reasons
-        assert (reason.indicator, reason.broker_id) == ("controller_in_doubt", 1)
-        assert f"{idle - 0.02:.3f} to {idle + 0.02:.3f}" in reason.text
-        assert "process of its own" in reason.text
-
-
-def test_another_broker_that_is_certainly_overloaded_decides_the_trial() -> None:
-    doubtful = broker(1, handler_idle=0.21, handler_idle_error=0.02)
-    judgement = judged(brokers=(doubtful, broker(2, handler_idle=0.1)))
-    assert judgement.verdict is Verdict.OVERLOADED

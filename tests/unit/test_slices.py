@@ -2,200 +2,230 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from metrics.judging.slices import Acked, Slices
-from metrics.judging.thresholds import Thresholds
+from metrics.judging import verdict as verdict_module
+from metrics.judging.indicators import Indicator, RequestHandlerIdle
+from metrics.judging.slices import Slices
+from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
-from metrics.trial.evidence import ClusterFacts
+from metrics.trial.evidence import ClusterFacts, Evidence
+from metrics.trial.judgement import Reason
 from metrics.windows.cluster import any_isr_changed_share
-from search.early_stop import Progress, StopRule
+from metrics.windows.spans import Span
+from search.early_stop import StopRule
 from search.model import Verdict
-from tests.support.evidence import goal
+from tests.support.evidence import goal, sample
 
-START_S, LENGTH_S, INTERVAL_S = 100.0, 20.0, 1.0
-OFFERED_PER_S = 1_000.0
-
-
-def _samples(idle: float, seconds: int, under_replicated: float = 0.0) -> list[BrokerSample]:
-    return [
-        BrokerSample(
-            broker,
-            START_S - 1 + second,
-            {
-                UPTIME_MS: 1_000.0 * second,
-                HANDLER_IDLE_NS: second * idle * 1e9,
-                "isr_shrinks": 0.0,
-                "under_replicated_partitions": under_replicated if broker == 2 else 0.0,
-            },
-        )
-        for second in range(seconds + 2)
-        for broker in (1, 2)
-    ]
+S, O = Verdict.SUSTAINED, Verdict.OVERLOADED  # noqa: E741
+START_S, LENGTH_S, OFFERED_PER_S = 100.0, 20.0, 1_000.0
+BLIND = ClusterFacts(is_blind=True)
 
 
-def _acked(seconds: int, share: float = 1.0) -> Acked:
-    return [(float(s), int(OFFERED_PER_S * share * s)) for s in range(1, seconds + 1)]
-
-
-def _slices(samples: list[BrokerSample], acked: Acked) -> Slices:
-    window = (START_S, START_S + LENGTH_S)
-    return Slices(samples, (1, 2), window, INTERVAL_S, acked, OFFERED_PER_S)
-
-
-def _progress(
+def running(
     idle: float = 0.9,
     seconds: int = 10,
     share: float = 1.0,
     under_replicated: float = 0.0,
-    thresholds: Thresholds | None = None,
-) -> Progress:
-    slices = _slices(_samples(idle, seconds, under_replicated), _acked(seconds, share))
-    return progress_of(slices, thresholds or Thresholds())
+    extra: Callable[[int, int], Mapping[str, float]] = lambda _broker_id, _second: {},
+    cluster: ClusterFacts = ClusterFacts(),  # noqa: B008
+    **changes: Any,
+) -> Slices:
+    """The first seconds of 20 s at 1,000 records/s, with two brokers.
+
+    Args:
+        share: acknowledged share of the offered records.
+        under_replicated: partitions of broker 2.
+        extra: further readings of (broker, second).
+        changes: fields of the slices.
+    """
+
+    def values(broker_id: int, second: int) -> dict[str, float]:
+        replicas = {"under_replicated_partitions": under_replicated if broker_id == 2 else 0.0}
+        if cluster.is_blind:
+            return replicas
+        counters = {UPTIME_MS: 1_000.0 * (second + 1), HANDLER_IDLE_NS: (second + 1) * idle * 1e9}
+        return {**replicas, **counters, "isr_shrinks": 0.0, **extra(broker_id, second)}
+
+    samples = [
+        BrokerSample(broker_id, START_S + second, values(broker_id, second))
+        for second in range(-1, seconds + 1)
+        for broker_id in (1, 2)
+    ]
+    acked = [(float(s), int(OFFERED_PER_S * share * s)) for s in range(1, seconds + 1)]
+    window = (START_S, START_S + LENGTH_S)
+    whole = Slices(samples, (1, 2), window, 1.0, acked, OFFERED_PER_S, cluster)
+    return replace(whole, **changes)
+
+
+def threads(idle: float) -> Slices:
+    """Broker 2 has a second network thread with this idle fraction, beside those with 0.95."""
+
+    def waited(broker_id: int, second: int) -> dict[str, float]:
+        shares = {1: idle, 2: 0.95} if broker_id == 2 else {1: 0.95}
+        ns = 1e9 * (second + 1)
+        return {f"{NETWORK_WAIT_NS}:PLAINTEXT/{n}": ns * each for n, each in shares.items()}
+
+    return running(extra=waited)
+
+
+def queue(requests: float) -> Slices:
+    """Broker 2 has so many waiting requests once; the size of the other queue is unknown."""
+
+    def waiting(broker_id: int, second: int) -> dict[str, float]:
+        return {"request_queue_size": requests if second == 4 else 0.0} if broker_id == 2 else {}
+
+    facts = ClusterFacts(queued_max_requests={2: 500.0})
+    return running(seconds=14, extra=waiting, cluster=facts)
+
+
+def at_rest(under_replicated: float) -> Slices:
+    facts = ClusterFacts(under_replicated_at_rest={2: under_replicated})
+    return running(seconds=14, under_replicated=2.0, cluster=facts)
+
+
+THREADS, QUEUE = goal(network_idle_min=0.5), goal(request_queue_share_max=0.8)
+LATENCY, NO_LAG = goal(latency_p99_ms_max=50.0), goal(consumer_lag_growth_max=None)
+
+
+@pytest.mark.parametrize(
+    ("slices", "thresholds", "verdict"),
+    [
+        (running(0.9), goal(), S),
+        (running(0.205), goal(), None),
+        (running(0.02), goal(), O),
+        # The busiest network thread ends a trial by its own limit.
+        (threads(0.9), THREADS, S),
+        (threads(0.5), THREADS, None),
+        (threads(0.2), THREADS, O),
+        # Each broker has its own queue; a later sample may still be beyond the limit.
+        (queue(401.0), QUEUE, O),
+        (queue(400.0), QUEUE, None),
+        # A shortfall that grows is an overload, and a small one keeps the trial going.
+        (running(share=0.9), goal(), O),
+        (running(share=0.988), goal(), None),
+        (running(acked=[]), goal(), None),  # tasks have not reported
+        (running(), goal(achieved_min=1.0), None),
+        # Partitions that lacked replicas before the run do not count.
+        (running(seconds=12, under_replicated=3.0), goal(), O),
+        (at_rest(0.0), goal(), O),
+        (at_rest(2.0), goal(), S),
+        # A latency is known at the end only.
+        (running(), LATENCY, None),
+        (running(0.02), LATENCY, O),
+        # A cluster without metrics is judged by the ISR and the backlog; groups read until the end.
+        (running(cluster=BLIND), goal(), S),
+        (running(share=0.5, cluster=BLIND), goal(), O),
+        (running(share=0.9, seconds=12, cluster=BLIND), goal(), O),
+        (running(share=0.988, cluster=BLIND), goal(), None),
+        (running(under_replicated=3.0, seconds=12, cluster=BLIND), goal(), O),
+        (replace(running(cluster=BLIND), cluster=ClusterFacts()), goal(), None),  # no metrics
+        (running(cluster=BLIND, groups=1), goal(), None),
+        (running(cluster=BLIND, groups=1), NO_LAG, S),
+    ],
+)  # fmt: skip
+def test_a_running_trial_ends_where_its_verdict_is_certain(
+    slices: Slices, thresholds: Thresholds, verdict: Verdict | None
+) -> None:
+    assert StopRule().verdict(progress_of(slices, thresholds)) is verdict
 
 
 def test_slices_lie_between_the_samples_of_the_window() -> None:
-    progress = _progress(idle=0.6, seconds=10)
+    progress = progress_of(running(idle=0.6), goal())
     assert progress.planned == 20
     assert progress.means["request_handler_idle/1"] == pytest.approx([0.5] * 10)
     assert progress.shares["isr"] == ([False] * 11, 0.5)
     assert progress.stocks["achieved"] == [0.0] * 10
-
-
-def test_a_clearly_idle_trial_may_end() -> None:
-    assert StopRule().verdict(_progress(idle=0.9)) is Verdict.SUSTAINED
-
-
-def test_a_trial_near_its_threshold_continues() -> None:
-    assert StopRule().verdict(_progress(idle=0.205)) is None
-
-
-def test_a_hopeless_overload_may_end() -> None:
-    assert StopRule().verdict(_progress(idle=0.02)) is Verdict.OVERLOADED
-
-
-@pytest.mark.parametrize(
-    ("idle", "verdict"),
-    [(0.9, Verdict.SUSTAINED), (0.5, None), (0.2, Verdict.OVERLOADED)],
-)
-def test_the_busiest_network_thread_ends_a_trial_by_its_own_limit(
-    idle: float, verdict: Verdict | None
-) -> None:
-    def waited(each: BrokerSample) -> dict[str, float]:
-        threads = {1: idle, 2: 0.95} if each.broker_id == 2 else {1: 0.95}
-        ns = 1e9 * (each.at_s - START_S + 1)
-        return {f"{NETWORK_WAIT_NS}:PLAINTEXT/{n}": ns * share for n, share in threads.items()}
-
-    samples = [replace(each, values={**each.values, **waited(each)}) for each in _samples(0.9, 10)]
-    progress = progress_of(_slices(samples, _acked(10)), goal(network_idle_min=0.5))
-    assert progress.means["network_idle/2"] == pytest.approx([(1 - idle) / 0.5] * 10)
-    assert StopRule().verdict(progress) is verdict
-
-
-def test_one_sample_with_too_long_a_queue_is_an_overload() -> None:
-    """Each broker has its own limit; the size of the other broker's queue is unknown."""
-
-    def waiting(requests: float) -> Progress:
-        at = defaultdict(float, {START_S + 4: requests})
-        samples = [
-            replace(each, values={**each.values, "request_queue_size": at[each.at_s]})
-            if each.broker_id == 2
-            else each
-            for each in _samples(0.9, 14)
-        ]
-        facts = ClusterFacts(queued_max_requests={2: 500.0})
-        slices = replace(_slices(samples, _acked(14)), cluster=facts)
-        return progress_of(slices, goal(request_queue_share_max=0.8))
-
-    assert StopRule().verdict(waiting(401.0)) is Verdict.OVERLOADED
-    assert StopRule().verdict(waiting(400.0)) is None, "a later sample may still be beyond it"
-    assert [name for name in waiting(0.0).shares if "queue" in name] == ["request_queue/2"]
-
-
-def test_a_shortfall_that_grows_is_an_overload_and_a_small_one_keeps_the_trial_going() -> None:
-    assert StopRule().verdict(_progress(share=0.9)) is Verdict.OVERLOADED
-    assert StopRule().verdict(_progress(share=0.988)) is None
-
-
-def test_under_replication_in_most_samples_is_an_overload() -> None:
-    progress = _progress(seconds=12, under_replicated=3.0)
-    assert StopRule().verdict(progress) is Verdict.OVERLOADED
-
-
-def test_a_latency_objective_is_known_at_the_end_only() -> None:
-    limits = goal(latency_p99_ms_max=50.0)
-    assert StopRule().verdict(_progress(thresholds=limits)) is None
-    overloaded = _progress(idle=0.02, thresholds=limits)
-    assert StopRule().verdict(overloaded) is Verdict.OVERLOADED
-
-
-def test_a_trial_without_reports_of_its_tasks_does_not_end_early() -> None:
-    progress = progress_of(_slices(_samples(0.9, 10), []), Thresholds())
-    assert StopRule().verdict(progress) is None
-
-
-def test_a_goal_that_allows_no_missing_record_ends_no_trial_early() -> None:
-    assert StopRule().verdict(_progress(thresholds=goal(achieved_min=1.0))) is None
-
-
-def test_partitions_that_were_short_before_the_run_end_no_window() -> None:
-    def verdict(at_rest: float) -> Verdict | None:
-        facts = ClusterFacts(under_replicated_at_rest={2: at_rest})
-        slices = replace(_slices(_samples(0.9, 14, 2.0), _acked(14)), cluster=facts)
-        return StopRule().verdict(progress_of(slices, Thresholds()))
-
-    assert verdict(at_rest=0.0) is Verdict.OVERLOADED
-    assert verdict(at_rest=2.0) is Verdict.SUSTAINED
-
-
-def test_a_cluster_without_metrics_ends_its_windows_early() -> None:
-    """Acknowledged records and the state of replicas are sufficient."""
-
-    def verdict(seconds: int, share: float) -> Verdict | None:
-        samples = [
-            BrokerSample(broker, START_S + second, {"under_replicated_partitions": 0.0})
-            for second in range(seconds + 1)
-            for broker in (1, 2)
-        ]
-        slices = replace(_slices(samples, _acked(seconds, share)), cluster=ClusterFacts(True))
-        return StopRule().verdict(progress_of(slices, Thresholds()))
-
-    assert verdict(10, share=0.5) is Verdict.OVERLOADED
-    assert verdict(10, share=1.0) is Verdict.SUSTAINED
-    assert verdict(10, share=0.988) is None
+    waits = progress_of(threads(0.2), THREADS).means["network_idle/2"]
+    assert waits == pytest.approx([0.8 / 0.5] * 10)
+    assert [name for name in progress_of(queue(0.0), QUEUE).shares if "queue" in name] == [
+        "request_queue/2"
+    ]
+    blind = progress_of(running(cluster=BLIND), goal())
+    assert (blind.means, set(blind.shares), set(blind.stocks)) == ({}, {"isr"}, {"achieved"})
 
 
 def test_changes_of_brokers_count_at_their_time_although_one_missed_a_sample() -> None:
     """Two brokers change their ISR at once, twice: in 2 of 11 samples, as the window counts."""
-
-    def changed(each: BrokerSample) -> BrokerSample:
-        shrinks = float((each.at_s >= START_S + 5) + (each.at_s >= START_S + 8))
-        return replace(each, values=dict(each.values) | {"isr_shrinks": shrinks})
-
-    taken = [
-        changed(each)
-        for each in _samples(0.9, 10)
-        if (each.broker_id, each.at_s) != (1, START_S + 3)
-    ]
-    found, _ = progress_of(_slices(taken, _acked(10)), Thresholds()).shares["isr"]
+    whole = running(
+        extra=lambda _, second: {"isr_shrinks": float((second >= 5) + (second >= 8))}
+    ).samples
+    taken = [each for each in whole if (each.broker_id, each.at_s) != (1, START_S + 3)]
+    found, _ = progress_of(running(samples=taken), goal()).shares["isr"]
     assert sum(found) / len(found) == any_isr_changed_share(taken, (1, 2), START_S, START_S + 10)
     assert sum(found) == 2
 
 
 def test_a_queue_that_is_not_read_is_not_an_empty_queue() -> None:
-    thresholds = goal(request_queue_max=10.0)
-    taken = [
-        replace(each, values=dict(each.values) | {"request_queue_size": 0.0})
-        if each.broker_id == 1
-        else each
-        for each in _samples(0.9, 12)
-    ]
-    progress = progress_of(_slices(taken, _acked(12)), thresholds)
+    read = running(
+        seconds=12, extra=lambda broker_id, _: {"request_queue_size": 0.0} if broker_id == 1 else {}
+    )
+    progress = progress_of(read, goal(request_queue_max=10.0))
     assert progress.shares["request_queue/1"] == ([False] * 12, 0.0)
     assert progress.shares["request_queue/2"] == ([], 0.0)
     assert StopRule(sustained_from=0.0).verdict(progress) is None
+
+
+class Silent(Indicator):
+    """An indicator that is known at the end only."""
+
+    name = "silent"
+
+    def reasons(self, evidence: Evidence, limits: Indicators) -> list[Reason]:
+        """Return no reason."""
+        return []
+
+
+def test_an_indicator_without_early_values_is_known_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slices = running(seconds=12)
+    monkeypatch.setattr(verdict_module, "INDICATORS", [RequestHandlerIdle()])
+    assert not progress_of(slices, goal()).known_at_end
+    assert StopRule().verdict(progress_of(slices, goal())) is S
+    monkeypatch.setattr(verdict_module, "INDICATORS", [RequestHandlerIdle(), Silent()])
+    progress = progress_of(slices, goal())
+    assert progress.known_at_end
+    assert list(progress.means) == ["request_handler_idle/1", "request_handler_idle/2"]
+    assert StopRule().verdict(progress) is None
+    blind = progress_of(running(seconds=12, cluster=BLIND), goal())
+    assert not blind.known_at_end, "a blind cluster is not judged by it"
+
+
+# --- response times of produce requests ----------------------------------------------
+
+RESPONSE = "produce_response_time/1"
+
+
+def answered(requests: list[tuple[int, float]]) -> list[BrokerSample]:
+    """Samples of a broker with (number of requests, their mean time) in each second."""
+    count, sum_ms, taken = 0.0, 0.0, []
+    for second, (more, each_ms) in enumerate([(0, 0.0), *requests]):
+        count, sum_ms = count + more, sum_ms + more * each_ms
+        mean = sum_ms / max(1.0, count)
+        values = {"produce_total_ms_count": count, "produce_total_ms_mean": mean}
+        taken.append(sample(float(second), values))
+    return taken
+
+
+def test_a_slice_weighs_by_its_requests() -> None:
+    """The mean over the slices is then the mean of the window, which is judged at the end."""
+    taken = answered([(100, 2.0), (300, 20.0)] * 5)
+    slices = Slices(taken, (1,), (taken[0].at_s, taken[0].at_s + 20), 1.0, [], OFFERED_PER_S)
+    means = progress_of(slices, goal(produce_response_ms_max=10)).means[RESPONSE]
+    assert Span(taken).mean("produce_total_ms") == pytest.approx(15.5)
+    assert sum(means) / len(means) == pytest.approx(1.55)
+
+
+def test_a_hopelessly_slow_broker_ends_the_window() -> None:
+    taken = answered([(200, 80.0)] * 11)
+    slices = Slices(taken, (1,), (taken[0].at_s, taken[0].at_s + 20), 1.0, [], OFFERED_PER_S)
+    slow = progress_of(slices, goal(produce_response_ms_max=10))
+    only = replace(slow, means={RESPONSE: slow.means[RESPONSE][:10]}, shares={}, stocks={})
+    assert StopRule().verdict(only) is O

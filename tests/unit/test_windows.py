@@ -2,14 +2,23 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from operator import attrgetter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metrics.sources.hosts.sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import BrokerWindow, broker_window, broker_windows
 from metrics.windows.cluster import any_isr_changed_share
+from metrics.windows.series import (
+    NO_BROKER,
+    UNWRITTEN,
+    SeriesPoint,
+    host_series_points,
+    series_points,
+)
 from metrics.windows.spans import Span, find_contradiction, good_samples, isr_changed
 from tests.support.evidence import START_S, busy_samples, sample
 
@@ -20,27 +29,18 @@ def window_of(samples: list[BrokerSample], seconds: float = 10.0) -> BrokerWindo
 
 def test_rates_and_means_are_exact() -> None:
     window = window_of(busy_samples())
-    assert window.samples_missed == 0
-    assert (window.start_s, window.end_s) == (START_S, START_S + 10)
-    assert window.contradiction is None
-    assert window.handler_idle == pytest.approx(0.5)
-    assert window.network_idle == pytest.approx(0.3), "the busiest of two network threads"
-    assert window.produce.per_s == pytest.approx(200)
-    assert window.produce.total_ms == pytest.approx(4.0)
-    assert window.produce.local_ms == pytest.approx(3.0)
-    assert window.produce.remote_ms == pytest.approx(0.0)
-    assert window.messages_in_per_s == pytest.approx(5_000)
-    assert window.bytes_in_per_s == pytest.approx(500_000)
-    assert window.flush_ms == pytest.approx(20.0)
-    assert window.flush_threads == pytest.approx(0.2)
-    assert window.cpu_cores == pytest.approx(0.5)
-    assert window.cpu_process_share == pytest.approx(0.25)
-    assert window.cpu_machine_share == pytest.approx(0.75)
-    assert window.gc_share == pytest.approx(0.010)
-    assert window.request_queue_max == 2
-    assert window.heap_used_share_max == pytest.approx(0.111)
-    assert window.isr_changed_share == 0.0
-    assert (window.leader_partitions_min, window.leader_partitions_max) == (10, 10)
+    expected = {
+        "samples_missed": 0, "start_s": START_S, "end_s": START_S + 10, "contradiction": None,
+        "handler_idle": 0.5,
+        "network_idle": 0.3,  # the busiest of two network threads
+        "produce.per_s": 200, "produce.total_ms": 4.0, "produce.local_ms": 3.0,
+        "produce.remote_ms": 0.0, "messages_in_per_s": 5_000, "bytes_in_per_s": 500_000,
+        "flush_ms": 20.0, "flush_threads": 0.2, "cpu_cores": 0.5, "cpu_process_share": 0.25,
+        "cpu_machine_share": 0.75, "gc_share": 0.010, "request_queue_max": 2,
+        "heap_used_share_max": 0.111, "isr_changed_share": 0.0, "leader_partitions_min": 10,
+        "leader_partitions_max": 10,
+    }  # fmt: skip
+    assert {name: attrgetter(name)(window) for name in expected} == pytest.approx(expected)
 
 
 def test_a_value_without_samples_is_none_and_not_zero() -> None:
@@ -53,54 +53,40 @@ def test_a_value_without_samples_is_none_and_not_zero() -> None:
     assert set(vars(window.produce).values()) == {None}
 
 
-def test_throttles_and_refusals_of_produce_requests_are_seen() -> None:
+KINDS = ("produce", "fetch_consumer", "fetch_follower")
+
+
+@pytest.mark.parametrize(
+    ("per_s", "constant", "expected"),
+    [
+        ({"produce_throttle_ms_count": 10.0, "failed_produce_requests": 3.0},
+         {"produce_throttle_ms_mean": 7.0},
+         {"produce.throttle_ms": 7.0, "failed_produce_requests_per_s": 3.0}),
+        ({"disk_read_bytes": 3e6, "disk_write_bytes": 5e6}, {},
+         {"disk_read_bytes_per_s": 3e6, "disk_write_bytes_per_s": 5e6}),
+        # Each kind of request has its own times.
+        *(({f"{kind}_local_ms_count": 50.0},
+           {f"{kind}_local_ms_mean": 7.0, f"{kind}_total_ms_count": 1.0},
+           {f"{each}.local_ms": 7.0 if each == kind else None for each in KINDS})
+          for kind in KINDS),
+        # A histogram that recorded nothing has no mean.
+        ({}, {"log_flush_ms_count": 5.0, "log_flush_ms_mean": 3.0},
+         {"flush_ms": None, "flush_per_s": 0.0, "flush_threads": 0.0}),
+        # The JVM's value for unknown is left out.
+        ({}, {"machine_cpu_share": -1.0}, {"cpu_machine_share": None}),
+        # A source that does not measure standstills or epochs shows none.
+        ({}, {}, {"standstill_s": None, "controller_elections": None, "produce_delayed_max": None}),
+    ],
+)  # fmt: skip
+def test_counters_become_rates_and_histograms_means(
+    per_s: dict[str, float], constant: dict[str, float], expected: dict[str, float | None]
+) -> None:
     taken = [
-        sample(
-            float(second),
-            {
-                "produce_throttle_ms_count": 10.0 * second,
-                "produce_throttle_ms_mean": 7.0,
-                "failed_produce_requests": 3.0 * second,
-            },
-        )
+        sample(second, constant | {name: rate * second for name, rate in per_s.items()})
         for second in range(11)
     ]
     window = window_of(taken)
-    assert window.produce.throttle_ms == pytest.approx(7.0)
-    assert window.failed_produce_requests_per_s == pytest.approx(3.0)
-
-
-def test_the_disk_reads_and_writes_of_a_broker() -> None:
-    counters = {"disk_read_bytes": 3e6, "disk_write_bytes": 5e6}
-    taken = [
-        sample(second, {name: rate * second for name, rate in counters.items()})
-        for second in range(11)
-    ]
-    window = window_of(taken)
-    assert window.disk_read_bytes_per_s == pytest.approx(3e6)
-    assert window.disk_write_bytes_per_s == pytest.approx(5e6)
-
-
-@pytest.mark.parametrize("kind", ["produce", "fetch_consumer", "fetch_follower"])
-def test_each_kind_of_request_has_its_own_times(kind: str) -> None:
-    counted = f"{kind}_local_ms_count", f"{kind}_local_ms_mean"
-    taken = [
-        sample(second, {counted[0]: 50.0 * second, counted[1]: 7.0, f"{kind}_total_ms_count": 1.0})
-        for second in range(11)
-    ]
-    window = window_of(taken)
-    kinds = ("produce", "fetch_consumer", "fetch_follower")
-    assert {each: getattr(window, each).local_ms for each in kinds} == pytest.approx(
-        {each: 7.0 if each == kind else None for each in kinds}
-    )
-
-
-def test_a_histogram_that_recorded_nothing_has_no_mean() -> None:
-    still = {"log_flush_ms_count": 5.0, "log_flush_ms_mean": 3.0}
-    window = window_of([sample(second, still) for second in range(11)])
-    assert window.flush_ms is None
-    assert window.flush_per_s == 0.0
-    assert window.flush_threads == 0.0
+    assert {name: attrgetter(name)(window) for name in expected} == pytest.approx(expected)
 
 
 def test_only_samples_inside_the_window_count() -> None:
@@ -194,10 +180,6 @@ def test_a_standstill_is_the_missing_time_without_collections(
     assert window.standstill_s == pytest.approx(standstill_s)
 
 
-def test_a_standstill_is_unknown_where_the_source_does_not_measure_it() -> None:
-    assert window_of(busy_samples()).standstill_s is None
-
-
 def test_elections_of_a_controller_are_counted() -> None:
     epochs = [4.0] * 6 + [6.0] * 6
     samples = [
@@ -206,7 +188,6 @@ def test_elections_of_a_controller_are_counted() -> None:
     ]
     assert window_of(samples).controller_elections == 2.0
     assert window_of(samples[6:]).controller_elections == 0.0
-    assert window_of(busy_samples()).controller_elections is None
 
 
 @pytest.mark.parametrize(("idle", "contradicts"), [(1.1, False), (1.13, False), (1.2, True)])
@@ -240,38 +221,42 @@ def test_the_edge_gap_is_the_larger_side() -> None:
     assert window.edge_gap_s == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize("counter", ["isr_shrinks", "isr_expands"])
 @pytest.mark.parametrize(
-    ("under_replicated", "shrinks", "share"),
+    ("first_s", "under_replicated", "changes", "seconds", "at_rest", "share"),
     [
-        ([0, 0, 0, 0], [5, 5, 5, 5], 0.0),
-        ([0, 0, 3, 3], [5, 5, 6, 6], 0.5),  # one shrink that persists
-        ([0, 0, 0, 0], [5, 6, 7, 8], 0.75),  # the first has none before it
-        ([2, 2, 2, 2], [5, 5, 5, 5], 1.0),
-        ([0, 3, 0, 0], [5, 6, 6, 6], 0.25),
+        (0, [0, 0, 0, 0], [5, 5, 5, 5], 3, None, 0.0),
+        (0, [0, 0, 3, 3], [5, 5, 6, 6], 3, None, 0.5),  # one change that persists
+        (0, [0, 0, 0, 0], [5, 6, 7, 8], 3, None, 0.75),  # the first has none before it
+        (0, [2, 2, 2, 2], [5, 5, 5, 5], 3, None, 1.0),
+        (0, [0, 3, 0, 0], [5, 6, 6, 6], 3, None, 0.25),
+        (-1, [0, 0, 0, 0, 0], [0, 1, 1, 1, 1], 3, None, 0.25),  # since a sample before the window
+        (-1, [1] * 12, [0] * 12, 10, None, 1.0),  # one replica counts without a baseline
+        (-1, [0] * 12 + [1] * 4, [0] * 16, 10, None, 0.0),  # after the window
+        # Partitions that were under-replicated before the run do not count.
+        (-1, [1] * 12, [0] * 12, 10, 0.0, 1.0),
+        (-1, [1] * 12, [0] * 12, 10, 1.0, 0.0),
+        (-1, [3] * 12, [0] * 12, 10, 1.0, 1.0),
     ],
 )
 def test_isr_changes_and_under_replication_count_per_sample(
-    under_replicated: list[int], shrinks: list[int], share: float
+    first_s: int,
+    under_replicated: list[int],
+    changes: list[int],
+    seconds: int,
+    at_rest: float | None,
+    share: float,
+    counter: str,
 ) -> None:
-    samples = [
-        sample(second, {"under_replicated_partitions": float(u), "isr_shrinks": float(s)})
-        for second, (u, s) in enumerate(zip(under_replicated, shrinks, strict=True))
+    taken = [
+        sample(first_s + n, {"under_replicated_partitions": float(u), counter: float(c)})
+        for n, (u, c) in enumerate(zip(under_replicated, changes, strict=True))
     ]
-    assert window_of(samples, 3.0).isr_changed_share == pytest.approx(share)
-
-
-def test_a_change_since_the_sample_before_the_window_counts() -> None:
-    samples = [
-        sample(s, {"under_replicated_partitions": 0.0, "isr_expands": float(s >= 0)})
-        for s in (-1, 0, 1, 2, 3)
-    ]
-    assert window_of(samples, 3.0).isr_changed_share == pytest.approx(0.25)
-
-
-def test_one_missing_replica_counts_without_a_baseline() -> None:
-    taken = [_at(1, float(second), 1.0) for second in range(-1, 11)]
-    (window,) = broker_windows(taken, (1,), START_S, START_S + 10, 1.0)
-    assert window.isr_changed_share == 1.0
+    rest = {} if at_rest is None else {1: at_rest}
+    span = (START_S, START_S + seconds)
+    (window,) = broker_windows(taken, (1,), *span, 1.0, at_rest=rest)
+    assert window.isr_changed_share == pytest.approx(share)
+    assert any_isr_changed_share(taken, (1,), *span, rest) == pytest.approx(share)
 
 
 def test_an_unknown_number_of_replicas_is_not_a_change() -> None:
@@ -280,18 +265,8 @@ def test_an_unknown_number_of_replicas_is_not_a_change() -> None:
     assert isr_changed(sample(0.0, still), sample(1.0, still | {"isr_shrinks": 6.0}))
 
 
-def test_missing_replicas_after_the_window_do_not_count() -> None:
-    taken = [_at(1, float(second), float(second > 10)) for second in range(-1, 15)]
-    assert any_isr_changed_share(taken, (1,), START_S, START_S + 10) == 0.0
-
-
 def test_a_window_without_expected_samples_has_missed_all() -> None:
     assert replace(window_of([]), samples_expected=0, samples_missed=0).missed_share == 1.0
-
-
-def test_the_jvms_value_for_unknown_is_left_out() -> None:
-    samples = [sample(s, {"machine_cpu_share": -1.0}) for s in range(11)]
-    assert window_of(samples).cpu_machine_share is None
 
 
 def test_every_node_has_a_window() -> None:
@@ -352,23 +327,67 @@ def test_a_broker_that_missed_samples_dilutes_no_share() -> None:
     assert any_isr_changed_share(taken, (3,), START_S, START_S + 10) is None
 
 
-def test_a_change_of_all_brokers_since_the_sample_before_the_window_counts() -> None:
-    taken = [sample(s, {"under_replicated_partitions": 0.0, "isr_shrinks": float(s >= 0)})
-             for s in (-1.0, 0.0, 1.0, 2.0)]  # fmt: skip
-    assert any_isr_changed_share(taken, (1,), START_S, START_S + 2) == pytest.approx(1 / 3)
+# --- samples as series over time ---------------------------------------------------------
+
+IDLE, WAITING, BYTES = "Request handlers idle [ratio]", "Requests waiting", "Bytes in [MB/s]"
 
 
-def test_partitions_that_were_under_replicated_before_the_run_do_not_count() -> None:
-    def taken(count: float) -> list[BrokerSample]:
-        return [_at(1, float(second), count) for second in range(-1, 11)]
+def readings(idle_ns: float, bytes_in: float, queue: float) -> dict[str, float]:
+    return {"handler_idle_ns": idle_ns, "bytes_in": bytes_in, "request_queue_size": queue}
 
-    def shares(count: float, at_rest: float) -> tuple[float | None, float | None]:
-        (window,) = broker_windows(
-            taken(count), (1,), START_S, START_S + 10, 1.0, at_rest={1: at_rest}
+
+def test_gauges_are_values_and_counters_are_rates() -> None:
+    taken = [
+        sample(1.0, readings(1.25e9, 1e6, 0.0)),
+        sample(-2.0, readings(0.0, 5e6, 1.0)),
+        sample(0.0, readings(1e9, 9e6, 3.0)),
+        sample(0.0, readings(7.0, 7.0, 7.0), broker_id=9),
+    ]
+    assert series_points(taken, {1}, START_S) == [
+        SeriesPoint(IDLE, 1, 0.0, 0.5),
+        SeriesPoint(IDLE, 1, 1.0, 0.25),
+        SeriesPoint(WAITING, 1, -2.0, 1.0),
+        SeriesPoint(WAITING, 1, 0.0, 3.0),
+        SeriesPoint(WAITING, 1, 1.0, 0.0),
+        SeriesPoint(BYTES, 1, 0.0, 2.0),
+    ]
+
+
+def test_counts_of_one_minute_rates_are_drawn_once_a_tick() -> None:
+    taken = [
+        sample(at_s, {"bytes_in": count, "ticked_s:bytes_in": ticked_s})
+        for at_s, count, ticked_s in (
+            (0.0, 7e6, 40.0),
+            (1.0, 7e6, 40.0),
+            (2.0, 17e6, 45.0),
+            (3.0, 17e6, 45.0),
+            (7.0, 47e6, 50.0),
+            (8.0, 0.0, 0.0),
         )
-        together = any_isr_changed_share(taken(count), (1,), START_S, START_S + 10, {1: at_rest})
-        return window.isr_changed_share, together
+    ]
+    assert series_points(taken, {1}, START_S) == [
+        SeriesPoint(BYTES, 1, 2.0, 2.0),
+        SeriesPoint(BYTES, 1, 7.0, 6.0),
+    ]
 
-    assert shares(1.0, at_rest=0.0) == (1.0, 1.0)
-    assert shares(1.0, at_rest=1.0) == (0.0, 0.0)
-    assert shares(3.0, at_rest=1.0) == (1.0, 1.0)
+
+def test_a_failed_poll_leaves_a_gap_and_parts_of_a_reading_are_added() -> None:
+    first = {"handler_idle_ns:a": 1e9, "handler_idle_ns:b": 2e9}
+    later = {"handler_idle_ns:a": 2e9, "handler_idle_ns:b": 4e9}
+    taken = [sample(0.0, first), sample(1.0, {}), sample(2.0, later)]
+    assert series_points(taken, {1}, START_S) == [SeriesPoint(IDLE, 1, 2.0, 1.5)]
+
+
+def test_hosts_show_the_pages_that_no_disk_has() -> None:
+    taken = [
+        HostSample("b", START_S + 2.0, {"dirty_bytes": 3e6, "writeback_bytes": 1e6}),
+        HostSample("b", START_S, {"dirty_bytes": 2e6}),
+        HostSample("a", START_S, {"cores": 2.0}),
+        HostSample("executor", START_S, {"dirty_bytes": 9e6}),
+    ]
+    points = host_series_points(taken, {"a", "b"}, START_S)
+    assert points == [
+        SeriesPoint(UNWRITTEN, NO_BROKER, 0.0, 2.0, "b"),
+        SeriesPoint(UNWRITTEN, NO_BROKER, 2.0, 4.0, "b"),
+    ]
+    assert [points[0].name, SeriesPoint(IDLE, 1, 0.0, 0.5).name] == ["b", "broker 1"]
