@@ -6,10 +6,117 @@ that trial.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
+from search.limits import Limits
 from search.loop import run_search as checked_search
+from search.model import (
+    Bracket,
+    Decision,
+    Done,
+    GaveUp,
+    Measure,
+    Measurer,
+    Observation,
+    Searcher,
+    Verdict,
+)
 from search.simulate import run_on as checked_on
 
 run_search = partial(checked_search, check_for_change=False)
 run_on = partial(checked_on, check_for_change=False)
+
+T = TypeVar("T")
+Readings = Callable[[int, int], Mapping[str, float]]
+"""(trial number, load) → readings."""
+
+
+def expect(kind: type[T], found: object) -> T:
+    """Return what was found, which is of this kind."""
+    assert isinstance(found, kind), found
+    return found
+
+
+class Scripted:
+    """A cluster that sustains loads up to `limit`, as far as trials are not in `invalid`."""
+
+    def __init__(
+        self,
+        limit: float,
+        readings: Readings = lambda _number, _load: {},
+        invalid: frozenset[int] = frozenset(),
+    ) -> None:
+        self.limit, self.readings, self.invalid = limit, readings, invalid
+        self.trials: list[Observation] = []
+
+    @property
+    def loads(self) -> list[int]:
+        """The loads of the trials, in order."""
+        return [trial.load for trial in self.trials]
+
+    def measure(self, load: int) -> Observation:
+        """Return the verdict on a load."""
+        number = len(self.trials)
+        verdict = Verdict.SUSTAINED if load <= self.limit else Verdict.OVERLOADED
+        if number in self.invalid:
+            verdict = Verdict.INVALID
+        self.trials.append(Observation(load, verdict, self.readings(number, load)))
+        return self.trials[-1]
+
+
+def assert_right(result: Done | GaveUp, limit: int, limits: Limits) -> None:
+    """Check that an answer holds the limit, as narrowly as asked for."""
+    if limit >= limits.load_cap:
+        assert expect(GaveUp, result).bracket == Bracket(limits.load_cap, None)
+        assert "load_cap" in expect(GaveUp, result).reason
+        return
+    low, high = expect(Done, result).bracket.sustained, result.bracket.overloaded
+    assert high is not None
+    assert low <= limit < high
+    assert high - low == 1 or 1 - low / high <= limits.resolution
+
+
+def search_steps(
+    searcher: Searcher, measurer: Measurer, history: Sequence[Observation] = ()
+) -> tuple[Done | GaveUp, list[Decision]]:
+    """The result of a search, and all its decisions."""
+    steps: list[Decision] = []
+    result = run_search(searcher, measurer, lambda step, _: steps.append(step), history=history)
+    return result, steps
+
+
+def search_trials(
+    searcher: Searcher, measurer: Measurer
+) -> tuple[Done | GaveUp, list[Measure], list[Observation]]:
+    """The result of a search, the trials that it asked for, and their observations."""
+    trials: list[Observation] = []
+    steps: list[Measure] = []
+
+    def note(step: Decision, history: Sequence[Observation]) -> None:
+        trials[:] = history
+        if isinstance(step, Measure):
+            steps.append(step)
+
+    return run_search(searcher, measurer, note), steps, trials
+
+
+class ScriptedGoals:
+    """A cluster that sustains loads up to a limit of each goal."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        self.limits = limits
+        self.loads: list[int] = []
+
+    def measure(self, load: int) -> dict[str, Observation]:
+        """Return the verdicts on a load."""
+        self.loads.append(load)
+        return {
+            name: Observation(
+                load,
+                Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED,
+                {"request_handler_idle": min(1.2, load / (limit + 0.5))},
+            )
+            for name, limit in self.limits.items()
+        }

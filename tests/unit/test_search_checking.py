@@ -12,7 +12,7 @@ import pytest
 from search.bisect import Bisection
 from search.boundary_model import ProducerRate
 from search.budget import Budget
-from search.changes import LEAST, suspicion
+from search.changes import LEAST, Suspicion, suspicion
 from search.checking import MORE_MAX, Checking, describe, guide_of
 from search.estimate import Curve
 from search.forecast import forecast, trials_left
@@ -27,6 +27,7 @@ from search.simulate_line import LineSpec, SimulatedLine, run_line_on
 from search.trial_evidence import TrialEvidence
 from tests.bench.search_changing import changing_cases, found_of
 from tests.support import searching
+from tests.support.searching import ScriptedGoals, expect
 
 LIMITS = Limits(128, 4096, 0.05, 3)
 SPEC = ClusterSpec(300.0, noise=0.02, reading_noise=0.005)
@@ -103,14 +104,12 @@ class Stalling(SimulatedCluster):
     stalls_at = 0
 
     def measure(self, load: int) -> Observation:
-        if len(self.trials) + 1 != self.stalls_at:
-            return super().measure(load)
         steady = self.spec
-        self.spec = replace(steady, capacity=0.4 * steady.capacity)
-        try:
-            return super().measure(load)
-        finally:
-            self.spec = steady
+        if len(self.trials) + 1 == self.stalls_at:
+            self.spec = replace(steady, capacity=0.4 * steady.capacity)
+        seen = super().measure(load)
+        self.spec = steady
+        return seen
 
 
 def test_a_single_repeat_that_differs_is_repeated_and_is_no_change() -> None:
@@ -170,35 +169,21 @@ def test_repeats_that_stay_invalid_leave_the_answer_unchecked() -> None:
     assert "not checked for a change of the limit" in end.result.notes[-1]
 
 
-def test_it_decides_the_same_from_the_history_alone() -> None:
-    spec = replace(SPEC, steps=((5, 0.7),))
+def test_it_decides_the_same_from_the_history_alone_and_the_first_step_names_a_change() -> None:
     heard: list[tuple[Decision, tuple[Observation, ...]]] = []
-
-    def hear(decision: Decision, history: Sequence[Observation]) -> None:
-        heard.append((decision, tuple(history)))
-
-    run_search(Guided(LIMITS), SimulatedCluster(spec, 5), hear)
-    assert any(isinstance(step, Measure) and step.checks for step, _ in heard)
-    end = heard[-1][0]
-    assert isinstance(end, Done) and end.changed
+    cluster = SimulatedCluster(replace(SPEC, steps=((5, 0.7),)), 5)
+    run_search(Guided(LIMITS), cluster, lambda step, seen: heard.append((step, tuple(seen))))
+    end = expect(Done, heard[-1][0])
+    searcher = Guided(LIMITS)
     for decision, history in heard:
-        searcher = Guided(LIMITS)
         again = Checking(searcher, guide_of(searcher), LIMITS.words)
         assert again.decide(history) == decision
         assert (again.trials_left(history) == 0) is not isinstance(decision, Measure)
-
-
-def test_the_first_step_after_a_change_names_it() -> None:
-    spec = replace(SPEC, noise=0.0, steps=((5, 0.6),))
-    heard: list[Decision] = []
-    run_search(Guided(LIMITS), SimulatedCluster(spec, 1), lambda step, _: heard.append(step))
-    reasons = [step.reason for step in heard if isinstance(step, Measure)]
-    assert any("to see whether the limit changed since" in reason for reason in reasons)
-    named = [reason for reason in reasons if reason.startswith("the limit changed from")]
-    assert len(named) == 1
-    end = heard[-1]
-    assert isinstance(end, Done)
-    assert named[0].startswith(describe(end.changed[0], LIMITS.words))
+    steps = [step for step, _ in heard if isinstance(step, Measure)]
+    assert any(step.checks for step in steps)
+    assert any("to see whether the limit changed since" in step.reason for step in steps)
+    (named,) = (step for step in steps if step.reason.startswith("the limit changed from"))
+    assert named.reason.startswith(describe(end.changed[0], LIMITS.words))
 
 
 def test_a_limit_that_fell_is_found_though_a_repeat_confirms_the_newer_overload() -> None:
@@ -216,8 +201,7 @@ def test_a_limit_that_fell_is_found_though_a_repeat_confirms_the_newer_overload(
             used = float(np.interp(load, (0, 64, 130, 178, 300), (0.0, 0.0625, 0.1125, 0.2, 0.4)))
             return Observation(load, Verdict.SUSTAINED, {"request_handler_idle": used})
 
-    end = run_search(Guided(Limits(128, 1000, 0.15, 3)), Throttled())
-    assert isinstance(end, Done)
+    end = expect(Done, run_search(Guided(Limits(128, 1000, 0.15, 3)), Throttled()))
     assert end.changed[0].last_before == 3
     bracket = end.bracket
     assert bracket.overloaded is not None
@@ -233,22 +217,8 @@ def test_after_three_changes_no_further_one_is_looked_for() -> None:
 
 def test_one_goal_of_several_asks_for_the_closing_trial_after_all_others() -> None:
     limits = {"loose": 300.0, "strict": 200.0}
-
-    class Goals:
-        def __init__(self) -> None:
-            self.loads: list[int] = []
-
-        def measure(self, load: int) -> dict[str, Observation]:
-            self.loads.append(load)
-            found = {}
-            for name, limit in limits.items():
-                verdict = Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED
-                used = min(1.25, load / limit)
-                found[name] = Observation(load, verdict, {"request_handler_idle": used})
-            return found
-
     steps: list[Decision] = []
-    cluster = Goals()
+    cluster = ScriptedGoals(limits)
     line = Line((1_000,), ProducerRate(bytes_per_s=1e6), LIMITS)
     found = run_lines(
         dict.fromkeys(limits, line), lambda _: cluster, lambda one, _: steps.append(one)
@@ -348,19 +318,18 @@ def test_a_budget_that_ends_after_a_change_names_the_change() -> None:
 # --- the evidence -------------------------------------------------------------------
 
 
-def readings(limits: Sequence[float], seed: int) -> list[TrialEvidence]:
-    """Trials at 300 producers that read limits with 2 % noise."""
-    chance = random.Random(seed)
-    return [
-        TrialEvidence(5.7, True, 5.7 + 0.0 + one + chance.gauss(0.0, 0.02), 0.0, 0.004, True)
+def suspicion_of(*limits: float) -> Suspicion:
+    """The suspicion of trials at 300 producers that read limits with 2 % noise."""
+    chance = random.Random(1)
+    reads = [
+        TrialEvidence(5.7, True, 5.7 + one + chance.gauss(0.0, 0.02), 0.0, 0.004, True)
         for one in limits
     ]
+    return suspicion(reads, Curve())
 
 
 def test_the_probability_of_a_change_grows_with_its_size() -> None:
-    steady, small, large = (
-        suspicion(readings([0.0] * 4 + [step] * 3, 1), Curve()) for step in (0.0, -0.12, -0.3)
-    )
+    steady, small, large = (suspicion_of(*[0.0] * 4, *[by] * 3) for by in (0.0, -0.12, -0.3))
     assert steady.probability < 0.03 < small.probability < large.probability
     assert large.probability > 0.9
     assert (large.last_before, large.since) == (3, 4)
@@ -369,17 +338,14 @@ def test_the_probability_of_a_change_grows_with_its_size() -> None:
     assert LEAST < 0.12
 
 
-def test_one_stray_is_no_change() -> None:
-    found = suspicion(readings([0.0, 0.0, 0.0, -0.3, 0.0, 0.0, 0.0], 1), Curve())
-    assert found.probability < 0.2
-    last = suspicion(readings([0.0, 0.0, 0.0, 0.0, 0.0, -0.3], 1), Curve())
-    again = suspicion(readings([0.0, 0.0, 0.0, 0.0, 0.0, -0.3, -0.3], 1), Curve())
-    assert last.probability < 0.9 < again.probability
+def test_one_stray_is_no_change_and_neither_are_fewer_than_two_trials() -> None:
+    def probability(*limits: float) -> float:
+        return suspicion_of(*limits).probability
 
-
-def test_fewer_than_two_trials_show_no_change() -> None:
-    assert suspicion([], Curve()).probability == 0.0
-    assert suspicion(readings([0.0], 1), Curve()).probability == 0.0
+    assert probability(0.0, 0.0, 0.0, -0.3, 0.0, 0.0, 0.0) < 0.2
+    again = probability(0.0, 0.0, 0.0, 0.0, 0.0, -0.3, -0.3)
+    assert probability(0.0, 0.0, 0.0, 0.0, 0.0, -0.3) < 0.9 < again
+    assert probability() == probability(0.0) == 0.0
 
 
 # --- the goals ----------------------------------------------------------------------
@@ -392,20 +358,15 @@ SEARCHES = 40
 @pytest.mark.computes
 @pytest.mark.parametrize(
     "name",
-    [
-        "steady, 2 % noise",
-        "step to 0.85 times, 2 % noise",
-        "step to 1.15 times, 2 % noise",
-        "step to 0.5 times, 2 % noise",
-    ],
+    ["steady", "step to 0.85 times", "step to 1.15 times", "step to 0.5 times"],
 )
 def test_changes_are_named_and_steady_clusters_are_not(name: str) -> None:
     """At most 2 % of runs, plus three standard errors."""
-    (case,) = [each for each in changing_cases() if each.name == name]
+    (case,) = [each for each in changing_cases() if each.name == f"{name}, 2 % noise"]
     found = found_of(replace(case, searches=SEARCHES))
     allowed = 0.02 + 3 * (0.02 * 0.98 / SEARCHES) ** 0.5
     assert found.silent <= allowed
-    if name.startswith("steady"):
+    if name == "steady":
         assert found.changed <= allowed
     else:
         assert found.changed > 0.3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -24,9 +24,9 @@ from search.guided import Guided
 from search.limits import Limits
 from search.line import Line
 from search.lines import run_line
-from search.loop import run_goals
+from search.loop import SearchEnd, run_goals
 from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
-from tests.support.searching import run_search
+from tests.support.searching import expect, run_search, search_trials
 
 LIMITS = Limits(64, 1000, 0.05, 2)
 PLAN = Confirmation(8, 10.0)
@@ -125,11 +125,8 @@ def test_a_limit_that_does_not_last_is_searched_again_below_and_held_again(
     make: Callable[[], Searcher],
 ) -> None:
     cluster = Tiring(drops_after(3))
-    history: list[Observation] = []
-    answer = run_search(
-        confirming(make()), cluster, lambda _, trials: history.__setitem__(slice(None), trials)
-    )
-    assert isinstance(answer, Done) and answer.confirmed_s == 80.0
+    answer, steps, history = search_trials(confirming(make()), cluster)
+    assert expect(Done, answer).confirmed_s == 80.0
     assert answer.bracket.is_closed(0.05)
     assert 57 <= answer.bracket.sustained <= 60 < (answer.bracket.overloaded or 0)
     (failed,) = split_history(history, PLAN).failed
@@ -137,19 +134,19 @@ def test_a_limit_that_does_not_last_is_searched_again_below_and_held_again(
     assert len(failed.windows) == 6, "three overloads in a row end the hold"
     after = [load for load, is_held in cluster.loads[cluster.loads.index((failed.load, True)) :]]
     assert max(after) == failed.load, "nothing above a limit that did not last"
-
-
-def test_the_first_trial_after_a_failed_hold_has_the_reason() -> None:
-    reasons: list[str] = []
-    run_search(
-        confirming(Guided(LIMITS)),
-        Tiring(drops_after(3)),
-        lambda step, _: reasons.append(step.reason if isinstance(step, Measure) else ""),
+    # The first trial after a failed hold has the reason.
+    (reason,) = (step.reason for step in steps if "did not last" in step.reason)
+    assert "did not last: 3 of 3 windows were overloaded from 30 s of load on; " in reason
+    assert any("window 2 of 8" in step.reason for step in steps)
+    # There is no rest between the windows of a hold.
+    assert cluster.rests == sum(
+        before.verdict is O and not (before.held and later.held)
+        for before, later in pairwise(history)
     )
-    failures = [reason for reason in reasons if "did not last" in reason]
-    assert len(failures) == 1
-    assert "did not last: 3 of 3 windows were overloaded from 30 s of load on; " in failures[0]
-    assert any("window 2 of 8" in reason for reason in reasons)
+    # A search that stopped anywhere continues with the same steps.
+    assert len(history) == len(steps) > 12
+    for used, step in enumerate(steps):
+        assert confirming(make()).decide(history[:used]) == step
 
 
 @pytest.mark.parametrize(
@@ -172,8 +169,12 @@ def test_a_hold_fails_by_the_number_of_its_overloads(
     assert (hold.broke_at, hold.has_lasted) == (broke_at, has_lasted)
 
 
-def test_a_stretch_is_a_quarter_of_the_hold_within_bounds() -> None:
-    assert [Confirmation(n, 1.0).stretch for n in (1, 2, 8, 40, 60, 500)] == [1, 2, 3, 10, 15, 15]
+def test_the_windows_of_a_confirmation() -> None:
+    stretches = [Confirmation(n, 1.0).stretch for n in (1, 2, 8, 40, 60, 500)]
+    assert stretches == [1, 2, 3, 10, 15, 15], "a quarter of the hold, within bounds"
+    lasting = ((1800.0, 10.0, 180), (12.0, 5.0, 3), (None, 5.0, 0))
+    for time_s, window_s, count in lasting:
+        assert Confirmation.lasting(time_s, window_s).windows == count
 
 
 def test_a_change_that_stays_is_seen_although_most_of_the_hold_was_sustained() -> None:
@@ -191,51 +192,9 @@ def test_the_sentence_of_a_failed_hold() -> None:
     assert describe_failure(Hold(95, windows("ooo"), PLAN)).endswith("from the start")
 
 
-def test_a_time_becomes_whole_windows() -> None:
-    assert Confirmation.lasting(1800.0, 10.0).windows == 180
-    assert Confirmation.lasting(12.0, 5.0).windows == 3
-    assert Confirmation.lasting(None, 5.0).windows == 0
-
-
-@pytest.mark.parametrize("make", SEARCHERS)
-def test_a_search_that_stopped_anywhere_continues_with_the_same_steps(
-    make: Callable[[], Searcher],
-) -> None:
-    whole: list[Observation] = []
-    steps: list[Measure] = []
-
-    def note(step: object, trials: Sequence[Observation]) -> None:
-        whole[:] = trials
-        if isinstance(step, Measure):
-            steps.append(step)
-
-    run_search(confirming(make()), Tiring(drops_after(3)), note)
-    assert len(whole) == len(steps) > 12
-    for used, step in enumerate(steps):
-        assert confirming(make()).decide(whole[:used]) == step
-
-
-def test_no_rest_between_the_windows_of_a_hold() -> None:
-    cluster = Tiring(drops_after(3))
-    history: list[Observation] = []
-    run_search(
-        confirming(Guided(LIMITS)),
-        cluster,
-        lambda _, trials: history.__setitem__(slice(None), trials),
-    )
-    rests = [
-        before.verdict is O and not (before.held and after.held)
-        for before, after in pairwise(history)
-    ]
-    assert cluster.rests == sum(rests)
-
-
 def searched_at_rest() -> tuple[list[Observation], Bracket]:
     """The trials of a search before its limit is held, and their result."""
-    searched: list[Observation] = []
-    answer = run_search(
-        Guided(LIMITS), Tiring(steady), lambda _, trials: searched.__setitem__(slice(None), trials)
-    )
+    answer, _, searched = search_trials(Guided(LIMITS), Tiring(steady))
     return searched, answer.bracket
 
 
@@ -257,11 +216,11 @@ def test_invalid_windows_are_repeated_and_then_end_the_search() -> None:
     searched, found = searched_at_rest()
     load = found.sustained
     searcher = confirming(Guided(LIMITS))
-    step = searcher.decide([*searched, *windows("si", load)])
-    assert isinstance(step, Measure) and step.holds and step.load == load
+    step = expect(Measure, searcher.decide([*searched, *windows("si", load)]))
+    assert step.holds and step.load == load
     assert "invalid; repeating it (1 of 2)" in step.reason
-    end = searcher.decide([*searched, *windows("siii", load)])
-    assert isinstance(end, GaveUp) and end.bracket == found
+    end = expect(GaveUp, searcher.decide([*searched, *windows("siii", load)]))
+    assert end.bracket == found
     assert end.reason.startswith(
         f"the limit of {load} producers could not be confirmed: 3 invalid trials"
     )
@@ -271,8 +230,7 @@ def test_a_search_whose_limits_fail_again_and_again_gives_up(
     snapshot: SnapshotAssertion,
 ) -> None:
     cluster = Tiring(lambda held: 100.0 * 0.98**held)
-    answer = run_search(confirming(Guided(LIMITS), Confirmation(40, 10.0)), cluster)
-    assert isinstance(answer, GaveUp)
+    answer = expect(GaveUp, run_search(confirming(Guided(LIMITS), Confirmation(40, 10.0)), cluster))
     assert answer.reason.count("did not last") == HOLDS_MAX
     assert answer.reason == snapshot
     assert answer.bracket.is_closed(0.05)
@@ -284,29 +242,25 @@ def test_a_load_that_is_never_sustained_is_not_held() -> None:
     assert answer.bracket == Bracket(0, 1) and not cluster.held
 
 
-def test_the_strict_goal_is_held_first_and_each_goal_has_its_own_answer() -> None:
+def held_goals(cluster: Tiring) -> dict[str, SearchEnd]:
     shares = {"tolerant": 1.0, "strict": 0.6}
+    searchers = {name: confirming(Guided(LIMITS, allowance=8)) for name in shares}
+    return run_goals(searchers, AllGoals(cluster, shares))
+
+
+def test_the_strict_goal_is_held_first_and_each_goal_has_its_own_answer() -> None:
     cluster = Tiring(steady)
-    ends = run_goals(
-        {name: confirming(Guided(LIMITS, allowance=8)) for name in shares},
-        AllGoals(cluster, shares),
-    )
-    limits = {name: end.result.bracket.sustained for name, end in ends.items()}
+    ends = {name: expect(Done, end.result) for name, end in held_goals(cluster).items()}
+    limits = {name: end.bracket.sustained for name, end in ends.items()}
     assert 57 <= limits["strict"] <= 60 and 95 <= limits["tolerant"] <= 100
-    assert all(isinstance(end.result, Done) for end in ends.values())
-    assert {end.result.confirmed_s for end in ends.values() if isinstance(end.result, Done)} == {80}
+    assert {end.confirmed_s for end in ends.values()} == {80}
     held = [load for load, is_held in cluster.loads if is_held]
     assert held == [limits["strict"]] * 8 + [limits["tolerant"]] * 8
 
 
 def test_a_hold_of_another_goal_does_not_fail_one_below_it() -> None:
-    shares = {"tolerant": 1.0, "strict": 0.6}
-    cluster = Tiring(drops_after(100))
-    ends = run_goals(
-        {name: confirming(Guided(LIMITS, allowance=8)) for name in shares},
-        AllGoals(cluster, shares),
-    )
-    # For the strict goal, each window of the tolerant goal's hold is an overload.
+    """For the strict goal, each window of the tolerant goal's hold is an overload."""
+    ends = held_goals(Tiring(drops_after(100)))
     assert split_history(ends["strict"].history, PLAN).failed == ()
 
 

@@ -14,6 +14,7 @@ from search.limits import Limits
 from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
 from search.model import Bracket, Measure, Observation, Verdict
 from search.signals import Signals
+from tests.support.searching import expect
 
 IDLE_MIN = 0.20
 
@@ -31,13 +32,9 @@ MISLED = [seen(64, 0.19), seen(59, 0.40), seen(64, 0.36), seen(69, 0.28)]
 def test_the_reading_of_an_outvoted_trial_no_longer_guides() -> None:
     verdicts = load_verdicts_of(MISLED)
     estimate = Guide().estimate(MISLED, verdicts, bracket_of_verdicts(verdicts))
-    assert estimate is not None
-    assert estimate.load == pytest.approx(74, abs=3)  # a line through the other three
-
-
-def test_after_a_misled_start_the_next_load_is_near_the_limit() -> None:
-    decision = Guided(Limits(128, 20_000, 0.08, 3)).decide(MISLED)
-    assert isinstance(decision, Measure)
+    load = expect(Estimate, estimate).load
+    assert load == pytest.approx(74, abs=3), "a line through the other three"
+    decision = expect(Measure, Guided(Limits(128, 20_000, 0.08, 3)).decide(MISLED))
     assert 70 <= decision.load <= 85
 
 
@@ -46,9 +43,7 @@ def test_readings_next_to_the_threshold_count_even_if_outvoted() -> None:
     verdicts = load_verdicts_of(near)
     both = Guide().estimate(near, verdicts, bracket_of_verdicts(verdicts))
     last = Guide().estimate(near[1:], verdicts, bracket_of_verdicts(verdicts))
-    assert both is not None
-    assert last is not None
-    assert both.load < last.load
+    assert expect(Estimate, both).load < expect(Estimate, last).load
 
 
 @pytest.mark.parametrize(("deviations", "counts"), [(2.3, True), (2.7, False)])
@@ -81,9 +76,7 @@ def test_the_reading_nearest_to_the_limit_explains_it() -> None:
 def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     agree = [LoadEquation(math.log(100), 0.0, 0.02)] * 4
     differ = [LoadEquation(math.log(load), 0.0, 0.02) for load in (85, 95, 105, 118)]
-    calm, torn = solve(agree, None, Curve()), solve(differ, None, Curve())
-    assert calm is not None
-    assert torn is not None
+    calm, torn = (expect(Estimate, solve(each, None, Curve())) for each in (agree, differ))
     assert calm.scatter == 1.0
     assert torn.scatter > 2.0
     assert torn.spread == pytest.approx(calm.spread * torn.scatter)

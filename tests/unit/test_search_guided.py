@@ -1,72 +1,67 @@
-"""The guided search: its worst case exhaustively, and that no guide can mislead it."""
+"""The guided search: its worst case exhaustively, and what readings, hints and others tell it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
+from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
+from metrics.trial.judgement import Judgement
+from metrics.trial.others import ClientTraffic, Level, OtherLoad, OwnTraffic
+from metrics.trial.warm_up import WarmUp
 from search.bisect import Bisection
-from search.estimate import Curve, Estimate, Prior
+from search.boundary_model import ProducerRate
+from search.estimate import Curve, Estimate, Prior, below, delivered_readings
 from search.guide import Guide
 from search.guided import ALLOWANCE, Guided
 from search.limits import Limits
-from search.model import Bracket, Decision, Done, GaveUp, LoadWords, Measure, Observation, Verdict
+from search.line import FinishedPoint, Line
+from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
+from search.model import Bracket, Done, LoadWords, Measure, Observation, Verdict
 from search.shadow import Shadow
-from tests.support.searching import run_search
+from search.signals import AT_REST, HANDLER_IDLE, Signals, own_utilization
+from search.simulate import ClusterSpec, SimulatedCluster
+from tests.bench.search_overloads import behavior_of, compare_overloads, conditions
+from tests.bench.search_recorded import STARTS, RecordedCluster, ladders, replay
+from tests.support.evidence import broker, evidence
+from tests.support.rows import trial
+from tests.support.searching import (
+    Readings,
+    Scripted,
+    assert_right,
+    expect,
+    run_on,
+    run_search,
+    search_steps,
+)
 
 pytestmark = pytest.mark.computes
 
 SUSTAINED, OVERLOADED, INVALID = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID
-Readings = Callable[[int, int], dict[str, float]]
-
-
-class Scripted:
-    """A cluster that sustains up to `limit`, with scripted readings of (trial number, load)."""
-
-    def __init__(self, limit: int, readings: Readings) -> None:
-        self.limit = limit
-        self.readings = readings
-        self.trials: list[Observation] = []
-
-    def measure(self, load: int) -> Observation:
-        verdict = SUSTAINED if load <= self.limit else OVERLOADED
-        self.trials.append(Observation(load, verdict, self.readings(len(self.trials), load)))
-        return self.trials[-1]
-
-
-def no_readings(_: int, __: int) -> dict[str, float]:
-    return {}
+LIMITS = Limits(128, 4096, 0.05, 3)
+FAR = Limits(128, 20_000, 0.05, 3)
+QUIET = Guide(states_interval=False)
 
 
 def as_if_limit_were(fake: float) -> Readings:
-    def read(_: int, load: int) -> dict[str, float]:
-        return {"request_handler_idle": min(1.2, load / fake), "achieved": 0.0}
-
-    return read
+    return lambda _, load: {"request_handler_idle": min(1.2, load / fake), "achieved": 0.0}
 
 
 def bisection_trials(limits: Limits, limit: int) -> int:
-    cluster = Scripted(limit, no_readings)
+    cluster = Scripted(limit)
     run_search(Bisection(limits), cluster)
     return len(cluster.trials)
 
 
-def assert_right(result: Done | GaveUp, limit: int, limits: Limits) -> None:
-    if limit >= limits.load_cap:
-        assert isinstance(result, GaveUp)
-        assert result.bracket == Bracket(limits.load_cap, None)
-        return
-    assert isinstance(result, Done)
-    high = result.bracket.overloaded
-    assert high is not None
-    assert result.bracket.sustained <= limit < high
-    assert result.bracket.is_closed(limits.resolution)
+# --- any guide, any readings ------------------------------------------------------
 
 
 SMALL = [
@@ -113,24 +108,22 @@ def test_misleading_readings_and_neighbours_cost_two_trials_at_most(limits: Limi
             misleading = Prior(fake, 0.05)
             others = (None, Prior(1.0, 0.05), Prior(limits.load_cap, 0.3))
             # Without readings only the first prior depends on `fake`.
-            for prior, readings in (
-                (misleading, no_readings),
-                *((prior, no_readings) for prior in others if fake == 1),
-                *((prior, as_if_limit_were(fake)) for prior in (misleading, *others)),
-            ):
-                cluster = Scripted(limit, readings)
-                guide = Guide(prior=prior, states_interval=False)
-                result = run_search(Guided(limits, guide), cluster)
+            clusters = [(misleading, Scripted(limit))]
+            clusters += [(prior, Scripted(limit)) for prior in others if fake == 1]
+            read = as_if_limit_were(fake)
+            clusters += [(prior, Scripted(limit, read)) for prior in (misleading, *others)]
+            for prior, cluster in clusters:
+                result = run_search(Guided(limits, replace(QUIET, prior=prior)), cluster)
                 assert_right(result, limit, limits)
                 assert len(cluster.trials) <= most
-                assert all(1 <= seen.load <= limits.load_cap for seen in cluster.trials)
+                assert all(1 <= load <= limits.load_cap for load in cluster.loads)
 
 
 utilizations = st.floats(0.0, 30.0) | st.sampled_from([0.0, 0.5, 0.99, 1.0, 1.2])
 indicators = st.dictionaries(
-    st.sampled_from(["request_handler_idle", "achieved", "isr", "latency_p99"]),
-    utilizations,
+    st.sampled_from(["request_handler_idle", "achieved", "isr", "latency_p99"]), utilizations
 )
+priors = st.none() | st.builds(Prior, st.floats(1, 1e5), st.floats(0.01, 0.5))
 
 
 @settings(max_examples=200, deadline=None)
@@ -141,23 +134,23 @@ def test_any_readings_any_axis_monotone_verdicts(data: st.DataObject) -> None:
     limits = Limits(start_max, cap, data.draw(st.sampled_from([0.01, 0.05, 0.2])), 3)
     limit = data.draw(st.integers(0, cap))
     drawn = data.draw(st.lists(indicators, min_size=1, max_size=12))
-    prior = data.draw(st.none() | st.builds(Prior, st.floats(1, 1e5), st.floats(0.01, 0.5)))
+    prior = data.draw(priors)
     curve = data.draw(
         st.builds(Curve, st.floats(0.3, 3.0), st.floats(0.05, 0.5), st.floats(0.3, 1.0))
     )
     cluster = Scripted(limit, lambda number, _: drawn[number % len(drawn)])
     result = run_search(Guided(limits, Guide(curve=curve, prior=prior)), cluster)
     assert_right(result, limit, limits)
-    assert all(1 <= seen.load <= cap for seen in cluster.trials)
+    assert all(1 <= load <= cap for load in cluster.loads)
     assert len(cluster.trials) <= bisection_trials(limits, limit) + ALLOWANCE
 
 
-class AnyVerdict:
+class AnyVerdict(Scripted):
     """Verdicts and readings from a list, for any load."""
 
     def __init__(self, script: Sequence[tuple[Verdict, dict[str, float]]]) -> None:
+        super().__init__(0)
         self.script = script
-        self.trials: list[Observation] = []
 
     def measure(self, load: int) -> Observation:
         verdict, read = self.script[len(self.trials) % len(self.script)]
@@ -173,7 +166,7 @@ class AnyVerdict:
         max_size=25,
     ),
     start_max=st.integers(1, 300),
-    prior=st.none() | st.builds(Prior, st.floats(1, 1e5), st.floats(0.01, 0.5)),
+    prior=priors,
 )
 def test_the_search_always_ends_and_notes_each_overload_below_its_answer(
     script: list[tuple[Verdict, dict[str, float]]], start_max: int, prior: Prior | None
@@ -182,49 +175,40 @@ def test_the_search_always_ends_and_notes_each_overload_below_its_answer(
     cluster = AnyVerdict(script)
     result = run_search(Guided(limits, Guide(prior=prior)), cluster)
     assert len(cluster.trials) < 150
-    assert all(1 <= seen.load <= limits.load_cap for seen in cluster.trials)
+    assert all(1 <= load <= limits.load_cap for load in cluster.loads)
     if isinstance(result, Done):
         assert result.confidence is not None
         assert 0.0 <= result.confidence <= 1.0
-        below = [
-            seen.load
-            for seen in cluster.trials
-            if seen.verdict is OVERLOADED and seen.load <= result.bracket.sustained
-        ]
-        for load in below:
-            beginning = f"{limits.words.amount(load)}: overloaded"
-            assert any(note.startswith(beginning) for note in result.notes)
+        for seen in cluster.trials:
+            if seen.verdict is OVERLOADED and seen.load <= result.bracket.sustained:
+                beginning = f"{limits.words.amount(seen.load)}: overloaded"
+                assert any(note.startswith(beginning) for note in result.notes)
 
 
 @pytest.mark.parametrize("limit", [3, 40, 77, 150, 333])
 def test_a_cut_history_leads_to_the_same_decisions(limit: int) -> None:
-    limits = Limits(128, 1000, 0.05, 3)
-    guide = Guide(prior=Prior(90.0, 0.1))
+    subject = Guided(Limits(128, 1000, 0.05, 3), Guide(prior=Prior(90.0, 0.1)))
     whole = Scripted(limit, as_if_limit_were(limit * 1.1))
-    seen: list[Decision] = []
-    result = run_search(Guided(limits, guide), whole, lambda decision, _: seen.append(decision))
+    result, seen = search_steps(subject, whole)
     for cut in range(len(whole.trials) + 1):
-        assert Guided(limits, guide).decide(whole.trials[:cut]) == seen[cut]
+        assert subject.decide(whole.trials[:cut]) == seen[cut]
         rest = Scripted(limit, as_if_limit_were(limit * 1.1))
-        assert run_search(Guided(limits, guide), rest, history=whole.trials[:cut]) == result
+        assert run_search(subject, rest, history=whole.trials[:cut]) == result
         assert len(rest.trials) == len(whole.trials) - cut
 
 
 def test_true_readings_make_a_point_in_few_trials() -> None:
-    limits = Limits(128, 4096, 0.05, 3)
     counts = []
     for limit in range(40, 500, 7):
         cluster = Scripted(limit, as_if_limit_were(limit + 0.5))
-        result = run_search(Guided(limits, Guide(prior=Prior(limit, 0.05))), cluster)
-        assert_right(result, limit, limits)
+        result = run_search(Guided(LIMITS, Guide(prior=Prior(limit, 0.05))), cluster)
+        assert_right(result, limit, LIMITS)
         counts.append(len(cluster.trials))
     assert max(counts) <= 4
-    assert sum(counts) / len(counts) <= 3.3
+    assert fmean(counts) <= 3.3
 
 
 def test_a_lone_false_alarm_is_outvoted_and_noted() -> None:
-    limits = Limits(128, 4096, 0.05, 3)
-
     class OneFlap(Scripted):
         def measure(self, load: int) -> Observation:
             seen = super().measure(load)
@@ -234,35 +218,30 @@ def test_a_lone_false_alarm_is_outvoted_and_noted() -> None:
             return self.trials[-1]
 
     cluster = OneFlap(100, as_if_limit_were(100.5))
-    steps: list[Decision] = []
-    result = run_search(Guided(limits), cluster, lambda decision, _: steps.append(decision))
-    assert_right(result, 100, limits)
-    assert isinstance(result, Done)
-    assert cluster.trials[1].load == cluster.trials[0].load == 64
-    assert isinstance(steps[1], Measure)
-    assert steps[1].reason.endswith("repeating it")
-    assert any("64 producers: overloaded in 1 of 2" in note for note in result.notes)
+    result, steps = search_steps(Guided(LIMITS), cluster)
+    assert_right(result, 100, LIMITS)
+    assert cluster.loads[:2] == [64, 64]
+    assert expect(Measure, steps[1]).reason.endswith("repeating it")
+    notes = expect(Done, result).notes
+    assert any("64 producers: overloaded in 1 of 2" in note for note in notes)
 
 
 def test_the_reason_is_one_sentence_with_the_numbers_behind_it(snapshot: SnapshotAssertion) -> None:
     history = [Observation(96, SUSTAINED, {"request_handler_idle": 0.75})]
-    decision = Guided(Limits(192, 4096, 0.05, 3)).decide(history)
-    assert isinstance(decision, Measure)
+    decision = expect(Measure, Guided(Limits(192, 4096, 0.05, 3)).decide(history))
     assert decision.reason == snapshot
     figures = ("idle 0.40", "96 producers", "0.20 at 119", "probing 115")
     assert not [figure for figure in figures if figure not in decision.reason]
 
 
 def test_trials_left_follows_the_guide_and_ends_at_zero() -> None:
-    limits = Limits(128, 4096, 0.05, 3)
-    subject = Guided(limits, Guide(prior=Prior(200.0, 0.05)))
+    subject = Guided(LIMITS, Guide(prior=Prior(200.0, 0.05)))
     cluster = Scripted(200, as_if_limit_were(200.5))
     left: list[int] = []
     run_search(subject, cluster, lambda _, history: left.append(subject.trials_left(history)))
     assert left[0] == len(cluster.trials)
     assert left[-1] == 0
-    invalid = [Observation(190, INVALID)]
-    assert subject.trials_left(invalid) == 1 + left[0]
+    assert subject.trials_left([Observation(190, INVALID)]) == 1 + left[0]
 
 
 @pytest.mark.parametrize("start_max", [15, 55, 85])
@@ -271,20 +250,15 @@ def test_before_any_trial_the_limit_is_foreseen_at_three_quarters_of_the_start(
 ) -> None:
     limits, limit = Limits(start_max, 8 * start_max, 0.05, 3), 0.75 * start_max
     usual = Estimate(limit, 1.0, Curve().gain, 1.0)
-    cluster = Scripted(
-        math.floor(limit), lambda _, load: {"request_handler_idle": usual.utilization_at(load)}
-    )
+    cluster = Scripted(limit, lambda _, load: {"request_handler_idle": usual.utilization_at(load)})
     run_search(Guided(limits), cluster)
     assert Guided(limits).trials_left(()) == len(cluster.trials)
 
 
 def test_any_axis_on_which_load_grows_is_searched_and_named() -> None:
     limits = Limits(4, 12, 0.05, 3, words=LoadWords("consumer groups"))
-    cluster = Scripted(5, as_if_limit_were(5.5))
-    steps: list[Decision] = []
-    result = run_search(Guided(limits), cluster, lambda decision, _: steps.append(decision))
-    assert isinstance(result, Done)
-    assert result.bracket == Bracket(5, 6)
+    result, steps = search_steps(Guided(limits), Scripted(5, as_if_limit_were(5.5)))
+    assert expect(Done, result).bracket == Bracket(5, 6)
     reasons = [step.reason for step in steps if isinstance(step, Measure)]
     assert all("consumer groups" in reason for reason in reasons)
     assert not any("producers" in reason for reason in reasons)
@@ -292,13 +266,290 @@ def test_any_axis_on_which_load_grows_is_searched_and_named() -> None:
 
 def test_a_doubt_that_could_not_be_settled_is_noted() -> None:
     """Readings that mislead all the way use up the allowance, and the answer says so."""
-    limits = Limits(128, 1024, 0.05, 3)
-    noted = 0
+    limits, noted = Limits(128, 1024, 0.05, 3), 0
     for limit in range(10, 100):
         cluster = Scripted(limit, as_if_limit_were(3.0 * limit))
-        result = run_search(Guided(limits, Guide(states_interval=False)), cluster)
+        result = run_search(Guided(limits, QUIET), cluster)
         assert_right(result, limit, limits)
-        assert isinstance(result, Done)
         assert len(cluster.trials) <= bisection_trials(limits, limit) + ALLOWANCE
-        noted += any("; not repeated, as " in note for note in result.notes)
+        noted += any("; not repeated, as " in note for note in expect(Done, result).notes)
     assert noted > 0
+
+
+# --- clusters that deliver more than their limit -----------------------------------
+
+
+def seen(load: int, idle: float, achieved: float = 1.0, isr: float = 0.0) -> Observation:
+    read = {
+        "request_handler_idle": (1 - idle) / 0.8,
+        "achieved": (1 - achieved) / 0.01,
+        "isr": isr,
+    }
+    return Observation(load, OVERLOADED if max(read.values()) > 1.0 else SUSTAINED, read)
+
+
+def next_load(*history: Observation) -> Measure:
+    return expect(Measure, Guided(FAR).decide(history))
+
+
+def test_the_guided_search_needs_fewer_trials_than_bisection_in_every_condition() -> None:
+    """The figures of `make bench-search`, on fewer points."""
+    results = list(compare_overloads(conditions(0.05)))
+    own = [one for one in results if one.method == "redline"]
+    plain = [one for one in results if one.method != "redline"]
+    assert len(own) == len(plain) == 20
+    assert sum(one.condition.is_held_out for one in own) == 10
+    for guided, bisection in zip(own, plain, strict=True):
+        assert guided.condition == bisection.condition
+        assert guided.trials < bisection.trials - 1.0, guided.condition.name
+        assert guided.off_10 <= 0.02, guided.condition.name
+    assert fmean(one.off_10 for one in own) <= 0.005
+    for start, most in {"cold": 5.6, "high": 5.9, "low": 6.7, "line": 4.5}.items():
+        assert fmean(one.trials for one in own if one.condition.start == start) <= most, start
+
+
+REPLAYS = {start: 40 if start == "cold" else 20 for start in STARTS}
+"""Start → searches on each ladder; cold ones are wrong most often, in 1 % of all."""
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_the_search_on_readings_of_real_brokers(start: str) -> None:
+    results = list(replay(ladders(), (start,), points=REPLAYS[start]))
+    own = [one for one in results if one.method == "redline"]
+    plain = [one for one in results if one.method != "redline"]
+    assert len(own) == len(plain) == len(ladders()) >= 12
+    assert sum(one.ladder.is_held_out for one in own) >= len(own) / 2
+    for guided, bisection in zip(own, plain, strict=True):
+        assert guided.trials < bisection.trials, guided.ladder.name
+        assert guided.off_10 <= 0.05, guided.ladder.name
+    assert fmean(one.off_10 for one in own) <= 0.015
+    assert fmean(one.held for one in own) >= 0.85
+    assert fmean(one.trials for one in own) < fmean(one.trials for one in plain) - 1.0
+
+
+def test_ladders_have_recorded_readings_and_cross_the_threshold_at_their_limit() -> None:
+    for ladder in ladders():
+        assert max(ladder.indicators(0.98).values()) < 1.0 < max(ladder.indicators(1.02).values())
+        readings = [value for _, value in ladder.handlers]
+        assert readings == sorted(readings)
+        assert ladder.handlers[0][0] < 0.3 and ladder.heaviest > 3.0, ladder.name
+
+
+def test_the_delivered_load_of_a_saturated_overload_is_an_upper_bound_and_no_estimate() -> None:
+    signals, saturated = Signals(), seen(64, 0.01, achieved=0.9)
+    assert signals.delivered(saturated) is None
+    assert signals.at_most(saturated) == pytest.approx(57.6)
+    verdicts = load_verdicts_of([saturated])
+    assert Guide().estimate([saturated], verdicts, bracket_of_verdicts(verdicts)) is None
+    below_it = next_load(saturated)
+    assert below_it.load < 57.6 / 1.5
+    assert "idle 0.01 at 64 producers shows only that the limit is lower" in below_it.reason
+
+
+def test_the_delivered_load_of_an_overload_with_idle_handlers_shows_the_limit() -> None:
+    signals, short = Signals(), seen(64, 0.52, achieved=0.7)
+    assert signals.at_most(short) is None
+    assert signals.delivered(short) == pytest.approx(0.7)
+    (equation,) = delivered_readings([short], signals)
+    assert math.exp(equation.log_load) == pytest.approx(64 * 0.7 / 0.99)
+    assert signals.delivered(Observation(64, OVERLOADED, {"achieved": 30.0})) is not None
+
+
+def test_after_a_very_light_sustained_load_the_next_one_is_four_times_as_heavy() -> None:
+    decision = next_load(seen(16, 0.98))
+    assert decision.load == 64
+    assert "idle 0.98 at 16 producers shows only that the limit is higher" in decision.reason
+
+
+@pytest.mark.parametrize("fluke", [seen(64, 0.9, isr=1.5), seen(64, 0.9, achieved=0.94)], ids=str)
+def test_one_overload_of_handlers_at_rest_is_measured_again(fluke: Observation) -> None:
+    assert next_load(fluke) == Measure(
+        64, "overloaded at 64 producers with idle 0.90, in one trial; repeating it"
+    )
+    assert next_load(fluke, fluke).load != 64
+
+
+def test_a_heavier_overload_that_left_handlers_as_idle_supports_a_lighter_one() -> None:
+    short = [seen(64, 0.52, achieved=0.8), seen(64, 0.52, achieved=0.8), seen(48, 0.53, 0.95)]
+    assert next_load(*short).load != 48
+
+
+def test_an_estimate_below_a_bound_is_a_normal_curve_cut_off_there() -> None:
+    chance = random.Random(1)
+    for load, spread, bound in ((100.0, 0.3, 80.0), (100.0, 0.1, 105.0), (100.0, 0.2, 60.0)):
+        cut = below(Estimate(load, spread, 1.0, 1.0), bound)
+        drawn = [chance.gauss(math.log(load), spread) for _ in range(400_000)]
+        kept = [one for one in drawn if one < math.log(bound)]
+        mean = sum(kept) / len(kept)
+        assert math.log(cut.load) == pytest.approx(mean, abs=0.01)
+        variance = sum((one - mean) ** 2 for one in kept) / len(kept)
+        assert cut.spread == pytest.approx(math.sqrt(variance), abs=0.01)
+    far = Estimate(100.0, 0.05, 1.0, 1.0)
+    assert below(far, 200.0) == far
+    assert below(far, 50.0).load == 50.0
+
+
+def test_a_cold_start_far_above_ends_with_the_right_bracket() -> None:
+    (slow,) = [one for one in ladders() if one.name == "slow-broker 1 kB"]
+    spec = ClusterSpec(11.4, noise=0.02, reading_noise=0.005, false_alarm=0.02)
+    result = run_search(Guided(FAR), RecordedCluster(slow, spec, 3))
+    assert expect(Done, result).bracket.sustained in (10, 11, 12)
+
+
+# --- the reading of the warm-up ----------------------------------------------------
+
+
+def hint(load: int, idle: float, idle_at_rest: float | None = None) -> Observation:
+    return expect(Observation, WarmUp(load, idle, idle_at_rest=idle_at_rest).hint(0.2))
+
+
+def first_load(seen: Observation) -> Measure:
+    return expect(Measure, Guided(FAR, Guide().with_hint(seen)).decide(()))
+
+
+@pytest.mark.parametrize(
+    ("load", "idle", "first", "last", "words"),
+    [
+        (32, 0.49, 35, 48, "the warm-up put the limit near"),
+        (64, 0.0, 21, 21, "idle 0.00 at 64 producers in the warm-up"),
+        (64, 0.0, 21, 21, "lower"),
+        (64, 1.0, 256, 256, "higher"),
+        (64, 0.99, 256, 256, "higher"),
+        (64, 0.975, 256, 256, "higher"),
+    ],
+)
+def test_the_warm_up_chooses_the_first_load(
+    load: int, idle: float, first: int, last: int, words: str
+) -> None:
+    decision = first_load(hint(load, idle))
+    assert first <= decision.load <= last
+    assert words in decision.reason
+    assert WarmUp().hint(0.2) is None
+    assert WarmUp(64, None).hint(0.2) is None
+
+
+@pytest.mark.parametrize("theirs", [0.0, 0.2, 0.4, 0.6])
+@pytest.mark.parametrize("load", [30, 50])
+def test_beside_others_a_hint_counts_what_they_leave(load: int, theirs: float) -> None:
+    """The handlers' busy time is that of others and, up to the limit of 100, that of the load."""
+    busy = theirs + (0.8 - theirs) * load / 100
+    beside, alone = hint(load, 1.0 - busy, 1.0 - theirs), hint(load, 1.0 - 0.8 * load / 100)
+    prior, expected = (expect(Prior, Guide().with_hint(each).prior) for each in (beside, alone))
+    assert prior.load == pytest.approx(expected.load)
+    assert first_load(beside).load == first_load(alone).load
+
+
+def test_a_hint_is_no_bound() -> None:
+    """Warm brokers sustain far more than cold ones."""
+    guided = Guided(FAR, Guide().with_hint(hint(64, 0.0)))
+    end = run_on(guided, SimulatedCluster(ClusterSpec(300.0), 1))
+    assert expect(Done, end.result).bracket.sustained == pytest.approx(290, abs=12)
+
+
+def test_only_the_first_measured_size_uses_the_hint_and_the_generators_load() -> None:
+    """Messages of another size cost the generator another time."""
+    line = Line((100, 1000), ProducerRate(bytes_per_s=1e5), FAR, hint=hint(32, 0.49))
+    assert line.guide_for(1000, ()).prior is not None
+    done = FinishedPoint(1000, Done(Bracket(40, 42)), (Observation(42, OVERLOADED, {}),))
+    found = line.guide_for(100, (done,)).prior
+    assert found is None or found.source != "the warm-up"
+    capped = Line(
+        (100, 1_000), ProducerRate(bytes_per_s=1e6), replace(FAR, first_max=20), guide=QUIET
+    )
+    done = FinishedPoint(1_000, Done(Bracket(95, 100)), (Observation(95, SUSTAINED),))
+    first = expect(Measure, capped.searcher(1_000, ()).decide(()))
+    second = expect(Measure, capped.searcher(100, (done,)).decide(()))
+    assert (first.load, second.load > 20) == (20, True)
+
+
+def test_a_misleading_hint_costs_a_trial_more_than_any_misleading_guide_at_most() -> None:
+    chance = random.Random(5)
+    for limit in (3, 8, 20, 40, 50, 64, 100, 127, 128, 129, 300, 900):
+        spec = ClusterSpec(limit + 0.5)
+        plain = run_on(Bisection(FAR), SimulatedCluster(spec, 1)).trials
+        for _ in range(20):
+            load = round(math.exp(chance.uniform(0.0, math.log(2000.0))))
+            seen = hint(load, chance.choice((0.0, chance.uniform(0.0, 0.8))))
+            end = run_on(Guided(FAR, QUIET.with_hint(seen)), SimulatedCluster(spec, 1))
+            misled = seen.indicators["request_handler_idle"] > 1.0 and load <= limit
+            assert end.trials <= plain + ALLOWANCE + misled, (limit, load)
+
+
+def test_a_hint_saves_trials_where_a_single_size_starts_cold() -> None:
+    saved, wrong, count = 0, 0, 150
+    for seed in range(count):
+        chance = random.Random(seed)
+        capacity = math.exp(chance.uniform(math.log(16.0), math.log(250.0)))
+        spec = replace(behavior_of(chance, chance.choice((1.25, 3.0))), capacity=capacity)
+        cold = run_on(Guided(FAR, QUIET), SimulatedCluster(spec, seed))
+        warmed = SimulatedCluster(replace(spec, noise=0.05, false_alarm=0.0), seed + 1).measure(64)
+        used = warmed.indicators["request_handler_idle"]
+        seen = hint(64, max(0.0, 1.0 - 0.8 * used))
+        hinted = run_on(Guided(FAR, QUIET.with_hint(seen)), SimulatedCluster(spec, seed))
+        saved += cold.trials - hinted.trials
+        wrong += hinted.is_off(0.10)
+    assert saved >= 0.5 * count
+    assert wrong <= 0.01 * count
+
+
+# --- clusters whose handlers others use, too ---------------------------------------
+
+
+class Shared(SimulatedCluster):
+    """A cluster whose handlers others use to a share of the threshold."""
+
+    def __init__(self, capacity: float, seed: int, theirs: float, is_known: bool = True) -> None:
+        super().__init__(ClusterSpec(capacity=capacity), seed)
+        self._theirs, self._is_known = theirs, is_known
+
+    def measure(self, load: int) -> Observation:
+        seen = super().measure(load)
+        readings = dict(seen.indicators)
+        if (used := readings.get(HANDLER_IDLE)) is not None and used < 1.0:
+            readings[HANDLER_IDLE] = self._theirs + (1.0 - self._theirs) * used
+        if self._is_known:
+            readings[AT_REST] = self._theirs
+        return replace(seen, indicators=readings)
+
+
+def trials_needed(theirs: float, is_known: bool = True) -> float:
+    """Mean number of trials to find a limit."""
+    counts = []
+    for seed, capacity in enumerate((9.0, 23.0, 41.0, 77.0, 120.0, 260.0) * 5):
+        cluster = Shared(capacity, seed, theirs, is_known)
+        found = run_on(Guided(Limits(128, 20_000, 0.1, 3), Guide()), cluster).result
+        assert 0.8 <= expect(Done, found).bracket.sustained / capacity <= 1.1
+        counts.append(len(cluster.trials))
+    return fmean(counts)
+
+
+@pytest.mark.parametrize("theirs", [0.3, 0.6])
+def test_others_cost_no_further_trials(theirs: float) -> None:
+    alone = trials_needed(0.0)
+    assert trials_needed(theirs) <= alone + 0.25
+    assert trials_needed(theirs, is_known=False) > alone + 0.5, "the reading at rest has no effect"
+
+
+@pytest.mark.parametrize(
+    ("idle_at_rest", "lately", "expected"),
+    [(0.6, None, 0.5), (1.0, None, None), (None, None, None), (0.9, 0.6, 0.5), (0.6, 1.0, None)],
+)
+def test_a_trial_states_what_others_used_when_they_were_last_measured(
+    idle_at_rest: float | None, lately: float | None, expected: float | None
+) -> None:
+    rates = ClientTraffic(1.0, 0.0, 0.0)
+    others = OtherLoad.of(rates, OwnTraffic(0.0, 0.0), Level.of([rates], lately))
+    brokers = (broker(1, handler_idle=0.4), broker(2, handler_idle=0.5))
+    made = replace(
+        trial(),
+        evidence=evidence(brokers=brokers, others=others),
+        judgements={"g": Judgement(SUSTAINED, (), {HANDLER_IDLE: 0.75})},
+        warm_up=WarmUp(idle_at_rest=idle_at_rest),
+    )
+    assert made.observation("g").indicators.get(AT_REST) == pytest.approx(expected)
+
+
+def test_others_that_leave_nothing_take_nothing_from_a_reading() -> None:
+    assert own_utilization(1.2, 0.5) == 1.2
+    assert own_utilization(0.7, 1.1) == 0.7
+    assert own_utilization(0.3, 0.4) == 0.0

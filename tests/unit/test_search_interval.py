@@ -25,7 +25,7 @@ from search.model import Bracket, Done, GaveUp, IntervalSearcher, Measure, Obser
 from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, initial_odds
 from search.signals import Signals
 from search.simulate import ClusterSpec, SimulatedCluster
-from tests.support.searching import run_on, run_search
+from tests.support.searching import Scripted, expect, run_on, run_search
 
 pytestmark = pytest.mark.computes
 
@@ -44,15 +44,11 @@ def met(load: int, limit: float, gain: float = 0.75) -> Observation:
 
 
 def interval(history: Iterable[Observation], guide: Guide | None = None) -> Interval:
-    found = (guide or Guide()).interval(list(history))
-    assert found is not None
-    return found
+    return expect(Interval, (guide or Guide()).interval(list(history)))
 
 
 def posterior(history: Iterable[Observation], guide: Guide | None = None) -> Posterior:
-    found = (guide or Guide()).posterior(list(history))
-    assert found is not None
-    return found
+    return expect(Posterior, (guide or Guide()).posterior(list(history)))
 
 
 CLEAR = [met(80, 100.3), met(97, 100.2), met(102, 99.8)]
@@ -61,43 +57,49 @@ CLEAR = [met(80, 100.3), met(97, 100.2), met(102, 99.8)]
 # --- Contents ---------------------------------------------------------------------
 
 
-def test_an_interval_lies_around_the_limit_that_all_trials_agree_on() -> None:
-    found = interval(CLEAR)
-    assert 95.0 < found.low < 99.0
-    assert 101.0 < found.high < 105.0
-    assert posterior(CLEAR).quantile(0.5) == pytest.approx(100.0, rel=0.01)
+def short(load: int) -> Observation:
+    """Another resource binds at 100."""
+    lost = 1.0 - min(1.0, 0.99 * 100.0 / load)
+    return Observation(load, OVER, {"request_handler_idle": 0.6, "achieved": lost / 0.01})
 
 
-def test_agreeing_trials_narrow_an_interval() -> None:
+IDLE_OVER = Observation(151, OVER, {"request_handler_idle": 0.61, "achieved": 1.5})
+
+
+@pytest.mark.parametrize(
+    ("history", "prior", "low", "high"),
+    [
+        (CLEAR, None, (95.0, 99.0), (101.0, 105.0)),
+        ([*CLEAR, met(99, 100.1), met(98, 99.9), met(97, 125.0)], None, (95.0, 105.0),
+         (95.0, 105.0)),
+        ([met(load, 100.0) for load in (96, 97, 98, 99, 100) * 6], Prior(90_000.0, 0.01),
+         (98.5, 101.5), (98.5, 101.5)),
+        ([Observation(90, HELD), Observation(100, OVER)], None, (70.0, 92.0), (98.0, 125.0)),
+        ([Observation(90, HELD, {"request_handler_idle": 0.55}), short(150), short(108)], None,
+         (90.0, 100.0), (100.0, 106.0)),
+        ([IDLE_OVER, IDLE_OVER, seen(144, 0.57)], None, (130.0, 151.0), (130.0, 165.0)),
+    ],
+    ids=["the limit that all trials agree on", "one stray reading", "far from the neighbors",
+         "verdicts alone", "delivered records", "no flukes below a far higher limit"],
+)  # fmt: skip
+def test_an_interval_lies_around_the_limit(
+    history: list[Observation],
+    prior: Prior | None,
+    low: tuple[float, float],
+    high: tuple[float, float],
+) -> None:
+    found = interval(history, Guide(prior=prior))
+    assert low[0] < found.low < low[1]
+    assert high[0] < found.high < high[1]
+    assert found.low < found.high
+
+
+def test_agreeing_trials_narrow_an_interval_and_contradicting_ones_widen_it() -> None:
     widths = [interval(CLEAR + [met(99, 100.0)] * more).relative_width for more in range(4)]
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 0.8 * widths[0]
-
-
-def test_trials_that_contradict_each_other_widen_an_interval() -> None:
     torn = [met(80, 100.3), met(97, 91.0), met(97, 107.0), met(102, 95.0)]
     assert interval(torn).relative_width > 2.0 * interval(CLEAR).relative_width
-
-
-def test_one_stray_reading_moves_an_interval_little() -> None:
-    steady = [*CLEAR, met(99, 100.1), met(98, 99.9)]
-    stalled = interval([*steady, met(97, 125.0)])
-    assert stalled.low > 95.0
-    assert stalled.high < 105.0
-
-
-def test_a_narrow_interval_far_from_the_neighbors_is_not_lost_between_cells() -> None:
-    many = [met(load, 100.0) for load in (96, 97, 98, 99, 100) * 6]
-    found = interval(many, Guide(prior=Prior(90_000.0, 0.01)))
-    assert 98.5 < found.low < found.high < 101.5
-
-
-def test_verdicts_alone_put_an_interval_around_the_bracket() -> None:
-    blind = [Observation(90, HELD), Observation(100, OVER)]
-    found = interval(blind)
-    assert found.low < 92.0
-    assert found.high > 98.0
-    assert 70.0 < found.low < found.high < 125.0
 
 
 def test_a_saturated_overload_shows_only_that_the_limit_is_lower() -> None:
@@ -114,6 +116,7 @@ def test_the_confidence_is_the_probability_of_the_bracket_in_the_same_posterior(
     around = found.interval()
     whole = Bracket(math.floor(around.low), math.ceil(around.high))
     assert 0.9 <= found.inside(whole) < 1.0
+    assert found.quantile(0.5) == pytest.approx(100.0, rel=0.01)
     assert found.inside(Bracket(97, 100)) + found.inside(Bracket(100, 103)) == pytest.approx(
         found.inside(Bracket(97, 103))
     )
@@ -145,30 +148,10 @@ def test_finished_sizes_that_scattered_widen_an_interval() -> None:
     torn = [met(97, 92.0), met(99, 107.0), met(101, 96.0), met(96, 104.0)]
     widths = []
     for history in (calm, torn):
-        odds = initial_odds(curve).after([evidence(history, signals, curve)] * 3)
-        assert isinstance(odds, Odds)
+        odds = expect(Odds, initial_odds(curve).after([evidence(history, signals, curve)] * 3))
         assert (len(odds.logs), len(odds.logs[0])) == (len(NOISES), len(GAINS))
         widths.append(interval(CLEAR, Guide(odds=odds)).relative_width)
     assert widths[1] > 1.5 * widths[0]
-
-
-def test_delivered_records_show_the_limit_where_another_resource_binds() -> None:
-    def short(load: int) -> Observation:
-        lost = 1.0 - min(1.0, 0.99 * 100.0 / load)
-        read = {"request_handler_idle": 0.6, "achieved": lost / 0.01}
-        return Observation(load, OVER, read)
-
-    history = [Observation(90, HELD, {"request_handler_idle": 0.55}), short(150), short(108)]
-    found = interval(history)
-    assert 90.0 < found.low < 100.0 < found.high < 106.0
-
-
-def test_repeated_overloads_of_idle_handlers_are_no_flukes_below_a_far_higher_limit() -> None:
-    idle = {"request_handler_idle": 0.61, "achieved": 1.5}
-    history = [Observation(151, OVER, idle), Observation(151, OVER, idle), seen(144, 0.57)]
-    found = interval(history)
-    assert 130.0 < found.low < 151.0
-    assert found.high < 165.0
 
 
 # --- Exact values for known noise and gain -----------------------------------------
@@ -277,8 +260,7 @@ def test_trials_without_information_give_no_interval(history: list[Observation])
 def test_an_interval_without_sustained_loads_and_readings_reaches_down_to_zero() -> None:
     found = Guide().interval([Observation(1, OVER)])
     assert found == Interval(0.0, 1.0)
-    done = Guided(LIMITS).decide([Observation(1, OVER), Observation(1, OVER)])
-    assert isinstance(done, Done)
+    done = expect(Done, Guided(LIMITS).decide([Observation(1, OVER), Observation(1, OVER)]))
     assert done.interval == found
 
 
@@ -352,13 +334,12 @@ def test_intervals_contain_the_true_limit_at_the_stated_rate(
 # --- Intervals in a search --------------------------------------------------------
 
 
-class Scattered:
+class Scattered(Scripted):
     """A cluster whose trials have a limit of 100 with scatter, for at most 40 trials."""
 
     def __init__(self, noise: float, seed: int) -> None:
-        self._chance = random.Random(seed)
-        self._noise = noise
-        self.trials: list[Observation] = []
+        super().__init__(100)
+        self._chance, self._noise = random.Random(seed), noise
 
     def measure(self, load: int) -> Observation:
         assert len(self.trials) < 40, "the search does not end"
@@ -369,8 +350,7 @@ class Scattered:
 
 def ended(limits: Limits, noise: float, seed: int) -> tuple[Done, Sequence[Observation]]:
     cluster = Scattered(noise, seed)
-    result = run_search(Guided(limits), cluster)
-    assert isinstance(result, Done)
+    result = expect(Done, run_search(Guided(limits), cluster))
     return result, cluster.trials
 
 
@@ -378,15 +358,13 @@ NARROW = replace(LIMITS, interval_max=0.05)
 
 
 def test_a_wide_interval_is_measured_further_and_a_narrow_one_is_not() -> None:
-    before, after, spared = [], [], 0
+    before, after, spared = list[float](), list[float](), 0
     for seed in range(40):
         (plain, few), (narrow, more) = ended(LIMITS, 0.03, seed), ended(NARROW, 0.03, seed)
-        assert plain.interval is not None
-        assert narrow.interval is not None
         assert list(more[: len(few)]) == list(few)
-        before.append(plain.interval.relative_width)
-        after.append(narrow.interval.relative_width)
-        if plain.interval.relative_width <= 0.05:
+        before.append(expect(Interval, plain.interval).relative_width)
+        after.append(expect(Interval, narrow.interval).relative_width)
+        if before[-1] <= 0.05:
             spared += 1
             assert (narrow, more) == (plain, few)
         else:
@@ -397,8 +375,7 @@ def test_a_wide_interval_is_measured_further_and_a_narrow_one_is_not() -> None:
 
 def test_a_wide_interval_is_measured_near_the_middle_with_its_reason() -> None:
     limits = replace(LIMITS, interval_max=0.01)
-    decision = Guided(limits).decide(CLEAR)
-    assert isinstance(decision, Measure)
+    decision = expect(Measure, Guided(limits).decide(CLEAR))
     assert 99 <= decision.load <= 101
     assert decision.reason.startswith("the limit is between 9")
     assert decision.reason.endswith(f"at 90 %; measuring {decision.load} to narrow it")
@@ -423,8 +400,7 @@ def test_a_history_cut_anywhere_leads_to_the_same_trials() -> None:
     for seed in range(5):
         done, whole = ended(NARROW, 0.04, seed)
         for cut in range(len(whole)):
-            step = Guided(NARROW).decide(whole[:cut])
-            assert isinstance(step, Measure)
+            step = expect(Measure, Guided(NARROW).decide(whole[:cut]))
             assert step.load == whole[cut].load
         assert Guided(NARROW).decide(whole) == done
         assert Guided(NARROW).trials_left(whole) == 0
@@ -439,12 +415,10 @@ def test_a_width_that_is_no_ratio_is_refused(wrong: float) -> None:
 def test_a_search_that_gave_up_has_the_interval_of_its_trials() -> None:
     again = [Observation(load, INVALID) for load in (90, 85, 82) for _ in range(2)]
     history = [met(80, 100.0), met(130, 100.0), *[Observation(100, INVALID)] * 4, *again]
-    gave_up = Guided(LIMITS).decide(history)
-    assert isinstance(gave_up, GaveUp)
+    gave_up = expect(GaveUp, Guided(LIMITS).decide(history))
     assert gave_up.interval == interval(history[:2])
     nothing = [*[Observation(100, INVALID)] * 4, *[Observation(25, INVALID)] * 2]
-    empty = Guided(LIMITS).decide(nothing)
-    assert isinstance(empty, GaveUp)
+    empty = expect(GaveUp, Guided(LIMITS).decide(nothing))
     assert empty.interval is None
 
 
@@ -457,17 +431,14 @@ def test_a_search_without_budget_has_the_interval_of_its_trials() -> None:
     ):
         searcher = Budgeted(inner, Budget(trials=2), Spent(), 1e6)
         assert isinstance(searcher, IntervalSearcher)
-        gave_up = searcher.decide(history)
-        assert isinstance(gave_up, GaveUp)
+        gave_up = expect(GaveUp, searcher.decide(history))
         assert gave_up.interval == expected
 
 
 def test_bisection_with_a_guide_makes_the_same_trials_and_states_an_interval() -> None:
     plain, stated = Scattered(0.02, 1), Scattered(0.02, 1)
-    bare, full = (
-        run_search(Bisection(LIMITS), plain),
-        run_search(Bisection(LIMITS, Guide()), stated),
-    )
+    bare = run_search(Bisection(LIMITS), plain)
+    full = run_search(Bisection(LIMITS, Guide()), stated)
     assert plain.trials == stated.trials
     assert bare.interval is None
     assert full.interval is not None
@@ -480,17 +451,13 @@ def test_a_line_passes_the_scatter_of_its_trials_to_the_next_size() -> None:
     torn = tuple(met(load, limit) for load, limit in ((80, 92), (97, 107), (97, 93), (102, 96)))
     wild = FinishedPoint(1_000, Done(Bracket(97, 102)), torn)
     line = Line((1_000, 1_001), rate, LIMITS)
-    widths = []
-    for finished in ((), (calm,), (wild,)):
+
+    def width(line: Line, *finished: FinishedPoint) -> float:
         searcher = line.searcher(1_001, finished)
         assert isinstance(searcher, IntervalSearcher)
-        found = searcher.interval(CLEAR)
-        assert found is not None
-        widths.append(found.relative_width)
+        return expect(Interval, searcher.interval(CLEAR)).relative_width
+
+    widths = [width(line), width(line, calm), width(line, wild)]
     assert widths[1] < widths[0]
     assert widths[2] > 1.2 * widths[1]
-    bisecting = replace(line, method="bisection").searcher(1_001, (wild,))
-    assert isinstance(bisecting, IntervalSearcher)
-    bisected = bisecting.interval(CLEAR)
-    assert bisected is not None
-    assert bisected.relative_width == pytest.approx(widths[2])
+    assert width(replace(line, method="bisection"), wild) == pytest.approx(widths[2])

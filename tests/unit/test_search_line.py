@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from search.boundary_model import Point, ProducerRate, fit
+from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
 from search.budget import Budget
 from search.forecast import forecast, trials_left
 from search.guided import Guided
@@ -20,6 +21,7 @@ from search.model import Bracket, Decision, Done, GaveUp, Observation, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster
 from search.simulate_line import LineSpec, SimulatedLine, run_line_on
 from tests.bench.search_methods import LIMITS, RATE, SIZES, Scenario, draw_line
+from tests.support.searching import ScriptedGoals, expect
 
 pytestmark = pytest.mark.computes
 
@@ -84,6 +86,8 @@ def test_a_line_that_is_killed_after_any_trial_decides_the_same_when_resumed() -
 def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, names: str) -> None:
     line = Line(SIZES, RATE, LIMITS, brokers=3, budget=budget)
     points = run_line(line, draw_line(USUAL, 4).cluster)
+    least = Budget(trials=1, duration_s=0.1, payload_bytes=1)
+    assert least.exhausted(line.spent(())) is None, "not used up before the first trial"
     measured = [point for point in points if point.history]
     assert sorted(point.message_bytes for point in points) == sorted(SIZES)
     assert 0 < len(measured) < len(SIZES)
@@ -96,25 +100,21 @@ def test_a_budget_ends_the_line_with_the_best_bracket_so_far(budget: Budget, nam
         assert "more trials" in point.result.reason
 
 
-def test_the_least_budget_is_not_used_up_before_the_first_trial() -> None:
-    assert Budget(trials=1, duration_s=0.1, payload_bytes=1).exhausted(LINE.spent(())) is None
-
-
 def test_a_size_without_readings_counts_with_the_middle_of_its_bracket() -> None:
     trials = (Observation(81, Verdict.SUSTAINED), Observation(100, Verdict.OVERLOADED))
     (point,) = LINE.points([FinishedPoint(1_000, Done(Bracket(81, 100)), trials)])
     assert point.limit == pytest.approx(90.0)
 
 
+def fitted(points: Sequence[Point], rate: ProducerRate, **options: Any) -> BoundaryModel:
+    return expect(BoundaryModel, fit(points, rate, **options))
+
+
 def test_two_costs_are_recovered_from_three_points() -> None:
     rate = ProducerRate(records_per_s=1000.0)
     spec = LineSpec(3, rate, 2e-6, 4e-9, 0.0, ClusterSpec(capacity=1.0))
-    points = [
-        Point(message_bytes, spec.capacity(message_bytes), 0.01)
-        for message_bytes in (100, 1000, 100_000)
-    ]
-    model = fit(points, rate, brokers=3)
-    assert model is not None
+    points = [Point(size, spec.capacity(size), 0.01) for size in (100, 1000, 100_000)]
+    model = fitted(points, rate, brokers=3)
     assert model.per_byte_s == pytest.approx(4e-9, rel=0.1)
     assert model.per_batch_s == pytest.approx(2e-6, rel=0.1)
     for message_bytes in (300, 5000, 30_000):
@@ -136,14 +136,12 @@ def test_batches_follow_from_rate_linger_and_size() -> None:
 def test_small_batches_cost_as_much_as_large_ones() -> None:
     """Three disk-bound brokers sustained 46 producers at 100 B and 112 at 10 kB."""
     rate = ProducerRate(bytes_per_s=125_000, linger_s=0.025, batch_bytes=16_384)
-    model = fit([Point(10_000, 112.0, 0.04), Point(100, 46.0, 0.04)], rate, brokers=3)
-    assert model is not None
+    model = fitted([Point(10_000, 112.0, 0.04), Point(100, 46.0, 0.04)], rate, brokers=3)
     assert model.predict(1_000)[0] == pytest.approx(52, abs=5)  # and 48 to 56 at 1 kB
 
 
 def test_one_point_predicts_near_sizes_better_than_far_ones() -> None:
-    model = fit([Point(1000, 200.0, 0.02)], RATE, brokers=3)
-    assert model is not None
+    model = fitted([Point(1000, 200.0, 0.02)], RATE, brokers=3)
     same, near, far = (model.predict(message_bytes)[1] for message_bytes in (1000, 2000, 10_000))
     assert same < near < far
     assert model.predict(1000)[0] == pytest.approx(200.0, rel=0.01)
@@ -152,8 +150,7 @@ def test_one_point_predicts_near_sizes_better_than_far_ones() -> None:
 
 def test_bends_weigh_by_the_likelihood_of_the_difference_of_two_points() -> None:
     points = [Point(100, 46.0, 0.2), Point(10_000, 26.0, 0.1)]
-    model = fit(points, ProducerRate(records_per_s=1_000.0), brokers=3, misfit=0.05)
-    assert model is not None
+    model = fitted(points, ProducerRate(records_per_s=1_000.0), brokers=3, misfit=0.05)
     variance = 0.2**2 + 0.1**2 + 2 * 0.05**2
     misses = [
         math.log(46.0 / 26.0) - math.log((bend + 10_000) / (bend + 100))
@@ -276,38 +273,18 @@ def test_a_hundred_brokers_and_twenty_thousand_producers_can_be_planned() -> Non
         assert outcome.off_by < 0.10
 
 
-class TwoGoals:
-    """A cluster that sustains loads up to a limit of each goal."""
-
-    def __init__(self, limits: Mapping[str, int]) -> None:
-        self.limits = limits
-        self.loads: list[int] = []
-
-    def measure(self, load: int) -> dict[str, Observation]:
-        self.loads.append(load)
-        return {
-            name: Observation(
-                load,
-                Verdict.SUSTAINED if load <= limit else Verdict.OVERLOADED,
-                {"request_handler_idle": min(1.2, load / (limit + 0.5))},
-            )
-            for name, limit in self.limits.items()
-        }
-
-
 def shared_and_apart(limits: tuple[int, int]) -> tuple[int, int]:
     """The number of trials of both goals together, and of each goal alone."""
     goals = dict(zip(("strict", "loose"), limits, strict=True))
     search = Limits(256, 1024, 0.05, 3)
-    measurer = TwoGoals(goals)
+    measurer = ScriptedGoals(goals)
     results = run_goals({name: Guided(search, allowance=8) for name in goals}, measurer)
     apart = 0
     for name, limit in goals.items():
-        result = results[name].result
-        assert isinstance(result, Done)
+        result = expect(Done, results[name].result)
         assert result.bracket.overloaded is not None
         assert result.bracket.sustained <= limit < result.bracket.overloaded
-        alone = TwoGoals({name: limit})
+        alone = ScriptedGoals({name: limit})
         run_goals({name: Guided(search)}, alone)
         apart += len(alone.loads)
     return len(measurer.loads), apart

@@ -14,7 +14,7 @@ from search.guide import Guide
 from search.guided import Guided
 from search.limits import Limits
 from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
-from tests.support.searching import run_search
+from tests.support.searching import expect, run_search
 
 S, O, I = Verdict.SUSTAINED, Verdict.OVERLOADED, Verdict.INVALID  # noqa: E741
 LIMITS = Limits(64, 4096, 0.05, 3)
@@ -83,35 +83,75 @@ def test_invalid_trials_from_a_load_on_steer_the_search_down_and_make_no_bound(
     assert len(invalid) <= 4 + 2 * 5
 
 
-def test_the_answer_names_the_load_above_which_nothing_could_be_measured() -> None:
-    history = [Observation(40, S), *[Observation(54, I, cause=STILL)] * 4,
-               *[Observation(47, I, cause=STILL)] * 2, Observation(43, S),
-               *[Observation(45, I, cause=STILL)] * 2]  # fmt: skip
+def still(load: int, times: int = 4) -> list[Observation]:
+    return [Observation(load, I, cause=STILL)] * times
+
+
+def small(load: int, share: float, times: int = 1) -> list[Observation]:
+    return [Observation(load, I, cause=SMALL, offered_share=share)] * times
+
+
+def held(*loads: int) -> list[Observation]:
+    return [Observation(load, S) for load in loads]
+
+
+MORE = "use more executors or cores"
+
+
+@pytest.mark.parametrize(
+    ("history", "load", "reason"),
+    [
+        (held(40) + still(52, 1), 52, "; repeating it (1 of 3)"),
+        (held(40) + still(52), 45, f"52 producers could not be measured ({STILL}); trying 45"),
+        # An invalid trial for another goal above such a load is not repeated.
+        ([*held(40), *[Observation(52, I)] * 4, Observation(80, I)], 45, "trying 45 below"),
+        (held(64, 256) + small(1_024, 0.39), 399,
+         f"{SMALL}, at 1,024 producers; trying 399, the most that it can offer"),
+        # A trial that the generator almost offered is repeated once.
+        (held(256) + small(400, 0.97), 400, "repeating it (1 of 3)"),
+        (held(256) + small(400, 0.97, 2), 360, "trying 360"),
+        (held(256) + small(400, 0.97) + held(400), 512, "bisecting at 512"),
+        # It offered more before.
+        ([*held(64), Observation(256, O), *small(128, 0.9)], 128, "repeating it (1 of 3)"),
+        # It offers half of the first load, and 99 % of the next, as it shares its cores.
+        (small(414, 0.49), 202, ""),
+        (small(414, 0.49) + small(202, 0.99), 202, ""),
+        (small(414, 0.49) + small(202, 0.99, 2), 151, ""),
+    ],
+)  # fmt: skip
+def test_the_next_load_after_one_that_could_not_be_measured(
+    history: list[Observation], load: int, reason: str
+) -> None:
+    step = expect(Measure, guided().decide(history))
+    assert step.load == load
+    assert reason in step.reason
+    if history[0].load == 414:
+        assert expect(Measure, Bisection(LIMITS).decide(history)).load == load
+
+
+@pytest.mark.parametrize(
+    ("history", "bracket", "reason"),
+    [
+        (held(40) + still(54) + still(47, 2) + held(43) + still(45, 2), Bracket(43, None),
+         f"above 45 nothing could be measured: {STILL}; remove the cause"),
+        (small(414, 0.49) + small(202, 0.99, 2) + held(151), Bracket(151, None), SMALL),
+        (held(64, 256) + small(1_024, 0.39) + held(399), Bracket(399, None), f"{SMALL}; {MORE}"),
+        (small(1, 0.5), Bracket(0, None), f"{SMALL}; {MORE}"),
+    ],
+)  # fmt: skip
+def test_a_search_that_cannot_measure_higher_loads_ends_with_a_lower_bound(
+    history: list[Observation], bracket: Bracket, reason: str
+) -> None:
     for searcher in (guided(), Bisection(LIMITS)):
-        result = searcher.decide(history)
-        assert isinstance(result, GaveUp)
-        assert result.reason.startswith(
-            f"above 45 nothing could be measured: {STILL}; remove the cause"
-        )
+        end = expect(GaveUp, searcher.decide(history))
+        assert end.bracket == bracket
+        assert end.reason.startswith(reason)
         assert searcher.trials_left(history) == 0
 
 
-def test_a_single_invalid_trial_is_repeated_at_its_load() -> None:
-    history = [Observation(40, S), Observation(52, I, cause=STILL)]
-    step = guided().decide(history)
-    assert isinstance(step, Measure)
-    assert step.load == 52
-    steered = guided().decide([*history, *[history[-1]] * 3])
-    assert isinstance(steered, Measure)
-    assert steered.load == 45
-    assert steered.reason == f"52 producers could not be measured ({STILL}); trying 45 below"
-
-
-def test_an_invalid_trial_for_another_goal_above_such_a_load_is_not_repeated() -> None:
-    history = [Observation(40, S), *[Observation(52, I)] * 4, Observation(80, I)]
-    step = guided().decide(history)
-    assert isinstance(step, Measure)
-    assert step.load == 45
+def test_no_repeats_of_a_trial_that_the_generator_almost_offered_where_none_are_allowed() -> None:
+    at_once = guided(replace(LIMITS, invalid_repeats_max=0))
+    assert expect(Measure, at_once.decide(held(256) + small(400, 0.97))).load == 360
 
 
 @each_searcher
@@ -119,8 +159,7 @@ def test_an_overload_below_such_a_load_is_searched_as_ever(
     searcher: Callable[[Limits], Searcher],
 ) -> None:
     cluster = Cluster(limit=37, still_from=60)
-    result = run_search(searcher(LIMITS), cluster)
-    assert isinstance(result, Done)
+    result = expect(Done, run_search(searcher(LIMITS), cluster))
     assert result.bracket.sustained <= 37 < (result.bracket.overloaded or 0) < 60
 
 
@@ -135,8 +174,7 @@ def test_a_valid_trial_above_such_a_load_makes_it_a_load_like_any_other() -> Non
 
 def test_a_cluster_that_cannot_be_measured_at_all_costs_two_loads() -> None:
     cluster = Cluster(still_from=1)
-    result = run_search(guided(), cluster)
-    assert isinstance(result, GaveUp)
+    result = expect(GaveUp, run_search(guided(), cluster))
     assert len(set(cluster.loads)) == 2
     assert len(cluster.loads) == 4 + 2
     assert result.reason.startswith("from ")
@@ -149,8 +187,7 @@ def test_a_generator_that_is_too_small_ends_the_search_upward_after_one_invalid_
     searcher: Callable[[Limits], Searcher], generator: int
 ) -> None:
     cluster = Cluster(generator=generator)
-    result = run_search(searcher(LIMITS), cluster)
-    assert isinstance(result, GaveUp)
+    result = expect(GaveUp, run_search(searcher(LIMITS), cluster))
     low = result.bracket.sustained
     assert result.bracket == Bracket(low, None)
     assert 0.85 * generator <= low <= generator
@@ -159,64 +196,10 @@ def test_a_generator_that_is_too_small_ends_the_search_upward_after_one_invalid_
     assert len(invalid) == 1, "the load that it offered is tried next, without a repeat"
 
 
-def test_the_load_that_the_generator_offered_is_tried_next() -> None:
-    history = [
-        Observation(64, S), Observation(256, S),
-        Observation(1_024, I, cause=SMALL, offered_share=0.39),
-    ]  # fmt: skip
-    step = guided().decide(history)
-    assert isinstance(step, Measure)
-    assert step.load == 399
-    assert step.reason == f"{SMALL}, at 1,024 producers; trying 399, the most that it can offer"
-    end = guided().decide([*history, Observation(399, S)])
-    assert isinstance(end, GaveUp)
-    assert end.bracket == Bracket(399, None)
-
-
-def test_a_trial_that_the_generator_almost_offered_is_repeated_once() -> None:
-    almost = Observation(400, I, cause=SMALL, offered_share=0.97)
-    steps = [guided().decide([Observation(256, S), *[almost] * times]) for times in (1, 2)]
-    assert [step.load for step in steps if isinstance(step, Measure)] == [400, 360]
-    assert isinstance(guided().decide([Observation(256, S), almost, Observation(400, S)]), Measure)
-    at_once = Guided(replace(LIMITS, invalid_repeats_max=0), Guide(states_interval=False))
-    step = at_once.decide([Observation(256, S), almost])
-    assert isinstance(step, Measure)
-    assert step.load == 360
-
-
 def test_brokers_that_are_overloaded_by_what_the_generator_offers_have_a_limit() -> None:
     cluster = Cluster(limit=300, generator=400, reads=False)
-    result = run_search(guided(), cluster)
-    assert isinstance(result, Done)
+    result = expect(Done, run_search(guided(), cluster))
     assert result.bracket.sustained <= 300 < (result.bracket.overloaded or 0)
-
-
-def test_a_generator_that_offered_more_before_is_measured_again() -> None:
-    history = [Observation(64, S), Observation(256, O),
-               Observation(128, I, cause=SMALL, offered_share=0.9)]  # fmt: skip
-    step = guided().decide(history)
-    assert isinstance(step, Measure)
-    assert (step.load, "repeating it (1 of 3)" in step.reason) == (128, True)
-
-
-def test_a_generator_that_offers_nothing_ends_without_a_figure() -> None:
-    history = [Observation(1, I, cause=SMALL, offered_share=0.5)]
-    end = guided().decide(history)
-    assert isinstance(end, GaveUp)
-    assert (end.bracket, end.reason) == (Bracket(0, None), f"{SMALL}; use more executors or cores")
-
-
-def test_a_generator_that_almost_offers_load_after_load_is_searched_from_below() -> None:
-    """It offers half of the first load, and 99 % of the next, as it shares its cores."""
-    first = Observation(414, I, cause=SMALL, offered_share=0.49)
-    almost = Observation(202, I, cause=SMALL, offered_share=0.99)
-    for searcher in (guided(), Bisection(LIMITS)):
-        histories = ([first], [first, almost], [first, almost, almost])
-        steps = [searcher.decide(history) for history in histories]
-        assert [step.load for step in steps if isinstance(step, Measure)] == [202, 202, 151]
-        end = searcher.decide([first, almost, almost, Observation(151, S)])
-        assert isinstance(end, GaveUp)
-        assert end.bracket == Bracket(151, None)
 
 
 @each_searcher
@@ -250,10 +233,8 @@ def test_a_search_begins_no_higher_than_the_generator_showed_it_can_offer(
     searcher: Callable[[Limits], Searcher],
 ) -> None:
     limits = replace(LIMITS, first_max=20)
-    step = searcher(limits).decide(())
-    assert isinstance(step, Measure)
+    step = expect(Measure, searcher(limits).decide(()))
     assert step.load == 20
     assert step.reason.endswith("; beginning with 20, as the generator showed no higher load")
-    later = searcher(limits).decide([Observation(20, S)])
-    assert isinstance(later, Measure)
+    later = expect(Measure, searcher(limits).decide([Observation(20, S)]))
     assert later.load > 20, "its first trial tells more"
