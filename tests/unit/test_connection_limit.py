@@ -58,41 +58,36 @@ def bound(found: Evidence) -> tuple[Resource, str]:
     return named.resource, named.text
 
 
-def test_the_brokers_receive_window(snapshot: SnapshotAssertion) -> None:
-    resource, text = bound(seen(link(receiver_limited_us=74_400_000)))
+FULL = link(receiver_limited_us=74_400_000)
+ENDS = {1: SocketCounts(8, 8, 8, receive_buffer_bytes=204_800)}
+# One request at a time of 16 kB on each of 8 connections: 20 a second at 50 ms.
+ONE_AT_A_TIME = link(waiting_looks=780, unanswered_max=1, sent_bytes=25_600_000, busy_us=79_000_000)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (seen(FULL), ("connection: broker 1: ", "128 kB", "50.0 ms", "2.56 MB/s", "93%",
+                      "socket.receive.buffer.bytes", "net.ipv4.tcp_rmem")),
+        (seen(FULL, broker_sockets=ENDS),
+         ("socket.receive.buffer.bytes (its buffers are 102 kB), or net.ipv4",)),
+        (seen(link(send_buffer_limited_us=60_000_000, receiver_limited_us=20_000_000)),
+         ("our send buffer (131 kB) was full for 75% of the time",
+          "something to send, and the receive window for 25%: the socket's",
+          "raise producer.send_buffer_bytes (Kafka's send.buffer.bytes), or")),
+        (seen(ONE_AT_A_TIME, requests=1_560),
+         ("98%", "the 1 request", "20 requests/s of 16 kB", "50.0 ms",
+          "raise producer.max_in_flight")),
+    ],
+    ids=["receive window", "receive window in numbers", "send buffer", "requests in flight"],
+)  # fmt: skip
+def test_the_limit_of_a_connection_with_its_figures(
+    found: Evidence, words: tuple[str, ...], snapshot: SnapshotAssertion
+) -> None:
+    resource, text = bound(found)
     assert resource is Resource.CONNECTION
     assert text == snapshot
-    assert text.startswith("connection: broker 1: ")
-    figures = ("128 kB", "50.0 ms", "2.56 MB/s", "93%")
-    remedies = ("socket.receive.buffer.bytes", "net.ipv4.tcp_rmem")
-    assert not [each for each in (*figures, *remedies) if each not in text]
-
-
-def test_the_brokers_own_buffer_is_named_where_its_sockets_are_read() -> None:
-    ends = {1: SocketCounts(8, 8, 8, receive_buffer_bytes=204_800)}
-    _, text = bound(seen(link(receiver_limited_us=74_400_000), broker_sockets=ends))
-    assert "socket.receive.buffer.bytes (its buffers are 102 kB), or net.ipv4" in text
-
-
-def test_the_generators_send_buffer() -> None:
-    resource, text = bound(
-        seen(link(send_buffer_limited_us=60_000_000, receiver_limited_us=20_000_000))
-    )
-    assert resource is Resource.CONNECTION
-    assert "our send buffer (131 kB) was full for 75% of the time" in text
-    assert "something to send, and the receive window for 25%: the socket's" in text
-    assert "raise producer.send_buffer_bytes (Kafka's send.buffer.bytes), or" in text
-
-
-def test_requests_in_flight(snapshot: SnapshotAssertion) -> None:
-    # One request at a time of 16 kB on each of 8 connections: 20 a second at 50 ms.
-    waits = link(waiting_looks=780, unanswered_max=1, sent_bytes=25_600_000, busy_us=79_000_000)
-    resource, text = bound(seen(waits, requests=1_560))
-    assert resource is Resource.CONNECTION
-    assert text == snapshot
-    figures = ("98%", "the 1 request", "20 requests/s of 16 kB", "50.0 ms")
-    assert not [figure for figure in figures if figure not in text]
-    assert "raise producer.max_in_flight" in text
+    assert not [each for each in words if each not in text]
 
 
 @pytest.mark.parametrize(
@@ -103,12 +98,7 @@ def test_requests_in_flight(snapshot: SnapshotAssertion) -> None:
         (0.43, 0.00, 1.00, "socket.receive.buffer.bytes"),  # 100 kB, and requests wait behind it
         (0.17, 0.15, 0.00, "socket.receive.buffer.bytes"),  # 4 MiB at both ends: 50 MB/s
         (0.00, 0.75, 0.00, "send_buffer_bytes"),  # 64 kB here: 2.3 MB/s
-        (
-            0.00,
-            0.41,
-            0.65,
-            "send_buffer_bytes",
-        ),  # 4 MiB there, so that the 4 MiB here bind: 47 MB/s
+        (0.00, 0.41, 0.65, "send_buffer_bytes"),  # 4 MiB there, so that those here bind: 47 MB/s
         (0.00, 0.00, 1.00, "max_in_flight"),  # one request of 16 kB at a time: 0.3 MB/s
     ],
 )
@@ -155,15 +145,10 @@ def test_a_broker_with_slow_answers_is_no_limit_of_the_link() -> None:
 
 def test_a_limit_of_the_link_comes_before_the_wait_for_followers() -> None:
     remote = RequestWindow(per_s=100.0, total_ms=4.0, local_ms=0.5, remote_ms=3.0)
-    found = seen(link(receiver_limited_us=74_400_000))
-    slow = replace(found, brokers=(broker(1, produce=remote),))
+    slow = replace(seen(FULL), brokers=(broker(1, produce=remote),))
     assert bound(slow)[0] is Resource.CONNECTION
     assert bound(replace(slow, client=client(acked_records=5_000)))[0] is Resource.REPLICATION
-
-
-def test_the_judgement_of_a_shortfall_names_the_limit_of_the_link() -> None:
-    found = seen(link(receiver_limited_us=74_400_000))
-    judgement = judged(found.client, found.brokers)
+    judgement = judged(seen(FULL).client, seen(FULL).brokers)
     assert judgement.verdict is Verdict.OVERLOADED
     assert [each.indicator for each in judgement.reasons] == ["achieved"]
     assert judgement.limited_by is Resource.CONNECTION
@@ -174,29 +159,23 @@ def test_the_judgement_of_a_shortfall_names_the_limit_of_the_link() -> None:
 @given(
     st.fixed_dictionaries(
         {
-            "handler_idle": st.floats(0.0, 1.0),
-            "network_idle": st.floats(0.0, 1.0),
-            "cpu_machine_share": st.floats(0.0, 1.0),
             "gc_share": st.floats(0.0, 0.5),
-            "heap_used_share_min": st.floats(0.0, 1.0),
             "flush_threads": st.floats(0.0, 2.0),
-            "isr_changed_share": st.floats(0.0, 1.0),
+            **dict.fromkeys(
+                ("handler_idle", "network_idle", "cpu_machine_share", "heap_used_share_min",
+                 "isr_changed_share"), st.floats(0.0, 1.0)),
         }
     )
-)
+)  # fmt: skip
 def test_the_link_is_not_named_where_a_resource_of_the_broker_is_at_its_limit(
     changes: dict[str, float],
 ) -> None:
     found = replace(seen(link(receiver_limited_us=80_000_000)), brokers=(broker(1, **changes),))
     resource, text = bound(found)
     limits = {
-        Resource.REQUEST_HANDLERS: 0.8,
-        Resource.NETWORK_THREADS: 0.8,
-        Resource.CPU: 0.9,
-        Resource.HEAP: 0.95,
-        Resource.DISK: 0.9,
-        Resource.REPLICATION: 0.5,
-    }
+        Resource.REQUEST_HANDLERS: 0.8, Resource.NETWORK_THREADS: 0.8, Resource.CPU: 0.9,
+        Resource.HEAP: 0.95, Resource.DISK: 0.9, Resource.REPLICATION: 0.5,
+    }  # fmt: skip
     full = [
         row.resource
         for row in use_table(found.brokers)

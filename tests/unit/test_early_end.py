@@ -124,8 +124,11 @@ class Trial:
         return warmup_s + (ends[0] if ends else self.measure_s), channel.sent
 
 
-def test_a_load_far_above_the_limit_ends_within_ten_seconds() -> None:
-    ends_s, sent = Trial().run()
+@pytest.mark.parametrize(
+    "trial", [Trial(), Trial(share=1.0, idle=0.01)], ids=["short", "acknowledged in fuller batches"]
+)
+def test_a_load_far_above_the_limit_ends_within_ten_seconds(trial: Trial) -> None:
+    ends_s, sent = trial.run()
     assert ends_s <= 10.0
     assert [list(each) for each in sent] == [["begin_after_s"], ["end_after_s"]]
 
@@ -160,15 +163,13 @@ def test_any_other_load_that_is_held_has_its_full_length(case: Trial) -> None:
     assert (ends_s, sent, case.kept_s) == (case.warmup_s + case.measure_s, [], 0.0)
 
 
-def test_a_load_that_is_acknowledged_and_leaves_no_idle_time_ends_within_ten_seconds() -> None:
-    """Brokers take fuller batches then."""
-    ends_s, sent = Trial(share=1.0, idle=0.01).run()
-    assert ends_s <= 10.0
-    assert [list(each) for each in sent] == [["begin_after_s"], ["end_after_s"]]
-
-
-def test_an_overload_that_is_only_just_one_has_its_warm_up_and_no_window_for_the_isr() -> None:
-    ends_s, sent = Trial(share=0.9, idle=0.1).run()
+@pytest.mark.parametrize(
+    "trial",
+    [Trial(share=0.9, idle=0.1), Trial(overload_max_s=60.0), Trial(may_begin_early=False)],
+    ids=["only just an overload", "a long overload is allowed", "no early start"],
+)
+def test_an_overload_has_its_warm_up_and_no_window_for_the_isr(trial: Trial) -> None:
+    ends_s, sent = trial.run()
     assert [list(each) for each in sent] == [["end_after_s"]]
     assert ends_s == PHASES.warmup_s + 8 + NOTICE_S
 
@@ -203,13 +204,6 @@ def test_an_overload_lasts_until_its_window_has_a_whole_tick_of_each_rate() -> N
 
 def test_a_sustained_load_lasts_until_followers_would_have_left_the_isr() -> None:
     assert Trial(share=1.0, idle=0.9).run() == (PHASES.load_s, [])
-
-
-@pytest.mark.parametrize("trial", [Trial(overload_max_s=60.0), Trial(may_begin_early=False)])
-def test_a_window_keeps_its_warm_up_where_that_is_wanted(trial: Trial) -> None:
-    ends_s, sent = trial.run()
-    assert [list(each) for each in sent] == [["end_after_s"]]
-    assert ends_s == PHASES.warmup_s + 8 + NOTICE_S
 
 
 def test_a_load_that_still_grows_is_not_short() -> None:

@@ -24,7 +24,7 @@ from metrics.trial.judgement import Judgement
 from metrics.windows.resource import Resource
 from search.early_stop import StopRule
 from search.model import Verdict
-from tests.support.evidence import broker, client, evidence, goal, judged
+from tests.support.evidence import broker, client, evidence, goal, judged, rules
 
 FOLLOWED = ClusterFacts(followers=1)
 WRITTEN_PER_S = 1_000
@@ -61,10 +61,6 @@ def judged_lag(lag: FollowerLag | None, **changes: Any) -> Judgement:
     return judged(seen, **{"cluster": FOLLOWED, "follower_lag": lag} | changes)
 
 
-def rules(judgement: Judgement) -> set[str]:
-    return {each.indicator for each in judgement.reasons}
-
-
 STALLED = lag_of(0.0)
 
 
@@ -77,19 +73,20 @@ def test_the_lag_is_what_leaders_received_and_followers_did_not_copy() -> None:
     assert lag.share == pytest.approx(0.1) and lag.behind_s == pytest.approx(1.0)
 
 
-def test_a_lag_from_before_the_load_is_no_growth() -> None:
-    lag = lag_of(1.0, behind=500)
-    assert lag is not None and lag.share == 0.0
-
-
-def test_the_time_that_brokers_take_to_answer_is_no_lag() -> None:
-    lag = lag_of(0.8, 10, took_s=0.3)
-    assert lag is not None and lag.behind_s == pytest.approx(1.0 - 0.6)
-
-
-@pytest.mark.parametrize("seconds", [-1, 0])
-def test_one_reading_shows_no_lag(seconds: int) -> None:
-    assert lag_of(0.0, seconds) is None
+@pytest.mark.parametrize(
+    ("given", "behind_s"),
+    [
+        ({"copied_share": 1.0, "behind": 500}, 0.0),  # from before the load
+        ({"copied_share": 0.8, "seconds": 10, "took_s": 0.3}, 1.0 - 0.6),  # time of the answers
+        ({"copied_share": 0.0, "seconds": -1}, None),
+        ({"copied_share": 0.0, "seconds": 0}, None),  # one reading
+    ],
+)
+def test_the_lag_is_a_growth_between_readings(
+    given: dict[str, Any], behind_s: float | None
+) -> None:
+    lag = lag_of(**given)
+    assert (lag.behind_s if lag else None) == pytest.approx(behind_s)
     assert evidence().follower_lag_growth_share is None
 
 
@@ -118,11 +115,6 @@ def test_a_stalled_follower_is_an_overload_in_short_and_long_windows(
     assert judgement.limited_by is Resource.REPLICATION
     assert "9,000 acknowledged records behind" in reason.text
     assert reason.text == snapshot
-
-
-def test_followers_that_keep_up_are_sustained() -> None:
-    judgement = judged_lag(lag_of(1.0))
-    assert judgement.verdict is Verdict.SUSTAINED and "follower_lag" not in rules(judgement)
 
 
 def test_an_unknown_lag_is_a_caveat_and_no_overload(snapshot: SnapshotAssertion) -> None:
@@ -156,20 +148,26 @@ def test_one_stalled_follower_of_a_large_cluster_is_beyond_the_limit() -> None:
     assert followers.share_max(Indicators(), 1_000) == followers.SHARE_LEAST
 
 
-def test_a_cluster_without_metrics_shows_the_lag_too() -> None:
-    blind = replace(FOLLOWED, is_blind=True)
-    assert judged_lag(STALLED, cluster=blind).verdict is Verdict.OVERLOADED
-
-
-@pytest.mark.parametrize("changes", [{"offline": 1}, {"killed": 2}])
-def test_an_outage_on_purpose_is_not_judged(changes: dict[str, Any]) -> None:
-    judgement = judged_lag(None, cluster=replace(FOLLOWED, **changes))
-    assert "follower_lag" not in rules(judgement)
-
-
-def test_the_rule_can_be_switched_off() -> None:
-    off = goal(follower_lag_growth_max=None)
-    assert judged_lag(STALLED, thresholds=off).verdict is Verdict.SUSTAINED
+@pytest.mark.parametrize(
+    ("lag", "changes", "verdict", "is_named"),
+    [
+        (lag_of(1.0), {}, Verdict.SUSTAINED, False),  # followers keep up
+        (STALLED, {"cluster": replace(FOLLOWED, is_blind=True)}, Verdict.OVERLOADED, True),
+        (STALLED, {"thresholds": goal(follower_lag_growth_max=None)}, Verdict.SUSTAINED, False),
+        # An outage on purpose is not judged.
+        (None, {"cluster": replace(FOLLOWED, offline=1)}, Verdict.SUSTAINED, False),
+        (None, {"cluster": replace(FOLLOWED, killed=2)}, Verdict.SUSTAINED, False),
+        # A high watermark that waits is not called a loss.
+        (STALLED, {"growth": {0: 9_000}}, Verdict.OVERLOADED, True),
+    ],
+)
+def test_where_a_lag_counts(
+    lag: FollowerLag | None, changes: dict[str, Any], verdict: Verdict, is_named: bool
+) -> None:
+    judgement = judged_lag(lag, **changes)
+    assert judgement.verdict is verdict
+    assert ("follower_lag" in rules(judgement)) is is_named
+    assert verdict is Verdict.SUSTAINED or rules(judgement) == {"follower_lag"}
 
 
 def test_under_replication_without_a_known_share_names_no_followers() -> None:
@@ -183,11 +181,6 @@ def test_under_replication_without_a_known_share_names_no_followers() -> None:
 
 
 # --- the high watermark -----------------------------------------------------
-
-
-def test_a_high_watermark_that_waits_is_not_called_a_loss() -> None:
-    waiting = judged_lag(STALLED, growth={0: 9_000}, thresholds=goal())
-    assert waiting.verdict is Verdict.OVERLOADED and rules(waiting) == {"follower_lag"}
 
 
 def test_records_that_are_missing_may_wait_for_followers(snapshot: SnapshotAssertion) -> None:
