@@ -29,7 +29,7 @@ run_search = partial(checked_search, check_for_change=False)
 run_on = partial(checked_on, check_for_change=False)
 
 T = TypeVar("T")
-Readings = Callable[[int, int], Mapping[str, float]]
+Readings = Callable[[int, int], dict[str, float]]
 """(trial number, load) → readings."""
 
 

@@ -117,7 +117,7 @@ def test_the_search_gets_what_a_generator_offered_and_what_its_limit_was() -> No
 
 
 def test_a_machine_shared_with_brokers_is_judged_as_theirs() -> None:
-    busy = {"cpu_busy": 0.99, "running_threads": 9.0, "swapped_pages_per_s": 900.0}
+    busy: dict[str, Any] = {"cpu_busy": 0.99, "running_threads": 9.0, "swapped_pages_per_s": 900.0}
     shared = replace(GENERATOR, shares_machine=True, **busy)
     assert judged(SHORT, hosts=(shared,)).verdict is O
     drops = replace(shared, interfaces=links(dropped=600.0, speed_bytes_per_s=None))

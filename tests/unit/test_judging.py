@@ -333,6 +333,7 @@ CASES = {
         I, "clocks_apart=1.29|0.25"),
     # --- quotas
     "throttled producers": Case(seen(throttle_ms=12), I, "throttled=12|0"),
+    "a mean of 2 ms where none is allowed": Case(MEAN_OF_2_MS, I, "throttled=200|0"),
     "a mean of 2 ms": Case(
         MEAN_OF_2_MS | limits(throttle_ms_max=1.9),
         I, "throttled=200|1.9"),

@@ -10,7 +10,7 @@ import pytest
 from search.bisect import Bisection
 from search.limits import Limits
 from search.model import Decision, Done, GaveUp, Measure, Observation, Verdict
-from tests.support.searching import Scripted, assert_right, expect, run_search
+from tests.support.searching import Scripted, assert_right, expect, run_search, search_steps
 
 pytestmark = pytest.mark.computes
 
@@ -74,8 +74,7 @@ def test_light_loads_come_first_and_the_maximum_is_raised_up_to_the_cap() -> Non
 def test_decisions_depend_on_the_history_alone_and_a_resumed_search_repeats_no_trial() -> None:
     for limit in range(70):
         whole = Scripted(limit, invalid=frozenset({2, 5}))
-        seen: list[Decision] = []
-        result = run_search(searcher(16, 64), whole, lambda step, _, seen=seen: seen.append(step))
+        result, seen = search_steps(searcher(16, 64), whole)
         assert seen[-1] == result
         for cut in range(len(whole.trials) + 1):
             begun = whole.trials[:cut]

@@ -108,7 +108,7 @@ def test_misleading_readings_and_neighbours_cost_two_trials_at_most(limits: Limi
             misleading = Prior(fake, 0.05)
             others = (None, Prior(1.0, 0.05), Prior(limits.load_cap, 0.3))
             # Without readings only the first prior depends on `fake`.
-            clusters = [(misleading, Scripted(limit))]
+            clusters: list[tuple[Prior | None, Scripted]] = [(misleading, Scripted(limit))]
             clusters += [(prior, Scripted(limit)) for prior in others if fake == 1]
             read = as_if_limit_were(fake)
             clusters += [(prior, Scripted(limit, read)) for prior in (misleading, *others)]
