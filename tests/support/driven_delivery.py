@@ -53,6 +53,7 @@ class DrivenDelivery:
         self.account = Account(window or Window(0.0, end_s), pattern.record_interval_s)
         self.metadata = Metadata(leaders, BROKERS, pattern.options)
         self.delivery = Delivery(pattern, self.account, self.metadata)
+        self.options = pattern.options
         self._is_answered = pattern.options.acks != "0"
         duration_ms = pattern.options.transaction_duration_ms
         ends = [RECORD_BYTES * records for records in range(full + 1)]
@@ -91,10 +92,14 @@ class DrivenDelivery:
                 self.delivery.handle_replaced(action.connection, at_s)
                 continue
             done.append(action)
-            if isinstance(action, Produce) and not self._is_answered:
-                self.delivery.handle_written(action.connection, at_s)
+            self.carry_out(action, at_s)
         self.now = now
         return done
+
+    def carry_out(self, action: Action, now: float) -> None:
+        """Carry out one action: with acks=0, a socket takes the request at once."""
+        if isinstance(action, Produce) and not self._is_answered:
+            self.delivery.handle_written(action.connection, now)
 
     def answer(self, connection: Connection, now: float, code: int = 0) -> None:
         """Answer the oldest request of a connection, with one error code for all its batches."""
