@@ -1,27 +1,41 @@
-"""Sequences of idempotent producers, and requests for producer ids."""
+"""Sequences of idempotent producers, and their ids from brokers and from coordinators."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import pytest
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.transport import PlainTransport
 from jobs.engine.producing.batch import Batch, Trouble
-from jobs.engine.producing.control_requests import ProducerIdError, request_producer_ids
+from jobs.engine.producing.control_requests import (
+    ProducerIdError,
+    Registered,
+    TransactionalId,
+    register_transactional,
+    request_producer_ids,
+)
 from jobs.engine.producing.producer_id import SEQUENCES, EpochExhaustedError, ProducerIdState
 from tests.support.patterns import producer_pattern
 from tests.support.processes import PATIENCE_S
 
 POOL = BatchPool(producer_pattern(pool_bytes=65_536))
 
-LOADING = 14
-NOT_ALLOWED = 31
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT = 14, 15, 16, 51
+NO_RIGHT, NOT_ALLOWED, TIMEOUT_TOO_LARGE = 31, 53, 50
+ANSWERED_S = 5.0
+FIND, INIT = FindCoordinatorRequest.API_KEY, InitProducerIdRequest.API_KEY
+
+Answer = tuple[int, tuple[int, ...]]
+"""(API key of the request, answer): (error, broker) for a search, and (error, producer id,
+epoch) for an id."""
 
 
 def _batch(records: int = 10, partition: int = 3) -> Batch:
@@ -98,49 +112,177 @@ def test_epochs_end() -> None:
         state.start_again(3)
 
 
-@contextmanager
-def _broker(*answers: tuple[int, int] | None) -> Iterator[PlainTransport]:
-    """A broker that answers requests for a producer id with (error code, id), or disconnects."""
-    client, own = socket.socketpair()
+# --- requests for ids -------------------------------------------------------------------
 
-    def serve() -> None:
-        for answer in answers:
-            size = int.from_bytes(own.recv(4, socket.MSG_WAITALL), "big")
-            frame = own.recv(size, socket.MSG_WAITALL)
-            if answer is None:
-                own.shutdown(socket.SHUT_RDWR)
-                return
-            request = InitProducerIdRequest.decode(frame, version=1, header=True)
-            assert request.transactional_id is None
-            code, producer_id = answer
+
+def found(broker: int, error: int = 0) -> Answer:
+    return FIND, (error, broker)
+
+
+def given(producer_id: int, epoch: int = 0, error: int = 0) -> Answer:
+    return INIT, (error, producer_id, epoch)
+
+
+class Broker:
+    """A broker that follows a script over one connection, and may disconnect at its end.
+
+    Attributes:
+        requests: (transactional id, its timeout [ms] or None) of each request.
+    """
+
+    def __init__(self, script: Sequence[Answer], hangs_up: bool = False) -> None:
+        self.requests: list[tuple[str | None, int | None]] = []
+        self._script = script
+        self._hangs_up = hangs_up
+        client, self._own = socket.socketpair()
+        client.setblocking(False)
+        self._client = client
+        self.transport = PlainTransport(client)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join(ANSWERED_S)
+
+    def close(self) -> None:
+        self._client.close()
+        self.join()
+        self._own.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):  # the client has given up
+            for api_key, answer in self._script:
+                size = int.from_bytes(self._own.recv(4, socket.MSG_WAITALL), "big")
+                frame = self._own.recv(size, socket.MSG_WAITALL)
+                if not frame:
+                    return
+                self._own.sendall(self._answer(api_key, answer, frame))
+            if self._hangs_up:
+                self._own.shutdown(socket.SHUT_RDWR)
+
+    def _answer(self, api_key: int, answer: tuple[int, ...], frame: bytes) -> bytes:
+        assert int.from_bytes(frame[:2], "big") == api_key, "requests in this order"
+        response: Any
+        if api_key == FIND:
+            search = FindCoordinatorRequest.decode(frame, version=1, header=True)
+            assert search.key_type == 1, "of a transaction"
+            self.requests.append((search.key, None))
+            response = FindCoordinatorResponse(
+                throttle_time_ms=0, error_code=answer[0], error_message=None,
+                node_id=answer[1], host="h", port=1, version=1,
+            )  # fmt: skip
+            response.with_header(correlation_id=search.header.correlation_id)
+        else:
+            wanted = InitProducerIdRequest.decode(frame, version=1, header=True)
+            self.requests.append((wanted.transactional_id, wanted.transaction_timeout_ms))
             response = InitProducerIdResponse(
-                throttle_time_ms=0,
-                error_code=code,
-                producer_id=producer_id,
-                producer_epoch=0,
-                version=1,
-            )
-            response.with_header(correlation_id=request.header.correlation_id)
-            own.sendall(bytes(response.encode(framed=True, header=True)))
+                throttle_time_ms=0, error_code=answer[0], producer_id=answer[1],
+                producer_epoch=answer[2], version=1,
+            )  # fmt: skip
+            response.with_header(correlation_id=wanted.header.correlation_id)
+        return bytes(response.encode(framed=True, header=True))
 
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    client.setblocking(False)
-    yield PlainTransport(client)
-    client.close()
-    thread.join(PATIENCE_S)
-    own.close()
+
+@contextmanager
+def cluster(scripts: Mapping[tuple[str, int], Sequence[Answer]]) -> Iterator[dict[Any, Broker]]:
+    """A connection for each (transactional id, broker id), and the broker at its other end."""
+    with ExitStack() as stack:
+        brokers = {}
+        for way, script in scripts.items():
+            brokers[way] = Broker(script)
+            stack.callback(brokers[way].close)
+        yield brokers
+
+
+def registered(
+    brokers: dict[Any, Broker], *names: str, timeout_s: float = ANSWERED_S
+) -> dict[str, Registered]:
+    transports = {way: broker.transport for way, broker in brokers.items()}
+    ids = [TransactionalId(name, 60_000 + number, name) for number, name in enumerate(names)]
+    return register_transactional(transports, ids, timeout_s)
 
 
 def test_every_producer_gets_an_id_while_the_broker_is_loading() -> None:
-    with _broker((0, 7)) as one, _broker((LOADING, -1), (0, 8)) as other:
-        assert request_producer_ids({"a": one, "b": other}, PATIENCE_S) == {"a": 7, "b": 8}
+    scripts = {("a", 1): [given(7)], ("b", 1): [given(-1, error=LOADING), given(8)]}
+    with cluster(scripts) as brokers:
+        ways = {name: broker.transport for (name, _), broker in brokers.items()}
+        assert request_producer_ids(ways, PATIENCE_S) == {"a": 7, "b": 8}
+        assert {name for each in brokers.values() for name, _ in each.requests} == {None}
 
 
-def test_a_broker_that_refuses_disconnects_or_is_silent_is_an_error() -> None:
-    with _broker((NOT_ALLOWED, -1)) as way, pytest.raises(ProducerIdError, match="the right to"):
-        request_producer_ids({"a": way}, PATIENCE_S)
-    with _broker(None) as way, pytest.raises(ProducerIdError, match="closed the connection"):
-        request_producer_ids({"a": way}, PATIENCE_S)
-    with _broker() as way, pytest.raises(ProducerIdError, match="1 producers got no producer id"):
-        request_producer_ids({"a": way}, 0.2)
+@pytest.mark.parametrize(
+    ("script", "hangs_up", "words"),
+    [
+        ([given(-1, error=NO_RIGHT)], False, "the right to"),
+        ([], True, "closed the connection"),
+        ([], False, "1 producers got no producer id"),
+    ],
+)
+def test_a_broker_that_refuses_disconnects_or_is_silent_is_an_error(
+    script: Sequence[Answer], hangs_up: bool, words: str
+) -> None:
+    broker = Broker(script, hangs_up)
+    try:
+        with pytest.raises(ProducerIdError, match=words):
+            request_producer_ids({"a": broker.transport}, PATIENCE_S if script or hangs_up else 0.2)
+    finally:
+        broker.close()
+
+
+def test_each_id_is_registered_with_its_own_coordinator() -> None:
+    # The first id uses broker 1, and the second broker 2, to share the requests.
+    scripts = {
+        ("a", 1): [found(2)],
+        ("a", 2): [given(11, 3)],
+        ("b", 1): [],
+        ("b", 2): [found(2), given(12)],
+    }
+    with cluster(scripts) as brokers:
+        assert registered(brokers, "a", "b") == {
+            "a": Registered(2, 11, 3),
+            "b": Registered(2, 12, 0),
+        }
+        assert brokers["a", 1].requests == [("a", None)]
+        assert brokers["a", 2].requests == [("a", 60_000)]
+        assert brokers["b", 2].requests == [("b", None), ("b", 60_001)]
+
+
+@pytest.mark.parametrize("error", [LOADING, NOT_COORDINATOR, CONCURRENT])
+def test_requests_to_a_coordinator_that_is_not_ready_are_repeated(error: int) -> None:
+    scripts = {
+        ("a", 1): [found(-1, NOT_AVAILABLE), found(2), found(1), given(5, 1)],
+        ("a", 2): [given(-1, -1, error)],
+    }
+    with cluster(scripts) as brokers:
+        assert registered(brokers, "a") == {"a": Registered(1, 5, 1)}
+        assert len(brokers["a", 1].requests) == 4, (
+            "requests until it is found, and until its new place is found"
+        )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[found(-1, NOT_ALLOWED)], [found(1), given(-1, -1, NOT_ALLOWED)],
+     [found(1), given(-1, -1, TIMEOUT_TOO_LARGE)]],
+)  # fmt: skip
+def test_a_refused_coordinator_names_the_missing_rights(script: Sequence[Answer]) -> None:
+    wanted = r"refused a coordinator.*the rights to Describe and Write on transactional ids"
+    with cluster({("a", 1): script}) as brokers, pytest.raises(ProducerIdError, match=wanted):
+        registered(brokers, "a")
+
+
+def test_an_endless_search_and_a_closed_connection_are_errors() -> None:
+    wanted = "1 producers got no coordinator.*__transaction_state to have leaders"
+    never = [found(-1, NOT_AVAILABLE)] * 100
+    with cluster({("a", 1): never}) as brokers, pytest.raises(ProducerIdError, match=wanted):
+        registered(brokers, "a", timeout_s=0.2)
+    scripts: tuple[list[Answer], ...] = ([], [found(1)])
+    for before in scripts:
+        broker = Broker(before, hangs_up=True)
+        if not before:
+            broker.join()  # the connection is closed before the write
+        try:
+            with pytest.raises(ProducerIdError, match="closed the connection"):
+                registered({("a", 1): broker}, "a")
+        finally:
+            broker.close()

@@ -1,22 +1,37 @@
-"""The event loop accounts for every record with any answers of a broker."""
+"""The event loop with scripted brokers: it accounts for every record, whatever they answer."""
 
 from __future__ import annotations
 
 import gc
 import os
+import random
 import sys
+from typing import Any
 
 import pytest
 
 from jobs.engine.batches.compression import CODECS
+from jobs.engine.producing.batch import UNACKNOWLEDGED
+from jobs.engine.producing.loop import WireLoop
+from jobs.engine.producing.retries import backoff_s
 from jobs.engine.task.control_channel import OrphanedError
 from metrics.traffic.payload import Payload
+from metrics.traffic.producer import ProducerOptions
 from tests.support.scripted_broker import Answer
-from tests.support.wire_loops import run_loop
+from tests.support.scripted_log import Log
+from tests.support.wire_loops import PARTITIONS, Cluster, run_loop
+
+NOT_LEADER, TIMED_OUT, TOO_LARGE = 6, 7, 10
+IDEMPOTENT: dict[str, Any] = {"enable_idempotence": True, "acks": "all"}
+RETRIES = {"retry_backoff_ms": 5.0, "retry_backoff_max_ms": 20.0, "drain_timeout_s": 20.0}
+
+
+def _well(_number: int) -> Answer:
+    return Answer()
 
 
 def test_acknowledged_records_are_those_that_the_broker_got() -> None:
-    loop, broker = run_loop(lambda _: Answer())
+    loop, broker = run_loop(_well)
     counts, window = loop.account.counts, loop.account.window
     offered = loop.producers[0].records_due_between(window.start_s, window.end_s)
     assert offered == 1_000
@@ -51,30 +66,24 @@ def test_a_slow_broker_makes_batches_wait_and_grow() -> None:
     assert loop.account.latency.histogram.quantile(50) > 45_000, "counted from the intended time"
 
 
-def test_a_broker_that_cannot_keep_up_leaves_a_shortfall() -> None:
-    loop, broker = run_loop(lambda _: Answer(delay_s=0.05), max_in_flight=1, batch_size=1_000)
+@pytest.mark.parametrize("memory", [{}, {"buffer_memory": 4_000}])
+def test_a_broker_that_cannot_keep_up_leaves_a_shortfall(memory: dict[str, int]) -> None:
+    options = {"max_in_flight": 1, "batch_size": 1_000, **memory}
+    loop, broker = run_loop(lambda _: Answer(delay_s=0.05), **options)
     counts = loop.account.counts
     assert counts.acked_records < 0.5 * 1_000
     assert counts.unsent_own_records == 0
     assert counts.acked_total == broker.records
-
-
-def test_buffer_memory_blocks_the_producer_and_nothing_is_lost_from_the_account() -> None:
-    loop, broker = run_loop(
-        lambda _: Answer(delay_s=0.05), max_in_flight=1, batch_size=1_000, buffer_memory=4_000
-    )
-    counts = loop.account.counts
-    assert loop.producers[0].buffered_bytes <= 5_000
-    assert counts.acked_total == broker.records
-    assert counts.unsent_own_records == 0
+    assert not memory or loop.producers[0].buffered_bytes <= 5_000
 
 
 def test_an_error_code_is_counted_by_its_name() -> None:
-    loop, broker = run_loop(lambda number: Answer(error_code=6 if number % 2 else 0))
+    loop, broker = run_loop(lambda number: Answer(NOT_LEADER if number % 2 else 0, throttle_ms=3))
     counts = loop.account.counts
     assert set(counts.errors) == {"NotLeaderForPartitionError"}
     assert counts.acked_total + counts.failed_total == broker.records
     assert counts.failed_total > 0 < counts.acked_total
+    assert counts.throttle_ms == 3 * broker.requests
 
 
 def test_a_lost_connection_fails_requests_in_flight_and_later_batches_wait() -> None:
@@ -94,11 +103,6 @@ def test_a_request_without_an_answer_times_out() -> None:
     assert counts.failed_total > 0 < counts.acked_total
 
 
-def test_throttling_is_reported() -> None:
-    loop, _ = run_loop(lambda _: Answer(throttle_ms=3))
-    assert loop.account.counts.throttle_ms > 0
-
-
 def test_acks_0_counts_the_bytes_that_the_socket_took() -> None:
     loop, broker = run_loop(lambda _: Answer(silent=True, delay_s=0.002), acks="0")
     assert broker.metadata_requests == 1, "without an answer for all records, a close may lose some"
@@ -109,7 +113,7 @@ def test_the_load_ends_when_its_parent_does(monkeypatch: pytest.MonkeyPatch) -> 
     parents = iter([os.getppid()])
     monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))
     with pytest.raises(OrphanedError):
-        run_loop(lambda _: Answer())
+        run_loop(_well)
 
 
 @pytest.mark.parametrize("compression", CODECS)
@@ -125,3 +129,180 @@ def test_batches_of_any_codec_are_taken_and_their_payload_counted(compression: s
     assert counts.acked_bytes == pytest.approx(100 * counts.acked_records, rel=0.1)
     assert counts.acked_bytes != 100 * counts.acked_records
     assert broker.records / broker.requests > 8, "batches grow although not every count is kept"
+
+
+# --- batches that fail are sent again; `test_delivery*.py` has the rules ----------------
+
+
+def _all_accounted(loop: WireLoop, log: Log) -> None:
+    """Every sealed record is acknowledged or failed, and the log holds at most these."""
+    counts = loop.account.counts
+    for partition in range(PARTITIONS):
+        acked = counts.acked_by_partition.get(partition, 0)
+        failed = counts.failed_by_partition.get(partition, 0)
+        duplicates = counts.duplicates_by_partition.get(partition, 0)
+        assert acked <= log.records_of(partition) <= acked + failed + duplicates
+    (producer,) = loop.producers
+    index, own = producer.index, counts.by_producer
+    assert own.acked[index] == counts.acked_total
+    assert own.failed.get(index, {}) == counts.errors
+    assert own.sent[index] == sum(counts.sent_by_partition.values())
+    assert own.duplicates.get(index, 0) == counts.duplicates_at_most
+    assert own.retried.get(index, 0) == counts.retried_records
+
+
+def _none_lost(loop: WireLoop, log: Log) -> None:
+    """Every sealed record is acknowledged and once in the log, in order."""
+    counts = loop.account.counts
+    assert counts.failed_total == 0
+    assert counts.acked_total == log.records == loop.producers[0].opened
+    for partition in range(PARTITIONS):
+        times = log.times_of(partition)
+        assert times == sorted(times) and len(times) > 3
+    _all_accounted(loop, log)
+
+
+def test_a_transient_error_is_retried_until_it_passes() -> None:
+    cluster = Cluster(lambda number: Answer(NOT_LEADER if 10 <= number < 14 else 0))
+    loop = cluster.run(**RETRIES)
+    counts = loop.account.counts
+    _none_lost(loop, cluster.log)
+    assert set(counts.retry_errors) == {"NotLeaderForPartitionError"}
+    assert counts.retried_records >= 4
+    assert sum(counts.retried_by_partition.values()) == counts.retried_records
+    assert not counts.duplicates_by_partition, "a leader that refuses at acks=1 wrote nothing"
+    assert not loop.producers[0].muted
+
+
+def test_the_delivery_timeout_bounds_retries() -> None:
+    cluster = Cluster(lambda _: Answer(NOT_LEADER))
+    loop = cluster.run(50.0, delivery_timeout_ms=200, **(RETRIES | {"linger_ms": 0}))
+    counts = loop.account.counts
+    assert counts.failed_total > 0
+    assert set(counts.errors) <= {"NotLeaderForPartitionError", "KafkaTimeoutError"}
+    assert cluster.drain_s < 1.8, "given up 0.2 s after the last was due"
+
+
+def test_retries_end_with_the_drain_and_each_remaining_record_has_an_error() -> None:
+    cluster = Cluster(lambda number: Answer(NOT_LEADER if number >= 10 else 0))
+    loop = cluster.run(**(RETRIES | {"drain_timeout_s": 0.3}))
+    counts = loop.account.counts
+    assert cluster.drain_s < 1.5, "0.3 s, and what a busy machine adds"
+    assert counts.errors["NotLeaderForPartitionError"] > 0
+    assert set(counts.errors) <= {"NotLeaderForPartitionError", UNACKNOWLEDGED}, "or on the way"
+    _all_accounted(loop, cluster.log)
+
+
+def test_a_moved_leader_is_found_and_written_to() -> None:
+    def moves(number: int) -> Answer:
+        if number < 20:
+            return Answer()
+        cluster.leaders.update(dict.fromkeys(range(PARTITIONS), 2))
+        return Answer(NOT_LEADER)
+
+    cluster = Cluster(moves, _well)
+    loop = cluster.run(**RETRIES)
+    assert loop.account.counts.failed_total == 0
+    assert cluster.brokers[2].requests > 50
+    assert cluster.brokers[1].requests < 60, "requests go to the new leader"
+    assert cluster.log.records == loop.producers[0].opened
+
+
+@pytest.mark.parametrize("options", [{}, IDEMPOTENT])
+def test_a_lost_connection_is_opened_again(options: dict[str, Any]) -> None:
+    hang_ups = {15, 16, 40, 70}
+    cluster = Cluster(lambda number: Answer(hang_up=number in hang_ups))
+    loop = cluster.run(**RETRIES, **options)
+    counts, log = loop.account.counts, cluster.log
+    assert counts.failed_total == 0
+    assert counts.acked_total == loop.producers[0].opened
+    assert set(counts.retry_errors) <= {"ConnectionClosed", "BrokenPipeError"}
+    duplicates = sum(counts.duplicates_by_partition.values())
+    if options:
+        assert log.records == counts.acked_total, "none lost, none twice"
+        assert log.repeats > 0, "the broker got a batch that it had already"
+        assert duplicates == 0
+    else:
+        assert counts.acked_total < log.records <= counts.acked_total + duplicates
+    _all_accounted(loop, log)
+
+
+@pytest.mark.parametrize("options", [{}, IDEMPOTENT])
+def test_a_session_ends_without_a_lost_connection_or_a_record_sent_twice(
+    options: dict[str, Any],
+) -> None:
+    cluster = Cluster(lambda _: Answer(delay_s=0.003))
+    cluster.brokers[1].session_s = 0.6
+    loop = cluster.run(measure_s=2.0, **RETRIES, **options)
+    counts = loop.account.counts
+    _none_lost(loop, cluster.log)
+    assert counts.retried_records == counts.duplicates_at_most == 0
+    assert cluster.brokers[1].connections > 3, "each for less than its session"
+
+
+def test_with_one_request_in_flight_the_order_is_kept() -> None:
+    rng = random.Random(5)
+    codes = [rng.choice([0, 0, NOT_LEADER]) for _ in range(2_000)]
+    cluster = Cluster(lambda number: Answer(codes[number]))
+    _none_lost(cluster.run(max_in_flight=1, batch_size=600, **RETRIES), cluster.log)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_idempotence_survives_any_mix_of_failures(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def script(number: int) -> Answer | None:
+        chance = rng.random()
+        if number > 150 or chance < 0.8:
+            return Answer(delay_s=0.001)
+        if chance < 0.84:
+            return None
+        if chance < 0.88:
+            return Answer(hang_up=True)
+        return Answer(rng.choice([NOT_LEADER, TIMED_OUT]))
+
+    cluster = Cluster(script, script)
+    loop = cluster.run(**RETRIES, **IDEMPOTENT)
+    _none_lost(loop, cluster.log)
+    assert loop.account.counts.retry_errors
+
+
+def test_after_a_refused_batch_a_new_epoch_continues() -> None:
+    cluster = Cluster(lambda number: Answer(TOO_LARGE if number % 20 == 10 else 0, delay_s=0.003))
+    loop = cluster.run(**RETRIES, **IDEMPOTENT)
+    counts = loop.account.counts
+    assert set(counts.errors) == {"MessageSizeTooLargeError"}
+    assert counts.acked_total == cluster.log.records
+    assert counts.acked_total + counts.failed_total == loop.producers[0].opened
+
+
+def test_a_broker_that_forgot_the_producer_gets_a_new_epoch() -> None:
+    def forgets(number: int) -> Answer:
+        if number == 30:
+            cluster.log.forget_producers()
+        return Answer(delay_s=0.002)
+
+    cluster = Cluster(forgets)
+    loop = cluster.run(**RETRIES, **IDEMPOTENT)
+    assert "OutOfOrderSequenceNumberError" in loop.account.counts.retry_errors
+    _none_lost(loop, cluster.log)
+
+
+def test_while_no_broker_is_there_batches_wait_and_the_load_still_ends_in_time() -> None:
+    cluster = Cluster(lambda number: Answer() if number < 20 else None)
+    cluster.is_down = True
+    loop = cluster.run(buffer_memory=4_000, **(RETRIES | {"drain_timeout_s": 0.4}))
+    assert loop.producers[0].blocked, "its memory is full"
+    assert loop.account.counts.unsent_own_records == 0
+    assert cluster.drain_s < 1.6
+    _all_accounted(loop, cluster.log)
+
+
+def test_backoff_doubles_up_to_its_bound_with_jitter() -> None:
+    options = ProducerOptions(retry_backoff_ms=100.0, retry_backoff_max_ms=1_000.0)
+    rng = random.Random(1)
+    for failures, expected_s in ((1, 0.1), (2, 0.2), (4, 0.8), (5, 1.0), (2_000, 1.0)):
+        waits = [backoff_s(options, failures, rng) for _ in range(300)]
+        assert 0.8 * expected_s <= min(waits) < 0.85 * expected_s
+        assert max(waits) <= min(1.2 * expected_s, 1.0)
+        assert max(waits) > min(1.15 * expected_s, 0.999)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,14 @@ RECORDS = PATTERN.producer.records_per_batch
 NAMES = Assumptions(topic_bytes=len("topic"))
 
 
+def keyed(size: int, key_bytes: int, headers: int, **options: Any) -> ProducerPattern:
+    """A producer of messages with a key and headers of 9 B each."""
+    header_bytes = 9 if headers else 0
+    return producer_pattern(
+        size, key_bytes=key_bytes, headers=headers, header_bytes=header_bytes, **options
+    )
+
+
 def encoded_batch(producer: ProducerPattern) -> bytes:
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 2**31 - 1)
     payload = producer.payload
@@ -58,34 +67,23 @@ def encoded_batch(producer: ProducerPattern) -> bytes:
     return bytes(builder.build())
 
 
-@pytest.mark.parametrize("headers", [0, 1, 11])
-@pytest.mark.parametrize("key_bytes", [0, 20, 100])
-@pytest.mark.parametrize("value_bytes", [0, 1, 63, 64, 100, 8_191, 8_192, 100_000])
-def test_a_batch_has_the_size_of_the_encoded_one(
-    value_bytes: int, key_bytes: int, headers: int
-) -> None:
-    made = producer_pattern(
-        key_bytes + value_bytes,
-        linger_ms=10.0,
-        key_bytes=key_bytes,
-        headers=headers,
-        header_bytes=9 if headers else 0,
-    )
-    assert batch_bytes(made) == len(encoded_batch(made))
+def test_a_batch_has_the_size_of_the_encoded_one() -> None:
+    values = (0, 1, 63, 64, 100, 8_191, 8_192, 100_000)
+    for value_bytes, key_bytes, headers in itertools.product(values, (0, 20, 100), (0, 1, 11)):
+        made = keyed(key_bytes + value_bytes, key_bytes, headers, linger_ms=10.0)
+        case = value_bytes, key_bytes, headers
+        assert batch_bytes(made) == len(encoded_batch(made)), case
 
 
-@pytest.mark.parametrize(
-    ("rate", "linger_ms", "batch_size", "records"),
-    [
+def test_records_per_batch() -> None:
+    for rate, linger_ms, batch_size, records in (
         (1_000.0, 10.0, 100_000, 11),  # the first record opens the batch, ten more follow
         (1.0, 10.0, 100_000, 1),
         (1_000.0, 1_000.0, 16_384, 16),
         (1_000.0, 10.0, 500, 1),  # a record larger than a batch goes alone
-    ],
-)
-def test_records_per_batch(rate: float, linger_ms: float, batch_size: int, records: int) -> None:
-    made = producer_pattern(1_000, rate, linger_ms=linger_ms, batch_size=batch_size)
-    assert made.records_per_batch == records
+    ):
+        made = producer_pattern(1_000, rate, linger_ms=linger_ms, batch_size=batch_size)
+        assert made.records_per_batch == records, (rate, linger_ms, batch_size)
 
 
 def test_a_produce_request_and_its_answer_have_the_encoders_sizes() -> None:
@@ -95,26 +93,12 @@ def test_a_produce_request_and_its_answer_have_the_encoders_sizes() -> None:
     buffers = encoder.encode(1, [(3, bytes(batch[:61]), batch[61:])])
     found = wire_bytes(PATTERN, given=given)
     assert found.produce_requests * RECORDS == pytest.approx(sum(map(len, buffers)))
-    answer = ProduceResponse(
-        version=7,
-        responses=[
-            ProduceResponse.TopicProduceResponse(
-                version=7,
-                name="topic",
-                partition_responses=[
-                    ProduceResponse.TopicProduceResponse.PartitionProduceResponse(
-                        version=7,
-                        index=3,
-                        error_code=0,
-                        base_offset=5,
-                        log_append_time_ms=-1,
-                        log_start_offset=0,
-                    )
-                ],
-            )
-        ],
-        throttle_time_ms=0,
+    topic = ProduceResponse.TopicProduceResponse
+    partition = topic.PartitionProduceResponse(
+        index=3, error_code=0, base_offset=5, log_append_time_ms=-1, log_start_offset=0, version=7
     )
+    responses = [topic(version=7, name="topic", partition_responses=[partition])]
+    answer = ProduceResponse(version=7, responses=responses, throttle_time_ms=0)
     assert found.produce_answers * RECORDS == pytest.approx(_framed(answer))
     assert wire_bytes(traffic(acks="0")).produce_answers == 0
     assert wire_bytes(traffic(acks="all"), given=given) == found
@@ -127,57 +111,27 @@ def _framed(message: Any) -> int:
 
 def test_a_consumers_fetch_and_its_answer_have_the_encoders_sizes() -> None:
     topic_id = uuid.uuid4()
+    asked = FetchRequest.FetchTopic.FetchPartition(
+        partition=3, current_leader_epoch=0, fetch_offset=5, last_fetched_epoch=-1,
+        log_start_offset=-1, partition_max_bytes=1 << 20, version=17,
+    )  # fmt: skip
     request = FetchRequest(
-        version=17,
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        session_id=1,
-        session_epoch=2,
-        forgotten_topics_data=[],
-        rack_id="",
-        topics=[
-            FetchRequest.FetchTopic(
-                version=17,
-                topic_id=topic_id,
-                partitions=[
-                    FetchRequest.FetchTopic.FetchPartition(
-                        version=17,
-                        partition=3,
-                        current_leader_epoch=0,
-                        fetch_offset=5,
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=1 << 20,
-                    )
-                ],
-            )
-        ],
-    )
+        max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, isolation_level=0, session_id=1,
+        session_epoch=2, forgotten_topics_data=[], rack_id="", version=17,
+        topics=[FetchRequest.FetchTopic(version=17, topic_id=topic_id, partitions=[asked])],
+    )  # fmt: skip
     request.with_header(correlation_id=1, client_id="c" * CONSUMER_CLIENT_ID_BYTES)
     found = wire_bytes(traffic(groups=1), given=NAMES)
     size = len(request.encode(framed=True, header=True))
     assert found.consumer_requests * RECORDS == pytest.approx(size)
     data = FetchResponse.FetchableTopicResponse.PartitionData(
-        version=17,
-        partition_index=3,
-        error_code=0,
-        high_watermark=9,
-        last_stable_offset=9,
-        log_start_offset=0,
-        aborted_transactions=None,
-        preferred_read_replica=-1,
-        records=encoded_batch(PATTERN.producer),
-    )
+        partition_index=3, error_code=0, high_watermark=9, last_stable_offset=9,
+        log_start_offset=0, aborted_transactions=None, preferred_read_replica=-1,
+        records=encoded_batch(PATTERN.producer), version=17,
+    )  # fmt: skip
+    topic = FetchResponse.FetchableTopicResponse(version=17, topic_id=topic_id, partitions=[data])
     answer = FetchResponse(
-        version=17,
-        throttle_time_ms=0,
-        error_code=0,
-        session_id=1,
-        responses=[
-            FetchResponse.FetchableTopicResponse(version=17, topic_id=topic_id, partitions=[data])
-        ],
+        version=17, throttle_time_ms=0, error_code=0, session_id=1, responses=[topic]
     )
     assert found.consumer_answers * RECORDS == pytest.approx(_framed(answer))
 
@@ -236,25 +190,15 @@ def test_a_plan_states_the_cost_of_eight_bytes_more() -> None:
     assert "(8 B more per message: +0.0" in large
 
 
-@pytest.mark.parametrize("linger_ms", [0.0, 25.0, 500.0])
-@pytest.mark.parametrize(("key_bytes", "headers"), [(0, 0), (20, 0), (0, 2)])
-@pytest.mark.parametrize("message_bytes", [100, 1_000, 10_000])
-def test_the_model_batches_as_the_generator_does(
-    message_bytes: int, linger_ms: float, key_bytes: int, headers: int
-) -> None:
-    made = producer_pattern(
-        message_bytes,
-        250_000 / message_bytes,
-        linger_ms=linger_ms,
-        key_bytes=key_bytes,
-        headers=headers,
-        header_bytes=9 if headers else 0,
-        pool_bytes=65_536,
-    )
-    section = BatchPool(made).sections[0]
-    assert section.full_records == made.records_per_full_batch
-    assert section.fitting(made.records_per_batch) == made.records_per_batch
-    assert section.size_of(made.records_per_batch) == batch_bytes(made)
+def test_the_model_batches_as_the_generator_does() -> None:
+    sizes, lingers_ms, keys = (100, 1_000, 10_000), (0.0, 25.0, 500.0), ((0, 0), (20, 0), (0, 2))
+    for size, linger_ms, (key_bytes, headers) in itertools.product(sizes, lingers_ms, keys):
+        options = {"linger_ms": linger_ms, "pool_bytes": 65_536}
+        made = keyed(size, key_bytes, headers, rate_records_per_s=250_000 / size, **options)
+        section, case = BatchPool(made).sections[0], (size, linger_ms, key_bytes, headers)
+        assert section.full_records == made.records_per_full_batch, case
+        assert section.fitting(made.records_per_batch) == made.records_per_batch, case
+        assert section.size_of(made.records_per_batch) == batch_bytes(made), case
 
 
 def test_the_plan_of_a_run_has_the_network_in_its_notes() -> None:
