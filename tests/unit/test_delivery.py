@@ -52,17 +52,19 @@ Case = tuple[dict[str, Any], list[Step]]
 # --- steps --------------------------------------------------------------------
 
 
-def seen(action: Action) -> Any:
+def seen(action: Action | None) -> Any:
     """An action in short: first records of batches, a coordinator's request, or (kind, broker)."""
     if isinstance(action, Produce):
         return action.batches[0].first if len(action.batches) == 1 else batches_of(action)
     if isinstance(action, SendCoordinatorRequest):
         return action.request
+    assert action is not None
     return "reopen" if isinstance(action, Reopen) else "metadata", action.connection.broker
 
 
-def batches_of(action: Produce) -> list[tuple[int, int]]:
-    """First record and number of records of each batch."""
+def batches_of(action: Action) -> list[tuple[int, int]]:
+    """First record and number of records of each batch of a produce request."""
+    assert isinstance(action, Produce)
     return [(batch.first, batch.records) for batch in action.batches]
 
 

@@ -27,15 +27,13 @@ from metrics.reporting.summary import load_summary, write_summary
 from metrics.reporting.summary_schema import summary_schema
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import SCALE, Axis, axis_named
-from metrics.traffic.pattern import TrafficPattern
 from metrics.windows.resource import Resource
 from search.interval import Interval
 from search.model import Bracket
+from tests.support.mixes import MIX
+from tests.support.mixes import WHOLE as PATTERN
 from tests.support.report_rows import IDLE, overloaded, summary_of_sizes, sustained
 from tests.support.rows import trial
-
-MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
-PATTERN: TrafficPattern = load_workload(MIX).pattern(1, 3)
 
 
 def limit(axis: Axis = SCALE) -> Boundary:

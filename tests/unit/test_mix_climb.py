@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from jobs.config.loading import load, load_workload
+from jobs.config.loading import load
 from jobs.console.events import PhaseProgress, RecordingReporter
 from jobs.engine.producing.growth import GrowthEnd, growing_schedule
 from jobs.engine.producing.schedule import EvenSchedule, due_between
-from jobs.engine.stage import run_task
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.trials.climb import ClimbWatch, read_and_end
@@ -28,15 +25,13 @@ from metrics.traffic.axes import SCALE
 from metrics.traffic.climb import Climb
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.task import merge
+from tests.support import mixes
 from tests.support.driven_delivery import DrivenDelivery
-from tests.support.listening_broker import BROKER_ID, PARTITIONS, listening_broker
+from tests.support.mixes import MIX
 from tests.support.patterns import pattern, plan
-from tests.support.threads_barrier import ThreadsBarrier
 
-MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
 MOST = 96
-WHOLE = SCALE.apply(load_workload(MIX).pattern(1, 3), MOST)
+WHOLE = SCALE.apply(mixes.WHOLE, MOST)
 CLIMB = Climb(first=3, step_s=2.0)
 STEPS = CLIMB.steps(MOST)
 """3, 6, 12, 24, 48 and 96 % of the mix."""
@@ -164,32 +159,13 @@ def test_a_producer_that_is_held_sends_each_record_once() -> None:
 def test_tasks_offer_the_scale_of_each_step() -> None:
     """On a broker of this process: a quarter of the mix, a half of it, and all of it."""
     phases: dict[str, Any] = {
-        "warmup_s": 0.0,
-        "measure_s": 1.0,
-        "linger_ms": 2.0,
-        "pool_bytes": 200_000,
-    }
+        "warmup_s": 0.0, "measure_s": 1.0, "linger_ms": 2.0, "pool_bytes": 200_000
+    }  # fmt: skip
     parts = [
         pattern(4, rate_records_per_s=160.0, **phases).as_part("orders"),
         pattern(1, rate_records_per_s=320.0, **phases).as_part("images"),
     ]
-    whole = replace(mix_of(parts), load=100)
-    shares = share_slots(whole, 2)
-    with listening_broker() as broker:
-        brokers = {BROKER_ID: ("127.0.0.1", broker.port)}
-        targets = [Target((each.part,), (BROKER_ID,) * PARTITIONS, brokers) for each in parts]
-        made = plan(
-            pattern=whole,
-            tasks=2,
-            brokers=brokers,
-            leaders=(BROKER_ID,) * 2 * PARTITIONS,
-            climb=Climb(25, 0.25),
-        )
-        stage = plans_of_parts(made, targets, shares)
-        with ThreadPoolExecutor(2) as pool:
-            rows = list(pool.map(run_task, stage, ThreadsBarrier.of(2)))
-    assert [each.error for each in rows] == [None, None]
-    window = merge(rows)
+    window, broker = mixes.run_parts(parts, 2, Climb(25, 0.25))
     passed_s = 0.25 * (0.25 + 0.5 + 1.0 + 1.0)
     orders, images = (each.counts for each in window.parts.values())
     assert orders.offered_records == pytest.approx(4 * 160 * passed_s, abs=8)

@@ -18,7 +18,6 @@ from jobs.campaigns.compare.presentation import bound_table, effects_table, sent
 from jobs.campaigns.compare.sides import load_sides
 from jobs.campaigns.schedule import Turn
 from jobs.compare import compare
-from jobs.config.loading import load_workload
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.pairs import Side, achieved_share
@@ -28,10 +27,9 @@ from metrics.trial.trial import Trial
 from metrics.windows.resource import Resource
 from search.model import Verdict
 from tests.support.evidence import client
+from tests.support.mixes import MIX, WHOLE
 from tests.support.rows import trial
 
-MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
-WHOLE = load_workload(MIX).pattern(1, 3)
 BROKERS = 3
 WINDOW_S = 10.0
 

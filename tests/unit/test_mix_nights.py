@@ -30,11 +30,11 @@ from metrics.tables.boundary import make_boundary
 from metrics.tables.cases import CaseRow, Outcome
 from metrics.traffic.axes import SCALE
 from search.model import Bracket
+from tests.support.mixes import MIX
 from tests.support.nights import case_row
 from tests.support.report_rows import sustained
 from tests.support.rows import trial
 
-MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
 CASES = (
     "{name: limit, mix: limit}, {name: half, mix: load, share: 0.5}, "
     "{name: once, mix: load, scale: 1, repeats: 1, compares: achieved}"

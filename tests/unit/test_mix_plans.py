@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config.loading import load_workload
 from jobs.export import export
 from jobs.plan import plan
 from jobs.runs.planning import limits_of
@@ -29,10 +28,9 @@ from metrics.windows.resource import Resource
 from search.interval import Interval
 from search.model import Bracket
 from tests.support.frozen import lost_keys
+from tests.support.mixes import WHOLE as PATTERN
 from tests.support.rows import traffic
 
-MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
-PATTERN = load_workload(MIX).pattern(1, 3)
 POINT = replace(
     make_boundary(
         Bracket(270, 283),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +19,6 @@ from jobs.engine.consuming.consumer_report import AcknowledgedOffsets
 from jobs.engine.producing.key_spread import KeySpread
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import schedule_for
-from jobs.engine.stage import run_task
 from jobs.engine.task.placing import placed
 from jobs.engine.task.plan import StagePlan, TrialPlan
 from jobs.trials.context import RunContext
@@ -44,11 +42,11 @@ from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import ConsumerReport, ProducerReport, TaskReport, merge
 from search.model import Verdict
 from tests.support.evidence import client, evidence, goal
-from tests.support.listening_broker import BROKER_ID, PARTITIONS, listening_broker
+from tests.support.listening_broker import PARTITIONS
+from tests.support.mixes import run_parts
 from tests.support.patterns import pattern, plan
 from tests.support.rows import trial
 from tests.support.scripted_admin import FakeTime, ScriptedAdmin
-from tests.support.threads_barrier import ThreadsBarrier
 
 BROKERS = {1: ("127.0.0.1", 1), 2: ("127.0.0.1", 2)}
 
@@ -367,29 +365,15 @@ def test_tasks_of_all_parts_send_at_once_and_report_together() -> None:
         part("orders", 3, rate_records_per_s=200.0, linger_ms=5.0, pool_bytes=200_000),
         part("images", 1, rate_records_per_s=50.0, message_bytes=700, pool_bytes=200_000),
     ]
-    mix = mix_of(parts)
-    shares = share_slots(mix, 3)
-    with listening_broker() as broker:
-        brokers = {BROKER_ID: ("127.0.0.1", broker.port)}
-        targets = [Target((each.part,), (BROKER_ID,) * PARTITIONS, brokers) for each in parts]
-        whole = plan(pattern=mix, tasks=3, brokers=brokers, leaders=(BROKER_ID,) * 2 * PARTITIONS)
-        found = StagePlan(plans_of_parts(whole, targets, shares))
-        barriers = ThreadsBarrier.of(found.tasks)
-        with ThreadPoolExecutor(found.tasks) as pool:
-            plans = [found.plan_of(task) for task in range(found.tasks)]
-            rows = list(pool.map(run_task, plans, barriers))
-    assert [each.error for each in rows] == [None] * 3
-    window = merge(rows)
+    window, broker = run_parts(parts, 3)
     orders, images = window.parts.values()
     assert orders.counts.offered_records == pytest.approx(3 * 200 * 0.5, abs=6)
     assert images.counts.offered_records == pytest.approx(50 * 0.5, abs=2)
+    acked = window.counts.acked_by_partition
     assert window.counts.acked_total == broker.records
-    assert set(window.counts.acked_by_partition) <= set(range(2 * PARTITIONS))
-    assert sum(images.counts.acked_by_partition.values()) == sum(
-        records
-        for partition, records in window.counts.acked_by_partition.items()
-        if partition >= PARTITIONS
-    )
+    assert set(acked) <= set(range(2 * PARTITIONS))
+    of_images = sum(acked[each] for each in acked if each >= PARTITIONS)
+    assert sum(images.counts.acked_by_partition.values()) == of_images
     assert set(window.counts.by_producer.acked) == {0, 1, 2, 3}
 
 

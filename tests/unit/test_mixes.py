@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.topic_plan import MARK, maker_of, mark_of, topic_name
@@ -20,22 +21,46 @@ from metrics.planning.slots import SlotShare, share_slots, slots_needed
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import SCALE, axis_named, scale_of_part
 from metrics.traffic.consumers import ConsumerOptions
-from metrics.traffic.mix import mix_of, scaled
-from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.mix import mix_of
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.traffic.variant import variant_of
 from search.interval import Interval
 from search.model import Bracket
+from tests.support.mixes import MIX, WHOLE
 from tests.support.patterns import pattern
-
-MIX = str(Path(__file__).parents[1] / "data" / "mixes" / "three-parts.yaml")
 
 
 def workload(*overrides: str) -> Workload:
     return load_workload(MIX, overrides)
 
 
-def mix(brokers: int = 3) -> TrafficPattern:
-    return workload().pattern(1, brokers)
+def mix() -> TrafficPattern:
+    return WHOLE
+
+
+def patterns() -> st.SearchStrategy[TrafficPattern]:
+    """Patterns of up to 60 producers on three brokers."""
+
+    def made(
+        producers: int, rate: float, size: int, linger_ms: float, topics: int, groups: int
+    ) -> TrafficPattern:
+        own = pattern(
+            producers,
+            topic=TopicOptions(count=topics, partitions_per_broker=2, replication_factor=2),
+            consumers=ConsumerOptions(groups=groups, members=2),
+            message_bytes=size,
+            rate_records_per_s=rate,
+            linger_ms=linger_ms,
+        )
+        return replace(own, brokers=3)
+
+    sizes, rates = st.integers(20, 20_000), st.floats(0.5, 2_000.0)
+    lingers_ms = st.sampled_from([0.0, 10.0, 1_000.0])
+    groups = st.integers(0, 3)
+    return st.builds(made, st.integers(1, 60), rates, sizes, lingers_ms, st.integers(1, 3), groups)
+
+
+SUMS = ("producers", "mb_per_s", "records_per_s", "planned_bytes", "partitions", "groups")
 
 
 # --- the file ---------------------------------------------------------------------------
@@ -151,28 +176,62 @@ def test_a_mix_has_the_sums_of_its_parts() -> None:
     assert pickle.loads(pickle.dumps(whole)) == whole
 
 
-def test_a_single_pattern_is_a_mix_of_one() -> None:
-    single = pattern(5, message_bytes=137, rate_records_per_s=0.7)
-    assert single.loads == (single,)
-    assert single.records_per_s == 5 * 0.7
-    assert single.mb_per_s == 5 * 0.7 * 137 / 1e6
-    assert single.commits_per_s(9) == single.consumers.commits_per_s(9)
-    assert "mix" not in variant_of(single)
+def test_a_mix_counts_replicas_partitions_and_commits_of_each_part() -> None:
+    whole = mix()
+    assert (whole.producers, whole.partitions, whole.groups) == (47, 30 + 24 + 30, 1)
+    assert whole.mb_per_s == pytest.approx(2.5 + 0.1 + 0.2)
+    assert whole.producers * whole.producer.rate_records_per_s == pytest.approx(3_520)
+    assert whole.written_bytes(3_520) == pytest.approx(2 * 2_500_000 + 2 * 100_000 + 200_000)
+    assert whole.planned_bytes == pytest.approx(8 * 5_400_000)
+    assert whole.commits_per_s(84) == pytest.approx(24 / 5)
+    assert pickle.loads(pickle.dumps(whole)) == whole
 
 
-@pytest.mark.parametrize("load", [1, 7, 33, 100, 101, 270, 1_999])
-def test_rates_make_up_for_producers_that_are_rounded(load: int) -> None:
-    base, at = mix(), SCALE.apply(mix(), load)
+@given(parts=st.lists(patterns(), min_size=1, max_size=4), load=st.integers(1, 2_000))
+def test_a_mix_has_the_sums_of_its_parts_at_any_scale(
+    parts: list[TrafficPattern], load: int
+) -> None:
+    whole = mix_of([each.as_part(f"part-{number}") for number, each in enumerate(parts)])
+    at = SCALE.apply(whole, load)
+    for name in SUMS:
+        expected = sum(getattr(each, name) for each in parts)
+        assert getattr(whole, name) == pytest.approx(expected), name
+    assert peak_log_bytes(whole) == pytest.approx(sum(map(peak_log_bytes, parts)))
     assert (at.axis, at.load, at.on_axis) == ("scale", load, load)
-    for before, after in zip(base.parts, at.parts, strict=True):
+    assert (at.point_message_bytes, SCALE.apply(at, 100)) == (
+        whole.message_bytes, SCALE.apply(whole, 100)
+    )  # fmt: skip
+    for before, after in zip(whole.parts, at.parts, strict=True):
+        exact = before.producers * load / 100
         assert after.producers >= 1
-        assert abs(after.producers - before.producers * load / 100) <= max(
-            0.5, 1 - before.producers * load / 100
-        )
-        assert after.mb_per_s == pytest.approx(before.mb_per_s * load / 100)
+        assert abs(after.producers - exact) <= max(0.5, 1 - exact), "rounded"
+        assert after.mb_per_s == pytest.approx(before.mb_per_s * load / 100), "rates make up for it"
         assert after.consumers == before.consumers
-    assert at.mb_per_s == pytest.approx(base.mb_per_s * load / 100)
-    assert at.point_message_bytes == base.message_bytes
+    assert at.mb_per_s == pytest.approx(whole.mb_per_s * load / 100)
+
+
+@given(single=patterns(), load=st.integers(1, 2_000), slots=st.integers(2, 70))
+def test_a_mix_of_one_is_its_pattern(single: TrafficPattern, load: int, slots: int) -> None:
+    one = mix_of([single.as_part("one")])
+    assert single.loads == (single,) and "mix" not in variant_of(single)
+    for pair in ((one, single), (SCALE.apply(one, load), SCALE.apply(single, load))):
+        found, expected = ([getattr(each, name) for name in SUMS] for each in pair)
+        assert found == pytest.approx(expected)
+    assert (one.message_bytes, one.producer.options) == (
+        single.message_bytes, single.producer.options
+    )  # fmt: skip
+    assert one.written_bytes(100) == pytest.approx(single.written_bytes(100))
+    assert one.commits_per_s(single.partitions) == single.commits_per_s(single.partitions)
+    assert single.commits_per_s(9) == single.consumers.commits_per_s(9)
+    assert single.records_per_s == single.producers * single.producer.rate_records_per_s
+    assert single.mb_per_s == pytest.approx(single.records_per_s * single.message_bytes / 1e6)
+    assert SCALE.apply(single, load).mb_per_s == pytest.approx(single.mb_per_s * load / 100)
+    readers = single.consumers.tasks(slots)
+    assert share_slots(single, slots) == [
+        SlotShare(min(single.producers, slots - readers), readers)
+    ]
+    if slots >= slots_needed(one):
+        assert share_slots(one, slots) == share_slots(single, slots)
 
 
 def test_a_scale_counts_from_the_mix_however_often_it_is_applied() -> None:
@@ -187,12 +246,6 @@ def test_one_part_is_scaled_while_the_others_stay() -> None:
     assert doubled.mb_per_s == pytest.approx(5.0 + 0.3)
     assert doubled.point_message_bytes == mix().message_bytes
     assert doubled.axis == "scale.orders"
-
-
-def test_the_scale_of_a_single_pattern_multiplies_its_producers() -> None:
-    single = pattern(4, rate_records_per_s=10.0)
-    assert SCALE.apply(single, 250).producers == 10
-    assert scaled(single, 37).records_per_s == pytest.approx(0.37 * 40)
 
 
 @pytest.mark.parametrize(
@@ -243,14 +296,6 @@ def test_slots_go_where_requests_cost_most_but_not_beyond_the_producers() -> Non
     few = pattern(2, linger_ms=0.0, rate_records_per_s=50_000.0).as_part("few")
     assert share_slots(mix_of([cheap, dear]), 12) == [SlotShare(1, 0), SlotShare(11, 0)]
     assert share_slots(mix_of([cheap, few]), 12) == [SlotShare(10, 0), SlotShare(2, 0)]
-
-
-@pytest.mark.parametrize("groups", [0, 1, 3])
-@pytest.mark.parametrize("slots", [2, 3, 8, 70])
-def test_a_single_pattern_shares_its_slots_as_ever(groups: int, slots: int) -> None:
-    single = pattern(20, consumers=ConsumerOptions(groups=groups, members=2))
-    readers = single.consumers.tasks(slots)
-    assert share_slots(single, slots) == [SlotShare(min(20, slots - readers), readers)]
 
 
 # --- its limit --------------------------------------------------------------------------
