@@ -156,6 +156,8 @@ class Broker:
                 frame = self._own.recv(size, socket.MSG_WAITALL)
                 if not frame:
                     return
+                if not answer:
+                    break
                 self._own.sendall(self._answer(api_key, answer, frame))
             if self._hangs_up:
                 self._own.shutdown(socket.SHUT_RDWR)
@@ -214,7 +216,7 @@ def test_every_producer_gets_an_id_while_the_broker_is_loading() -> None:
     ("script", "hangs_up", "words"),
     [
         ([given(-1, error=NO_RIGHT)], False, "the right to"),
-        ([], True, "closed the connection"),
+        ([(INIT, ())], True, "closed the connection"),
         ([], False, "1 producers got no producer id"),
     ],
 )
