@@ -22,7 +22,6 @@ from tests.support.neighbors import (
     Neighbor,
     backfill,
     bursts,
-    forget_refused,
     later,
     new_topics,
     reassign,
@@ -35,7 +34,9 @@ from tests.support.search_impact import control_requests, impact_of, requests_of
 
 log = logging.getLogger(__name__)
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.long, pytest.mark.timeout(900), pytest.mark.usefixtures("quiet_neighbors"),
+]  # fmt: skip
 
 BROKERS, HANDLERS, STATED_S, OWN_S = 3, 4, 0.060, 0.0006
 REQUESTS_PER_S = 0.8 * BROKERS * HANDLERS / (STATED_S + OWN_S)
@@ -114,14 +115,6 @@ CASES: dict[str, tuple[Neighborhood, float, float]] = {
 NEAR, NEAR_OF_TWO = 0.08, 0.05
 """Largest distance of the best estimate from the range of planted limits, and from the limit
 beside others who write as much as we do [ratio]."""
-
-
-@pytest.fixture(autouse=True)
-def quiet_neighbors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Records of kafka-python's log hold the sockets of connections that brokers refused."""
-    with caplog.at_level(logging.CRITICAL, logger="kafka"):
-        yield
-    forget_refused()
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -27,7 +27,9 @@ from tests.support.search_impact import impact_of
 
 log = logging.getLogger(__name__)
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.long, pytest.mark.timeout(900), pytest.mark.usefixtures("quiet_neighbors"),
+]  # fmt: skip
 
 LIMIT = 80
 """Producers that the brokers take at the limit, without followers and others."""
