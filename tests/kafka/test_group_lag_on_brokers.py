@@ -42,12 +42,12 @@ def test_the_lag_of_groups_of_others_is_known_by_a_few_requests(kafka_testbed: T
 
         def are_stable() -> bool:
             for each in consumers:
-                each.poll(timeout_ms=1, max_records=1)
+                each.poll(timeout_ms=100, max_records=1)
             states = admin.groups()
             has_joined = all(each.assignment() for each in consumers)
             return has_joined and all(states.get(each) == "Stable" for each in groups)
 
-        assert becomes(are_stable, 60.0), admin.groups()
+        assert becomes(are_stable, 200.0), admin.groups()
         for number, each in enumerate(consumers):
             at = OffsetAndMetadata(RECORDS // PARTITIONS - (1 if number == 3 else 0), "", -1)
             each.commit({TopicPartition(name, n): at for n in range(PARTITIONS)})
