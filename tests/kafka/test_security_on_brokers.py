@@ -7,7 +7,10 @@ import pickle
 import socket
 import ssl
 import threading
+import time
+import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -25,22 +28,30 @@ from cryptography.x509 import load_pem_x509_certificates
 from pyspark.sql import SparkSession
 
 from jobs.cluster.connect import connect
-from jobs.config import load
+from jobs.cluster.topics import Topics
+from jobs.config import load, load_workload
 from jobs.config.security import Security
 from jobs.config.source import parse_map, yaml_text
+from jobs.config.tokens import RenewedToken
 from jobs.console.events import RecordingReporter, TrialStarted
 from jobs.engine.network.options import OneToken
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
-from jobs.testbed.keys import SecurityFiles, key_and_certificates
+from jobs.testbed.keys import USER, SecurityFiles, key_and_certificates, unsecured_token
 from jobs.testbed.launcher import start
+from jobs.testbed.listeners import MECHANISMS
+from jobs.trials.control_server import control_of
+from jobs.trials.load import Generator, Target
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.sources.access import JmxAccess
 from metrics.sources.jmx import open_jmx
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
+from metrics.trial.client import ClientWindow
+from metrics.trial.task import merge
+from tests.support.consumer_bench import ConsumerBench
 from tests.support.engine_bench import Bench
 from tests.support.jmx_nodes import JmxNode, free_port
 from tests.support.processes import environments_of
@@ -65,9 +76,18 @@ WAYS = [
 ]
 
 
+SESSION_S = 4.0
+"""Lifetime of a login at the listener SASL_PLAINTEXT [s]."""
+
+
 @pytest.fixture(scope="module")
 def secured() -> Iterator[Testbed]:
-    overrides = {"security": "SASL_SSL,SSL,SASL_PLAINTEXT"}
+    overrides = {"security": "SASL_SSL,SSL,SASL_PLAINTEXT"} | {
+        f"listener.name.sasl_plaintext.{each.lower()}.connections.max.reauth.ms": int(
+            1_000 * SESSION_S
+        )
+        for each in MECHANISMS
+    }
     with start("secured", brokers=1, overrides=overrides, name="secured") as testbed:
         yield testbed
 
@@ -97,7 +117,94 @@ def test_a_load_through_each_listener_is_acknowledged_and_arrives(
         admin.delete_topic(bench.topic)
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
+LIBRARIES = ["kafka-python", "librdkafka"]
+LASTING: list[tuple[str, str, dict[str, Any]]] = [
+    ("wire", "PLAIN", {"acks": "all", "enable_idempotence": True}),
+    ("wire", "SCRAM-SHA-256", {"acks": "1"}),
+    ("wire", "SCRAM-SHA-512", {"acks": "0"}),
+    ("wire", "OAUTHBEARER", {"acks": "all", "transaction_duration_ms": 200.0}),
+    ("kafka-python", "PLAIN", {"acks": "all"}),
+    ("librdkafka", "OAUTHBEARER", {"acks": "all"}),
+]
+
+
+def test_a_load_outlasts_the_sessions_of_its_logins(secured: Testbed) -> None:
+    where = {1: ("127.0.0.1", int(address(secured, "SASL_PLAINTEXT").partition(":")[2]))}
+
+    def run(client: str, mechanism: str, own: Mapping[str, Any]) -> ClientWindow:
+        options = secured.client_security("SASL_PLAINTEXT", mechanism).client_kwargs()
+        with connect([address(secured, "SASL_PLAINTEXT")], options) as admin:
+            bench = ConsumerBench(secured, admin)
+            plan = bench.plan(
+                {"groups": 1, "client": client if client != "kafka-python" else "wire"},
+                trial_id=f"{client}-{mechanism}".lower(),
+                brokers=where,
+                client_options=options,
+                producers=1,
+                rate_records_per_s=100.0,
+                linger_ms=50.0,
+                consumer_tasks=1,
+                measure_s=3 * SESSION_S,
+                client=client,
+                **own,
+            )
+            window = bench.run(plan)
+            admin.delete_topic(bench.topic)
+        return window
+
+    with ThreadPoolExecutor(len(LASTING)) as pool:
+        for each, future in [(each, pool.submit(run, *each)) for each in LASTING]:
+            window = future.result()
+            counts, (group,) = window.counts, window.groups
+            assert counts.failed_total == counts.retried_records == 0, (each, counts.retry_errors)
+            assert counts.duplicates_at_most == 0, each
+            assert group.counts.errors == {}, each
+            assert group.counts.unread_records == 0, each
+
+
+TOKEN_S = 5.0
+
+
+class BriefTokens(RenewedToken):
+    """Tokens of the testbed's user that end soon."""
+
+    def _fetch(self) -> tuple[str, float]:
+        return unsecured_token(USER, time.time(), TOKEN_S), TOKEN_S
+
+
+@pytest.mark.parametrize(
+    "client", ["wire", *(pytest.param(c, marks=pytest.mark.long) for c in LIBRARIES)]
+)
+def test_tasks_get_new_tokens_while_a_load_lasts(
+    secured: Testbed, spark: SparkSession, client: str
+) -> None:
+    options = secured.client_security("SASL_PLAINTEXT", "OAUTHBEARER").client_kwargs()
+    options["sasl_oauth_token_provider"] = BriefTokens(time.monotonic)
+    workload = load_workload("demo", [f"workload.{key}={value}" for key, value in {
+        "topic.replication_factor": 1, "topic.partitions_per_broker": 2,
+        "producer.rate_bytes_per_s": 20_000, "producer.client": client,
+        "consumers.groups": 1, "consumers.client": client,
+        "trial.warmup_s": 1, "trial.measure_s": 2 * TOKEN_S + 2 * SESSION_S,
+    }.items()])  # fmt: skip
+    pattern = workload.pattern(1_000, producers=2)
+    where = {1: ("127.0.0.1", int(address(secured, "SASL_PLAINTEXT").partition(":")[2]))}
+    with connect(secured.bootstrap_servers, secured.client_security().client_kwargs()) as admin:
+        topics = Topics(admin, uuid.uuid4().hex[:6])
+        topic = topics.create(pattern)
+        try:
+            target = Target(topic.names, topic.leaders, where, topics.end_offsets(topic))
+            with control_of(spark) as control:
+                window = merge(Generator(spark, 2, options, control).offer("t", target, pattern))
+            grown = sum(topics.end_offsets(topic).values())
+        finally:
+            topics.delete(topic.names)
+    counts, (group,) = window.counts, window.groups
+    assert counts.failed_total == counts.retried_records == 0, counts.retry_errors
+    assert counts.acked_total == grown == group.records_total > 0
+    assert (group.counts.errors, group.counts.unread_records) == ({}, 0)
+
+
+@pytest.mark.parametrize("client", LIBRARIES)
 def test_libraries_log_in_by_a_token(secured: Testbed, client: str) -> None:
     options = secured.client_security("SASL_SSL", "OAUTHBEARER").client_kwargs()
     with connect([address(secured, "SASL_SSL")], options) as admin:
