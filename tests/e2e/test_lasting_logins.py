@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from jmxquery import JMXConnection, JMXQuery
 
 from jobs.config.source import parse_map, yaml_text
 from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
 from jobs.testbed.keys import USER, SecurityFiles, unsecured_token
 from jobs.testbed.launcher import start
-from tests.bench.sampling import bare_jvm
 from tests.support.commands import RunningCommand
 from tests.support.token_server import CLIENT, SECRET, TokenServer, token_server
 
@@ -63,19 +63,11 @@ def failed_logins(testbed: Testbed) -> dict[str, float]:
         "failed-reauthentication-total",
     )
     found = dict.fromkeys(names, 0.0)
-    with bare_jvm() as (jvm, _):
-        remote = jvm.javax.management.remote
-        which = jvm.javax.management.ObjectName("kafka.server:type=socket-server-metrics,*")
-        for broker in testbed.broker_ids:
-            host, port = testbed.jmx_endpoints[broker].rsplit(":", 1)
-            url = f"service:jmx:rmi:///jndi/rmi://{host}:{port}/jmxrmi"
-            opened = remote.JMXConnectorFactory.connect(remote.JMXServiceURL(url), None)
-            beans = opened.getMBeanServerConnection()
-            for bean in beans.queryNames(which, None):
-                own = {each.getName() for each in beans.getMBeanInfo(bean).getAttributes()}
-                for name in own.intersection(names):
-                    found[name] += beans.getAttribute(bean, name)
-            opened.close()
+    for place in testbed.jmx_endpoints.values():
+        connection = JMXConnection(f"service:jmx:rmi:///jndi/rmi://{place}/jmxrmi")
+        asked = [JMXQuery(f"kafka.server:type=socket-server-metrics,*/{each}") for each in names]
+        for answer in connection.query(asked):
+            found[str(answer.attribute)] += float(answer.value)
     return found
 
 
