@@ -165,7 +165,8 @@ def test_a_load_outlasts_the_sessions_of_its_logins(secured: Testbed) -> None:
             assert group.counts.unread_records == 0, each
 
 
-TOKEN_S = 6.0
+TOKEN_S = 30.0
+"""Lifetime of a token, of which a login just before the next token has a fifth [s]."""
 
 
 class BriefTokens(RenewedToken):
@@ -186,7 +187,7 @@ def test_tasks_get_new_tokens_while_a_load_lasts(
         "topic.replication_factor": 1, "topic.partitions_per_broker": 2,
         "producer.rate_bytes_per_s": 20_000, "producer.client": client,
         "consumers.groups": 1, "consumers.client": client,
-        "trial.warmup_s": 1, "trial.measure_s": 4 * TOKEN_S,
+        "trial.warmup_s": 1, "trial.measure_s": 1.5 * TOKEN_S,
     }.items()])  # fmt: skip
     pattern = workload.pattern(1_000, brokers=1, producers=2)
     where = {1: ("127.0.0.1", int(address(secured, "SASL_PLAINTEXT").partition(":")[2]))}
