@@ -86,7 +86,8 @@ def test_a_load_outlasts_its_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             # On a busy machine, too: the test is about logins.
             "--set=goal.indicators.request_handler_idle_min=0.01",
             "--set=goal.indicators.achieved_min=0.5",
-            "--set=goal.indicators.consumer_lag_growth_max=1", "--set=goal.search.overload_max_s=60",
+            "--set=goal.indicators.consumer_lag_growth_max=1",
+            "--set=goal.search.overload_max_s=60",
             folder=tmp_path,
         )  # fmt: skip
         with command:
