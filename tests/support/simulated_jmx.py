@@ -38,6 +38,7 @@ _STANDS_FOR = {
     ],
     "name=*": ["name=G1 Young Generation", "name=G1 Old Generation", "name=G1 Concurrent GC"],
     "id=*": ["id=NODE_ID"],
+    "error=*": ["error=NONE"],
 }
 
 
