@@ -36,7 +36,11 @@ def test_the_commands_for_an_own_cluster_lead_to_a_limit(
 ) -> None:
     (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     init, doctor, plan, search = OWN
-    shell(init, tmp_path, f"{kafka_testbed.bootstrap_servers}\nPLAINTEXT\nnone\n")
+    shell(init, tmp_path, f"{','.join(kafka_testbed.bootstrap_servers)}\nPLAINTEXT\njmx\n")
+    file, endpoints = tmp_path / "my-cluster.yaml", json.dumps(kafka_testbed.jmx_endpoints)
+    text = file.read_text(encoding="utf-8")
+    assert "port: 9999" in text  # each of these brokers has a port of its own
+    file.write_text(text.replace("port: 9999", f"endpoints: {endpoints}"), encoding="utf-8")
     shell(doctor, tmp_path)
     assert re.search(r"duration|about \d", shell(plan, tmp_path))
     shell(search, tmp_path)
