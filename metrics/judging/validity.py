@@ -55,6 +55,10 @@ OVERLOAD_ERRORS = frozenset(
 """Errors that an overload causes. Their records are missing from the acknowledged ones, so the
 shortfall judges them; they do not make a trial INVALID."""
 
+FOLLOWING_ERROR = "OutOfOrderSequenceNumberError"
+"""Error of an idempotent producer's batches behind one that was refused, as they were in flight
+with it. Without another error it means that the broker lost the producer's state."""
+
 MOVED_ERRORS = frozenset(
     {
         "NotLeaderForPartitionError",
@@ -402,11 +406,13 @@ class ErrorsUnexplained(ValidityRule):
         """One reason for each error."""
         counts = evidence.client.counts
         ends = ((counts.errors, "failed with"), (counts.retry_errors, "were sent again because of"))
+        others = {*counts.errors, *counts.retry_errors} - {FOLLOWING_ERROR}
+        expected = OVERLOAD_ERRORS | {FOLLOWING_ERROR} if others else OVERLOAD_ERRORS
         return [
             self._reason(error, records, what)
             for errors, what in ends
             for error, records in sorted(errors.items())
-            if records > 0 and error not in OVERLOAD_ERRORS
+            if records > 0 and error not in expected
         ]
 
     def _reason(self, error: str, records: int, what: str) -> Reason:

@@ -23,6 +23,7 @@ from jobs.testbed.launcher import start
 from search.early_stop import FEWEST
 from tests.support.commands import RunningCommand
 from tests.support.neighbors import Neighbor, steady
+from tests.support.processes import becomes
 from tests.support.search_impact import impact_of
 
 log = logging.getLogger(__name__)
@@ -149,10 +150,7 @@ def test_harm_that_begins_under_a_load_stops_it(harms: str, words: str, tmp_path
         sender = threading.Thread(target=_send_too_large, args=(testbed, over))
         try:
             with command:
-                until_s = time.monotonic() + RUN_S
-                while _written(testbed.folder) < 1_000_000:
-                    assert time.monotonic() < until_s, command.text
-                    time.sleep(LOOK_S)
+                assert becomes(lambda: _written(testbed.folder) >= 1_000_000, RUN_S), command.text
                 begins.set()
                 if harms == "errors":
                     sender.start()

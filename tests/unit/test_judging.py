@@ -232,6 +232,11 @@ CASES = {
     "moved partitions of others": Case(one(leader_partitions_min=9.0) | {"moved_leaders": {}}, S),
     "a fenced broker": Case({"controllers": (FENCED,)}, I, "broker_fenced/100=1|0"),
     "no fenced broker": Case({"controllers": (replace(FENCED, fenced_brokers_max=0.0),)}, S),
+    "a sequence that a broker does not know": Case(
+        seen(retry_errors={"OutOfOrderSequenceNumberError": 6}), I, "unexpected_errors=6|0"),
+    "batches behind those that too few replicas took": Case(
+        seen(errors={"OutOfOrderSequenceNumberError": 5_000}, acked_records=5_000,
+             retry_errors={"NotEnoughReplicasError": 9}), O, "achieved=0.5|0.99"),
     "an unexpected error": Case(seen(errors={"ConnectionClosed": 3}), I, "unexpected_errors=3|0"),
     "an election": Case(one(controller_elections=1.0), I, "controller_changed=1|0"),
     "an election that all nodes report": Case(
