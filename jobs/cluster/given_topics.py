@@ -1,7 +1,7 @@
 """The topics of `cluster.topics`: others made them, and runs write to them as they are.
 
 A run never changes or deletes such a topic, and takes the partitions, replicas and properties
-that it has instead of those of the workload.
+that it has instead of what the workload asks for.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def warnings(given: Sequence[GivenTopic]) -> list[str]:
             led = ", ".join(f"{count} by broker {each}" for each, count in counts.counts.items())
             found.append(
                 f"leaders of topic {topic.name} are uneven ({led} of {counts.total} partitions), "
-                "so the limit is that of the busiest broker, and not of all; use a topic whose "
+                "so the busiest broker sets the limit; use a topic whose "
                 "leaders are even"
             )
         if topic.trouble:
