@@ -242,6 +242,7 @@ class Guards:
         self.groups: GroupLags | None = None
         self._lag_growth = LagGrowth()
         self._groups_read_s = clock()
+        self._are_groups_unread = False
         self._harm_since_s: dict[str, float] = {}
         self._brakes: tuple[Iterator[int], ...] = ()
         self._brake_seen_s, self._brake_errors = clock(), 0
@@ -651,7 +652,7 @@ class Guards:
         words = None
         try:
             readings = self.groups.read()
-            self._groups_read_s = self._clock()
+            self._groups_read_s, self._are_groups_unread = self._clock(), False
             is_loaded = next(looks) > 0
             lags = self._lag_growth.take(readings, is_loaded)
             seen = OthersSeen(lags=lags if is_loaded else ())
@@ -665,13 +666,19 @@ class Guards:
         return None
 
     def _unread_groups(self, groups: GroupLags, error: AdminError) -> str | None:
-        """Choose groups anew where topics are gone; a sentence where the guard has to see them."""
+        """Choose groups anew where topics are gone, and warn of a long silence.
+
+        Returns a sentence where the guard has to see the groups.
+        """
         if error.cause == "UnknownTopicOrPartitionError":
             with suppress(AdminError):
                 groups.choose()
         unread_s = self._clock() - self._groups_read_s
         text = f"the lag of other consumer groups could not be read for {unread_s:.0f} s: {error}"
-        return text if self.limits.fail_closed and unread_s > 2 * BLIND_S else None
+        was_unread, self._are_groups_unread = self._are_groups_unread, unread_s > 2 * BLIND_S
+        if self._are_groups_unread and not was_unread:
+            self._warn(text)
+        return text if self.limits.fail_closed and self._are_groups_unread else None
 
     # --- checking -----------------------------------------------------------
 

@@ -163,7 +163,7 @@ def test_groups_that_this_user_may_not_describe_are_named(fails_closed: bool) ->
         assert words in warning and "grant the ACL Describe on groups" in warning
 
 
-def test_an_unread_lag_ends_the_load_only_where_limits_fail_closed() -> None:
+def test_an_unread_lag_is_a_warning_and_ends_the_load_where_limits_fail_closed() -> None:
     for fails_closed in (False, True):
         watched = Watched(fail_closed=fails_closed)
         watched.guards.watch_groups(watched.lags)
@@ -171,3 +171,5 @@ def test_an_unread_lag_ends_the_load_only_where_limits_fail_closed() -> None:
         why = watched.load(3 * BLIND_S, 1.0)
         assert (why is not None) == fails_closed
         assert why is None or "could not be read for 70 s" in why
+        (warning,) = watched.warnings
+        assert "could not be read for 70 s" in warning
