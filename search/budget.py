@@ -1,7 +1,12 @@
-"""A search that stops when its trials, time or bytes are used up, and states what is left."""
+"""A search that stops when its trials, time or bytes are used up, and states what is left.
+
+A size leaves a part of what is left to each later one, so that a difficult one does not cost the
+others their answer.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +22,10 @@ from search.model import (
     Observation,
     Searcher,
 )
+
+_THE = "the budget of "
+KEPT = 0.75
+"""The part of an even share of what is left that each later size keeps [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +70,31 @@ class Budget:
     def exhausted(self, spent: Spent) -> str | None:
         """The budget that is used up, in words, or None."""
         if self.trials is not None and spent.trials >= self.trials:
-            return f"the budget of {self.trials} trials"
+            return f"{_THE}{self.trials} trials"
         if self.duration_s is not None and spent.seconds >= self.duration_s:
-            return f"the budget of {self.duration_s:.0f} s"
+            return f"{_THE}{self.duration_s:.0f} s"
         if self.payload_bytes is not None and spent.bytes >= self.payload_bytes:
-            return f"the budget of {self.payload_bytes / 1e6:.0f} MB"
+            return f"{_THE}{self.payload_bytes / 1e6:.0f} MB"
         return None
+
+    def part(self, before: Spent, later: int) -> Budget:
+        """The budget that a size may use up.
+
+        Args:
+            before: cost before the size.
+            later: number of sizes that follow it, of which each keeps its part.
+        """
+
+        def cut(limit: float | None, used: float) -> int | None:
+            if limit is None or limit <= used:
+                return None  # the whole budget is used up
+            return math.ceil(limit - KEPT * later / (later + 1) * (limit - used))
+
+        return Budget(
+            cut(self.trials, before.trials),
+            cut(self.duration_s, before.seconds),
+            cut(self.payload_bytes, before.bytes),
+        )
 
 
 class Budgeted:
@@ -78,6 +106,7 @@ class Budgeted:
         before: cost before this search.
         bytes_per_s: payload of one producer [B/s].
         searched: selects the trials that determine the bracket.
+        later: number of sizes that follow this one.
     """
 
     def __init__(
@@ -87,17 +116,19 @@ class Budgeted:
         before: Spent,
         bytes_per_s: float,
         searched: Callable[[Sequence[Observation]], Sequence[Observation]] = tuple,
+        later: int = 0,
     ) -> None:
         self._searcher = searcher
         self._budget = budget
         self._before = before
         self._bytes_per_s = bytes_per_s
         self._searched = searched
+        self._part = budget.part(before, later)
 
     def decide(self, history: Sequence[Observation]) -> Decision:
         """The searcher's decision, or the end of the budget."""
         decision = self._searcher.decide(history)
-        used_up = self._budget.exhausted(self._before.plus(history, self._bytes_per_s))
+        used_up = self._used_up(self._before.plus(history, self._bytes_per_s))
         if used_up is None or isinstance(decision, (Done, GaveUp)):
             return decision
         if decision.checks and isinstance(self._searcher, Checking):
@@ -117,11 +148,14 @@ class Budgeted:
         """The searcher's estimate, cut to the budget."""
         left = self._searcher.trials_left(history)
         spent = self._before.plus(history, self._bytes_per_s)
-        if self._budget.exhausted(spent) is not None:
+        if self._used_up(spent) is not None:
             return 0
-        return (
-            left if self._budget.trials is None else min(left, self._budget.trials - spent.trials)
-        )
+        return left if self._part.trials is None else min(left, self._part.trials - spent.trials)
+
+    def _used_up(self, spent: Spent) -> str | None:
+        """What is used up, in words, or None."""
+        whole, part = self._budget.exhausted(spent), self._part.exhausted(spent)
+        return whole or (part and f"this size's part of the budget, {part.removeprefix(_THE)},")
 
     def _more(self, history: Sequence[Observation], decision: Measure) -> str:
         left = max(1, self._searcher.trials_left(history))

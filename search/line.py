@@ -129,7 +129,8 @@ class Line:
             limits = replace(limits, first_max=None)
         searcher = self._searcher(limits, guide, allowance)
         if not self.checks_at_once:
-            return Budgeted(searcher, self.budget, spent, rate, self.searched)
+            later = len(set(self.sizes) - {point.message_bytes for point in finished}) - 1
+            return Budgeted(searcher, self.budget, spent, rate, self.searched, max(0, later))
         checking = self._checking(searcher, guide, is_first)
         return Budgeted(checking, self.budget, spent, rate, self._searched_by(checking))
 

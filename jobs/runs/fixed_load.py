@@ -134,16 +134,11 @@ class FixedLoadRun(Body):
         Raises:
             NoConclusionError: no trial was valid.
         """
-        with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
-            load = self.load
-            if load.duration_s is not None:
-                count = load.trials_expected(self.config.workload.trial.measure_s)
-                why = "a load without a gap"
-                holder.hold_windows(
-                    load.message_bytes, load.load, count, self.trials, why, load.profile
-                )
-            else:
-                self._hold_trials(holder)
+        try:
+            with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
+                self._hold(holder)
+        finally:
+            self.trials[:] = run.context.history.trials  # with one that a guard ended
         if (answer := self._answer()).carries is None and (text := answer.text or self._cut_short):
             raise NoConclusionError(text)
 
@@ -168,8 +163,13 @@ class FixedLoadRun(Body):
         ended = ended or self._cut_short
         return answer_of_load(counted, ceilings, self.load.duration_s is not None, ended)
 
-    def _hold_trials(self, holder: Holder) -> None:
+    def _hold(self, holder: Holder) -> None:
         load = self.load
+        if load.duration_s is not None:
+            count = load.trials_expected(self.config.workload.trial.measure_s)
+            size, why = load.message_bytes, "a load without a gap"
+            holder.hold_windows(size, load.load, count, self.trials, why, load.profile)
+            return
 
         def hold(left: int) -> Trial:
             why = "a fixed load" if left > 1 else "a fixed load, for the last time"
@@ -210,7 +210,7 @@ class FixedLoadRun(Body):
             run.order.reporter.report(trials_table(title, self.trials))
             if text := proven_trial_words(self.trials):
                 note(run.order.reporter, text)
-        conclude_run(run, self.config, summary, self.trials)
+        conclude_run(run, self.config, summary)
 
 
 def at_rate(

@@ -344,8 +344,7 @@ class LimitRun(Body):
         summary = summary_of_run(run, self.config, outcome, found, measurement=self.measurement)
         if (table := calibration_table(found)) is not None:
             run.order.reporter.report(table)
-        trials = run.context.history.trials if run.contexts else ()
-        conclude_run(run, self.config, summary, trials)
+        conclude_run(run, self.config, summary)
 
 
 def _key(boundary: Boundary) -> tuple[str, int, str]:

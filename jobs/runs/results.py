@@ -260,18 +260,18 @@ def summary_of_run(
     )
 
 
-def conclude_run(
-    run: RunState, config: Configuration, summary: RunSummary, trials: Sequence[Trial]
-) -> None:
-    """Write the files of a run with these trials, and report its end.
+def conclude_run(run: RunState, config: Configuration, summary: RunSummary) -> None:
+    """Write the files of a run, and report its end.
 
     Raises:
         ConfigError: a file could not be written; everything else is done.
     """
-    order, made, series = run.order, None, None
+    order = run.order
+    made, series = None, None
     if run.contexts:
-        made, series = trials, panels_of_run(run.context.history.series, trials)
-        summary = replace(summary, impact=impact_of(trials, run.canaries_after))
+        made = run.context.history.trials
+        series = panels_of_run(run.context.history.series, made)
+        summary = replace(summary, impact=impact_of(made, run.canaries_after))
     settings = json.loads(config_text(config))
     files = write_results(
         summary, order.folder, order.tables, made, settings, series, order.json_file

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from jobs.testbed.handle import Testbed
 
 REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*/Count"
+HANDLED = "kafka.network:type=RequestMetrics,name=LocalTimeMs,request=%s/%s"
 LOADS = ("Produce", "FetchFollower", "FetchConsumer", "Fetch")
 """Requests that carry records: those of loads, of canaries, of followers and of others."""
 
@@ -27,6 +28,17 @@ def requests_of(testbed: Testbed) -> dict[int, Counter[str]]:
             keys = dict(pair.split("=", 1) for pair in each.mBeanName.split(":")[1].split(","))
             counts[keys["request"]] += int(each.value)
         found[broker_id] = counts
+    return found
+
+
+def handled_s(testbed: Testbed, request: str) -> float:
+    """The time that handlers of all brokers spent on requests of a kind since their start [s]."""
+    found = 0.0
+    for endpoint in testbed.jmx_endpoints.values():
+        connection = jmxquery.JMXConnection(f"service:jmx:rmi:///jndi/rmi://{endpoint}/jmxrmi")
+        asked = [jmxquery.JMXQuery(HANDLED % (request, name)) for name in ("Count", "Mean")]
+        count, mean_ms = (float(each.value) for each in connection.query(asked))
+        found += count * mean_ms / 1_000.0
     return found
 
 

@@ -10,6 +10,7 @@ from statistics import fmean, stdev, variance
 
 import pytest
 
+from jobs.trials.early_end import OTHERS_ERROR_RATE
 from search.bisect import Bisection
 from search.boundary_model import ProducerRate
 from search.early_stop import FEWEST, Progress, StopRule
@@ -209,10 +210,15 @@ def slices(chance: random.Random, mean: float, deviation: float, correlation: fl
     return values
 
 
-@pytest.mark.parametrize("first", [StopRule().first, FEWEST])
+@pytest.mark.parametrize(
+    ("first", "error_rate"),
+    [(StopRule().first, 0.01), (FEWEST, 0.01), (StopRule().first, OTHERS_ERROR_RATE)],
+)
 @pytest.mark.parametrize("correlation", [0.0, 0.3, 0.5])
-def test_early_stops_are_wrong_no_more_often_than_stated(correlation: float, first: int) -> None:
-    chance, rule = random.Random(1), StopRule(error_rate=0.01, first=first)
+def test_early_stops_are_wrong_in_one_of_a_hundred_at_most(
+    correlation: float, first: int, error_rate: float
+) -> None:
+    chance, rule = random.Random(1), StopRule(error_rate=error_rate, first=first)
     wrong = stopped = saved = 0
     trials = 800
     for _ in range(trials):
