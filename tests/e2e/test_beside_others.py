@@ -30,7 +30,7 @@ from tests.support.neighbors import (
     step,
     waves,
 )
-from tests.support.search_impact import control_requests, handled_s, impact_of, requests_of
+from tests.support.search_impact import control_requests, handled_of, impact_of, requests_of
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +39,11 @@ pytestmark = [
 ]  # fmt: skip
 
 BROKERS, HANDLERS, STATED_S, OWN_S = 3, 4, 0.060, 0.0006
-REQUESTS_PER_S = 0.8 * BROKERS * HANDLERS / (STATED_S + OWN_S)
-"""Produce requests that the brokers take at the limit, ours and theirs [1/s]."""
 PRODUCER_PER_S = 31_250 / 16_000
 """Requests of one producer, each of a batch of nearly 16 kB [1/s]."""
-KINDS = ("Produce", "FetchFollower")
 THEIRS_PER_S = 24.0
 CANARIES_PER_S = BROKERS / INTERVAL_S
-AS_MUCH_PER_S = (REQUESTS_PER_S - CANARIES_PER_S) / 2
+AS_MUCH_PER_S = (0.8 * BROKERS * HANDLERS / (STATED_S + OWN_S) - CANARIES_PER_S) / 2
 """Requests of others where ours are as many at the limit [1/s]."""
 Neighborhood = Callable[[Testbed, Event], AbstractContextManager[object]]
 """Testbed, event → the others, and what happens once when the event is set."""
@@ -56,30 +53,14 @@ COPIED_PER_S = 250_000
 """Bytes that each broker copies for a reassignment [B/s]: it lasts for some trials."""
 
 
-def _limit(theirs_per_s: float, ours_cost: float = 1.0, theirs_cost: float = 1.0) -> float:
+def _limit(theirs_per_s: float, request_s: float = STATED_S + OWN_S) -> float:
     """Our producers at the limit beside so many requests of others.
 
     Args:
-        ours_cost, theirs_cost: the handlers' time for a request with what followers fetch of it,
-            in that of one without followers [ratio].
+        request_s: time of a handler for a request.
     """
-    left_per_s = REQUESTS_PER_S - CANARIES_PER_S - theirs_cost * theirs_per_s
-    return left_per_s / ours_cost / PRODUCER_PER_S
-
-
-def _replicated_cost(before: list[float], after: list[float], unreplicated: float) -> float:
-    """The handlers' time for a request and its followers' fetches, in that of the request alone.
-
-    Args:
-        before, after: the handlers' time for produce and followers' fetch requests [s].
-        unreplicated: requests of topics without followers between both moments.
-    """
-    written_s, fetched_s = (late - early for early, late in zip(before, after, strict=True))
-    cost = 1.0 + fetched_s / (written_s - unreplicated * (STATED_S + OWN_S))
-    log.warning(
-        "%.1f s for produce requests, %.1f s for followers, %.3f", written_s, fetched_s, cost
-    )
-    return cost
+    all_per_s = 0.8 * BROKERS * HANDLERS / request_s
+    return (all_per_s - CANARIES_PER_S - theirs_per_s) / PRODUCER_PER_S
 
 
 @contextmanager
@@ -144,7 +125,6 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
     neighbors, low_per_s, high_per_s = CASES[case]
     are_two = case.startswith("as much")
     near, replicas = (NEAR_OF_TWO, 3) if are_two else (NEAR, 1)
-    costs = (1.0, 1.0)
     bed = start("calibrated", brokers=BROKERS, root=tmp_path / "bed", name="foreign")
     begun = Event()
     with bed as testbed, neighbors(testbed, begun):
@@ -157,24 +137,23 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
             f"--set=goal.search.resolution={near if are_two else 0.1}", folder=tmp_path,
         )  # fmt: skip
         before, began_s = requests_of(testbed), time.monotonic()
-        handled = [handled_s(testbed, kind) for kind in KINDS]
+        handled = handled_of(testbed)
         with command:
             command.await_line(BEGINS, BEGINS_S)
             begun.set()
             code = command.wait(800.0)
         lasted_s = time.monotonic() - began_s
-        if are_two:
-            alone = 0.0 if case.endswith("with followers") else low_per_s * lasted_s
-            cost = _replicated_cost(handled, [handled_s(testbed, each) for each in KINDS], alone)
-            costs = (cost, 1.0 if alone else cost)
         asked = control_requests(before, requests_of(testbed))
+        requests, busy_s = (each - handled[at] for at, each in enumerate(handled_of(testbed)))
     log.warning("%s:\n%s", case, command.text)
     log.warning("%s: %.0f s, control requests %s", case, lasted_s, dict(asked))
     log.warning("%s: impact %s", case, impact_of(tmp_path / "out" / "tables"))
     assert code == 0, command.text[-2_000:]
     (point,) = json.loads((tmp_path / "answer.json").read_text())["boundaries"]
     found = point["np_estimate"]
-    lowest, highest = _limit(high_per_s, *costs), _limit(low_per_s, *costs)
+    request_s = busy_s / requests if are_two else STATED_S + OWN_S
+    lowest, highest = (_limit(each, request_s) for each in (high_per_s, low_per_s))
+    log.warning("%s: %.1f ms a request, followers included", case, 1e3 * busy_s / requests)
     log.warning("%s: found %.1f, planted %.1f to %.1f", case, found, lowest, highest)
     assert (1 - near) * lowest <= found <= (1 + near) * highest
     assert any("by other clients" in note for note in point["notes"]), point["notes"]

@@ -31,15 +31,19 @@ def requests_of(testbed: Testbed) -> dict[int, Counter[str]]:
     return found
 
 
-def handled_s(testbed: Testbed, request: str) -> float:
-    """The time that handlers of all brokers spent on requests of a kind since their start [s]."""
-    found = 0.0
+def handled_of(testbed: Testbed) -> tuple[float, float]:
+    """Produce requests since the brokers' start, and the handlers' time for them and for what
+    followers fetch of them [s].
+    """
+    requests = busy_s = 0.0
     for endpoint in testbed.jmx_endpoints.values():
         connection = jmxquery.JMXConnection(f"service:jmx:rmi:///jndi/rmi://{endpoint}/jmxrmi")
-        asked = [jmxquery.JMXQuery(HANDLED % (request, name)) for name in ("Count", "Mean")]
-        count, mean_ms = (float(each.value) for each in connection.query(asked))
-        found += count * mean_ms / 1_000.0
-    return found
+        for kind in ("Produce", "FetchFollower"):
+            asked = [jmxquery.JMXQuery(HANDLED % (kind, name)) for name in ("Count", "Mean")]
+            count, mean_ms = (float(each.value) for each in connection.query(asked))
+            requests += count * (kind == "Produce")
+            busy_s += count * mean_ms / 1_000.0
+    return requests, busy_s
 
 
 def control_requests(
