@@ -80,7 +80,7 @@ from metrics.traffic.sizes import MESSAGE_BYTES_MAX
     type=Amount(0, 1, max_open=True),
     default=0.0,
     show_default=True,
-    help="Share of the brokers that may be offline; 0.2 is a fifth.",
+    help="Share of the brokers that may be offline, rounded up to whole brokers; 0.2 is a fifth.",
 )
 @click.option(
     "--headroom",

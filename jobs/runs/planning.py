@@ -14,7 +14,13 @@ from jobs.console.printing import make_reporter
 from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.planning.provisioning import Demand, MeasuredLimit, Provision, provision
+from metrics.planning.provisioning import (
+    BETWEEN_RUNS,
+    Demand,
+    MeasuredLimit,
+    Provision,
+    provision,
+)
 from metrics.planning.setups import DAY_S, setups_of, smallest_setup
 from metrics.planning.shares import TrafficShare
 from metrics.reporting.files import write_file
@@ -274,39 +280,70 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
 
 
 def _plain_limit(point: Boundary, summary: RunSummary) -> MeasuredLimit:
-    return MeasuredLimit(
-        point.message_bytes,
-        point.mb_per_s_per_broker,
-        point.limited_by,
-        summary.replication_factor,
-        summary.consumer_groups,
-        point.mb_per_s_per_broker_low,
-        doubt_words(point),
+    return _lasting(
+        MeasuredLimit(
+            point.message_bytes,
+            point.mb_per_s_per_broker,
+            point.limited_by,
+            summary.replication_factor,
+            summary.consumer_groups,
+            point.mb_per_s_per_broker_low,
+            doubt_words(point),
+        ),
+        point,
     )
 
 
 def _mix_limit(point: Boundary) -> MeasuredLimit:
     """The limit of a mix, with its parts in their proportions."""
     assert point.scale_sustained, "it is an answer along scale"
-    return MeasuredLimit(
-        point.message_bytes,
-        point.mb_per_s_per_broker,
-        point.limited_by,
-        max(each.replication_factor for each in point.parts),
-        sum(each.consumer_groups for each in point.parts),
-        point.mb_per_s_per_broker_low,
-        doubt_words(point),
-        parts=tuple(
-            TrafficShare(
-                each.part,
-                each.mb_per_s / point.mb_per_s,
-                each.bpm,
-                each.replication_factor,
-                each.consumer_groups,
-            )
-            for each in point.parts
+    shares = tuple(
+        TrafficShare(
+            each.part,
+            each.mb_per_s / point.mb_per_s,
+            each.bpm,
+            each.replication_factor,
+            each.consumer_groups,
+        )
+        for each in point.parts
+    )
+    return _lasting(
+        MeasuredLimit(
+            point.message_bytes,
+            point.mb_per_s_per_broker,
+            point.limited_by,
+            max(each.replication_factor for each in point.parts),
+            sum(each.consumer_groups for each in point.parts),
+            point.mb_per_s_per_broker_low,
+            doubt_words(point),
+            parts=shares,
+            mix_mb_per_s=point.mb_per_s / point.scale_sustained,
         ),
-        mix_mb_per_s=point.mb_per_s / point.scale_sustained,
+        point,
+    )
+
+
+def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:
+    """The limit that disks were proven to write, where it is known; else the burst, in words.
+
+    Both vary from run to run.
+    """
+    limit = replace(limit, between_runs=BETWEEN_RUNS)
+    steady = point.steady_mb_per_s
+    size = format_size(point.message_bytes)
+    if not steady:
+        note = f" ({point.proof_note})" if point.proof_note else ""
+        text = f"the limit at {size} is a burst: disks are not proven to write it for long{note}"
+        return limit if point.proven_on_disk else replace(limit, lasts=text)
+    if steady >= point.mb_per_s:
+        return limit
+    share = steady / point.mb_per_s
+    text = (
+        f"the limit at {size} is the steady one, which disks were proven to write; as a burst a "
+        f"broker took {format_mb_per_s(limit.mb_per_s)} MB/s"
+    )
+    return replace(
+        limit, mb_per_s=share * limit.mb_per_s, mb_per_s_low=None, limited_by="disk", lasts=text
     )
 
 
@@ -326,13 +363,14 @@ def _table(answer: Provision, demand: Demand) -> Table:
             f"limit of a broker{size}",
             f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s",
         ),
-        *([(f"its lower end {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
+        *([(f"lower end on any day {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
         ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
         ("load of each broker", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
         ("headroom, all up", format_ratio(answer.headroom)),
-        (
-            f"headroom, {format_ratio(demand.offline)} offline",
-            format_ratio(answer.headroom_offline),
+        *(
+            [(f"headroom, {answer.offline} offline", format_ratio(answer.headroom_offline))]
+            if answer.offline
+            else []
         ),
     ]
     needs = [(f"brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs]

@@ -1,5 +1,8 @@
 """The number of brokers that a load needs, computed from measured limits. Pure.
 
+A run's limit is that of its day: runs on the same brokers differ, so the number follows from the
+lower end of the limit on any day. Brokers that may be offline are whole ones.
+
 A measured limit is valid for the pattern that it was measured with. Between two measured message
 sizes the model assumes a cost per record and a cost per byte: a broker's time per message grows
 linearly with the size. Outside of the measured sizes there is no answer. Each further replica is
@@ -13,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Annotated
 
 from metrics.columns import Column
@@ -27,6 +31,10 @@ from search.interval import LEVEL
 
 FULL_BATCHES_PER_S = 1e6
 """Record rate at which every batch is full before its linger time ends [1/s]."""
+BETWEEN_RUNS = 0.06
+"""Spread of limits between runs on the same brokers, as a standard deviation [ln]; 0.05 to 0.08
+were measured, see docs/trust.md."""
+_TAIL = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 BROKERS_MAX = 1_000_000
 """Highest number of brokers of a plan; a plan above it has a mistyped figure."""
 
@@ -46,6 +54,10 @@ class MeasuredLimit:
             highest one, and whose groups are those of all parts; empty for other traffic.
         mix_mb_per_s: payload of the mix at scale 1, all brokers together; None for other traffic
             [MB/s].
+        between_runs: spread between runs of other days, as a standard deviation; 0 for a limit
+            that holds on each of them [ln].
+        lasts: how the limit stands to what disks were proven to write, a sentence without its
+            full stop; empty where it needs none.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -57,6 +69,8 @@ class MeasuredLimit:
     doubt: str = ""
     parts: tuple[TrafficShare, ...] = ()
     mix_mb_per_s: float | None = None
+    between_runs: float = 0.0
+    lasts: str = ""
 
     @property
     def shares(self) -> tuple[TrafficShare, ...]:
@@ -68,9 +82,14 @@ class MeasuredLimit:
 
     @property
     def conservative_mb_per_s(self) -> float:
-        """The lower end of the interval if it is known, and at most the sustained rate [MB/s]."""
-        low = self.mb_per_s_low
-        return self.mb_per_s if low is None else min(self.mb_per_s, low)
+        """The lower end of the limit's 90 % range on any day, of the run's own interval and of the
+        spread between runs; at most the sustained rate [MB/s].
+        """
+        low = self.mb_per_s if self.mb_per_s_low is None else self.mb_per_s_low
+        if low <= 0.0:
+            return 0.0
+        below = math.log(self.mb_per_s / min(low, self.mb_per_s))
+        return self.mb_per_s * math.exp(-math.hypot(below, _TAIL * self.between_runs))
 
 
 @dataclass(frozen=True)
@@ -164,12 +183,13 @@ class Provision:
         binds_first: the resource that requires it.
         brokers_for_limit: the number for the limit itself instead of its lower end.
         limit_mb_per_s_per_broker: the limit at this size and replication [MB/s].
-        low_mb_per_s_per_broker: the lower end of its 90 % interval, from which `brokers` follows;
-            None if not known [MB/s].
+        low_mb_per_s_per_broker: the lower end of its 90 % range on any day, from which `brokers`
+            follows; None where it is the limit itself [MB/s].
         plan_mb_per_s_per_broker: highest load of a broker in the plan, all brokers up [MB/s].
         mb_per_s_per_broker: load of each broker at the full demand, all brokers up [MB/s].
         headroom: free share of the lower end (or else of the limit) at this load [ratio].
-        headroom_offline: the same with the planned share of brokers offline [ratio].
+        headroom_offline: the same with the planned brokers offline [ratio].
+        offline: brokers that may be offline, the planned share of them rounded up.
         needs: the requirement of each resource.
         assumptions: assumptions of the answer, a sentence each.
         scale: how many times the mix this number of brokers sustains at its usable limit, all
@@ -185,6 +205,7 @@ class Provision:
     mb_per_s_per_broker: float
     headroom: float
     headroom_offline: float
+    offline: int
     needs: tuple[Need, ...]
     assumptions: tuple[str, ...]
     scale: float | None = None
@@ -218,7 +239,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
             ),
         )
     needed = demand.mb_per_s * (1.0 + demand.growth)
-    share = (1.0 - demand.offline) * (1.0 - demand.headroom)
+    share = 1.0 - demand.headroom
     bound = at_size.limited_by or "the measured limit"
     needs = [_need(bound, needed, usable * share, demand)]
     for_limit = _need(bound, needed, limit * share, demand).brokers
@@ -241,35 +262,48 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
                 "measured; to check other proportions, search along scale.PART"
             ),
         )
-    if at_size.mb_per_s_low is not None:
-        assumptions = (_bought_for(usable, limit, for_limit), *assumptions)
+    if usable < limit:
+        assumptions = (_bought_for(at_size, usable, limit, for_limit), *assumptions)
+    if at_size.lasts:
+        assumptions = (at_size.lasts, *assumptions)
     if at_size.doubt:
         assumptions = (f"the limit is doubtful: {at_size.doubt}; measure it again", *assumptions)
     first = max(needs, key=lambda need: need.brokers)
     each = needed / first.brokers
-    least_up = max(1, first.brokers - math.floor(first.brokers * demand.offline + 1e-9))
+    offline = _offline(first.brokers, demand.offline)
     return Provision(
         brokers=first.brokers,
         binds_first=first.resource,
         brokers_for_limit=for_limit,
         limit_mb_per_s_per_broker=limit,
-        low_mb_per_s_per_broker=None if at_size.mb_per_s_low is None else usable,
+        low_mb_per_s_per_broker=usable if usable < limit else None,
         plan_mb_per_s_per_broker=min(need.mb_per_s_per_broker for need in needs),
         mb_per_s_per_broker=each,
         headroom=1.0 - each / usable,
-        headroom_offline=1.0 - needed / least_up / usable,
+        headroom_offline=1.0 - needed / (first.brokers - offline) / usable,
+        offline=offline,
         needs=tuple(needs),
         assumptions=assumptions,
         scale=None if not at_size.mix_mb_per_s else first.brokers * usable / at_size.mix_mb_per_s,
     )
 
 
-def _bought_for(low: float, limit: float, brokers_for_limit: int) -> str:
+def _bought_for(at_size: MeasuredLimit, low: float, limit: float, brokers_for_limit: int) -> str:
+    of = f"{format_ratio(LEVEL)} interval"
+    if at_size.between_runs:
+        own = "" if at_size.mb_per_s_low is None else " and its interval in this run"
+        vary = f"(runs vary by {format_ratio(at_size.between_runs)}{own})"
+        of = f"{format_ratio(LEVEL)} range on any day {vary}"
     return (
-        f"the number of brokers follows from the lower end of the limit's {format_ratio(LEVEL)} "
-        f"interval, {format_mb_per_s(low)} MB/s per broker; the limit itself, "
-        f"{format_mb_per_s(limit)} MB/s per broker, would require {brokers_for_limit}"
+        f"the number of brokers follows from the lower end of the limit's {of}, "
+        f"{format_mb_per_s(low)} MB/s per broker; the limit itself, {format_mb_per_s(limit)} MB/s "
+        f"per broker, would require {brokers_for_limit}"
     )
+
+
+def _offline(brokers: int, share: float) -> int:
+    """Brokers that may be offline, rounded up."""
+    return math.ceil(brokers * share - 1e-9)
 
 
 def offline_mb_per_s(limit_mb_per_s: float, brokers: int, offline: int) -> float:
@@ -284,15 +318,18 @@ def offline_mb_per_s(limit_mb_per_s: float, brokers: int, offline: int) -> float
 
 
 def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
-    exact = needed / usable if usable > 0.0 else math.inf
-    if not exact <= BROKERS_MAX:
+    up = needed / usable if usable > 0.0 else math.inf
+    if not up / (1.0 - demand.offline) <= BROKERS_MAX:
         raise ConfigError(
             f"{needed:.6g} MB/s need more than {BROKERS_MAX:,} brokers where a broker carries "
             f"{usable:.3g} MB/s ({resource}); expected a plan of at most {BROKERS_MAX:,} brokers; "
             "correct the demand, the limit per broker or the margins"
         )
-    brokers = math.ceil(exact - 1e-9)
-    return Need(resource, max(brokers, demand.replication_factor), usable)
+    brokers = max(demand.replication_factor, math.ceil(up / (1.0 - demand.offline) - 1e-9))
+    while brokers - _offline(brokers, demand.offline) < up - 1e-9:
+        brokers += 1
+    share_up = 1.0 - _offline(brokers, demand.offline) / brokers
+    return Need(resource, brokers, usable * share_up)
 
 
 def _payload_of_link(demand: Demand) -> float:

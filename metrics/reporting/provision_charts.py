@@ -21,18 +21,18 @@ _WIDTH, _HEIGHT = 240, 220  # [px]
 
 def answer_table(answer: Provision, demand: Demand) -> NotebookOutput:
     """A table of the answer, with its assumptions in sentences."""
-    size, offline = format_size(demand.message_bytes), format_ratio(demand.offline)
+    size = format_size(demand.message_bytes)
     low = answer.low_mb_per_s_per_broker
     rows = [
         ("Brokers to buy", f"{answer.brokers}"),
         *([("Brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
         ("Limiting resource", answer.binds_first),
         (f"Limit of a broker at {size}", _rate(answer.limit_mb_per_s_per_broker)),
-        *([(f"Its lower end {AT_LEVEL}", _rate(low))] if low else []),
+        *([(f"Lower end on any day {AT_LEVEL}", _rate(low))] if low else []),
         ("Planned load per broker at most", _rate(answer.plan_mb_per_s_per_broker)),
         ("Load per broker at the demand", _rate(answer.mb_per_s_per_broker)),
         ("Headroom, all brokers up", format_ratio(answer.headroom)),
-        (f"Headroom, {offline} offline", format_ratio(answer.headroom_offline)),
+        (f"Headroom, {answer.offline} offline", format_ratio(answer.headroom_offline)),
         *((f"Brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs),
     ]
     return NotebookOutput(table_html(("what", "value"), rows, "; ".join(answer.assumptions)))

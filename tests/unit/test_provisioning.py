@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,18 +11,18 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
-from metrics.planning.provisioning import Demand, MeasuredLimit, limit_at, provision
+from metrics.planning.provisioning import BETWEEN_RUNS, Demand, MeasuredLimit, limit_at, provision
 
 DROPBOX = MeasuredLimit(1_000, 60.0, "disk", replication_factor=3)
 DEMAND = Demand(mb_per_s=600.0, message_bytes=1_000)
 
 
 def test_60_mb_per_s_a_broker_with_a_fifth_offline_is_about_50() -> None:
-    # Dropbox 2019: 60 MB/s a broker measured, about 50 to plan with.
+    # Dropbox 2019: 60 MB/s a broker measured, about 50 to plan with. Of 13 brokers 3 are a fifth.
     found = provision([DROPBOX], replace(DEMAND, offline=0.2))
-    assert found.plan_mb_per_s_per_broker == pytest.approx(50.0, rel=0.05)
-    assert found.brokers == 13
-    assert found.headroom_offline >= 0
+    assert (found.brokers, found.offline) == (13, 3)
+    assert found.plan_mb_per_s_per_broker == pytest.approx(60 * 10 / 13)
+    assert found.headroom_offline == pytest.approx(0.0)
     assert found.binds_first == "disk"
 
 
@@ -39,7 +40,7 @@ def test_growth_and_headroom_need_more_brokers() -> None:
 
 def test_the_lower_end_decides_and_both_figures_are_stated(snapshot: SnapshotAssertion) -> None:
     found = provision([replace(DROPBOX, mb_per_s_low=50.0)], replace(DEMAND, offline=0.2))
-    assert (found.brokers, found.brokers_for_limit) == (15, 13)
+    assert (found.brokers, found.brokers_for_limit) == (15, 13)  # 12 of 50 MB/s and 3 offline
     assert (found.limit_mb_per_s_per_broker, found.low_mb_per_s_per_broker) == (60.0, 50.0)
     assert found.plan_mb_per_s_per_broker == pytest.approx(40.0)
     assert found.headroom == pytest.approx(1 - 600 / 15 / 50)
@@ -51,7 +52,25 @@ def test_the_lower_end_decides_and_both_figures_are_stated(snapshot: SnapshotAss
 
 def test_a_plan_never_uses_more_than_the_sustained_load() -> None:
     found = provision([replace(DROPBOX, mb_per_s_low=61.0)], DEMAND)
-    assert (found.brokers, found.low_mb_per_s_per_broker) == (10, 60.0)
+    assert (found.brokers, found.low_mb_per_s_per_broker) == (10, None)
+
+
+def test_one_broker_of_four_cannot_be_a_fifth_that_is_offline() -> None:
+    found = provision([replace(DROPBOX, mb_per_s=100.0)], Demand(310.0, 1_000, offline=0.2))
+    assert (found.brokers, found.offline) == (5, 1)
+    assert found.headroom_offline == pytest.approx(1 - 310 / 400)
+
+
+def test_runs_of_other_days_differ(snapshot: SnapshotAssertion) -> None:
+    runs = replace(DROPBOX, between_runs=BETWEEN_RUNS)
+    low = 60.0 * math.exp(-1.645 * 0.06)
+    assert runs.conservative_mb_per_s == pytest.approx(low, rel=1e-4)  # about 9 % less
+    both = replace(runs, mb_per_s_low=55.0)
+    below = math.hypot(math.log(60 / 55), 1.645 * 0.06)
+    assert both.conservative_mb_per_s == pytest.approx(60 * math.exp(-below), rel=1e-4)
+    found = provision([runs], DEMAND)
+    assert (found.brokers, found.brokers_for_limit) == (12, 10)
+    assert found.assumptions[0] == snapshot
 
 
 def test_a_link_that_binds_first_gives_both_figures() -> None:
@@ -139,7 +158,11 @@ def test_the_remaining_brokers_are_sufficient_and_one_broker_fewer_is_not(
 ) -> None:
     demand = Demand(mb_per_s, 1_000, offline=offline, growth=growth, headroom=headroom)
     found = provision([DROPBOX], demand)
-    usable = 60.0 * (1 - offline) * (1 - headroom)
-    needed = mb_per_s * (1 + growth)
-    assert found.brokers * usable >= needed * (1 - 1e-6)
-    assert found.brokers == 3 or (found.brokers - 1) * usable < needed * (1 + 1e-6)
+    usable, needed = 60.0 * (1 - headroom), mb_per_s * (1 + growth)
+
+    def carried(brokers: int) -> float:
+        return (brokers - math.ceil(brokers * offline - 1e-9)) * usable
+
+    assert carried(found.brokers) >= needed * (1 - 1e-6)
+    assert found.brokers == 3 or carried(found.brokers - 1) < needed * (1 + 1e-6)
+    assert found.headroom_offline >= headroom - 1e-6
