@@ -30,7 +30,13 @@ from tests.support.neighbors import (
     step,
     waves,
 )
-from tests.support.search_impact import control_requests, handled_of, impact_of, requests_of
+from tests.support.search_impact import (
+    Handled,
+    control_requests,
+    handled_of,
+    impact_of,
+    requests_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,18 +55,43 @@ Neighborhood = Callable[[Testbed, Event], AbstractContextManager[object]]
 """Testbed, event → the others, and what happens once when the event is set."""
 BEGINS, BEGINS_S = "trial-started trial=2", 400.0
 """The line of the output at which the event is set, and the longest wait for it [s]."""
+ALONE_S = 20.0
 COPIED_PER_S = 250_000
 """Bytes that each broker copies for a reassignment [B/s]: it lasts for some trials."""
 
 
-def _limit(theirs_per_s: float, request_s: float = STATED_S + OWN_S) -> float:
+def _limit(
+    theirs_per_s: float, ours_s: float = STATED_S + OWN_S, theirs_s: float = STATED_S + OWN_S
+) -> float:
     """Our producers at the limit beside so many requests of others.
 
     Args:
-        request_s: time of a handler for a request.
+        ours_s, theirs_s: time of a handler for a request, with what followers fetch of it.
     """
-    all_per_s = 0.8 * BROKERS * HANDLERS / request_s
-    return (all_per_s - CANARIES_PER_S - theirs_per_s) / PRODUCER_PER_S
+    left_s = 0.8 * BROKERS * HANDLERS - (CANARIES_PER_S + theirs_per_s) * theirs_s
+    return left_s / ours_s / PRODUCER_PER_S
+
+
+def _times(alone: tuple[Handled, Handled], end: Handled, theirs_per_s: float) -> list[float]:
+    """The handlers' time for a request of ours and of others, by the brokers' meters [s].
+
+    Args:
+        alone: readings at both ends of a time without us.
+        end: the reading at the end of our run.
+    """
+    theirs, busy_s = alone[1].since(alone[0], BROKERS, HANDLERS)
+    theirs_s = busy_s / theirs
+    requests, busy_s = end.since(alone[1], BROKERS, HANDLERS)
+    theirs = theirs_per_s * (end.at_s - alone[1].at_s)
+    return [(busy_s - theirs * theirs_s) / (requests - theirs), theirs_s]
+
+
+def _alone(testbed: Testbed) -> tuple[Handled, Handled]:
+    """Readings at both ends of some time without us, once JVMs have compiled."""
+    time.sleep(ALONE_S)
+    before = handled_of(testbed)
+    time.sleep(ALONE_S)
+    return before, handled_of(testbed)
 
 
 @contextmanager
@@ -137,23 +168,22 @@ def test_a_search_beside_others_ends_with_an_answer(case: str, tmp_path: Path) -
             f"--set=goal.search.resolution={near if are_two else 0.1}", folder=tmp_path,
         )  # fmt: skip
         before, began_s = requests_of(testbed), time.monotonic()
-        handled = handled_of(testbed)
+        alone = _alone(testbed) if are_two else None
         with command:
             command.await_line(BEGINS, BEGINS_S)
             begun.set()
             code = command.wait(800.0)
         lasted_s = time.monotonic() - began_s
         asked = control_requests(before, requests_of(testbed))
-        requests, busy_s = (each - handled[at] for at, each in enumerate(handled_of(testbed)))
+        times = _times(alone, handled_of(testbed), low_per_s) if alone else []
     log.warning("%s:\n%s", case, command.text)
     log.warning("%s: %.0f s, control requests %s", case, lasted_s, dict(asked))
     log.warning("%s: impact %s", case, impact_of(tmp_path / "out" / "tables"))
     assert code == 0, command.text[-2_000:]
     (point,) = json.loads((tmp_path / "answer.json").read_text())["boundaries"]
     found = point["np_estimate"]
-    request_s = busy_s / requests if are_two else STATED_S + OWN_S
-    lowest, highest = (_limit(each, request_s) for each in (high_per_s, low_per_s))
-    log.warning("%s: %.1f ms a request, followers included", case, 1e3 * busy_s / requests)
+    lowest, highest = (_limit(each, *times) for each in (high_per_s, low_per_s))
+    log.warning("%s: a request of ours and of others takes %s s", case, times)
     log.warning("%s: found %.1f, planted %.1f to %.1f", case, found, lowest, highest)
     assert (1 - near) * lowest <= found <= (1 + near) * highest
     assert any("by other clients" in note for note in point["notes"]), point["notes"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from deltalake import DeltaTable
 from jobs.testbed.handle import Testbed
 
 REQUESTS = "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=*,version=*/Count"
-HANDLED = "kafka.network:type=RequestMetrics,name=LocalTimeMs,request=%s/%s"
+HANDLED = (
+    "kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Produce/Count",
+    "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent/Count",
+)
 LOADS = ("Produce", "FetchFollower", "FetchConsumer", "Fetch")
 """Requests that carry records: those of loads, of canaries, of followers and of others."""
 
@@ -31,19 +36,38 @@ def requests_of(testbed: Testbed) -> dict[int, Counter[str]]:
     return found
 
 
-def handled_of(testbed: Testbed) -> tuple[float, float]:
-    """Produce requests since the brokers' start, and the handlers' time for them and for what
-    followers fetch of them [s].
+@dataclass(frozen=True)
+class Handled:
+    """What the request handlers of all brokers did since their start.
+
+    Attributes:
+        at_s: time of the reading [s].
+        requests: produce requests.
+        idle_s: the time for which a handler had nothing to do, a mean of its broker's, added up
+            over the brokers [s].
     """
-    requests = busy_s = 0.0
+
+    at_s: float
+    requests: float
+    idle_s: float
+
+    def since(self, before: Handled, brokers: int, handlers: int) -> tuple[float, float]:
+        """The produce requests since an earlier reading, and the handlers' busy time [s]."""
+        idle_s = self.idle_s - before.idle_s
+        busy_s = handlers * (brokers * (self.at_s - before.at_s) - idle_s)
+        return self.requests - before.requests, busy_s
+
+
+def handled_of(testbed: Testbed) -> Handled:
+    """What the handlers did until now, by the brokers' own meters."""
+    requests = idle_s = 0.0
     for endpoint in testbed.jmx_endpoints.values():
         connection = jmxquery.JMXConnection(f"service:jmx:rmi:///jndi/rmi://{endpoint}/jmxrmi")
-        for kind in ("Produce", "FetchFollower"):
-            asked = [jmxquery.JMXQuery(HANDLED % (kind, name)) for name in ("Count", "Mean")]
-            count, mean_ms = (float(each.value) for each in connection.query(asked))
-            requests += count * (kind == "Produce")
-            busy_s += count * mean_ms / 1_000.0
-    return requests, busy_s
+        found = connection.query([jmxquery.JMXQuery(each) for each in HANDLED])
+        values = {each.mBeanName: float(each.value) for each in found}
+        requests += sum(value for name, value in values.items() if "Produce" in name)
+        idle_s += sum(value for name, value in values.items() if "Idle" in name) / 1e9
+    return Handled(time.time(), requests, idle_s)
 
 
 def control_requests(
