@@ -1,9 +1,11 @@
 """When the cluster will be full: growth, weekdays and hours of a history, and their continuation.
 
 The history is the share of the limit in use. Its logarithm is the sum of a level that grows by the
-same amount each day, a pattern of the day, a pattern of the week and what is left, which remembers
-the day before (statsmodels' `UnobservedComponents`, a state-space model whose Kalman filter accepts
-holes). The cluster is full when the busiest hour of the busiest weekday reaches the limit.
+same amount each day and a random step, a pattern of the day, a pattern of the week and what is
+left, which remembers the day before (statsmodels' `UnobservedComponents`, a state-space model whose
+Kalman filter accepts holes). The cluster is full on the first day whose busiest hour reaches the
+limit: with the scatter of days and hours around that sum, which comes well before its mean does. No
+date is stated beyond three times the history.
 """
 
 from __future__ import annotations
@@ -24,8 +26,16 @@ DAYS_LEAST = 14
 """Shortest history with a date: two of each weekday [days]."""
 DAYS_SEEN_LEAST = 10
 """Least number of days with a value in it [days]."""
-DAYS_AHEAD = 365
-"""Time within which a date is stated [days]."""
+HISTORIES_AHEAD = 3
+"""Time within which a date is stated, in lengths of the history."""
+TENTH = 0.1
+"""The share of cases that the early date is ahead of [ratio]."""
+WALK_LEAST = 0.01
+"""Least standard deviation of what a day adds to the growth: traffic grows in steps, too, which a
+short history need not show [ln]."""
+_NEARLY_BUSIEST = 0.1
+"""Hours whose pattern is so near to the busiest one can have the day's highest use [ln]."""
+_DAYS_OF_SCATTER = 7
 _DRAWS, _SEED = 4_000, 20_261_126
 _HOURS_OF_DAY = 24
 _USE_LEAST = 1e-4
@@ -40,15 +50,16 @@ class NoForecastLibraryError(Exception):
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth of a history, and when the cluster is full.
+    """The growth of a history, and when the cluster is full for the first time.
 
     Attributes:
         per_day: growth of the level [ratio per day].
         per_day_low, per_day_high: its 90 % interval.
-        days: time until the cluster is full; None beyond `DAYS_AHEAD` [days].
-        days_low, days_high: its 90 % interval; None beyond `DAYS_AHEAD` [days].
+        days: time until the cluster is full in half of the cases; None beyond `days_ahead` [days].
+        days_low, days_high: its 90 % interval; None beyond `days_ahead` [days].
         peak: the busiest hour of the busiest weekday over the level [ratio].
         history_days: length of the history [days].
+        days_tenth: time until it is full in a tenth of the cases; None beyond `days_ahead` [days].
     """
 
     per_day: float
@@ -59,6 +70,12 @@ class Growth:
     days_high: float | None
     peak: float
     history_days: float
+    days_tenth: float | None = None
+
+    @property
+    def days_ahead(self) -> float:
+        """Time within which a date is stated [days]."""
+        return HISTORIES_AHEAD * self.history_days
 
 
 def is_long_enough(history: History) -> bool:
@@ -88,19 +105,72 @@ def growth_of(history: History, limit_low: float = 1.0, limit_high: float = 1.0)
     level = np.array([fmean(each) if each else math.nan for each in daily])
     state = _fitted(level)
     busiest_hour = max(hours[_hour(at_s)] for at_s, _ in known)
-    ahead_s = (
-        last_s - (first_day + len(daily) - 0.5) * DAY_S
-    )  # the last value from its day's middle
-    return _continued(state, busiest_hour, ahead_s / DAY_S, len(daily), (limit_low, limit_high))
+    left = _Scatter.of(known, hours, busiest_hour, state.fit, first_day)
+    # From the middle of the last day to the last value.
+    ahead_days = (last_s - (first_day + len(daily) - 0.5) * DAY_S) / DAY_S
+    return _continued(state, left, busiest_hour, ahead_days, len(daily), (limit_low, limit_high))
 
 
 @dataclass(frozen=True)
 class _State:
-    """Level, slope and weekday pattern on the last day: their mean and covariance."""
+    """Level, slope and weekday pattern on the last day: their mean and covariance.
+
+    Attributes:
+        fit: level and weekday pattern of each day of the history.
+        walk: standard deviation of what a day adds to the growth [ln].
+    """
 
     mean: np.ndarray
     covariance: np.ndarray
     freedom: float
+    fit: np.ndarray
+    walk: float
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """How the highest use of a day is spread around level, weekday and busiest hour [ln].
+
+    Attributes:
+        mean, deviation: its mean and standard deviation.
+        memory: correlation of neighboring days.
+        last: the highest use of the last day, over what is expected.
+    """
+
+    mean: float
+    deviation: float
+    memory: float
+    last: float
+
+    @classmethod
+    def of(
+        cls, known: History, hours: list[float], busiest_hour: float, fit: np.ndarray, first: int
+    ) -> _Scatter:
+        """The scatter of a history: of its days' highest uses, or else of its values."""
+        busy = {hour for hour, each in enumerate(hours) if each >= busiest_hour - _NEARLY_BUSIEST}
+        seen: dict[int, set[int]] = {}
+        for at_s, _ in known:
+            seen.setdefault(int(at_s // DAY_S) - first, set()).add(_hour(at_s))
+        whole = {day for day, each in seen.items() if 2 * len(each & busy) >= len(busy)}
+        are_whole = len(whole) >= _DAYS_OF_SCATTER
+        highest = np.full(len(fit), -math.inf)
+        for at_s, use in known:
+            day = int(at_s // DAY_S) - first
+            expected = busiest_hour if are_whole else hours[_hour(at_s)]
+            if day in whole or not are_whole:
+                highest[day] = max(highest[day], use - expected - fit[day])
+        left = highest[np.isfinite(highest)]
+        mean, deviation = float(left.mean()), float(left.std(ddof=1))
+        apart = (highest - mean)[1:] * (highest - mean)[:-1]
+        apart = apart[np.isfinite(apart)]
+        memory = float(apart.mean()) / deviation**2 if len(apart) and deviation > 0 else 0.0
+        return cls(mean, deviation, min(0.95, max(0.0, memory)), float(left[-1]))
+
+    def draw(self, chance: np.random.Generator, before: np.ndarray) -> np.ndarray:
+        """The highest use of the next day, after that of the day before."""
+        kept = self.memory * (before - self.mean)
+        new = chance.normal(0.0, self.deviation * math.sqrt(1 - self.memory**2), len(before))
+        return self.mean + kept + new
 
 
 def _hour(at_s: float) -> int:
@@ -138,7 +208,7 @@ def _fitted(level: np.ndarray) -> _State:
         warnings.simplefilter("ignore")
         model = UnobservedComponents(
             level,
-            level="deterministic trend",
+            level="random walk with drift",
             seasonal=WEEK_DAYS,
             stochastic_seasonal=False,
             autoregressive=1,
@@ -148,11 +218,14 @@ def _fitted(level: np.ndarray) -> _State:
     mean = np.asarray(found.smoothed_state)[:places, -1]
     covariance = np.asarray(found.smoothed_state_cov)[:places, :places, -1]
     seen = int(np.isfinite(level).sum())
-    return _State(mean, covariance, max(1.0, float(seen - places - 2)))
+    walk = math.sqrt(max(WALK_LEAST**2, found.params[model.param_names.index("sigma2.level")]))
+    fit = np.asarray(found.smoothed_state)[0] + np.asarray(found.smoothed_state)[2]
+    return _State(mean, covariance, max(1.0, float(seen - places - 2)), fit, walk)
 
 
 def _continued(
     state: _State,
+    scatter: _Scatter,
     busiest_hour: float,
     ahead_days: float,
     days: int,
@@ -167,40 +240,29 @@ def _continued(
     drawn = state.mean + shape * wider[:, None]
     spread = (math.log(limit[1]) - math.log(limit[0])) / 2 / student_quantile(0.95, math.inf)
     limits = chance.normal(0.0, spread, _DRAWS) if spread > 0 else np.zeros(_DRAWS)
-    # The busiest weekday of each draw would be one that chance made, so it is that of the mean.
-    weekday = int(np.argmax(_weekday_patterns(state.mean[None, :])))
-    peaks = busiest_hour + _weekday_patterns(drawn)[:, weekday]
-    found = _days_until(limits - drawn[:, 0] - peaks, drawn[:, 1])
+    patterns = _weekday_patterns(drawn)
+    found = np.full(_DRAWS, math.inf)
+    left, walked = np.full(_DRAWS, scatter.last), np.zeros(_DRAWS)
+    for day in range(HISTORIES_AHEAD * days + 1):
+        if day:
+            left = scatter.draw(chance, left)
+            walked = walked + chance.normal(0.0, state.walk, _DRAWS)
+        level = drawn[:, 0] + day * drawn[:, 1] + patterns[:, -day % WEEK_DAYS]
+        is_full = level + walked + busiest_hour + left >= limits
+        found = np.where(is_full & np.isinf(found), day, found)
     tail = (1.0 - LEVEL) / 2.0
-    low, high = np.quantile(found, (tail, 1.0 - tail), method="nearest") - ahead_days
+    low, tenth, half, high = (
+        None if each > HISTORIES_AHEAD * days else max(0.0, float(each - ahead_days))
+        for each in np.quantile(found, (tail, TENTH, 0.5, 1.0 - tail), method="nearest")
+    )
     slope_low, slope_high = np.quantile(drawn[:, 1], (tail, 1.0 - tail))
-    peak = busiest_hour + float(_weekday_patterns(state.mean[None, :])[0, weekday])
-    best = _days_until(-state.mean[:1] - peak, state.mean[1:2])[0] - ahead_days
     per_day, per_day_low, per_day_high = (
         math.expm1(float(each)) for each in (state.mean[1], slope_low, slope_high)
     )
-    return Growth(
-        per_day,
-        per_day_low,
-        per_day_high,
-        _within(float(best)),
-        _within(float(low)),
-        _within(float(high)),
-        math.exp(peak),
-        float(days),
-    )
+    peak = math.exp(busiest_hour + float(_weekday_patterns(state.mean[None, :]).max()))
+    return Growth(per_day, per_day_low, per_day_high, half, low, high, peak, float(days), tenth)
 
 
 def _weekday_patterns(states: np.ndarray) -> np.ndarray:
     """The patterns of the seven weekdays, which add up to 0: a state has six of them."""
     return np.column_stack((states[:, 2:], -states[:, 2:].sum(axis=1)))
-
-
-def _days_until(room: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """Days until a level that grows by `slope` a day has grown by `room`."""
-    ever = np.divide(room, slope, out=np.full(len(room), math.inf), where=slope > 0)
-    return np.where(room > 0, ever, 0.0)
-
-
-def _within(days: float) -> float | None:
-    return None if days > DAYS_AHEAD else max(0.0, days)

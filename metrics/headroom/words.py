@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 from metrics.headroom.answer import Answer
-from metrics.headroom.growth import DAYS_AHEAD, DAYS_LEAST, Growth
+from metrics.headroom.growth import DAYS_LEAST, Growth
 from metrics.headroom.loads import RATIO
 from metrics.tables.headroom import ResourceHeadroom
 from metrics.units import UNKNOWN, format_mb_per_s, format_ratio
@@ -48,19 +48,20 @@ def growth_words(growth: Growth, at_s: float) -> str:
         f"traffic grows by {format_ratio(growth.per_day)} a day ({span} at 90 %, "
         f"{growth.history_days:.0f} days of history)"
     )
-    if growth.days is None and growth.days_low is None:
-        return f"{seen}: the cluster is not full within {DAYS_AHEAD} days"
-    low, high = (
-        f"over {DAYS_AHEAD}" if each is None else f"{each:.0f}"
-        for each in (growth.days_low, growth.days_high)
-    )
+    if growth.days_tenth is None:
+        return f"{seen}: no overload is expected before {_date(at_s, growth.days_ahead)}"
+    early = f"in one of ten cases before {_date(at_s, growth.days_tenth)}"
     if growth.days is None:
-        return f"{seen}: the cluster may be full in {low} days or later, or not within a year"
-    date = (datetime.fromtimestamp(at_s, tz=timezone.utc) + timedelta(days=growth.days)).date()
+        beyond = _date(at_s, growth.days_ahead)
+        return f"{seen}: the cluster is full {early}, in half of them not before {beyond}"
     return (
-        f"{seen}: the cluster is full in {growth.days:.0f} days ({low} to {high} at 90 %), on "
-        f"{date}, when the busiest hour of the week reaches the limit"
+        f"{seen}: the cluster is full in half of the cases before {_date(at_s, growth.days)} "
+        f"({growth.days:.0f} days), {early}, when the busiest hour of a day reaches the limit"
     )
+
+
+def _date(at_s: float, days: float) -> str:
+    return str((datetime.fromtimestamp(at_s, tz=timezone.utc) + timedelta(days=days)).date())
 
 
 def short_history_words(days: int) -> str:

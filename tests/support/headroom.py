@@ -117,12 +117,15 @@ def headroom_row(run_id: str | None, **changes: Any) -> HeadroomRow:
     return replace(row, **changes)
 
 
-def history_of(seed: int) -> tuple[History, float, float]:
-    """A seeded history with growth, days, weeks and holes.
+def history_of(seed: int, steps_per_day: float = 0.0) -> tuple[History, float, float]:
+    """A seeded history with growth, days, weeks, scatter and holes.
+
+    Args:
+        steps_per_day: mean number of steps of the level, of 5 % each (sigma) [1/day].
 
     Returns:
         The share of the limit in use for most hours of 28 to 90 days, the days from its end until
-        the busiest hour of the week reaches the limit, and the growth [ratio per day].
+        an hour is over the limit for the first time, and the growth [ratio per day].
     """
     chance = np.random.default_rng(seed)
     days, growth = int(chance.integers(28, 91)), chance.uniform(0.004, 0.015)
@@ -136,22 +139,23 @@ def history_of(seed: int) -> tuple[History, float, float]:
     )
     weekdays = [1.0, 1.0, 1.0, 1.0, chance.uniform(0.85, 1), *chance.uniform(0.4, 0.8, 2)]
     memory, deviation = chance.uniform(0, 0.7), chance.uniform(0.02, 0.08)
-    level = math.log(chance.uniform(0.15, 0.45))
-    left = [chance.normal() / math.sqrt(1 - memory**2)]
-    for _ in range(days - 1):
-        left.append(memory * left[-1] + chance.normal())
+    level, left = math.log(chance.uniform(0.15, 0.45)), chance.normal() / math.sqrt(1 - memory**2)
     hole_from = int(chance.integers(5, days - 8))
     hole = range(hole_from, hole_from + int(chance.integers(0, 5)))
     start_s = 19_676 * DAY_S
-    found = []
-    for day in range(days):
+    found, first_s = [], math.inf
+    for day in range(20 * days):
+        level += chance.normal(0, 0.05) * (chance.random() < steps_per_day)
         for hour in range(24):
-            is_kept = chance.random() >= 0.15 and day not in hole
-            use = level + growth * (day + (hour + 0.5) / 24) + deviation * left[day]
+            use = level + growth * (day + (hour + 0.5) / 24) + deviation * left
             use += math.log(hours[hour]) + math.log(weekdays[(19_676 + day) % 7])
             use += chance.normal(0, 0.03)
-            if is_kept:
-                found.append((start_s + day * DAY_S + (hour + 0.5) * HOUR_S, math.exp(use)))
-    peak = math.log(max(hours)) + math.log(max(weekdays))
-    since_start = (found[-1][0] - start_s) / DAY_S
-    return found, (-level - peak) / growth - since_start, math.expm1(growth)
+            at_s = start_s + day * DAY_S + (hour + 0.5) * HOUR_S
+            if day >= days and use >= 0:
+                first_s = min(first_s, at_s)
+            elif day < days and chance.random() >= 0.15 and day not in hole:
+                found.append((at_s, math.exp(use)))
+        if first_s < math.inf:
+            break
+        left = memory * left + chance.normal()
+    return found, (first_s - found[-1][0]) / DAY_S, math.expm1(growth)

@@ -21,32 +21,33 @@ from metrics.headroom.words import growth_words, short_history_words
 from tests.support.headroom import history_of
 
 START_S = 19_676 * DAY_S
-QUICK, ALL = range(6), range(100)
+QUICK, ALL = range(8), range(500)
 
 
-def _holds(seed: int) -> tuple[bool, bool]:
-    """Whether the intervals of the date and of the growth hold the true ones."""
-    history, days, per_day = history_of(seed)
+def _early(seed: int, steps_per_day: float = 0.0) -> tuple[bool, bool]:
+    """Whether the first overload comes before the early date, and before that of half the cases."""
+    history, days, _ = history_of(seed, steps_per_day)
     found = growth_of(history)
     assert found is not None
-    low, high = (math.inf if each is None else each for each in (found.days_low, found.days_high))
-    return low <= max(0.0, days) <= high, found.per_day_low <= per_day <= found.per_day_high
+    ahead = found.days_ahead
+    stated = (ahead if each is None else each for each in (found.days_tenth, found.days))
+    tenth, half = (min(days, ahead) < each for each in stated)
+    return tenth, half
 
 
 @pytest.mark.computes
-def test_the_interval_of_the_date_holds_for_most_histories() -> None:
-    """Six of the hundred; chance decides nothing, as the seeds are fixed."""
-    held = [_holds(seed) for seed in QUICK]
-    assert sum(date for date, _ in held) >= 5
-    assert sum(growth for _, growth in held) >= 5
+def test_few_overloads_come_before_the_early_date() -> None:
+    """Eight of the five hundred; chance decides nothing, as the seeds are fixed."""
+    assert sum(tenth for tenth, _ in map(_early, QUICK)) <= 2
 
 
 @pytest.mark.long
 @pytest.mark.computes
-def test_the_interval_of_the_date_holds_in_85_to_95_of_100_histories() -> None:
-    held = [_holds(seed) for seed in ALL]
-    assert 85 <= sum(date for date, _ in held) <= 95
-    assert 85 <= sum(growth for _, growth in held) <= 97
+@pytest.mark.parametrize("steps_per_day", [0.0, 1 / 45])
+def test_one_of_ten_overloads_comes_before_the_early_date(steps_per_day: float) -> None:
+    early = [_early(seed, steps_per_day) for seed in ALL]
+    assert 0.05 <= sum(tenth for tenth, _ in early) / len(ALL) <= 0.15
+    assert 0.4 <= sum(half for _, half in early) / len(ALL) <= 0.6
 
 
 def steady_history(days: int, growth: float = 0.01, use: float = 0.3) -> list[tuple[float, float]]:
@@ -62,10 +63,10 @@ def steady_history(days: int, growth: float = 0.01, use: float = 0.3) -> list[tu
 
 @pytest.mark.computes
 def test_an_even_growth_is_continued() -> None:
-    found = growth_of(steady_history(28))
+    found = growth_of(steady_history(28, use=0.5))
     assert found is not None and found.days is not None
     assert found.per_day == pytest.approx(math.expm1(0.01), rel=0.05)
-    assert found.days == pytest.approx(math.log(1 / 0.3) / 0.01 - 27, rel=0.05)
+    assert found.days == pytest.approx(math.log(1 / 0.5) / 0.01 - 27, rel=0.15)
     assert found.peak == pytest.approx(1.0, abs=0.01)
 
 
@@ -83,7 +84,7 @@ def test_the_busiest_hour_of_the_week_reaches_the_limit_first() -> None:
     found = growth_of(history)
     assert found is not None and found.days is not None
     at_end = 0.2 * 1.5 * 1.2 * math.exp(0.01 * 27.75)
-    assert found.days == pytest.approx(-math.log(at_end) / 0.01, abs=3.0)
+    assert found.days == pytest.approx(-math.log(at_end) / 0.01, abs=5.0)
 
 
 def test_a_use_that_falls_is_never_full() -> None:
@@ -102,7 +103,9 @@ def test_a_cluster_beyond_its_limit_is_full_now() -> None:
 
 @pytest.mark.computes
 def test_an_uncertain_limit_makes_the_date_uncertain() -> None:
-    sure, unsure = (growth_of(steady_history(28), *each) for each in ((1.0, 1.0), (0.7, 1.4)))
+    sure, unsure = (
+        growth_of(steady_history(28, use=0.6), *each) for each in ((1.0, 1.0), (0.85, 1.15))
+    )
     assert sure is not None and unsure is not None
     assert sure.days_low is not None and sure.days_high is not None
     assert unsure.days_low is not None and unsure.days_high is not None
@@ -132,16 +135,11 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NOW_S = datetime(2026, 11, 26, 12, tzinfo=timezone.utc).timestamp()
-FULL = Growth(0.007, 0.006, 0.008, 74.0, 60.0, 95.0, 1.8, 35.0)
+FULL = Growth(0.007, 0.006, 0.008, 74.0, 60.0, 95.0, 1.8, 35.0, 62.0)
 
 
 def test_the_date_is_in_words(snapshot: SnapshotAssertion) -> None:
-    text = growth_words(FULL, NOW_S)
-    for part in ("0.7 %", "in 74 days", "60 to 95", "2027-02-08", "35 days"):
-        assert part in text
-    open_end = Growth(0.002, -0.001, 0.005, None, 120.0, None, 1.8, 35.0)
+    open_end = Growth(0.002, -0.001, 0.005, None, 85.0, None, 1.8, 35.0, 97.0)
     never = Growth(-0.002, -0.004, 0.0, None, None, None, 1.8, 35.0)
-    assert "may be full in 120 days or later" in growth_words(open_end, NOW_S)
-    assert "not full within 365 days" in growth_words(never, NOW_S)
     texts = [growth_words(each, NOW_S) for each in (FULL, open_end, never)]
     assert [*texts, short_history_words(1), short_history_words(3)] == snapshot

@@ -397,18 +397,18 @@ def test_an_estimate_is_marked_in_all_places(store: Store, tmp_path: Path) -> No
 
 def test_a_history_of_calls_has_a_date(store: Store, tmp_path: Path) -> None:
     for day in range(20):
-        use = 0.25 * 1.02 ** (day - 20)
+        use = 0.25 * 1.05 ** (day - 20)
         at_s = START_S + 60 + (day - 20) * DAY_S
         store.appended.append(
             headroom_row("run-1", at_s=at_s, cluster_id="c", times=1 / use, growth_per_day=None)
         )
     text, document = answered(tmp_path, "--run=run-1")
-    assert "the cluster is full in" in text
-    assert document["growth"]["per_day"] == pytest.approx(0.02, rel=0.05)
-    assert document["growth"]["days"] == pytest.approx(70, abs=4)
+    assert "the cluster is full in half of the cases before" in text
+    assert document["growth"]["per_day"] == pytest.approx(0.05, rel=0.05)
+    assert document["growth"]["days"] == pytest.approx(28, abs=4)
     first = store.headroom("c")[-1]
     assert first.full_at_s == pytest.approx(first.at_s + document["growth"]["days"] * DAY_S)
-    assert first.growth_per_day == pytest.approx(0.02, rel=0.05)
+    assert first.growth_per_day == pytest.approx(0.05, rel=0.05)
 
 
 def test_an_idle_cluster_is_exit_code_3(
