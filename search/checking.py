@@ -397,9 +397,9 @@ def _is_spoiled(history: Sequence[Observation]) -> bool:
 def describe(change: Change, words: LoadWords = PRODUCERS) -> str:
     """A change in words, such as "the limit changed from 387 to 198 producers"."""
     if change.before is None or change.after is None:
-        return "the limit changed"
+        return f"the limit {change.verb}"
     before, after = (round(one.median or one.high) for one in (change.before, change.after))
-    return f"the limit changed from {before:,} to {words.amount(after)}"
+    return f"the limit {change.verb} from {before:,} to {words.amount(after)}"
 
 
 def suspicion_of(trials: Sequence[Observation], guide: Guide) -> Suspicion:

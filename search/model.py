@@ -106,6 +106,10 @@ class Measure:
     checks: bool = False
 
 
+VERY_PROBABLE, PROBABLE = 0.9, 2.0 / 3.0
+"""Probabilities from which something is said as a fact, and as probable [ratio]."""
+
+
 @dataclass(frozen=True)
 class Change:
     """A change of the limit while it was measured.
@@ -126,6 +130,13 @@ class Change:
     probability: float
     before: Interval | None = None
     after: Interval | None = None
+
+    @property
+    def verb(self) -> str:
+        """What is said of the limit, by the scale of words of docs/search.md."""
+        if self.probability >= VERY_PROBABLE:
+            return "changed"
+        return "probably changed" if self.probability >= PROBABLE else "may have changed"
 
 
 @dataclass(frozen=True)

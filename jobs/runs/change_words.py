@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jobs.config import Configuration, Goal
 from metrics.trial.trial import Trial
-from metrics.units import iso_utc
+from metrics.units import format_ratio, iso_utc
 from search.interval import LEVEL, Interval
 from search.line import FinishedPoint
 from search.model import Change, GaveUp
@@ -52,7 +52,8 @@ def _sentence(
         f"between trial {last.number} ({iso_utc(last.started_at_s)}) and trial {first.number} "
         f"({iso_utc(first.started_at_s)})"
     )
-    return f"the limit changed {size}, {when}; earlier trials count no more"
+    share = "" if change.verb == "changed" else f" ({format_ratio(change.probability)})"
+    return f"the limit {change.verb} {size}{share}, {when}; earlier trials count no more"
 
 
 def _amount(interval: Interval | None) -> str:

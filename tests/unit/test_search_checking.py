@@ -17,11 +17,12 @@ from search.checking import MORE_MAX, Checking, describe, guide_of
 from search.estimate import Curve
 from search.forecast import forecast, trials_left
 from search.guided import Guided
+from search.interval import Interval
 from search.limits import Limits
 from search.line import Line
 from search.lines import run_line, run_lines
 from search.loop import run_search
-from search.model import Decision, Done, GaveUp, Measure, Observation, Searcher, Verdict
+from search.model import Change, Decision, Done, GaveUp, Measure, Observation, Searcher, Verdict
 from search.simulate import ClusterSpec, SimulatedCluster, SimulatedEnd, run_on
 from search.simulate_line import LineSpec, SimulatedLine, run_line_on
 from search.trial_evidence import TrialEvidence
@@ -370,3 +371,12 @@ def test_changes_are_named_and_steady_clusters_are_not(name: str) -> None:
         assert found.changed <= allowed
     else:
         assert found.changed > 0.3
+
+
+def test_a_change_is_a_fact_only_where_it_is_very_probable() -> None:
+    before, after = Interval(380.0, 400.0, 390.0), Interval(190.0, 210.0, 200.0)
+    words = [describe(Change(0, 1, each, before, after)) for each in (0.9, 0.67, 0.2)]
+    assert words == [
+        f"the limit {verb} from 390 to 200 producers"
+        for verb in ("changed", "probably changed", "may have changed")
+    ]
