@@ -23,7 +23,12 @@ from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import conclude_run, summary_of_run
 from jobs.trials.holding import Holder
 from jobs.trials.repeating import hold_until_valid
-from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
+from metrics.common.errors import (
+    ConfigError,
+    GuardStopError,
+    NoConclusionError,
+    RegressionError,
+)
 from metrics.common.quantities import OfferedRate
 from metrics.judging.disk_proof import proof_of
 from metrics.reporting.load_answer import LoadAnswer, answer_of_load
@@ -137,8 +142,9 @@ class FixedLoadRun(Body):
         try:
             with Holder(run.context, self.config.cluster.warm_up_max_s) as holder:
                 self._hold(holder)
-        finally:
-            self.trials[:] = run.context.history.trials  # with one that a guard ended
+        except GuardStopError:
+            self.trials[:] = run.context.history.trials  # with the one that the guard ended
+            raise
         if (answer := self._answer()).carries is None and (text := answer.text or self._cut_short):
             raise NoConclusionError(text)
 
