@@ -38,7 +38,7 @@ test: $(DEV_READY) ## Run all tests but the long ones: first in parallel, then t
 test-fast: $(DEV_READY) ## Run the unit tests: the daily loop, about a minute and a half on two cores
 	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q
 
-test-for: $(DEV_READY) ## Run the unit tests that import a module; FILE=search/bracket.py
+test-for: $(DEV_READY) ## Run the unit tests that import a module; FILE=search/model.py
 	@files=$$($(BIN)/python -m tests.bench.tests_of $(FILE)) && $(BIN)/python -m pytest -q $$files
 
 test-long: $(DEV_READY) ## Run the validations that take minutes each, into docs/long-tests.csv; PART=spark (makes, limits, faults, fidelity, rest)
@@ -58,9 +58,9 @@ mutants: $(DEV_READY) ## Change code that decides, one place at a time, and list
 	$(BIN)/python -m tests.bench.mutants --only '$(ONLY)*' --count 99999
 
 generate: $(DEV_READY) ## Renew pages, schemas, frozen names and snapshots from the code; read the difference
-	$(BIN)/python -m metrics.tables.docs docs/tables.md
+	$(BIN)/python -m metrics.tables.schema docs/tables.md
 	$(BIN)/python -m jobs.config.schemas conf/schemas
-	$(BIN)/python -m metrics.reporting.summary_schema docs/summary.schema.json
+	$(BIN)/python -m metrics.reporting.summary docs/summary.schema.json
 	$(BIN)/python -m tests.bench.experiments --pages
 	$(BIN)/python -m tests.support.frozen
 	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q --snapshot-update

@@ -144,8 +144,6 @@ PACKAGES = [
     "jobs.setup",
     "jobs.spark",
     "jobs.testbed",
-    "jobs.testbed.disk",
-    "jobs.testbed.link",
     "jobs.trials",
     "conf",
 ]

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from jobs.setup.shadows import shadowing_problem
+from jobs.setup.places import shadowing_problem
 
 if _shadowed := shadowing_problem(Path(__file__).parent.parent):
     # No module of this project can be imported here, so the message is written directly.

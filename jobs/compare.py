@@ -75,13 +75,12 @@ def compare(  # noqa: PLR0913, PLR0917 - one for each option
     With two RUN_ID the command compares the limits that these runs of OUT found, without any load.
     """
     # Imported here, as --help and shell completion need none of it.
+    from jobs.campaigns.compare.answer import Effort
     from jobs.campaigns.compare.body import ComparisonRun
-    from jobs.campaigns.compare.finished_runs import compare_finished
-    from jobs.campaigns.compare.pairs import Effort
-    from jobs.campaigns.compare.sides import load_sides, require_memory
+    from jobs.campaigns.compare.sides import compare_finished, load_sides, require_memory
     from jobs.console.printing import make_reporter
     from jobs.runs.launch import launch
-    from metrics.comparing.pairs import Side
+    from metrics.comparing.effects import Side
 
     if run_ids:
         if len(run_ids) != 2 or a is not None or b is not None:

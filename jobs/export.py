@@ -8,7 +8,7 @@ import click
 
 from jobs.options import COUNT_MAX, Amount, ConfName, Count, OutputFile, RunId, out_option
 from metrics.common.errors import ConfigError
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
 FORMATS = ("capacity", "quotas", "alerts")
 """The formats: Cruise Control's capacity.json, kafka-configs.sh commands, Prometheus rules."""
@@ -61,7 +61,7 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
     Each figure is the lower end of the limit's 90 % interval, multiplied by --safety.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.config.exporter_rules import load_rules
+    from jobs.config.metrics_registry import load_rules
     from jobs.runs.planning import limits_of
     from metrics.planning.exports import Allowance, alert_rules, capacity, lowest_limit, quotas
     from metrics.planning.provisioning import limit_at

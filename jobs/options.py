@@ -15,8 +15,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from jobs.runs.options import RunOptions
+from metrics.common.bounds import OfferedRate, amount, offered_rate
 from metrics.common.errors import ConfigError
-from metrics.common.quantities import OfferedRate, amount, offered_rate
 from metrics.planning.load_hours import next_time
 from metrics.reporting.files import require_place
 

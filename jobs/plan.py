@@ -9,7 +9,7 @@ import click
 from jobs.options import COUNT_MAX, Amount, Count, RunPlace, json_option, out_option, place_of
 from metrics.common.errors import ConfigError
 from metrics.planning.setups import DAY_S
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
 
 @click.command("plan")

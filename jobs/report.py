@@ -27,7 +27,7 @@ def report(run_id: str, out: Path, tables: str | None, target: Path | None) -> N
     at its end; this job writes it again, from the Delta tables.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.runs.report_regeneration import regenerate_report
+    from jobs.runs.recorded_runs import regenerate_report
 
     regenerate_report(run_id, out, tables, target)
 

@@ -10,9 +10,9 @@ import click
 from jobs.entry import run
 from jobs.options import COUNT_MAX, Count, Duration, Rate, pattern_options, run_options
 from jobs.runs.options import RunOptions
+from metrics.common.bounds import OfferedRate
 from metrics.common.errors import ConfigError
-from metrics.common.quantities import OfferedRate
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
 
 @click.command("traffic")
@@ -59,7 +59,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.config import load
-    from jobs.config.profile import load_rate_profile
+    from jobs.config.files import load_rate_profile
     from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, at_rate
     from jobs.runs.launch import launch
 

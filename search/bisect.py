@@ -6,11 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from search.bracket import bracket_of
 from search.guide import Guide
-from search.interval import Interval
 from search.limits import Limits
-from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation
+from search.model import Bracket, Decision, Done, GaveUp, Interval, Measure, Observation, bracket_of
 
 
 class Bisection:

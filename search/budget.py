@@ -10,17 +10,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from search.bracket import bracket_of
 from search.checking import Checking
-from search.interval import Interval
 from search.model import (
     Decision,
     Done,
     GaveUp,
+    Interval,
     IntervalSearcher,
     Measure,
     Observation,
     Searcher,
+    bracket_of,
 )
 
 _THE = "the budget of "

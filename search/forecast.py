@@ -16,8 +16,7 @@ from search.budget import Spent
 from search.line import FinishedPoint, Line
 from search.lines import run_line
 from search.model import Done, Observation, Verdict
-from search.simulate import ClusterSpec
-from search.simulate_line import LineSpec, SimulatedLine
+from search.simulate import ClusterSpec, LineSpec, SimulatedLine
 
 TYPICAL_TRIALS = 4
 """Trials of a point that has not begun, rounded up from the benchmark's mean."""

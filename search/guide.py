@@ -17,9 +17,17 @@ from search.estimate import (
     readings,
     solve,
 )
-from search.interval import Interval
-from search.load_verdicts import LoadVerdict, bracket_of_verdicts, load_verdicts_of
-from search.model import PRODUCERS, Bracket, LoadWords, Observation, Verdict
+from search.model import (
+    PRODUCERS,
+    Bracket,
+    Interval,
+    LoadVerdict,
+    LoadWords,
+    Observation,
+    Verdict,
+    bracket_of_verdicts,
+    load_verdicts_of,
+)
 from search.posterior import Odds, Posterior, evidence, initial_odds, posterior
 from search.signals import SATURATED_UTILIZATION, Signals
 

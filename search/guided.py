@@ -7,28 +7,256 @@ safeguards keep a misleading guide harmless:
 * Worst case. A step is taken only when, whatever its verdict, finishing like plain
   bisection would leave the search at most `ALLOWANCE` = 2 trials above bisection for
   every limit still possible; otherwise the aim moves towards bisection's own next load
-  until it fits (`search.shadow` has the argument, and ITP is the model). Repeats
+  until it fits (`search.guided` has the argument, and ITP is the model). Repeats
   count against the same allowance, so the bound holds for every monotone sequence of
   verdicts and any readings. Only trials that contradict each other raise it, and the trials
   that an outvoted verdict led astray do not count.
 * Flukes. A verdict that the readings contradict is measured again before it counts;
   a load is judged by the majority of its trials, at most three.
+
+The load that closes the bracket soonest if the estimate is right.
+
+The guarantee of the worst case, by comparison with a copy of plain bisection.
+
+ITP (Oliveira and Takahashi, "An Enhancement of the Bisection Method Average Performance
+Preserving Minmax Optimality", ACM TOMS 47(1), 2020) interpolates, truncates and then
+projects its estimate onto the loads that still allow bisection's worst case. Here, the same
+idea applies to every single limit instead of the worst one, and to a maximum that may still
+have to be raised:
+
+Let B(l) be the loads that plain bisection tries when the limit is l. Trials of bisection outside
+of the present bracket (low, high) are unnecessary, since their verdicts are implied. So a search
+that continues like bisection from here needs only the trials of B(l) inside of the bracket.
+After `used` trials the total is at most
+
+    used + inside(l)  =  |B(l)| + used - outside(l),
+
+and `excess` is the largest `used - outside(l)` of all limits that are still possible. A
+step may be taken when, whatever its verdict, the excess stays within the allowance. Such a step
+always exists: the first trial of B inside of the bracket is the same for all remaining limits,
+and after it, it lies outside, so the excess does not grow.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from search.aim import CLIMB_MAX, Aim, aim, bound_from_above, bound_from_below, is_open_above
 from search.bisect import Bisection
 from search.estimate import Estimate
 from search.guide import Guide
-from search.interval import LEVEL, Interval
 from search.limits import Limits
-from search.load_verdicts import LoadVerdict, bracket_of_verdicts, load_verdicts_of, notes_of
-from search.model import Bracket, Decision, Done, GaveUp, Measure, Observation, Verdict
-from search.shadow import Shadow
+from search.model import (
+    LEVEL,
+    Bracket,
+    Decision,
+    Done,
+    GaveUp,
+    Interval,
+    LoadVerdict,
+    Measure,
+    Observation,
+    Verdict,
+    bracket_of_verdicts,
+    load_verdicts_of,
+    notes_of,
+)
+
+CLIMB_MAX = 4.0
+"""Highest load of a step without neighbors, over the highest sustained load [ratio]."""
+CAUTION = 0.4
+"""Distance of the lower bound below the estimate [standard deviations]."""
+SURE = 0.5
+"""Least distance of a closing load from the estimate, on its own side [standard deviations]."""
+
+FAR = 0.2
+"""Distance above the estimate beyond which an overload is hardly a bound [ln]."""
+LIGHT = 0.06
+"""Least distance below the estimate at which a load is expected to be sustained [ln]."""
+ASSURED = 1.2
+"""Distance from the estimate at which a verdict is almost certain [standard deviations]."""
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A load with its purpose, such as "close from below"."""
+
+    load: int
+    purpose: str
+
+
+def lowest_closing(overloaded: int, resolution: float) -> int:
+    """The lowest load that closes the bracket from below when sustained."""
+    load = max(1, min(overloaded - 1, math.floor(overloaded * (1.0 - resolution))))
+    while not Bracket(load, overloaded).is_closed(resolution):
+        load += 1
+    return load
+
+
+def highest_closing(sustained: int, resolution: float) -> int:
+    """The highest load that closes the bracket from above when overloaded."""
+    load = max(sustained + 1, math.ceil(sustained / (1.0 - resolution)))
+    while not Bracket(sustained, load).is_closed(resolution):
+        load -= 1
+    return load
+
+
+def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb_max: float) -> Aim:
+    """The best load strictly inside of an open bracket.
+
+    The light side comes first: a lower bound a little below the estimate, then the
+    highest load that closes the bracket from above.
+
+    Args:
+        bracket: a bracket that is not closed.
+        estimate: the probable limit; it is cut to the bracket here.
+        resolution: relative width that closes the bracket [ratio].
+        cap: highest load that may be offered.
+        climb_max: highest load over the highest sustained load [ratio].
+    """
+    low, high = bracket.sustained, bracket.overloaded
+    ceiling = cap if high is None else min(cap, high - 1)
+    if low > 0:
+        ceiling = min(ceiling, max(low + 1, int(low * climb_max)))
+    limit = max(float(low), min(estimate.load, float("inf") if high is None else float(high)))
+    margin = SURE * min(estimate.spread, 0.1)
+    closing = _closing(bracket, limit, resolution)
+    enough = margin if high is None else 0.0
+    if closing is not None and closing[1] >= enough and closing[0].load <= ceiling:
+        return closing[0]
+    step_back = max(resolution / 2.0, CAUTION * min(estimate.spread, 0.7))
+    load = min(round(limit * math.exp(-step_back)), ceiling)
+    if is_open_above(bracket, estimate) and low < load <= low * (1.0 + resolution):
+        # Such a short step is better later, once an upper bound exists to close the bracket with.
+        above = math.ceil(max(highest_closing(load, resolution), limit * math.exp(margin)))
+        return Aim(min(above, ceiling), "bound it from above")
+    if load > low:
+        return Aim(load, "set the lower bound")
+    if low > 0:
+        return Aim(max(low + 1, min(highest_closing(low, resolution), ceiling)), "close from above")
+    return Aim(1, "set the lower bound")
+
+
+def is_open_above(bracket: Bracket, estimate: Estimate) -> bool:
+    """True without an overload near the estimate."""
+    if bracket.overloaded is None:
+        return True
+    return bracket.overloaded > estimate.load * math.exp(FAR)
+
+
+def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, float] | None:
+    """The load most likely to close the bracket, and its distance from the estimate on the side
+    that closes it [ln].
+    """
+    found: list[tuple[float, Aim]] = []
+    if bracket.overloaded is not None:
+        below = lowest_closing(bracket.overloaded, resolution)
+        if below > bracket.sustained:
+            found.append((math.log(limit / below), Aim(below, "close from below")))
+    if bracket.sustained > 0:
+        above = highest_closing(bracket.sustained, resolution)
+        if bracket.overloaded is None or above < bracket.overloaded:
+            found.append((math.log(above / limit), Aim(above, "close from above")))
+    if not found:
+        return None
+    gap, best = max(found, key=lambda one: one[0])
+    return best, gap
+
+
+def bound_from_above(wish: Aim, estimate: Estimate, ceiling: int) -> Aim:
+    """The aim where one more sustained trial would use up the allowance.
+
+    An overload is then worth more than a narrow bracket, so the load is one that probably is one.
+    """
+    load = min(ceiling, math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1))))
+    return wish if load <= wish.load else Aim(load, "bound it from above")
+
+
+def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
+    """The aim where one more overload would use up the allowance, with nothing sustained yet."""
+    back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
+    load = math.floor(estimate.load * math.exp(-back))
+    return Aim(load, "bound it from below") if 0 < load < wish.load else wish
+
+
+class Shadow:
+    """A counter of the trials by which any continuation may exceed plain bisection.
+
+    Args:
+        bisection: the method to compare with.
+        hint_load: a warm-up load that left no idle time; the limit is assumed to be below it until
+            a trial holds there, which can cost one more trial. None without one.
+    """
+
+    def __init__(self, bisection: Bisection, hint_load: int | None = None) -> None:
+        self._bisection = bisection
+        self._hint_load = hint_load
+        self._limits = bisection.limits
+        # Bracket → its `_fewest`, which several of the loads that a search considers need.
+        self._known: dict[Bracket, int] = {}
+
+    def next_load(self, bracket: Bracket) -> int:
+        """The next load of bisection, which knows only its own trials."""
+        low, high = bracket.sustained, _upper(bracket)
+        shadow = Bracket(0, None)
+        while True:
+            load = self._bisection.next_load(shadow)
+            if low < load < high:
+                return load
+            shadow = _after(shadow, load, load <= low)
+
+    def excess(self, used: int, bracket: Bracket) -> int:
+        """Trials above plain bisection, in the worst case, of a search that continues like it.
+
+        Args:
+            used: valid trials so far.
+            bracket: the bracket that they support.
+        """
+        hint = self._hint_load
+        if hint is not None and bracket.overloaded is None and bracket.sustained < hint:
+            bracket = Bracket(bracket.sustained, hint)
+        if bracket not in self._known:
+            is_settled = self._limits.settle_bracket(bracket) is not None
+            self._known[bracket] = self._fewest(Bracket(0, None), bracket, is_settled)
+        return used - self._known[bracket]
+
+    def excess_after(self, used: int, bracket: Bracket, load: int) -> int:
+        """The excess after one more trial at `load`, whatever its verdict."""
+        return max(
+            self.excess(used + 1, Bracket(load, bracket.overloaded)),
+            self.excess(used + 1, Bracket(bracket.sustained, load)),
+        )
+
+    def _fewest(self, shadow: Bracket, bracket: Bracket, count_inside: bool) -> int:
+        """The lowest number of bisection's trials over the limits in `bracket`.
+
+        It counts all of them, or only those outside of the bracket, whose verdicts are implied.
+        """
+        low, high = bracket.sustained, _upper(bracket)
+        if not count_inside and shadow.sustained >= low and _upper(shadow) <= high:
+            return 0
+        if self._limits.settle_bracket(shadow) is not None:
+            return 0
+        load = self._bisection.next_load(shadow)
+        above = _after(shadow, load, sustained=True)
+        below = _after(shadow, load, sustained=False)
+        if load <= low:
+            return 1 + self._fewest(above, bracket, count_inside)
+        if load >= high:
+            return 1 + self._fewest(below, bracket, count_inside)
+        return int(count_inside) + min(
+            self._fewest(below, bracket, count_inside), self._fewest(above, bracket, count_inside)
+        )
+
+
+def _upper(bracket: Bracket) -> float:
+    return math.inf if bracket.overloaded is None else bracket.overloaded
+
+
+def _after(shadow: Bracket, load: int, sustained: bool) -> Bracket:
+    return Bracket(load, shadow.overloaded) if sustained else Bracket(shadow.sustained, load)
+
 
 ALLOWANCE = 2
 """Highest number of trials above plain bisection that misleading guidance may cost."""

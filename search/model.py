@@ -3,16 +3,41 @@
 A load is a whole number on the axis being searched; for the boundary line it is
 the number of identical producers. The words follow MLRsearch (FD.io CSIT): a selector
 that only decides, and an injected measurer that does.
+
+The interval of a limit, which contains the true limit in 90 % of all points.
+
+The bracket that a history of trials supports.
+
+The verdict of a load by the majority of its trials, so that one fluke is not a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from search.interval import Interval
+LEVEL = 0.90
+"""Share of points whose interval contains the true limit."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The limit's interval at `LEVEL` [producers, or the load of the axis that is searched].
+
+    `median` is the best estimate of the limit, above and below which it lies with the same
+    probability; None where the trials show only the interval.
+    """
+
+    low: float
+    high: float
+    median: float | None = None
+
+    @property
+    def relative_width(self) -> float:
+        """1 - low/high [ratio]."""
+        return 1.0 - self.low / self.high
 
 
 @dataclass(frozen=True)
@@ -225,3 +250,97 @@ class Measurer(Protocol):
     def measure(self, load: int) -> Observation:
         """Offer `load`, judge it, keep the evidence, and return what was observed."""
         ...
+
+
+def bracket_of(history: Iterable[Observation]) -> Bracket:
+    """The bracket that the valid trials support, whatever their order.
+
+    Results that contradict each other are normal. The upper bound is the lowest
+    overload, and the lower bound is the highest sustained load strictly below it, so a
+    sustained trial above an overload never raises the answer.
+    """
+    sustained: set[int] = set()
+    overloaded: set[int] = set()
+    for seen in history:
+        if seen.verdict is Verdict.SUSTAINED:
+            sustained.add(seen.load)
+        elif seen.verdict is Verdict.OVERLOADED:
+            overloaded.add(seen.load)
+    upper = min(overloaded, default=None)
+    below = (load for load in sustained if upper is None or load < upper)
+    return Bracket(sustained=max(below, default=0), overloaded=upper)
+
+
+def invalid_in_a_row(history: Sequence[Observation]) -> int:
+    """The number of INVALID trials of one load that end the history."""
+    count = 0
+    for seen in reversed(history):
+        if seen.verdict is not Verdict.INVALID or seen.load != history[-1].load:
+            break
+        count += 1
+    return count
+
+
+@dataclass(frozen=True)
+class LoadVerdict:
+    """The votes of the trials of one load.
+
+    A load is measured again only when its verdict is in doubt. So the evidence supports a repeat
+    that contradicts the first trial: in a tie the last one wins.
+    """
+
+    load: int
+    votes: tuple[Verdict, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the majority, SUSTAINED or OVERLOADED."""
+        over = self.votes.count(Verdict.OVERLOADED)
+        fine = len(self.votes) - over
+        if over == fine:
+            return self.votes[-1]
+        return Verdict.OVERLOADED if over > fine else Verdict.SUSTAINED
+
+    @property
+    def is_contradictory(self) -> bool:
+        """True when the trials of this load disagree."""
+        return len(set(self.votes)) > 1
+
+
+def load_verdicts_of(history: Sequence[Observation]) -> dict[int, LoadVerdict]:
+    """The verdict of every load with a valid trial."""
+    votes: dict[int, list[Verdict]] = {}
+    for seen in history:
+        if seen.verdict is not Verdict.INVALID:
+            votes.setdefault(seen.load, []).append(seen.verdict)
+    return {load: LoadVerdict(load, tuple(cast)) for load, cast in votes.items()}
+
+
+def bracket_of_verdicts(verdicts: dict[int, LoadVerdict]) -> Bracket:
+    """The bracket as by `search.model.bracket_of`, with one vote per load."""
+    fine = [load for load, one in verdicts.items() if one.verdict is Verdict.SUSTAINED]
+    over = [load for load, one in verdicts.items() if one.verdict is Verdict.OVERLOADED]
+    upper = min(over, default=None)
+    return Bracket(max((x for x in fine if upper is None or x < upper), default=0), upper)
+
+
+def notes_of(
+    verdicts: dict[int, LoadVerdict], bracket: Bracket, words: LoadWords = PRODUCERS
+) -> tuple[str, ...]:
+    """Notes for the reader about trials that contradict the answer."""
+    notes = []
+    for load, one in sorted(verdicts.items()):
+        over = one.votes.count(Verdict.OVERLOADED)
+        if load <= bracket.sustained and over:
+            notes.append(
+                f"{words.amount(load)}: overloaded in {over} of {len(one.votes)} trials, but "
+                f"counts as sustained, at or below the answer of {bracket.sustained}"
+            )
+        elif bracket.overloaded is not None and load >= bracket.overloaded:
+            fine = len(one.votes) - over
+            if fine:
+                notes.append(
+                    f"{words.amount(load)}: sustained in {fine} of {len(one.votes)} trials, above "
+                    f"the overload at {bracket.overloaded}"
+                )
+    return tuple(notes)

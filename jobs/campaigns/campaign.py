@@ -3,26 +3,97 @@
 A preset states its cases, their schedule, and how one turn is measured; its reference is a pure
 part of `metrics.comparing`. Resume, budget, forecast and the files of the answer are the same for
 all presets.
+
+Schedules: in which turns the cases of a campaign are measured. Pure.
+
+The measurements by their names: each file of `jobs/measurements`, and those of packages.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import random
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Generic
+from typing import Generic, TypeVar
 
-from jobs.campaigns.schedule import CaseT, Turn
+import jobs.measurements
 from jobs.console.events import Notice, PhaseStarted, Plan, Table, note, warn
-from jobs.runs.artifacts import ArtifactWriter
-from jobs.runs.budget import TimeBudget
+from jobs.runs.estimate import TimeBudget
 from jobs.runs.lifecycle import Body, RunState
+from jobs.runs.measurement import Measurement
 from jobs.runs.outcome import RunOutcome
-from metrics.common.errors import NoConclusionError
+from jobs.runs.results import ArtifactWriter
+from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.common.extensions import MEASUREMENTS, explain_failure, installed_names, load_extension
+from metrics.comparing.effects import Side
+from metrics.comparing.figures import FigureKind
 from metrics.reporting.files import write_atomic
+
+CaseT = TypeVar("CaseT")
+
+
+@dataclass(frozen=True)
+class Turn(Generic[CaseT]):
+    """One case in one repeat.
+
+    Attributes:
+        number: the number of the case in its campaign, from 1.
+        repeat: the number of the repeat, from 1.
+    """
+
+    number: int
+    case: CaseT
+    repeat: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of the turn in its campaign; a resumed campaign uses it again."""
+        return f"c{self.number:02}-r{self.repeat}"
+
+
+def once(cases: Sequence[CaseT]) -> list[Turn[CaseT]]:
+    """Each case once, in order."""
+    return [Turn(number, case) for number, case in enumerate(cases, 1)]
+
+
+def shuffled(
+    cases: Sequence[CaseT], repeats: int, seed: int, cluster_of: Callable[[CaseT], object]
+) -> Iterator[list[Turn[CaseT]]]:
+    """Each case once in each repeat, in groups that share brokers.
+
+    Each repeat measures all cases in a random order from the seed, so that a slow hour or an
+    earlier case affects no single case in all repeats. Within a repeat, brokers are started once
+    for each different cluster.
+    """
+    for repeat in range(1, repeats + 1):
+        chance = random.Random(f"{seed} {repeat}")
+        groups: list[list[Turn[CaseT]]] = []
+        for number, case in enumerate(cases, 1):
+            turn = Turn(number, case, repeat)
+            for group in groups:
+                if cluster_of(group[0].case) == cluster_of(case):
+                    group.append(turn)
+                    break
+            else:
+                groups.append([turn])
+        chance.shuffle(groups)
+        for group in groups:
+            chance.shuffle(group)
+            yield group
+
+
+def order_of(pair: int) -> tuple[Side, Side]:
+    """The order of two sides in a pair: A B, B A, A B, …
+
+    A machine that becomes slower or faster so affects both sides equally.
+    """
+    return (Side.A, Side.B) if pair % 2 == 0 else (Side.B, Side.A)
 
 
 @dataclass(frozen=True)
@@ -190,3 +261,64 @@ class Campaign(Body, Generic[CaseT]):
         for what, where in (*files.written, ("tables", run.order.tables)):
             note(reporter, f"{what}: {where}")
         files.require_all(answer.remedy)
+
+
+_ATTRIBUTES = {"figure": FigureKind, "unit": str}
+"""Attribute of a class of a package → its type; without it the answer fails after all trials."""
+
+
+def own_names() -> tuple[str, ...]:
+    """The names of the project's own measurements, sorted."""
+    modules = pkgutil.iter_modules(jobs.measurements.__path__)
+    return tuple(sorted(each.name.replace("_", "-") for each in modules))
+
+
+def measurement_named(name: str) -> Measurement:
+    """The measurement with this name.
+
+    Raises:
+        ConfigError: it is unknown, or the package that adds it is broken.
+    """
+    if name in own_names():
+        return _own(name)
+    if name not in installed_names(MEASUREMENTS):
+        others = ", ".join(installed_names(MEASUREMENTS)) or "none is installed"
+        raise ConfigError(
+            f"asks is {name}; expected {', '.join(own_names())}, or a measurement of an installed "
+            f"package ({others}); correct it, or install the package beside kafka-redline"
+        )
+    added = load_extension(MEASUREMENTS, name)
+    if not (isinstance(added.found, type) and issubclass(added.found, Measurement)):
+        raise ConfigError(
+            f"{added.package} adds {name} to {MEASUREMENTS}, which leads to no class of "
+            "jobs.runs.measurement.Measurement; expected one; report it to the authors of the "
+            "package, or uninstall it"
+        )
+    if getattr(added.found, "name", None) != name:
+        raise ConfigError(
+            f"{added.package} adds {name} to {MEASUREMENTS}, and its class has the name "
+            f"{getattr(added.found, 'name', None)!r}; expected the same name; report it to the "
+            "authors of the package, or uninstall it"
+        )
+    for attribute, kind in _ATTRIBUTES.items():
+        given = getattr(added.found, attribute, None)
+        if not isinstance(given, kind):
+            raise ConfigError(
+                f"{added.package} adds {name} to {MEASUREMENTS}, and its class has "
+                f"{f'no {attribute}' if given is None else f'the {attribute} {given!r}'}; expected "
+                f"one of type {kind.__name__}, see docs/extending.md; report it to the authors of "
+                "the package, or uninstall it"
+            )
+    try:
+        found: Measurement = added.found()
+    except Exception as error:
+        raise explain_failure(f"the measurement {name} of {added.package}", error) from error
+    found.package = added.package
+    return found
+
+
+@cache
+def _own(name: str) -> Measurement:
+    module = importlib.import_module(f"{jobs.measurements.__name__}.{name.replace('-', '_')}")
+    found: type[Measurement] = module.MEASUREMENT
+    return found()

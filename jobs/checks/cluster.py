@@ -1,24 +1,28 @@
-"""Checks of the cluster that create and change nothing on it."""
+"""Checks of the cluster that create and change nothing on it.
+
+What the past of the brokers shows, where their source keeps it.
+
+The series of an exporter that a run would read, by reading.
+"""
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 
 from jobs.checks.finding import Finding, checked, ok, problem, warning
-from jobs.checks.history import history_findings
-from jobs.checks.readings import readings_findings, remedies_of_missing
 from jobs.cluster.admin import AdminError, ClusterInfo, TopicSize
 from jobs.cluster.given_topics import GivenTopic, fitted, given_topics, notes, warnings
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of, lock_group
 from jobs.cluster.opening import LAG_PROPERTY, OpenCluster, require_fitting, window_needed_s
 from jobs.cluster.owner_topic import OwnerTopics, owner_topics
-from jobs.cluster.permissions import Permission, changes_permitted, permissions
-from jobs.cluster.quotas import quotas_of
+from jobs.cluster.permissions import Permission, changes_permitted, permissions, quotas_of
 from jobs.cluster.topic_plan import topic_name
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
@@ -26,16 +30,132 @@ from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.console.text import count_words
 from jobs.trials.canaries import NO_CANARIES, canary_topic
 from jobs.trials.guards import open_guards
-from metrics.common.errors import RedlineError
-from metrics.sources.beans import Role
+from metrics.common.errors import ConfigError, RedlineError
+from metrics.sources.beans import HANDLER_IDLE_NS, Reading, Role, beans_for, readings_of
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.hosts.source import HostSource
-from metrics.sources.rate_windows import require_whole_ticks
+from metrics.sources.http_access import ScrapeError
+from metrics.sources.one_minute_rates import require_whole_ticks
 from metrics.sources.sample import BrokerSample
-from metrics.sources.shortcomings import is_blind, shortcomings
-from metrics.sources.source import MetricsSource, NodeInfo, named_brokers
+from metrics.sources.shortcomings import is_blind, missing_metrics, shortcomings
+from metrics.sources.source import (
+    History,
+    KeepsHistory,
+    MetricsSource,
+    NodeInfo,
+    named_brokers,
+    sample_interval_of,
+)
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
 from metrics.units import format_size
+
+CHECK = "history"
+SPAN_S, STEP_S = 86_400.0, 600.0
+"""Time that is looked at, and between two numbers of it [s]."""
+
+
+def history_findings(
+    source: MetricsSource, clock: Callable[[], float] = time.time
+) -> list[Finding]:
+    """The broker that had the busiest request handlers in the last day, and when.
+
+    Empty where the source keeps no past, or not the idle time of the brokers' own handlers.
+    """
+    is_shared = any(node.controller_share is not None for node in source.nodes.values())
+    if is_shared or not isinstance(source, KeepsHistory):
+        return []
+    step_s, now_s = max(STEP_S, 2 * sample_interval_of(source, 0.0)), clock()
+    try:
+        known = source.history(HANDLER_IDLE_NS, now_s - SPAN_S, now_s, step_s)
+    except ConfigError:
+        return []
+    except ScrapeError as error:
+        return [warning(CHECK, f"the last day of the brokers is unknown: {error}")]
+    idle = [
+        (share, broker, at_s)
+        for broker, values in known.items()
+        for share, at_s in _shares(values, step_s)
+    ]
+    if not idle:
+        return [ok(CHECK, f"less than {2 * step_s / 60:.0f} min of the brokers")]
+    share, broker, at_s = min(idle)
+    first_s = min(values[0][0] for values in known.values() if values)
+    day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(at_s))
+    return [
+        ok(
+            CHECK,
+            f"{(now_s - first_s) / 3600:.1f} h of the brokers; the request handlers were busiest "
+            f"on broker {broker}, idle {share:.2f} in the {step_s / 60:.0f} min to {day} UTC",
+        )
+    ]
+
+
+def _shares(values: History, step_s: float) -> list[tuple[float, float]]:
+    """The idle share of each step without a gap or a restart, and the step's end."""
+    return [
+        ((idle_ns - before_ns) / 1e9 / (at_s - before_s), at_s)
+        for (before_s, before_ns), (at_s, idle_ns) in pairwise(values)
+        if idle_ns >= before_ns and at_s - before_s < 1.5 * step_s
+    ]
+
+
+_NEWEST = "4.2"
+_VARIED = re.compile(r"\b(name|request)=[^,]+")
+_PHASES = re.compile(r"^(produce|fetch_consumer|fetch_follower|controller)_.+_ms_(count|mean)$")
+
+
+def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
+    """A finding for each reading whose series was found on the pages of exporters.
+
+    The phases of a kind of request have one finding, which names the first of their series.
+    """
+    found: dict[str, dict[str, list[int]]] = {}
+    for node in nodes.values():
+        for reading, text in node.series.items():
+            named = _PHASES.sub(r"\1_…_ms_\2", reading)
+            found.setdefault(named, {}).setdefault(text, []).append(node.node_id)
+    choices = sorted({clause for node in nodes.values() for clause in node.choices})
+    rows = [ok(f"reading {reading}", _series_text(shown)) for reading, shown in found.items()]
+    return [*rows, *(ok("choice of series", clause) for clause in choices)]
+
+
+def remedies_of_missing(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
+    """The sentence for readings that no series shows → the beans to export, as a clause.
+
+    Empty where the series were not found on the pages of exporters.
+    """
+    if not any(node.series for node in nodes.values()):
+        return {}
+    return {
+        sentence: f"to read it, have the exporter's rules export {beans_text(names)}"
+        for sentence, names in missing_metrics(nodes).items()
+    }
+
+
+def beans_text(names: Collection[str]) -> str:
+    """The attributes of the beans of some readings; of many that are alike, their pattern."""
+    known = {each.name: each for each in readings_of(beans_for(_NEWEST, tuple(Role)))}
+    alike: dict[str, list[Reading]] = {}
+    for each in (known[name] for name in names):
+        alike.setdefault(_VARIED.sub(r"\1=*", each.object_name), []).append(each)
+    texts = []
+    for pattern, readings in alike.items():
+        objects = {each.object_name for each in readings}
+        attributes = dict.fromkeys(
+            f"{each.attribute}.{each.key}" if each.key else each.attribute for each in readings
+        )
+        bean = pattern if len(objects) > 1 else objects.pop()
+        texts.append(f"{' and '.join(attributes)} of {bean}")
+    return ", ".join(texts)
+
+
+def _series_text(shown: Mapping[str, Sequence[int]]) -> str:
+    """The series of a reading; the brokers of each, where it differs between brokers."""
+    if len({tuple(ids) for ids in shown.values()}) == 1:
+        first, *others = shown
+        return f"{first} and {len(others)} like it" if others else first
+    return "; ".join(f"{text} ({named_brokers(ids)})" for text, ids in shown.items())
+
 
 MESSAGES_NAMED = 6
 

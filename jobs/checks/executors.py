@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from jobs.checks.finding import Finding, ok, problem, warning
 from jobs.checks.survey import ExecutorFacts
 from jobs.console.text import count_words
-from metrics.trial.clock import OFFSET_MAX_S, ClockOffset
+from metrics.trial.client import OFFSET_MAX_S, ClockOffset
 from metrics.units import format_ms
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)

@@ -12,8 +12,7 @@ from jobs.config import Cluster
 from jobs.config.base import ConfigModel
 from jobs.config.client_properties import KEY as CLIENT_PROPERTIES
 from jobs.config.client_properties import provider_files
-from jobs.config.metrics_extension import ExtensionSection
-from jobs.config.metrics_registry import configured_sources
+from jobs.config.metrics_registry import ExtensionSection, configured_sources
 from jobs.config.metrics_section import SourceSection
 
 CHECK = "secrets"

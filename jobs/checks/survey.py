@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 
 from jobs.checks import executor_facts
 from jobs.config import Cluster, Workload
-from jobs.engine.batches.compression import CODECS
+from jobs.engine.batches.pool import CODECS
 from jobs.engine.clients.registry import client_named
 from jobs.engine.task import clock_comparison
 from jobs.engine.task.control_channel import ControlAddress

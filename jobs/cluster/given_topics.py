@@ -12,8 +12,8 @@ from itertools import islice
 
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, Partition
 from jobs.cluster.owner_topic import owner_topics
-from jobs.cluster.placement import LeaderCounts, leader_counts, placed
 from jobs.cluster.topic_plan import Assignment
+from jobs.cluster.topic_set import LeaderCounts, leader_counts, placed
 from jobs.config import Cluster, Configuration
 from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import TopicOptions

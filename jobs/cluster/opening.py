@@ -9,8 +9,12 @@ from itertools import zip_longest
 from math import prod
 
 from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin, query_all_brokers
-from jobs.cluster.broker_control import BrokerControl
-from jobs.cluster.broker_outage import AnnouncedOutage, BrokerOutage, ControlledOutage
+from jobs.cluster.broker_outage import (
+    AnnouncedOutage,
+    BrokerControl,
+    BrokerOutage,
+    ControlledOutage,
+)
 from jobs.cluster.connect import connect
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.metrics_section import StartedJmx

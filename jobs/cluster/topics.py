@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, TopicSize, query_brokers
 from jobs.cluster.given_topics import GivenTopic, assigned, shape
-from jobs.cluster.placement import REFUSED_ASSIGNMENTS, grown_partitions, placed
 from jobs.cluster.topic_plan import (
     Assignment,
     TopicState,
@@ -24,7 +23,13 @@ from jobs.cluster.topic_plan import (
     topic_name,
     topic_names,
 )
-from jobs.cluster.topic_set import TopicReport, TopicSet
+from jobs.cluster.topic_set import (
+    REFUSED_ASSIGNMENTS,
+    TopicReport,
+    TopicSet,
+    grown_partitions,
+    placed,
+)
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern

@@ -1,12 +1,18 @@
-"""The base of all configuration models, and sections that are plain dataclasses."""
+"""The base of all configuration models, and sections that are plain dataclasses.
+
+The keys of the models: which keys exist, and which one a user may have meant.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
 from pydantic_core import CoreSchema, core_schema
@@ -97,3 +103,111 @@ class HostPortText(Checked):
 
 
 HostPort = Annotated[str, HostPortText()]
+
+
+Model = type[BaseModel]
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation allows, without Annotated and None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _alternatives(get_args(annotation)[0])
+    elif origin in (Union, UnionType):
+        for part in get_args(annotation):
+            yield from _alternatives(part)
+    elif annotation is not type(None):
+        yield annotation
+
+
+def _child(annotation: Any) -> Model | None:
+    """The model of an annotation, or of the items of its list."""
+    for kind in _alternatives(annotation):
+        if get_origin(kind) is tuple:
+            return _child(get_args(kind)[0])
+        if get_origin(kind) in (Mapping, dict):
+            return _child(get_args(kind)[1])
+        if dataclasses.is_dataclass(kind):
+            section: Any = kind
+            return section_model(section)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def _is_map(annotation: Any) -> bool:
+    return any(get_origin(kind) in (Mapping, dict) for kind in _alternatives(annotation))
+
+
+def model_at(model: Model, path: Sequence[Any]) -> Model | None:
+    """The model at `path` below `model`, or None where there is none."""
+    keys = iter(path)
+    for key in keys:
+        if isinstance(key, int):  # an item of a list, whose model is that of the list
+            continue
+        field = model.model_fields.get(str(key))
+        child = _child(field.annotation) if field else None
+        if child is None:
+            return None
+        model = child
+        if field is not None and _is_map(field.annotation):
+            next(keys, None)  # the name of an item of a map, whose model is that of the map
+    return model
+
+
+def holds_free_keys(model: Model, path: Sequence[Any]) -> bool:
+    """Whether the value at `path` is a map with keys of the user's choice."""
+    parent = model_at(model, path[:-1])
+    field = parent.model_fields.get(str(path[-1])) if parent and path else None
+    is_map = field is not None and _is_map(field.annotation)
+    return is_map and field is not None and _child(field.annotation) is None
+
+
+def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of all keys below `model` that hold values, not further models."""
+    return (keys for keys, is_value in _paths(model, above) if is_value)
+
+
+def default_at(model: Model, path: Sequence[Any]) -> Any:
+    """The default of the key at `path`; None where it has none."""
+    here = model_at(model, path[:-1])
+    field = here.model_fields.get(str(path[-1])) if here else None
+    if field is None or field.is_required():
+        return None
+    return field.get_default(call_default_factory=True)
+
+
+def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """The path of each key below `model`, and whether the key holds a value."""
+    for name, field in model.model_fields.items():
+        # The items of a map have names of the user's choice, and are described with the map.
+        child = None if _is_map(field.annotation) else _child(field.annotation)
+        yield (*above, name), child is None
+        if child is not None:
+            yield from _paths(child, (*above, name))
+
+
+def nearest(given: str, known: Sequence[str]) -> str | None:
+    """The known name that is most similar to the given one, if any is."""
+    found = difflib.get_close_matches(given.lower(), [name.lower() for name in known], 1, 0.6)
+    return next((name for name in known if found and name.lower() == found[0]), None)
+
+
+def nearest_key(model: Model, path: Sequence[Any]) -> str | None:
+    """The known key that is most similar to the unknown one at `path`, if any is."""
+    here = model_at(model, path[:-1])
+    return nearest(str(path[-1]), list(here.model_fields)) if here else None
+
+
+def hint(model: Model, path: Sequence[Any]) -> str:
+    """A clause with the key that a user may have meant by an unknown one at `path`."""
+    given = str(path[-1])
+    here = model_at(model, path[:-1])
+    known = list(here.model_fields) if here else []
+    close = nearest_key(model, path)
+    if close:
+        return f"the nearest known key is {close}; rename it"
+    elsewhere = [keys for keys, _ in _paths(model, ()) if keys[-1] == given]
+    if elsewhere:
+        return f"the known key of that name is {'.'.join(elsewhere[0])}; move it there"
+    return f"expected one of {', '.join(known)}; rename or remove it"

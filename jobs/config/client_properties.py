@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jobs.config.base import nearest
 from jobs.config.client_property_names import (
     HARMLESS,
     KNOWN,
@@ -21,15 +22,8 @@ from jobs.config.client_property_names import (
     REFUSED,
     USED,
 )
-from jobs.config.fields import nearest
-from jobs.config.java_properties import (
-    files_in,
-    jaas_module,
-    jaas_options,
-    read_properties,
-    resolved,
-)
-from jobs.config.variables import Written
+from jobs.config.key_stores import files_in, jaas_module, jaas_options, read_properties, resolved
+from jobs.config.problems import Written
 from metrics.common.errors import ConfigError
 
 KEY = "client_properties"

@@ -13,12 +13,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from jobs.config.base import ConfigModel, HostPort, Name
-from jobs.config.metrics_jmx import Jmx
-from jobs.config.metrics_registry import Metrics, configured_sources, require_one_broker_source
+from jobs.config.metrics_registry import Jmx, Metrics, configured_sources, require_one_broker_source
+from jobs.config.problems import Written
 from jobs.config.security import Protocol, Security
-from jobs.config.variables import Written
 from jobs.engine.network.options import NAME_PREFIX, ClientIds, ClientOptions
-from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases
+from jobs.setup.releases import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases
 from metrics.common.bounds import Checked, Number, Properties, Text, Whole
 from metrics.planning.load_hours import EXPECTED_HOURS, LoadHours
 from metrics.planning.planted import environment_of_handlers

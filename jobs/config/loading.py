@@ -19,15 +19,17 @@ from jobs.config.client_properties import keys_of
 from jobs.config.cluster import Cluster
 from jobs.config.files import names_in, read_conf
 from jobs.config.goal import Goal
-from jobs.config.kafka_names import option_with_own_name, with_own_names
-from jobs.config.mixes import OF_PARTS, sections_of_mix
 from jobs.config.omb import PREFIX, finder, translated
-from jobs.config.overrides import apply_overrides, parse_overrides
-from jobs.config.problems import config_error
+from jobs.config.overrides import (
+    apply_overrides,
+    option_with_own_name,
+    parse_overrides,
+    with_own_names,
+)
+from jobs.config.problems import Written, as_written, config_error, with_values
 from jobs.config.source import ParsedFile, parse_map
 from jobs.config.tokens import end_of
-from jobs.config.variables import Written, as_written, with_values
-from jobs.config.workload import Workload
+from jobs.config.workload import OF_PARTS, Workload, sections_of_mix
 from metrics.common.errors import ConfigError
 from metrics.traffic.axes import (
     MESSAGE_BYTES,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.config.fields import nearest
+from jobs.config.base import nearest
 from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import RETENTION_BYTES
 

@@ -15,15 +15,13 @@ from pydantic import BaseModel
 
 from jobs.config.cluster import Cluster
 from jobs.config.experiment import Experiment
+from jobs.config.files import Profile
 from jobs.config.goal import Goal
-from jobs.config.mixes import MIX, OF_PARTS
-from jobs.config.profile import Profile
 from jobs.config.suite import Suite
-from jobs.config.workload import Workload
+from jobs.config.workload import MIX, OF_PARTS, Workload
 from metrics.common.bounds import kafka_properties
-from metrics.tables.docs import attributes_of
-from metrics.traffic.consumers import ConsumerOptions
-from metrics.traffic.producer import ProducerOptions
+from metrics.tables.schema import attributes_of
+from metrics.traffic.clients import ConsumerOptions, ProducerOptions
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 MODELS: Mapping[str, type[BaseModel]] = {

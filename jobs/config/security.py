@@ -20,7 +20,7 @@ from jobs.config.key_stores import is_store, pem_blocks, read_store
 from jobs.config.tokens import ClientCredentials, MskTokens, ReferencedToken
 from jobs.engine.network.options import ClientOptions, TokenProvider
 from jobs.engine.network.refusals import NO_GSSAPI
-from jobs.setup.child_environment import withhold
+from jobs.setup.places import withhold
 from metrics.common.bounds import Text, UnexpectedError
 from metrics.common.errors import ConfigError
 

@@ -20,7 +20,7 @@ from metrics.common.errors import ConfigError
 from metrics.comparing.nightly import Noise
 from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.mix import SCALE_UNITS
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
 Measure = Literal["handlers", "latency_p99", "achieved"]
 LIMIT, LOAD = "limit", "load"

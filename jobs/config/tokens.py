@@ -18,9 +18,9 @@ from typing import Any
 
 from jobs.engine.network.options import TokenProvider
 from metrics.common.errors import ConfigError
-from metrics.sources.http_access import TOKEN
-from metrics.sources.http_client import (
+from metrics.sources.http_access import (
     HTTP_ERRORS,
+    TOKEN,
     HttpClient,
     basic_login,
     explain_http_error,

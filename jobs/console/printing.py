@@ -31,11 +31,12 @@ from jobs.console.events import (
     TrialProgress,
     TrialStarted,
 )
-from jobs.console.live import Activity, activity_lines
-from jobs.console.plain import plain_event
-from jobs.console.rich import (
+from jobs.console.reporters import (
+    Activity,
+    activity_lines,
     final_lines,
     notice_lines,
+    plain_event,
     plan_lines,
     point_lines,
     size_heading,

@@ -3,6 +3,11 @@
 The first tasks host producers, the others the members of consumer groups. Every task opens its
 connections, and encodes its pool or joins its groups; then all of them start at one moment. The
 stage returns one row per task (`metrics.trial.task.TaskReport`).
+
+Samples of a generator's host while its tasks make their load, taken by a thread.
+
+One task of each host takes them for all. A sample takes about a millisecond, and one is taken every
+second.
 """
 
 from __future__ import annotations
@@ -10,33 +15,83 @@ from __future__ import annotations
 import functools
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.engine.clients.registry import client_of
-from jobs.engine.consuming.consumer_client import ConsumerClient
-from jobs.engine.consuming.consumer_report import AcknowledgedOffsets, Gather, consumer_report
+from jobs.engine.consuming.ledger import (
+    AcknowledgedOffsets,
+    ConsumerClient,
+    Gather,
+    consumer_report,
+)
 from jobs.engine.network.namespaces import inside
 from jobs.engine.network.options import OneToken
-from jobs.engine.producing.producer_client import ProducerClient
-from jobs.engine.producing.producer_report import producer_report
-from jobs.engine.task.control_channel import ControlAddress, DriverChannel, OrphanedError
-from jobs.engine.task.host_watch import HostWatch
+from jobs.engine.producing.account import ProducerClient, producer_report
+from jobs.engine.task.control_channel import (
+    ControlAddress,
+    DriverChannel,
+    OrphanedError,
+    StartSignal,
+    TaskReady,
+    start_signals,
+)
 from jobs.engine.task.placing import placed
 from jobs.engine.task.plan import StagePlan, TrialPlan
-from jobs.engine.task.start_signal import StartSignal, TaskReady, start_signals
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.queues import Queues
+from metrics.sources.hosts.source import HostSample
 from metrics.trial.task import TASK_DDL, TaskReport, reports_to_batch
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+INTERVAL_S = 1.0
+"""Interval between two samples [s]."""
+
+
+class HostWatch:
+    """A sampler of this machine until the block ends.
+
+    Args:
+        host: takes the samples.
+        is_on: False where another task of this host takes them.
+    """
+
+    def __init__(self, host: LocalHost, *, is_on: bool = True) -> None:
+        self._host = host
+        self._is_on = is_on
+        self._samples: list[HostSample] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="redline-host", daemon=True)
+
+    def __enter__(self) -> HostWatch:
+        if self._is_on:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def take(self) -> tuple[HostSample, ...]:
+        """Take the samples since the last call, and one more of now."""
+        if not self._is_on:
+            return ()
+        samples, self._samples = self._samples, []
+        return (*samples, self._host.sample())
+
+    def _run(self) -> None:
+        while True:
+            self._samples.append(self._host.sample())
+            if self._stopped.wait(INTERVAL_S):
+                return
 
 
 class LateStartError(RedlineError):

@@ -1,29 +1,35 @@
-"""The body of `redline learn`: the survey of a cluster, and the files of what it shows."""
+"""The body of `redline learn`: the survey of a cluster, and the files of what it shows.
+
+The past of the whole cluster, where a Prometheus server keeps it.
+
+The files of what was learnt: a workload with comments, its evidence, and a profile.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from jobs.cluster.admin import AdminError
 from jobs.cluster.opening import OpenCluster, open_cluster
-from jobs.config import load_cluster
+from jobs.cluster.sources import open_metrics
+from jobs.config import Cluster, load_cluster
+from jobs.config.metrics_registry import broker_source
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, Table, note, warn
-from jobs.learning.files import (
-    evidence_file,
-    evidence_text,
-    profile_file,
-    profile_text,
-    workload_text,
-)
-from jobs.learning.history import history_of
 from jobs.learning.survey import Bounds, Survey, Surveyor
 from jobs.learning.topics import matching_topics
 from metrics.common.errors import ConfigError, NoConclusionError
+from metrics.learning.curve import profile_points
 from metrics.learning.document import (
     COLUMNS,
     Learned,
@@ -33,11 +39,220 @@ from metrics.learning.document import (
     span_words,
     table_rows,
 )
+from metrics.learning.fit import Figure
 from metrics.learning.keys import is_slow, keys_of
-from metrics.learning.parts import TopicPart, parts_of
-from metrics.learning.topic import TopicFacts
+from metrics.learning.parts import MEAN, NOW, PEAK, PEAK_STEP_S, TopicPart, parts_of
+from metrics.learning.tally import TopicFacts
 from metrics.reporting.files import require_new, write_file
-from metrics.units import format_duration, format_volume
+from metrics.sources.http_access import ScrapeError
+from metrics.sources.source import History, KeepsHistory
+from metrics.units import format_duration, format_volume, iso_utc
+
+SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
+"""Time that is looked back, and between two numbers of it [s]."""
+_READING = "messages_in"
+
+
+@dataclass(frozen=True)
+class Past:
+    """The messages of all topics of the cluster over weeks.
+
+    Attributes:
+        facts: `cluster_history` for the evidence; empty without one.
+        notes: a sentence where the server did not answer.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def history_of(
+    cluster: Cluster, opened: OpenCluster, clock: Callable[[], float] = time.time
+) -> Past:
+    """The past of the cluster; empty where its file names no Prometheus server."""
+    if getattr(broker_source(cluster), "server", None) is None:
+        return Past()
+    try:
+        with closing(open_metrics(cluster, opened, None)) as source:
+            if not isinstance(source, KeepsHistory):
+                return Past()
+            now_s = clock()
+            found = source.history(_READING, now_s - SPAN_S, now_s, STEP_S)
+    except (ConfigError, ScrapeError) as error:
+        return Past(notes=(f"the past of the cluster is not known: {error}",))
+    rates = rates_of(found)
+    if not rates:
+        return Past(notes=("the Prometheus server has no two hours of the brokers",))
+    return Past(
+        {
+            "cluster_history": {
+                "step_s": STEP_S,
+                "from": iso_utc(rates[0][0]),
+                "mean_messages_per_s": round(sum(rate for _, rate in rates) / len(rates), 3),
+                "peak_messages_per_s": round(max(rate for _, rate in rates), 3),
+                "messages_per_s": [[iso_utc(at_s), round(rate, 3)] for at_s, rate in rates],
+            }
+        }
+    )
+
+
+def rates_of(found: Mapping[int, History]) -> list[tuple[float, float]]:
+    """(Begin of a step [s since the epoch], messages per second of all brokers), oldest first.
+
+    A step in which a broker has no number, or restarted, is left out.
+    """
+    steps: dict[float, dict[int, float]] = {}
+    for broker, values in found.items():
+        for (before_s, before), (at_s, value) in pairwise(values):
+            if value >= before and at_s - before_s < 1.5 * STEP_S:
+                steps.setdefault(before_s, {})[broker] = (value - before) / (at_s - before_s)
+    return [
+        (at_s, sum(rates.values()))
+        for at_s, rates in sorted(steps.items())
+        if len(rates) == len(found)
+    ]
+
+
+_COLUMN = 48
+_WIDTH = 100
+_STEPS_MIN = 12
+"""Steps of a curve from which on it makes a profile."""
+
+
+def evidence_file(workload: Path) -> Path:
+    """The file beside a workload that has the evidence for each figure."""
+    return workload.with_name(f"{workload.stem}.learned.json")
+
+
+def profile_file(workload: Path) -> Path:
+    """The file beside a workload that has the curve, for `redline traffic --profile`."""
+    return workload.with_name(f"{workload.stem}.profile.yaml")
+
+
+def evidence_text(learned: Learned) -> str:
+    """The text of the file with the evidence."""
+    return json.dumps(as_document(learned), indent=1, ensure_ascii=False) + "\n"
+
+
+def profile_text(learned: Learned) -> str | None:
+    """The text of the profile; None for a curve that is too short for one."""
+    points = profile_points(learned.curve, learned.records_per_s)
+    if len(points) <= _STEPS_MIN:
+        return None
+    begin = iso_utc(learned.curve.times_s[0])
+    lines = [
+        f"# The rate over time of {learned.cluster} from {begin}; 1 is the rate of scale 1.",
+        "# Written by redline learn.",
+        f"description: learnt from {learned.cluster}",
+        "points:",
+        *(f"  - [{at_s:.6g}, {share:.4g}]" for at_s, share in points),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def workload_text(learned: Learned, evidence: str) -> str:
+    """The text of the workload: one kind of traffic, or a mix of parts.
+
+    Args:
+        evidence: name of the file with the evidence.
+    """
+    top = CommentedMap()
+    top["description"] = f"learnt from {learned.cluster} on {iso_utc(learned.at_s)[:10]}"
+    if len(learned.parts) == 1:
+        (only,) = learned.parts
+        top["notes"] = [f"scale 1 is {int(only.keys.producers.value):,} producers"]
+        _fill(top, only)
+    else:
+        mix = CommentedMap()
+        for each in learned.parts:
+            own = CommentedMap()
+            producers = each.keys.producers
+            own["producers"] = int(producers.value)
+            _comment(own, "producers", producers)
+            _fill(own, each, is_part=True)
+            mix[each.part.name] = own
+        top["mix"] = mix
+    top["trial"] = CommentedMap(learned.trial)
+    head = [
+        "Written by redline learn: the traffic of production, as a workload. At the end of a line",
+        "stands how its figure is known: seen, fitted or assumed, with its range;",
+        f"{evidence} has the evidence. Scale 1 is {_moment_words(learned)}.",
+    ]
+    if len(learned.parts) == 1:
+        head.append(_producers_words(learned.parts[0]))
+    top.yaml_set_start_comment("\n".join(head))
+    writer = YAML()
+    writer.width = _WIDTH * 10
+    writer.indent(mapping=2, sequence=4, offset=2)
+    stream = io.StringIO()
+    writer.dump(top, stream)
+    return stream.getvalue()
+
+
+def _moment_words(learned: Learned) -> str:
+    today = learned.curve.today
+    span = span_words(today)
+    peak = "the busiest hour of the last day"
+    if today.step_s < PEAK_STEP_S:
+        peak = f"the mean of {span}, too short a time for a peak"
+    words = {PEAK: peak, MEAN: f"the mean of {span}", NOW: "the rate of the time that was read"}
+    moment = learned.moment if today.step_s else NOW
+    return f"{words[moment]}: {learned.records_per_s:,.4g} messages/s"
+
+
+def _producers_words(learned: LearnedPart) -> str:
+    producers = learned.keys.producers
+    return (
+        f"It has {int(producers.value):,} producers like this one ({_source(producers)}); a search "
+        "finds how many the cluster sustains."
+    )
+
+
+def _fill(place: CommentedMap, learned: LearnedPart, *, is_part: bool = False) -> None:
+    """Add the keys of a part to a map, each with its source as a comment.
+
+    Args:
+        is_part: whether the map is a part of a mix, which has one message size, not a list.
+    """
+    for key in learned.keys.keys:
+        *above, name = _split(key.path)
+        inner = place
+        for part in above:
+            if part not in inner:
+                inner[part] = CommentedMap()
+            inner = inner[part]
+        is_size = is_part and key.path == "message_bytes"
+        inner[name] = int(learned.message_bytes) if is_size else _value(key.value)
+        _comment(inner, name, key.figure)
+
+
+def _split(path: str) -> list[str]:
+    """The parts of a path; a topic's property keeps its dots."""
+    head = "topic.config."
+    return ["topic", "config", path[len(head) :]] if path.startswith(head) else path.split(".")
+
+
+def _value(value: object) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        found = CommentedSeq(value)
+        found.fa.set_flow_style()
+        return found
+    return value
+
+
+def _comment(place: CommentedMap, key: str, figure: Figure) -> None:
+    place.yaml_add_eol_comment(_source(figure), key, column=_COLUMN)
+
+
+def _source(figure: Figure) -> str:
+    """The source of a figure in one line, with its range."""
+    low, high = figure.low, figure.high
+    span = ""
+    if low is not None and high is not None and low < high:
+        span = f", {low:,.4g} to {high:,.4g}"
+    evidence = " ".join(figure.evidence.split())
+    return f"{figure.source}{span}: {evidence}"
+
 
 _LAG = "replica.lag.time.max.ms"
 _NOTES_MAX = 12

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from jobs.cluster.admin import KafkaAdmin
-from jobs.learning.groups import groups_of
-from jobs.learning.offsets import LOOKUPS_PER_S, Found, OffsetLookup, Place
-from jobs.learning.reading import BatchReader, Stretch
-from jobs.learning.topics import with_config, with_groups
+from jobs.learning.reading import LOOKUPS_PER_S, BatchReader, Found, OffsetLookup, Place, Stretch
+from jobs.learning.topics import ReadingPace, groups_of, shares_of, with_config, with_groups
 from metrics.learning.curve import HOUR_S, Curve, PartitionLog
-from metrics.learning.pacing import ReadingPace, shares_of
-from metrics.learning.topic import TopicFacts, TopicSeen
+from metrics.learning.tally import TopicFacts, TopicSeen
 
 STRETCH_MAX_S = HOUR_S
 """Longest time before now whose batches are read [s]."""

@@ -1,11 +1,22 @@
-"""The topics to learn from, as the cluster describes them."""
+"""The topics to learn from, as the cluster describes them.
+
+The consumer groups of topics: their members, and how far behind they read.
+
+It joins no group and commits nothing: it lists groups, describes them, and reads the offsets that
+they committed.
+
+The pace of reading, by which a cluster serves no more than a stated rate.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResourceType
@@ -13,8 +24,203 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.cluster.admin import QUERY_TIMEOUT_MS, AdminError, KafkaAdmin
 from metrics.common.errors import ConfigError
-from metrics.learning.pacing import ReadingPace
-from metrics.learning.topic import GroupFacts, TopicFacts
+from metrics.learning.tally import GroupFacts, TopicFacts
+
+GROUPS_MAX = 1_000
+"""Number of groups whose offsets are read."""
+_AT_ONCE = 50
+Ends = Mapping[tuple[str, int], int]
+"""(Topic, partition) → its end offset."""
+
+
+def groups_of(
+    admin: KafkaAdmin, ends: Ends, note: Callable[[str], None]
+) -> dict[str, list[GroupFacts]]:
+    """Topic → the groups that committed offsets of it.
+
+    What this user may not see is named by `note`, and left out.
+
+    Args:
+        ends: the partitions of the topics, with their end offsets.
+    """
+    try:
+        names = sorted(
+            admin.ask(
+                "list consumer groups",
+                lambda: [str(each["group_id"]) for each in admin.client.list_groups()],
+            )
+        )
+    except AdminError as error:
+        note(f"consumer groups are not known: {error}")
+        return {}
+    if len(names) > GROUPS_MAX:
+        note(f"{len(names):,} consumer groups; only the first {GROUPS_MAX:,} are looked at")
+    found: dict[str, list[GroupFacts]] = defaultdict(list)
+    failed: list[str] = []
+    for start in range(0, min(len(names), GROUPS_MAX), _AT_ONCE):
+        chunk = names[start : start + _AT_ONCE]
+        committed = _committed_by_each(admin, chunk, ends, failed)
+        reading = [name for name in chunk if committed.get(name)]
+        described = _described(admin, reading)
+        for name in reading:
+            for topic, lag in _lags(committed[name], ends).items():
+                members, state = described.get(name, (None, ""))
+                found[topic].append(GroupFacts(name, members, lag, state))
+    if failed:
+        note(f"the offsets of {len(failed)} consumer groups are not known: {failed[0]}")
+    return dict(found)
+
+
+def _committed_by_each(
+    admin: KafkaAdmin, groups: Sequence[str], ends: Ends, failed: list[str]
+) -> dict[str, dict[tuple[str, int], int]]:
+    """The offsets of groups, at once or else one by one, as a single group may be refused."""
+    try:
+        return _committed(admin, groups, ends)
+    except AdminError:
+        found: dict[str, dict[tuple[str, int], int]] = {}
+        for group in groups:
+            try:
+                found |= _committed(admin, [group], ends)
+            except AdminError as error:
+                failed.append(str(error))
+        return found
+
+
+def _committed(
+    admin: KafkaAdmin, groups: Sequence[str], ends: Ends
+) -> dict[str, dict[tuple[str, int], int]]:
+    """Group → (topic, partition) → its committed offset, of these partitions only."""
+
+    def read() -> Any:
+        return admin.client.list_group_offsets(list(groups))
+
+    answer = admin.ask("read the offsets of consumer groups", read)
+    return {
+        group: {
+            place: int(known.offset)
+            for each, known in offsets.items()
+            if known.offset >= 0 and (place := (each.topic, each.partition)) in ends
+        }
+        for group, offsets in answer.items()
+    }
+
+
+def _described(admin: KafkaAdmin, groups: Sequence[str]) -> dict[str, tuple[int | None, str]]:
+    """Group → number of its members, and its state; None where the brokers do not report them."""
+    if not groups:
+        return {}
+    try:
+        answer = admin.ask(
+            "describe consumer groups", lambda: admin.client.describe_groups(list(groups))
+        )
+    except AdminError:
+        return {}
+    return {
+        name: (None, "") if each.get("error") else (len(each["members"]), str(each["group_state"]))
+        for name, each in answer.items()
+    }
+
+
+def _lags(committed: Mapping[tuple[str, int], int], ends: Ends) -> dict[str, int]:
+    """Topic → records between the committed offsets and the ends."""
+    found: dict[str, int] = {}
+    for (topic, partition), offset in committed.items():
+        behind = max(0, ends[topic, partition] - offset)
+        found[topic] = found.get(topic, 0) + behind
+    return found
+
+
+REQUESTS_PER_S = 5.0
+"""Highest rate of requests [1/s]."""
+LITTLE_BYTES_PER_S = 250_000.0
+"""A rate that is next to no load for a broker [B/s]; little data is read in seconds at it."""
+
+
+class ReadingPace:
+    """The pace of requests, by bytes and by requests, for all brokers together.
+
+    Attributes:
+        throttled_s: time for which brokers asked to wait, because of a quota [s].
+        bytes_read: size of all answers so far [B].
+
+    Args:
+        bytes_per_s: highest rate of answers [B/s].
+        requests_per_s: highest rate of requests [1/s].
+        clock: monotonic clock [s].
+        pause: waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        bytes_per_s: float,
+        requests_per_s: float = REQUESTS_PER_S,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._requests_per_s = requests_per_s
+        self._clock, self._pause = clock, pause
+        self._next_s = clock()
+        self.throttled_s = 0.0
+        self.bytes_read = 0
+
+    @property
+    def next_s(self) -> float:
+        """Time at which the next request may be sent, on the clock [s]."""
+        return max(self._next_s, self._clock())
+
+    def spread(self, size_bytes: float, duration_s: float) -> None:
+        """Read this much evenly over a time, or faster where that is next to no load.
+
+        The highest rate stays the bound.
+
+        Args:
+            size_bytes: size of all answers that follow [B].
+            duration_s: the time [s].
+        """
+        even_per_s = max(LITTLE_BYTES_PER_S, size_bytes / duration_s)
+        self._bytes_per_s = min(self._bytes_per_s, even_per_s)
+
+    def wait(self) -> None:
+        """Wait until the next request may be sent."""
+        rest_s = self._next_s - self._clock()
+        if rest_s > 0:
+            self._pause(rest_s)
+
+    def count(self, size_bytes: int, throttle_ms: int = 0, requests: int = 1) -> None:
+        """Count an answer, after which the next request waits.
+
+        Args:
+            size_bytes: size of the answer [B].
+            throttle_ms: time for which the broker asks to wait [ms].
+            requests: number of requests that it stands for.
+        """
+        taken_s = max(size_bytes / self._bytes_per_s, requests / self._requests_per_s)
+        self._next_s = max(self._next_s, self._clock() - taken_s) + taken_s
+        self.bytes_read += size_bytes
+        if throttle_ms > 0:
+            self.throttled_s += throttle_ms / 1000.0
+            self._next_s = max(self._next_s, self._clock() + throttle_ms / 1000.0)
+
+
+def shares_of(wanted_bytes: Mapping[str, float], bytes_max: float) -> dict[str, float]:
+    """Topic → the bytes to read of it, in equal shares of the whole.
+
+    A topic that has fewer bytes than its share leaves the rest to the others.
+
+    Args:
+        wanted_bytes: topic → the bytes that it has [B].
+        bytes_max: bytes to read of all topics together [B].
+    """
+    shares: dict[str, float] = {}
+    rest = bytes_max
+    ordered = sorted(wanted_bytes.items(), key=lambda each: each[1])
+    for index, (topic, wanted) in enumerate(ordered):
+        shares[topic] = min(wanted, rest / (len(ordered) - index))
+        rest -= shares[topic]
+    return shares
+
 
 TOPICS_MAX = 500
 """Number of topics that one call reads."""

@@ -12,7 +12,7 @@ from jobs.runs.measurement import Case, Measurement
 from metrics.comparing import figures
 from metrics.comparing.sweeps import Result
 from metrics.reporting.summary import RunSummary
-from metrics.reporting.sweep.results import limit_result
+from metrics.reporting.sweep.answer import limit_result
 from metrics.traffic.axes import axis_named
 
 

@@ -16,7 +16,6 @@ from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import SessionReport, check_session
 from jobs.cluster.admin import AdminError
 from jobs.cluster.given_topics import GivenTopic, fitted, given_topics, notes, warnings
-from jobs.cluster.leftovers import delete_leftovers, leftovers
 from jobs.cluster.lock import ClusterLock, RunLocks
 from jobs.cluster.opening import (
     OpenCluster,
@@ -26,24 +25,24 @@ from jobs.cluster.opening import (
     require_fitting,
     window_needed_s,
 )
-from jobs.cluster.quotas import require_throttling_seen
+from jobs.cluster.permissions import require_throttling_seen
 from jobs.cluster.sources import open_hosts, open_metrics, require_sources
+from jobs.cluster.topic_plan import delete_leftovers, leftovers
 from jobs.cluster.topics import Topics
 from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Reporter, note, warn
 from jobs.runs.environment import environment_of, packages_of_extensions
 from jobs.spark.session import close_session, local_session
 from jobs.trials.canaries import open_canaries
-from jobs.trials.context import RunContext, Session
+from jobs.trials.context import RunContext, Session, TrialHistory, TrialNumbering
 from jobs.trials.control_server import control_of
 from jobs.trials.guards import open_guards
-from jobs.trials.history import TrialHistory, TrialNumbering
 from jobs.trials.load import Generator, require_room
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
-from metrics.sources.rate_windows import require_whole_ticks, window_least_s
+from metrics.sources.one_minute_rates import require_whole_ticks, window_least_s
 from metrics.sources.shortcomings import is_blind, shortcomings
 from metrics.sources.source import MetricsSource, sample_interval_of
-from metrics.tables.sweep_case import SweepCase
+from metrics.tables.rows import SweepCase
 from metrics.traffic.pattern import SAMPLES_MIN
 from metrics.trial.evidence import ClusterFacts
 

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 import psutil
 
 from jobs.cluster.admin import AdminError, ClusterInfo, KafkaAdmin, TopicSize
-from jobs.cluster.placement import REFUSED_ASSIGNMENTS
-from jobs.cluster.queries import changed_properties, features
+from jobs.cluster.sources import changed_properties, features
 from jobs.cluster.topic_plan import Assignment
+from jobs.cluster.topic_set import REFUSED_ASSIGNMENTS
 from jobs.config import Configuration
-from jobs.config.metrics_extension import ExtensionSection
-from jobs.config.metrics_registry import configured_sources
-from jobs.setup.child_environment import child_environment
+from jobs.config.metrics_registry import ExtensionSection, configured_sources
+from jobs.setup.places import child_environment
 from jobs.setup.version import __version__
 from metrics.common.extensions import CLIENTS, SOURCES, version_of
 from metrics.sources.beans import Role
 from metrics.sources.source import NodeInfo
-from metrics.tables.environment import SERIES, merge_facts
+from metrics.tables.rows import SERIES, merge_facts
 from metrics.traffic.pattern import TopicOptions
 
 if TYPE_CHECKING:

@@ -1,10 +1,14 @@
-"""Estimates of a run before any load: trials, time and bytes."""
+"""Estimates of a run before any load: trials, time and bytes.
+
+The time budget of a run with many cases: which case fits, and how long its search lasts.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -14,17 +18,14 @@ from jobs.console.events import Plan
 from jobs.trials.canaries import AFTER_S
 from jobs.trials.gates import LOOK_MAX_S
 from jobs.trials.guards import Guards
-from metrics.planning.disk_room import LogCleaning, retained_bytes
-from metrics.planning.executor_cpu import executor_cpu
-from metrics.planning.wire_model import describe
+from metrics.planning.load_needs import LogCleaning, describe, executor_cpu, retained_bytes
 from metrics.traffic.axes import NP, axis_named
-from metrics.units import format_size
-from search.boundary_model import ProducerRate
+from metrics.units import format_duration, format_size
 from search.confirming import Confirmation
 from search.forecast import Forecast, forecast
 from search.guide import Guide
 from search.limits import Limits
-from search.line import Line
+from search.line import Line, ProducerRate
 from search.model import PRODUCERS
 from search.signals import Signals
 
@@ -286,3 +287,48 @@ def _executor_note(workload: Workload, peak_bytes_per_s: float) -> tuple[str, ..
 def caveat_of(config: Configuration, shortcomings: Sequence[str] = ()) -> str:
     """The caveat of the figures: limits of the cluster and of its metrics."""
     return "; ".join([*config.cluster.caveats, *shortcomings])
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """The time within which every begun case must end.
+
+    Attributes:
+        total_s: the length of the budget; None without one [s].
+        began_s: its start [s since the epoch].
+        clock: wall clock [s since the epoch].
+    """
+
+    total_s: float | None
+    began_s: float = field(default_factory=time.time)
+    clock: Callable[[], float] = time.time
+
+    @property
+    def left_s(self) -> float | None:
+        """The time that is left; None without a budget [s]."""
+        if self.total_s is None:
+            return None
+        return max(0.0, self.total_s - (self.clock() - self.began_s))
+
+    def share(self, share: float) -> TimeBudget:
+        """The first part of the budget [share]."""
+        return self if self.total_s is None else replace(self, total_s=share * self.total_s)
+
+    def refusal(self, needed_s: float) -> str:
+        """The reason why a case with this estimated duration is not begun; empty if it fits."""
+        left_s = self.left_s
+        if left_s is None or needed_s <= left_s:
+            return ""
+        return (
+            f"it takes about {format_duration(needed_s)}, and the budget has "
+            f"{format_duration(left_s)} left"
+        )
+
+
+def ending_within(config: Configuration, left_s: float | None) -> Configuration:
+    """The configuration whose search ends in this time at the latest; None for any time [s]."""
+    if left_s is None:
+        return config
+    budget, own_s = config.goal.search.budget, config.goal.search.budget.duration_s
+    left_s = left_s if own_s is None else min(left_s, own_s)
+    return config.with_search(budget=replace(budget, duration_s=left_s))

@@ -13,13 +13,13 @@ from jobs.checks.finding import Finding, checked, ok, problems_from, problems_of
 from jobs.checks.machine import SPARK, machine_findings, place_findings
 from jobs.checks.session import check_session
 from jobs.cluster.opening import OpenCluster, open_cluster
-from jobs.cluster.quotas import require_throttling_seen
+from jobs.cluster.permissions import require_throttling_seen
 from jobs.cluster.sources import open_hosts, open_metrics
 from jobs.config import Cluster, Configuration, Workload, load, load_cluster, load_workload
 from jobs.config.loading import load_goals
 from jobs.console.events import PhaseStarted, Reporter
 from jobs.runs.context_factory import open_session
-from jobs.spark.log_stores import require_safe_commits
+from jobs.spark.compatibility import require_safe_commits
 from jobs.trials.context import Session
 from jobs.trials.load import require_room
 from metrics.common.errors import RedlineError

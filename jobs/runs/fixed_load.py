@@ -21,19 +21,18 @@ from jobs.runs.estimate import (
 from jobs.runs.lifecycle import Body, RunState
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.results import conclude_run, summary_of_run
-from jobs.trials.holding import Holder
-from jobs.trials.repeating import hold_until_valid
+from jobs.trials.holding import Holder, hold_until_valid
+from metrics.common.bounds import OfferedRate
 from metrics.common.errors import (
     ConfigError,
     GuardStopError,
     NoConclusionError,
     RegressionError,
 )
-from metrics.common.quantities import OfferedRate
 from metrics.judging.disk_proof import proof_of
-from metrics.reporting.load_answer import LoadAnswer, answer_of_load
+from metrics.reporting.limit_answer import LoadAnswer, answer_of_load
+from metrics.reporting.limit_words import proof_words
 from metrics.reporting.page.binding import ceilings_of
-from metrics.reporting.proof_words import proof_words
 from metrics.traffic.axes import NP
 from metrics.traffic.profile import RateProfile
 from metrics.trial.trial import Trial

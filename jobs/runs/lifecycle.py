@@ -31,12 +31,11 @@ from jobs.runs.resumption import config_text
 from jobs.runs.run_lock import run_lock
 from jobs.spark.failures import report_spark_failures
 from jobs.spark.session import cancel_group, run_interruptibly
-from jobs.trials.context import RunContext, Session
-from jobs.trials.history import TrialNumbering
+from jobs.trials.context import RunContext, Session, TrialNumbering
 from metrics.common.errors import RedlineError
 from metrics.reporting.files import open_to_append
+from metrics.tables.rows import SweepCase
 from metrics.tables.schema import RunRow
-from metrics.tables.sweep_case import SweepCase
 from metrics.trial.canary import CanaryWindow
 from metrics.units import iso_utc
 

@@ -13,7 +13,7 @@ from jobs.config.loading import require_endless, require_open_loop
 from jobs.console.events import Plan, PointFinished
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.lifecycle import Body, RunState
-from jobs.runs.outage_limits import find_outage_limits
+from jobs.runs.outage_limits import find_outage_limits, progress_updater
 from jobs.runs.outcome import NO_CONCLUSION, RunOutcome, outcome_of
 from jobs.runs.results import (
     boundary_of,
@@ -23,7 +23,6 @@ from jobs.runs.results import (
     why_no_answer,
 )
 from jobs.runs.resumption import config_text, replay, resumed_trials
-from jobs.runs.search_progress import progress_updater
 from jobs.runs.steady import (
     SteadyAnswer,
     announce,
@@ -45,14 +44,11 @@ from jobs.trials.warm_up import open_gates, warm_up_pattern
 from metrics.common.errors import ConfigError, GuardStopError, NoConclusionError
 from metrics.reporting import drawing
 from metrics.tables.boundary import AnswerKind, Boundary, BoundaryRow
-from metrics.trial.state import ALL_BROKERS, place_of
-from metrics.trial.trial import Trial
-from metrics.trial.warm_up import WarmUp
-from search.bracket import bracket_of
+from metrics.trial.trial import ALL_BROKERS, Trial, WarmUp, place_of
 from search.budget import Spent
 from search.line import FinishedPoint, Line
 from search.lines import next_size, run_lines, with_checked
-from search.model import GaveUp, IntervalSearcher, Observation
+from search.model import GaveUp, IntervalSearcher, Observation, bracket_of
 
 
 class LimitRun(Body):

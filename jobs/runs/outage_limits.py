@@ -1,28 +1,121 @@
-"""The limits during a broker outage, and while the brokers catch up after it."""
+"""The limits during a broker outage, and while the brokers catch up after it.
+
+The progress of a search: what it does next, and how many trials are left.
+
+Trials during a broker outage, and while the brokers catch up after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from jobs.runs.estimate import line_of
 from jobs.runs.results import boundary_of
-from jobs.runs.search_progress import progress_updater
-from jobs.trials.broker_outage import broker_outage, catch_up
 from jobs.trials.context import RunContext
+from jobs.trials.gates import Gates
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.warm_up import open_gates
 from metrics.planning.provisioning import offline_mb_per_s
 from metrics.tables.boundary import Boundary, make_boundary
-from metrics.trial.state import CATCHING_UP
-from metrics.trial.trial import Trial
+from metrics.trial.trial import CATCHING_UP, Trial, offline_state
 from metrics.units import format_mb_per_s, format_ratio
 from search.confirming import Confirmation, Hold
+from search.forecast import trials_left
 from search.line import FinishedPoint, Line
-from search.lines import Finished, searchers_of
-from search.loop import run_goals
-from search.model import Bracket, GaveUp, Verdict
+from search.lines import Finished, Histories, run_goals, searchers_of
+from search.model import Bracket, Decision, GaveUp, Measure, Verdict
+
+
+def progress_updater(
+    progress: SearchProgress,
+    lines: Mapping[str, Line],
+    finished: Mapping[str, Sequence[FinishedPoint]],
+) -> Callable[[Decision, Histories], None]:
+    """A callback that keeps `progress` up to date, for `on_step` of `run_lines` and `run_goals`.
+
+    Args:
+        progress: the object that the measurer of the trials reads.
+        lines: the searched lines, by the goal's name.
+        finished: the finished points of each goal; the caller may append to them.
+    """
+
+    def update(decision: Decision, histories: Histories) -> None:
+        progress.checks = isinstance(decision, Measure) and decision.checks
+        if isinstance(decision, Measure):
+            progress.reason = decision.reason
+            progress.trials_left = max(
+                trials_left(line, finished[goal], histories[goal]) for goal, line in lines.items()
+            )
+
+    return update
+
+
+WINDOWS_MAX = 60
+"""Largest number of windows in which brokers may catch up."""
+
+
+@contextmanager
+def broker_outage(context: RunContext, count: int) -> Iterator[RunContext]:
+    """Take so many brokers out of service while the block lasts.
+
+    The context that it yields is that of the remaining brokers. The replicas stay assigned to all
+    brokers, so that those that return have records to catch up with.
+
+    Raises:
+        NoConclusionError: the brokers did not stop, or did not return, in time.
+    """
+    assert context.broker_outage and context.open_metrics_without, "see ContextFactory"
+    try:
+        offline = context.broker_outage.begin(count)
+        context.topics.offline = offline
+        context.guards.accept_current_state()
+        rest = {broker: each for broker, each in context.addresses.items() if broker not in offline}
+        with closing(context.open_metrics_without(offline)) as source:
+            facts = replace(context.facts, offline=count)
+            state = offline_state(count)
+            yield replace(context, source=source, addresses=rest, facts=facts, state=state)
+    finally:
+        context.broker_outage.end()
+        context.topics.offline = frozenset()
+
+
+def catch_up(
+    rest: RunContext, topics: PointTopics, gates: Gates, message_bytes: int, load: int
+) -> tuple[list[Trial], bool]:
+    """Hold a load while the offline brokers return and catch up.
+
+    The first window runs before they return, so that they return under load.
+
+    Args:
+        rest: the context that `broker_outage` yields.
+        message_bytes: message size [B].
+        load: load on the goal's axis.
+
+    Returns:
+        The windows in which brokers were returning or out of sync, and whether all replicas were
+        in sync after the last of them.
+    """
+    assert rest.broker_outage is not None
+    progress = SearchProgress(
+        f"holding {rest.config.axis.amount(load)} before brokers come back", 1
+    )
+    TrialMeasurer(rest, topics, gates, message_bytes, progress).trial(load, is_held=True)
+    returning = replace(rest, state=CATCHING_UP)
+    measurer = TrialMeasurer(returning, topics, gates, message_bytes, progress, held=load)
+    windows: list[Trial] = []
+    opened = topics.open(rest.pattern(message_bytes, load))
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(rest.broker_outage.end)
+        while len(windows) < WINDOWS_MAX:
+            progress.reason = f"holding {rest.config.axis.amount(load)} while brokers catch up"
+            windows.append(measurer.trial(load, is_held=True))
+            if ended.done() and (ended.result() is None) and rest.topics.is_in_sync(opened):
+                return windows, True
+    return windows, False
 
 
 def find_outage_limits(

@@ -19,17 +19,17 @@ from metrics.planning.provisioning import (
     Demand,
     MeasuredLimit,
     Provision,
+    TrafficShare,
     provision,
 )
 from metrics.planning.setups import DAY_S, setups_of, smallest_setup
-from metrics.planning.shares import TrafficShare
 from metrics.reporting.files import write_file
 from metrics.reporting.limit_words import AT_LEVEL, doubt_words
 from metrics.reporting.summary import RunSummary, load_summary
 from metrics.reporting.sweep.answer import case_words, load_answer, short
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, SCALE
-from metrics.trial.state import ALL_BROKERS
+from metrics.trial.trial import ALL_BROKERS
 from metrics.units import format_count, format_mb_per_s, format_ratio, format_size
 
 

@@ -1,26 +1,42 @@
-"""The results of a run: boundaries, summary.json, charts and the report."""
+"""The results of a run: boundaries, summary.json, charts and the report.
+
+The files that a run writes; each is written even where another one fails.
+
+Changes of a limit while it was measured, in words, and the trials that count since then.
+
+The command that repeats a run, from its recorded configuration.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.config import Configuration, Goal
+from pydantic import BaseModel
+
+from jobs.config import (
+    Configuration,
+    Goal,
+    available,
+    describe,
+    load_cluster,
+    load_goal,
+    load_workload,
+)
 from jobs.console.events import RunFinished
-from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
-from jobs.runs.change_words import change_words, not_checked, present_trials
 from jobs.runs.estimate import confirmation_of
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome
-from jobs.runs.proof import with_proof
-from jobs.runs.reproduce import command_of
 from jobs.runs.resumption import config_text
+from jobs.runs.steady import with_proof
+from metrics.common.errors import ConfigError
 from metrics.judging.attribution_votes import (
     VOTING_LOAD_RATIO_MAX,
     AttributionVote,
@@ -30,20 +46,204 @@ from metrics.judging.attribution_votes import (
 from metrics.reporting.files import write_atomic
 from metrics.reporting.impact import impact_of
 from metrics.reporting.limit_words import doubt_words, open_words
-from metrics.reporting.page.model import build_report, is_held
+from metrics.reporting.page.page import Command, build_report, is_held
 from metrics.reporting.page.series import Panels, panels_of_run
 from metrics.reporting.summary import RunSummary, by_goal, trial_document, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
-from metrics.tables.run_tables import RunTables
-from metrics.trial.histogram import Quantiles
+from metrics.tables.store import RunTables
+from metrics.trial.adding import Quantiles
 from metrics.trial.others import traffic_beside
-from metrics.trial.series import RunSeries
-from metrics.trial.state import ALL_BROKERS
-from metrics.trial.trial import Trial
-from metrics.units import format_duration
+from metrics.trial.trial import ALL_BROKERS, RunSeries, Trial
+from metrics.units import format_duration, format_ratio, iso_utc
 from search.confirming import describe_failure, split_history
 from search.line import FinishedPoint
-from search.model import Bracket, Done, GaveUp, Verdict
+from search.model import LEVEL, Bracket, Change, Done, GaveUp, Interval, Verdict
+
+
+class ArtifactWriter:
+    """Writes the files of a run, and collects the failures.
+
+    Attributes:
+        written: the written files in order, as (kind, path).
+    """
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, str]] = []
+        self._failures: list[str] = []
+
+    def write(self, what: str, path: Path, write: Callable[[], object]) -> bool:
+        """Write a file; False where the disk is full or denies it."""
+        try:
+            write()
+        except OSError as error:
+            self._failures.append(f"{path} ({error.strerror or error})")
+            return False
+        except ConfigError as error:  # the message names the path
+            self._failures.append(str(error))
+            return False
+        self.written.append((what, str(path)))
+        return True
+
+    def write_answer_file(
+        self, what: str, path: Path, copy: Path | None, write: Callable[[Path], object]
+    ) -> None:
+        """Write the answer for programs to its path, and to the file of --json."""
+        for each in (path, *([copy] if copy is not None else [])):
+            self.write(what, each, partial(write, each))
+
+    def require_all(self, remedy: str) -> None:
+        """Require that all files were written; to be called after everything else.
+
+        Args:
+            remedy: how the user gets the missing files.
+
+        Raises:
+            ConfigError: a file could not be written.
+        """
+        if self._failures:
+            raise ConfigError(
+                f"not written: {', '.join(self._failures)}; expected free space and permission "
+                f"there; all results are in the tables; {remedy}"
+            )
+
+
+def regeneration_hint(run_id: str) -> str:
+    """The remedy for missing files of a run, for `ArtifactWriter.require_all`."""
+    return f"fix the disk, then write the summary and the report with redline report {run_id}"
+
+
+def present_trials(point: FinishedPoint, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials of a point that count for its present limit.
+
+    Args:
+        trials: all trials of the point, oldest first; those that hold a limit to prove it on disk
+            count in any case.
+    """
+    searched = [each for each in trials if not each.steady]
+    changed = point.result.changed
+    counted = searched[changed[-1].since :] if changed else searched
+    return [*counted, *(each for each in trials if each.steady)]
+
+
+def change_words(
+    point: FinishedPoint, trials: Sequence[Trial], config: Configuration
+) -> tuple[str, ...]:
+    """The changes of a point, a sentence each: size, time and the trials that count no more.
+
+    Args:
+        trials: all trials of the point, oldest first.
+    """
+    searched = [each for each in trials if not each.steady]
+    changes = point.result.changed
+    words = []
+    for number, change in enumerate(changes):
+        is_last = number == len(changes) - 1
+        after = (point.result.interval if is_last else None) or change.after
+        words.append(_sentence(change, after, searched, config))
+    return tuple(words)
+
+
+def _sentence(
+    change: Change, after: Interval | None, trials: Sequence[Trial], config: Configuration
+) -> str:
+    last, first = trials[change.last_before], trials[change.since]
+    size = f"from {_amount(change.before)} to {_amount(after)} {config.axis.words}"
+    when = (
+        f"between trial {last.number} ({iso_utc(last.started_at_s)}) and trial {first.number} "
+        f"({iso_utc(first.started_at_s)})"
+    )
+    share = "" if change.verb == "changed" else f" ({format_ratio(change.probability)})"
+    return f"the limit {change.verb} {size}{share}, {when}; earlier trials count no more"
+
+
+def _amount(interval: Interval | None) -> str:
+    """`387 (376 to 398 at 90 %)`."""
+    if interval is None:
+        return "an unknown number"
+    middle = interval.high if interval.median is None else interval.median
+    span = f"{interval.low:,.4g} to {interval.high:,.4g} at {100 * LEVEL:.0f} %"
+    return f"{middle:,.4g} ({span})"
+
+
+def not_checked(point: FinishedPoint, goal: Goal) -> tuple[str, ...]:
+    """A note on an answer that no trial checked for a change, as the goal leaves that out."""
+    if goal.search.check_for_change or isinstance(point.result, GaveUp):
+        return ()
+    note = "not checked for a change of the limit, as search.check_for_change is false"
+    return (note,)
+
+
+Settings = Mapping[str, Mapping[str, Any]]
+
+_LOADERS: Mapping[str, Callable[[str], BaseModel]] = {
+    "cluster": load_cluster,
+    "workload": load_workload,
+    "goal": load_goal,
+}
+_NAMING = ("name", "description")  # they describe the file, and change no measurement
+
+
+def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Command | None:
+    """The command that repeats a run; None without a recorded configuration or a single command.
+
+    Differences from the files of conf/ become `--set`. A file outside the project becomes
+    NAME.yaml with a note, as its keys are in the report. Secrets are references in the settings
+    and stay references.
+
+    Args:
+        settings: kind → key → value as `jobs.runs.resumption.config_text` records them.
+        held: message size and load of each trial of a run with a fixed load.
+    """
+    if not settings or len(set(held)) > 1:
+        return None
+    names = {kind: str(settings[kind].get("name", kind)) for kind in _LOADERS if kind in settings}
+    goals = [names.get("goal", ""), *(kind[5:] for kind in settings if kind.startswith("goal "))]
+    lines, notes = [f"redline {'traffic' if held else 'find-limit'}"], list[str]()
+    for kind, name in names.items():
+        own = _own(kind, name, settings[kind])
+        value = ",".join(goals) if kind == "goal" else name
+        lines.append(f"--{kind} {shlex.quote(value if own is not None else f'{value}.yaml')}")
+        if own is None:
+            notes.append(
+                f"The file of the {kind} {name} is not part of kafka-redline: name your own file, "
+                "with the keys below."
+            )
+            continue
+        lines += [f"--set {shlex.quote(each)}" for each in _overrides(kind, own, settings[kind])]
+    if held:
+        message_bytes, load = held[0]
+        lines.append(f"--message-bytes {message_bytes} --np {load} --trials {len(held)}")
+    return Command(tuple(lines), tuple(notes))
+
+
+def _own(kind: str, name: str, recorded: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The file of conf/ with this name, in recorded form; None where the run had another file."""
+    if name not in available(kind):
+        return None
+    try:
+        read = describe(_LOADERS[kind](name))
+    except ConfigError:  # the file changed and no longer loads; its keys are in the report
+        return None
+    plain: dict[str, Any] = json.loads(json.dumps(read, default=str))
+    return plain if plain.get("description") == recorded.get("description") else None
+
+
+def _overrides(kind: str, own: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[str]:
+    """The overrides, such as `workload.producer.acks=all`, of keys that differ from the file."""
+    for key in sorted({*own, *recorded} - {*_NAMING}):
+        before, after = own.get(key), recorded.get(key)
+        if isinstance(before, dict) and isinstance(after, dict) and before.keys() <= after.keys():
+            for name in sorted(after):
+                if before.get(name) != after[name]:
+                    yield f"{kind}.{key}.{name}={_yaml(after[name])}"
+        elif before != after:
+            yield f"{kind}.{key}={_yaml(after)}"
+
+
+def _yaml(value: Any) -> str:
+    """A value in the form of an option; JSON is valid YAML."""
+    return value if isinstance(value, str) and value.isalpha() else json.dumps(value)
+
 
 REPORT = "report.html"
 

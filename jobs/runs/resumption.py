@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.config import Cluster, Configuration, Goal, Workload, describe
+from jobs.config.base import Model, default_at
 from jobs.config.cluster import are_started_by_run
-from jobs.config.fields import Model, default_at
 from metrics.common.errors import ConfigError
-from metrics.tables.environment import SERIES
-from metrics.tables.run_tables import RunTables
+from metrics.tables.rows import SERIES
+from metrics.tables.store import RunTables
 from metrics.trial.trial import Trial
 from search.line import FinishedPoint, Line
 from search.lines import (

@@ -3,6 +3,8 @@
 A burst limit is what short trials sustained. The steady limit is proven on disk (see
 `metrics.judging.disk_proof`): by a trial that was long enough, or by the hold that is made once a
 run, at the limit with the largest byte rate. Sizes with lower byte rates rest on the same hold.
+
+What the limit of a run is proven for, from the trials that sustained it.
 """
 
 from __future__ import annotations
@@ -12,22 +14,66 @@ from dataclasses import dataclass, replace
 
 from jobs.config import Configuration
 from jobs.console.events import PhaseStarted, Plan
-from jobs.runs.proof import with_steady
 from jobs.trials.context import RunContext
 from jobs.trials.steady import FULL_SHARE, failed_after_s
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import DiskProof, fills_memory, proof_of
-from metrics.planning.wire_model import batch_bytes
+from metrics.planning.load_needs import batch_bytes
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.state import ALL_BROKERS
-from metrics.trial.trial import Trial
+from metrics.trial.trial import ALL_BROKERS, Trial
 from metrics.units import format_duration, format_mb_per_s, format_size
 from metrics.windows.write_back import DIRTY_EXPIRE_S, WRITTEN_MIN
 from search.budget import Budget, Spent
+from search.confirming import SteadyHold, next_hold
 from search.model import Verdict
-from search.steady import SteadyHold, next_hold
+
+
+def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Boundary:
+    """The boundary with what its sustained load is proven for.
+
+    Args:
+        trials: all trials at this point, those that hold a load included.
+    """
+    sustained = [
+        (each, proof_of(each))
+        for each in trials
+        if each.judgements[goal].verdict is Verdict.SUSTAINED
+    ]
+    at_limit = [(each, proof) for each, proof in sustained if each.load == boundary.loads[0]]
+    if not at_limit:
+        return boundary
+    _, proof = max(at_limit, key=lambda pair: (bool(pair[1].on_disk), pair[1].duration_s))
+    found = replace(
+        boundary,
+        proven_s=proof.duration_s,
+        proven_bytes=proof.taken_bytes,
+        proven_on_disk=proof.on_disk,
+        memory_bytes=proof.absorbed_bytes,
+        memory_full_s=proof.full_s,
+        proof_note=proof.note,
+    )
+    lighter = [(each, proof) for each, proof in sustained if each.load <= boundary.loads[0]]
+    on_disk = [(each, proof) for each, proof in lighter if proof.on_disk]
+    return with_steady(found, *_highest(on_disk)) if on_disk else found
+
+
+def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = "") -> Boundary:
+    """The boundary with the steady limit that a trial at its size proves."""
+    return replace(
+        boundary,
+        steady_load=float(trial.load),
+        steady_mb_per_s=trial.pattern.mb_per_s if boundary.along.grows_payload else None,
+        steady_s=proof.duration_s,
+        steady_bytes=proof.taken_bytes,
+        steady_note="; ".join(filter(None, (note, proof.disks_note))),
+    )
+
+
+def _highest(proven: Iterable[tuple[Trial, DiskProof]]) -> tuple[Trial, DiskProof]:
+    return max(proven, key=lambda pair: (pair[0].load, pair[1].duration_s))
+
 
 EXPIRIES = 3.5
 """Length of a hold as a multiple of the age at which pages are written: one until the first pages

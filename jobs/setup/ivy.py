@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from jobs.setup.child_environment import child_environment
+from jobs.setup.places import child_environment
 from jobs.setup.preflight import java_command
 from metrics.common.errors import ConfigError
 

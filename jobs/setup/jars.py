@@ -2,25 +2,163 @@
 
 `spark.jars.packages` would use the network at every start. `python -m jobs.setup.jars` downloads
 the jars of a first run, and of the Kafka versions on its command line.
+
+A cache of jar sets, each downloaded once, completely or not at all, and verified before use.
+
+The project's own Java classes as jars for the class path of another JVM, such as a broker's.
+
+Janino, the compiler in Spark's package, compiles the classes in a JVM of its own in less than a
+second, so a JRE is sufficient. The cache keeps the jars.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 
-from jobs.setup.ivy import Coordinate, NotFoundError, retrieve
-from jobs.setup.jar_cache import JarCache
-from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE
-from jobs.setup.places import cache_dir
-from jobs.setup.spark_pairs import SparkPair, installed_delta, installed_spark, require_pair
+from filelock import FileLock, Timeout
+
+from jobs.setup.ivy import Coordinate, NotFoundError, retrieve, spark_jar
+from jobs.setup.places import cache_dir, child_environment
+from jobs.setup.preflight import java_command
+from jobs.setup.releases import (
+    DEFAULT_RELEASE,
+    RELEASE,
+    SparkPair,
+    installed_delta,
+    installed_spark,
+    require_pair,
+)
 from metrics.common.errors import ConfigError, RedlineError
+
+MANIFEST = "manifest.json"
+LOCK_TIMEOUT_S = 1200.0
+
+
+class JarCache:
+    """Jar sets by name, safe for threads, for processes, and after a crash at any moment.
+
+    Args:
+        folder: folder of the sets; made at the first download.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def jars(
+        self,
+        name: str,
+        recipe: str,
+        fetch: Callable[[Path, Path], None],
+        pinned: Mapping[str, str] | None = None,
+    ) -> list[Path]:
+        """The jars of a set, sorted by name; downloaded unless the set is complete.
+
+        Args:
+            name: name of the set and of its folder.
+            recipe: content of the set; a set with another recipe is downloaded again.
+            fetch: puts the jars into its first argument; its second argument is a folder for
+                temporary files, which is deleted afterwards.
+            pinned: jar → its known SHA-256; None for a set without known hashes.
+
+        Raises:
+            ConfigError: the folder cannot be written, a jar has another hash, or `fetch` fails.
+        """
+        found = self._find(name, recipe, pinned)
+        if found is not None:
+            return found
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(self._folder / f".{name}.lock", timeout=LOCK_TIMEOUT_S):
+                # Another process may have downloaded it while this one waited.
+                found = self._find(name, recipe, pinned)
+                return self._download(name, recipe, fetch, pinned) if found is None else found
+        except Timeout as error:
+            raise ConfigError(
+                f"Another process has been downloading {name} into {self._folder} for more than "
+                f"{LOCK_TIMEOUT_S / 60:.0f} minutes. Stop it, then run the command again."
+            ) from error
+        except OSError as error:
+            raise ConfigError(
+                f"The jars of {name} cannot be written to {self._folder} ({error}). "
+                "Name another cache folder in the environment variable REDLINE_CACHE."
+            ) from error
+
+    def _find(self, name: str, recipe: str, pinned: Mapping[str, str] | None) -> list[Path] | None:
+        """The jars of an intact set with the pinned hashes; None otherwise."""
+        found = self.intact(name, recipe)
+        if found is None or pinned is None:
+            return found
+        manifest = json.loads((self._folder / name / MANIFEST).read_text())
+        return found if manifest["jars"] == pinned else None
+
+    def intact(self, name: str, recipe: str) -> list[Path] | None:
+        """The jars of a set that is complete and unchanged; None otherwise."""
+        folder = self._folder / name
+        try:
+            manifest = json.loads((folder / MANIFEST).read_text())
+            if manifest["recipe"] != recipe or not manifest["jars"]:
+                return None
+            jars = {folder / jar: digest for jar, digest in sorted(manifest["jars"].items())}
+            whole = all(_digest(path) == digest for path, digest in jars.items())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # missing, truncated or invalid: the caller downloads it
+        return list(jars) if whole else None
+
+    def _download(
+        self,
+        name: str,
+        recipe: str,
+        fetch: Callable[[Path, Path], None],
+        pinned: Mapping[str, str] | None,
+    ) -> list[Path]:
+        partial, work = self._folder / f".{name}.partial", self._folder / f".{name}.work"
+        final = self._folder / name
+        for leftover in (partial, work):  # files of a killed process
+            shutil.rmtree(leftover, ignore_errors=True)
+        try:
+            partial.mkdir()
+            fetch(partial, work)
+            jars = {jar.name: _digest(jar) for jar in sorted(partial.glob("*.jar"))}
+            if pinned is not None:
+                _require_pinned(name, jars, pinned)
+            manifest = {"recipe": recipe, "jars": jars}
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+            if final.exists():
+                shutil.rmtree(final)
+            partial.rename(final)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
+        return [final / jar for jar in jars]
+
+
+def _require_pinned(name: str, jars: Mapping[str, str], pinned: Mapping[str, str]) -> None:
+    other = sorted(jar for jar in {*jars, *pinned} if jars.get(jar) != pinned.get(jar))
+    if other:
+        raise ConfigError(
+            f"{other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''} of {name} has "
+            f"the SHA-256 {jars.get(other[0], '(missing)')}; expected "
+            f"{pinned.get(other[0], 'no such jar')} from conf/jars.sha256; the download is "
+            "deleted: ask the operator of the repository about this jar"
+        )
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
 
 SCALA = "2.13"
 """Version of Scala of Kafka's jars; Delta's depend on Spark's own."""
@@ -207,3 +345,83 @@ def main(kafka_versions: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+
+TIMEOUT_S = 60.0
+_COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
+_PARTS = ("janino", "commons-compiler")
+
+
+def java_jar(name: str, source: str, class_path: Sequence[Path]) -> Path:
+    """The path of a jar with one public class; compiled unless the cache has it.
+
+    Args:
+        name: name of the public class.
+        source: Java without lambdas and type inference, which Janino does not support.
+        class_path: jars that the source needs.
+
+    Raises:
+        ConfigError: Java or Janino is missing, or the source does not fit the jars.
+    """
+    compiler = [spark_jar(part) for part in _PARTS]
+    seen = [source, *(jar.name for jar in [*compiler, *class_path])]
+    recipe = hashlib.sha256("\n".join(seen).encode()).hexdigest()
+    # The digest is part of the name, so that a JVM does not confuse two versions of a jar.
+    folder = f"{name}-{recipe[:12]}"
+
+    def compile_it(target: Path, work: Path) -> None:
+        work.mkdir()
+        path = work / f"{name}.java"
+        path.write_text(source, encoding="utf-8")
+        classes = work / "classes"
+        _compile(path, classes, compiler, class_path)
+        _pack(classes, target / f"{name}.jar")
+
+    return JarCache(cache_dir() / "jars").jars(folder, recipe, compile_it)[0]
+
+
+def _compile(
+    path: Path, classes: Path, compiler: Sequence[Path], class_path: Sequence[Path]
+) -> None:
+    classes.mkdir()
+    command = [
+        *(java_command(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m"),
+        *("-cp", _joined(compiler), _COMPILER),
+        *("-encoding", "UTF-8", "-d", str(classes), "-classpath", _joined(class_path), str(path)),
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(
+            f"the compilation of {path.name} took more than {TIMEOUT_S:.0f} s; stop other programs "
+            "on this machine, then try again"
+        ) from error
+    if done.returncode != 0 or not any(classes.rglob("*.class")):
+        output = done.stdout.decode(errors="replace").strip()
+        raise ConfigError(
+            f"{path.name} cannot be compiled with the jars {_names(class_path)}: {output[-600:]}"
+        )
+
+
+def _pack(classes: Path, jar: Path) -> None:
+    with zipfile.ZipFile(jar, "w") as archive:
+        for path in sorted(classes.rglob("*.class")):
+            # With a constant time stamp, the same classes make the same jar.
+            entry = zipfile.ZipInfo(path.relative_to(classes).as_posix())
+            archive.writestr(entry, path.read_bytes())
+
+
+def _joined(jars: Sequence[Path]) -> str:
+    return os.pathsep.join(map(str, jars))
+
+
+def _names(jars: Sequence[Path]) -> str:
+    return ", ".join(jar.name for jar in jars)

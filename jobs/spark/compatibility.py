@@ -1,15 +1,28 @@
-"""Whether the Spark of a job is supported: looked at before anything else is done."""
+"""Whether the Spark of a job is supported: looked at before anything else is done.
+
+Places of Delta tables in which several runs can write at the same time.
+
+A commit of Delta creates the next file of the table's log, and must fail where that file exists.
+HDFS, Azure, Google Cloud Storage and local disks offer this. S3 does not by itself: Delta's default
+LogStore for it is `S3SingleDriverLogStore`, with which a second driver overwrites a commit of the
+first (docs.delta.io, "Storage configuration"). Runs, nights and notebooks share their tables, so a
+run refuses such a place. Databricks has a commit service of its own.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.setup.places import DATABRICKS
-from jobs.setup.spark_pairs import SparkPair, installed_delta, require_pair
+from jobs.setup.releases import SparkPair, installed_delta, require_pair
 from metrics.common.errors import ConfigError
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -77,3 +90,119 @@ def has_class(jvm: Any, name: str) -> bool:
     """
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     return loader.getResource(name.replace(".", "/") + ".class") is not None
+
+
+S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+SAFE = "io.delta.storage.S3DynamoDBLogStore"
+"""Delta's LogStore that excludes a second writer on S3, by a table of DynamoDB."""
+SINGLE_DRIVER = "spark.redline.tables.single_driver"
+"""Setting by which a user states that only one run at a time writes to the tables."""
+_DEFAULT = "S3SingleDriverLogStore"
+_UNSAFE = frozenset({_DEFAULT, "HDFSLogStore", "LocalLogStore", "AzureLogStore", "GCSLogStore"})
+"""LogStores of Delta that exclude no second writer on S3."""
+_DATABRICKS_COMMITS = "spark.databricks.delta.multiClusterWrites.enabled"
+_SCHEME = re.compile(r"([A-Za-z][\w+.-]*):")
+
+
+def require_safe_commits(spark: SparkSession, tables: str) -> None:
+    """Require a place of tables in which several runs can write at the same time.
+
+    Args:
+        tables: path or name of a schema, as `metrics.tables.store.TableStore` takes it.
+
+    Raises:
+        ConfigError: commits of a second run would be lost there.
+    """
+    context: Any = spark.sparkContext
+    settings = dict(context.getConf().getAll())
+    place = tables if "/" in tables else _schema_location(spark, tables)
+    if place is None:
+        return
+    scheme = scheme_of(place) or _default_scheme(spark)
+    problem = commit_problem(place, scheme, settings, on_databricks=DATABRICKS in os.environ)
+    if problem is None and scheme in S3_SCHEMES:
+        problem = _missing_class(log_store(scheme, settings), context._jvm)
+    if problem is not None:
+        raise ConfigError(problem)
+
+
+def commit_problem(
+    place: str, scheme: str, settings: Mapping[str, str], *, on_databricks: bool = False
+) -> str | None:
+    """Why commits of a second run would be lost, with the remedy; None where they are safe.
+
+    Args:
+        place: the address of the tables, for the message.
+        scheme: the scheme of the address, or of Spark's default file system.
+        settings: settings of the Spark context, from which Delta chooses its LogStore.
+        on_databricks: whether the session is that of a Databricks runtime.
+    """
+    if scheme not in S3_SCHEMES or _is_true(settings, SINGLE_DRIVER):
+        return None
+    if on_databricks:
+        if settings.get(_DATABRICKS_COMMITS, "true").strip().lower() != "false":
+            return None
+        return (
+            f"{place} is on {scheme}:, and {_DATABRICKS_COMMITS} is false, so that commits of two "
+            f"runs at the same time are lost; expected true; remove the setting"
+        )
+    name = log_store(scheme, settings)
+    if name.rpartition(".")[2] not in _UNSAFE:
+        return None
+    return (
+        f"{place} is on {scheme}:, where Delta's {name.rpartition('.')[2]} can lose commits if two "
+        f"runs write at the same time; expected a LogStore for several writers; set "
+        f"spark.delta.logStore.{scheme}.impl={SAFE}, spark.io.delta.storage.S3DynamoDBLogStore."
+        "ddb.tableName and spark.io.delta.storage.S3DynamoDBLogStore.ddb.region in all sessions "
+        "(docs/deploy names the jars), or name tables elsewhere with --tables; if only one run at "
+        f"a time ever writes there, set {SINGLE_DRIVER}=true"
+    )
+
+
+def scheme_of(address: str) -> str:
+    """The scheme of an address, in lower case; empty without one."""
+    found = _SCHEME.match(address)
+    return found[1].lower() if found else ""
+
+
+def log_store(scheme: str, settings: Mapping[str, str]) -> str:
+    """The class name of the LogStore that Delta chooses; it takes keys with and without `spark.`.
+
+    Delta itself refuses settings in which these keys contradict each other.
+    """
+    for key in ("delta.logStore.class", f"delta.logStore.{scheme}.impl"):
+        name = (settings.get(f"spark.{key}") or settings.get(key) or "").strip()
+        if name and not name.endswith("DelegatingLogStore"):  # which chooses by the scheme
+            return name
+    return _DEFAULT
+
+
+def _missing_class(name: str, jvm: Any) -> str | None:
+    if "." not in name or has_class(jvm, name):
+        return None
+    return (
+        f"Delta's LogStore {name} is in no jar of this session; expected its jar on the class "
+        "path; add it with --packages (docs/deploy names the jars), or correct the setting"
+    )
+
+
+def _is_true(settings: Mapping[str, str], name: str) -> bool:
+    return settings.get(name, "").strip().lower() == "true"
+
+
+def _schema_location(spark: SparkSession, schema: str) -> str | None:
+    """The location of a schema, or of the one that will be created; None where it is unknown.
+
+    A catalog of its own, such as Unity Catalog, may put a new schema anywhere.
+    """
+    try:
+        return spark.catalog.getDatabase(schema).locationUri or None
+    except (PySparkException, Py4JJavaError):  # a new schema, or one whose creation will fail
+        return None if "." in schema else spark.conf.get("spark.sql.warehouse.dir", None)
+
+
+def _default_scheme(spark: SparkSession) -> str:
+    """The scheme of addresses without one: that of Hadoop's default file system."""
+    context: Any = spark.sparkContext
+    files = context._jvm.org.apache.hadoop.fs.FileSystem
+    return str(files.getDefaultUri(context._jsc.hadoopConfiguration()).getScheme() or "").lower()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.setup.class_archive import write_options
+from jobs.setup.places import write_options
 from jobs.spark.session import close_session, local_session, session_archive
 from metrics.common.errors import RedlineError
 

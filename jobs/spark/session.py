@@ -1,4 +1,26 @@
-"""The Spark session of a job: an active one, that of spark-submit, or a new local one."""
+"""The Spark session of a job: an active one, that of spark-submit, or a new local one.
+
+The Java class that creates and renames a local Spark session's files without child processes.
+
+Hadoop sets modes and reads links with its native library, which PySpark's package lacks, or else
+with the commands `chmod` and `readlink`. It started about 90 of them for each appended trial, which
+took a third of the append's CPU time. Janino compiles the source, hence its plain style.
+
+The forwarding of SIGTERM from spark-submit's JVM to the driver's Python, which ends the run.
+
+Under spark-submit a scheduler or a container's runtime sends SIGTERM to the JVM. By default it
+exits at once, so the driver's Python loses its connection before it can delete topics or report the
+end. With this handler the JVM waits for its Python and returns Python's exit code, 143, as for any
+other run (`org.apache.spark.deploy.PythonRunner`).
+
+Wheels of spark-submit's --py-files, sent so that executors can import from them.
+
+Spark recognizes archives of Python packages by the suffix .zip, .egg or .jar: it sends a .whl to
+the executors, but does not add it to their import path. A wheel is a zip file, so this module sends
+it again under that suffix.
+
+The number of tasks that the registered executors can run at once.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +34,85 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from jobs.setup.child_environment import secrets_withheld
-from jobs.setup.class_archive import archive_path, read_options
 from jobs.setup.ivy import spark_jar
-from jobs.setup.jars import delta_jars
-from jobs.setup.java_jar import java_jar
+from jobs.setup.jars import delta_jars, java_jar
+from jobs.setup.places import archive_path, read_options, secrets_withheld
 from jobs.setup.preflight import java_command
-from jobs.spark import files_java
 from jobs.spark.compatibility import has_class, require_supported_spark, scala_of
 from jobs.spark.failures import SparkFailedError, failure_of
-from jobs.spark.termination import pass_on_termination
-from jobs.spark.wheels import send_wheels
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import open_to_append
+from metrics.sources.java_class import compiled, java_source
+
+NAME = "LocalFiles"
+SETTINGS = {
+    "spark.hadoop.fs.file.impl": NAME,
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{NAME}$Checked",
+}
+"""Spark settings that use the class."""
+COMPILED_WITH = ("hadoop-client-api", "slf4j-api")
+"""Jars of Spark that the source needs."""
+SOURCE = java_source(__package__, NAME)
+
+
+_log = logging.getLogger(__name__)
+_NAME = "RedlineTermination"
+_SOURCE = java_source(__package__, _NAME)
+"""Java source for Janino, hence the plain style. The shell has its own `kill`."""
+
+
+def pass_on_termination(jvm: Any) -> None:
+    """Forward SIGTERM from this driver's JVM to this process.
+
+    Args:
+        jvm: py4j's view of the JVM.
+    """
+    try:
+        compiled(jvm, _NAME, _SOURCE).passOnTo(str(os.getpid()))
+    except Py4JError as error:  # a JVM without Janino, or without signals
+        _log.warning("SIGTERM is not forwarded to the driver: %s", str(error)[:300])
+
+
+_WHEEL = ".whl"
+
+
+def send_wheels(context: SparkContext) -> list[str]:
+    """Send each wheel of --py-files again under a name that executors import from.
+
+    It returns these names.
+    """
+    given = context.getConf().get("spark.submit.pyFiles") or ""
+    names = [Path(path).name for path in given.split(",") if path.endswith(_WHEEL)]
+    if not names:
+        return []
+    # Executors that start later download the files too, so they stay with Spark's own files.
+    folder = Path(tempfile.mkdtemp(prefix="wheels-", dir=SparkFiles.getRootDirectory()))
+    sent = []
+    for name in names:
+        archive = folder / f"{name.removesuffix(_WHEEL)}.zip"
+        shutil.copyfile(SparkFiles.get(name), archive)
+        context.addPyFile(str(archive))
+        sent.append(archive.name)
+    return sent
+
 
 Answer = TypeVar("Answer")
 
-_log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 20.0
@@ -161,8 +232,8 @@ def _files_jar() -> list[Path]:
     if os.name != "posix":  # Java has no POSIX permissions there
         return []
     try:
-        needed = [spark_jar(name) for name in files_java.COMPILED_WITH]
-        return [java_jar(files_java.NAME, files_java.SOURCE, needed)]
+        needed = [spark_jar(name) for name in COMPILED_WITH]
+        return [java_jar(NAME, SOURCE, needed)]
     except ConfigError as error:
         _log.info("Spark writes files with Hadoop's own class, which takes longer: %s", error)
         return []
@@ -246,7 +317,7 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
     conf.setAll([*DELTA.items(), *LOCAL.items()])
     own_files = _files_jar()
     if own_files:
-        conf.setAll(list(files_java.SETTINGS.items()))
+        conf.setAll(list(SETTINGS.items()))
     # On the JVM's own class path, as a class archive excludes classes of other loaders.
     conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, [*delta_jars(), *own_files])))
     conf.set("spark.local.dir", str(scratch / "local"))
@@ -379,3 +450,63 @@ def _end_jvm(timeout_s: float) -> int | None:
     except subprocess.TimeoutExpired:
         process.kill()
         return int(process.wait())
+
+
+DEADLINE_S = 60.0
+"""Longest wait for executors [s]: they register seconds after the driver, and within a minute
+where a container has to be downloaded."""
+SETTLED_S = 5.0
+"""Time without a new executor after which the number of executors counts as complete [s]; used
+where the settings promise no number."""
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The number of slots, and the time spent waiting for them.
+
+    Attributes:
+        count: slots at the end of the wait.
+        waited_s: length of the wait [s].
+    """
+
+    count: int
+    waited_s: float
+
+
+def registered_slots(context: SparkContext) -> int:
+    """Number of tasks that can run at once on the executors that have registered so far.
+
+    It is the number by which Spark admits a barrier stage.
+    """
+    java: Any = context._jsc.sc()
+    return int(java.maxNumConcurrentTasks(java.resourceProfileManager().defaultResourceProfile()))
+
+
+def await_slots(
+    count: Callable[[], int],
+    wanted: int | None,
+    deadline_s: float = DEADLINE_S,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> Slots:
+    """Wait until there are `wanted` slots, or until the deadline.
+
+    Args:
+        count: returns the current number of slots.
+        wanted: number of slots to wait for; None to wait until the number has not changed for
+            `SETTLED_S`.
+        clock, pause: time and pauses [s]; replaced in tests.
+    """
+    began_s = changed_s = clock()
+    seen = count()
+    while True:
+        now_s = clock()
+        is_settled = seen > 0 and now_s - changed_s >= SETTLED_S
+        is_enough = is_settled if wanted is None else seen >= wanted
+        if is_enough or now_s - began_s >= deadline_s:
+            return Slots(seen, now_s - began_s)
+        pause(_POLL_S)
+        current = count()
+        if current != seen:
+            seen, changed_s = current, clock()

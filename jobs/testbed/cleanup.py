@@ -3,6 +3,8 @@
 A process belongs to a testbed if it runs as the same user and has the testbed's id on its command
 line or, if Spark started it, in its environment. If the state file names its process id, the
 creation time must match too.
+
+Processes of a testbed that are not children of its supervisor.
 """
 
 from __future__ import annotations
@@ -18,9 +20,8 @@ import psutil
 from filelock import FileLock
 
 from jobs.testbed.cpu_groups import remove_groups
-from jobs.testbed.disk.devices import lift_rates, remove_disks
-from jobs.testbed.keys import FOLDER
-from jobs.testbed.link.devices import remove_device
+from jobs.testbed.jvm import MARKER
+from jobs.testbed.listeners import FOLDER
 from jobs.testbed.model import ProcessRecord, State, Status
 from jobs.testbed.places import (
     FAILED,
@@ -32,9 +33,51 @@ from jobs.testbed.places import (
     write_state,
     written_dirs,
 )
-from jobs.testbed.strays import end_processes, has_testbed_id
+from jobs.testbed.planted_devices import lift_rates, remove_device, remove_disks
+from jobs.testbed.spark import TESTBED_VARIABLE
 
 log = logging.getLogger(__name__)
+
+_END_DEADLINE_S = 10.0
+
+
+def has_testbed_id(process: psutil.Process, testbed_id: str) -> bool:
+    """Whether the process has the testbed's id on its command line or in its environment.
+
+    Raises:
+        psutil.NoSuchProcess, psutil.AccessDenied: it has ended, or belongs to another user.
+    """
+    if f"{MARKER}{testbed_id}" in process.cmdline():
+        return True
+    return process.environ().get(TESTBED_VARIABLE) == testbed_id
+
+
+def inheriting_processes(testbed_id: str) -> list[psutil.Process]:
+    """The executors and Python workers that Spark started for a testbed."""
+    mine = psutil.Process().uids().real
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.uids().real == mine:
+                variables = process.environ()
+                if variables.get(TESTBED_VARIABLE) == testbed_id:
+                    found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # ended, or another user's
+            continue
+    return found
+
+
+def end_processes(processes: list[psutil.Process]) -> None:
+    """Kill processes and wait until they have ended."""
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:  # it has ended
+            continue
+    _, alive = psutil.wait_procs(processes, timeout=_END_DEADLINE_S)
+    for process in alive:
+        log.error("process %d does not end although it was killed", process.pid)
+
 
 LOCK_FILE = ".lock"
 # The kernel counts start times in ticks of 10 ms, and reuses no process id within a second.

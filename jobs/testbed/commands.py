@@ -8,17 +8,16 @@ from pathlib import Path
 import click
 
 from jobs.testbed.cleanup import CleanupReport
-from jobs.testbed.client_access import cluster_file, submit_line
-from jobs.testbed.cores import available_cores, cores_of
 from jobs.testbed.cpu_groups import cpu_groups
+from jobs.testbed.delay_line import read_counts, round_trip_s
 from jobs.testbed.detached import DetachedTestbed, down, failed_logs, status, up
-from jobs.testbed.disk.devices import RATE_FILE
 from jobs.testbed.handle import Testbed
 from jobs.testbed.handler_time import limit_lines
-from jobs.testbed.keys import FOLDER
-from jobs.testbed.link.line_process import read_counts, round_trip_s
-from jobs.testbed.model import HOST, Spec, State
+from jobs.testbed.launcher import cluster_file, submit_line
+from jobs.testbed.listeners import FOLDER
+from jobs.testbed.model import HOST, Spec, State, available_cores, cores_of
 from jobs.testbed.places import line_counts
+from jobs.testbed.planted_devices import RATE_FILE
 from jobs.testbed.profile import BROKERS_MAX
 from jobs.testbed.spark import SPARK_WORKERS_MAX, WORKER_SLOTS
 from metrics.common.errors import ConfigError

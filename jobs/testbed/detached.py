@@ -11,10 +11,9 @@ from pathlib import Path
 import psutil
 
 from jobs.testbed.cleanup import CleanupReport, is_alive, root_lock, sweep, wait_gone
-from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.model import State, Status
+from jobs.testbed.model import State, Status, TestbedStateError
 from jobs.testbed.places import (
     FAILED,
     default_root,

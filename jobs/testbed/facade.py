@@ -13,16 +13,13 @@ from pathlib import Path
 from jobs.config.cluster import TestbedOptions
 from jobs.config.link import RATE
 from jobs.setup.jars import kafka_jars
-from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.cpu_groups import cpu_groups
-from jobs.testbed.disk.devices import require_planted_disk
 from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known, without_newer
 from jobs.testbed.launcher import start
-from jobs.testbed.link.devices import DEVICE, require_link
-from jobs.testbed.model import HOST
-from jobs.testbed.places import default_root, folder_behind, node_pids
-from jobs.testbed.ports import free_ports
+from jobs.testbed.model import HOST, available_cores, require_cores
+from jobs.testbed.places import default_root, folder_behind, free_ports, node_pids
+from jobs.testbed.planted_devices import DEVICE, require_link, require_planted_disk
 from jobs.testbed.profile import profile_of
 
 JVM_OVERHEAD_BYTES = 350_000_000

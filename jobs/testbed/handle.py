@@ -1,11 +1,17 @@
-"""A running testbed, as a handle in the process that started it."""
+"""A running testbed, as a handle in the process that started it.
+
+Dropping log segments from the page cache, so that reads come from the disk.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
@@ -14,15 +20,53 @@ from jobs.config.cluster import stated_environment
 from jobs.config.security import Security
 from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
 from jobs.testbed.cleanup import root_lock, sweep
-from jobs.testbed.errors import TestbedStartError, TestbedStateError, error_of_kind
-from jobs.testbed.keys import USER, SecurityFiles
-from jobs.testbed.listeners import client_security
-from jobs.testbed.logs import tail_text
-from jobs.testbed.model import Node, NodeRole, State
-from jobs.testbed.page_cache import forget
+from jobs.testbed.listeners import USER, SecurityFiles, client_security
+from jobs.testbed.model import (
+    Node,
+    NodeRole,
+    State,
+    TestbedStartError,
+    TestbedStateError,
+    error_of_kind,
+)
 from jobs.testbed.places import SUPERVISOR_LOG, node_files, node_pids, read_state
-from metrics.common.errors import RedlineError
+from jobs.testbed.processes import tail_text
+from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.access import JmxAccess
+
+
+def forget(folders: Iterable[Path]) -> int:
+    """Drop the pages of all log segments in these folders from the page cache.
+
+    Dirty pages are written first, as only clean pages can be dropped. Pages that a broker has
+    mapped stay; they belong to its indexes, which hold no records.
+
+    Returns:
+        Size of the segments [B].
+
+    Raises:
+        ConfigError: the system has no posix_fadvise, so later reads may come from memory.
+    """
+    if not hasattr(os, "posix_fadvise"):
+        raise ConfigError(
+            f"cold is true on {sys.platform}, which cannot drop files from the page cache; "
+            "expected Linux; remove cold, or run on Linux"
+        )
+    forgotten = 0
+    for folder in folders:
+        for file in folder.rglob("*.log"):
+            try:
+                descriptor = os.open(file, os.O_RDONLY)
+            except FileNotFoundError:  # retention has deleted it
+                continue
+            try:
+                os.fdatasync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                forgotten += os.fstat(descriptor).st_size
+            finally:
+                os.close(descriptor)
+    return forgotten
+
 
 # The supervisor has its own deadlines; these are for a supervisor that hangs.
 _ANSWER_DEADLINE_S = 180.0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jobs.setup.class_archive import read_options, write_options
-from jobs.testbed.keys import SecurityFiles
-from jobs.testbed.listeners import scram_arguments
+from jobs.setup.places import read_options, write_options
+from jobs.testbed.listeners import SecurityFiles, scram_arguments
 from jobs.testbed.model import Node, NodeRole, Spec
 from jobs.testbed.places import NodeFiles, log4j2_configuration, node_files
 from metrics.reporting.files import write_private

@@ -12,12 +12,11 @@ import re
 import subprocess
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from jobs.config.fields import nearest
-from jobs.setup.jars import kafka_jars
-from jobs.setup.java_jar import java_jar
-from jobs.setup.kafka_release import DEFAULT_RELEASE
+from jobs.config.base import nearest
+from jobs.setup.jars import java_jar, kafka_jars
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
+from jobs.setup.releases import DEFAULT_RELEASE
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_atomic
 

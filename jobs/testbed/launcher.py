@@ -1,10 +1,14 @@
-"""The start of real brokers for the calling process, with which they end."""
+"""The start of real brokers for the calling process, with which they end.
+
+Access to a testbed for other commands: its cluster file and its spark-submit command.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import secrets
+import shlex
 import subprocess
 import sys
 import time
@@ -12,21 +16,25 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jobs
-from jobs.setup.jars import kafka_jars
-from jobs.setup.java_jar import java_jar
+from jobs.config.source import yaml_text
+from jobs.setup.jars import java_jar, kafka_jars
 from jobs.setup.preflight import java_command
-from jobs.testbed.authorizer_java import NAME, SOURCE
 from jobs.testbed.channel import channel_pair
 from jobs.testbed.cleanup import own_record, root_lock, sweep
-from jobs.testbed.client_access import cluster_file, cluster_text
-from jobs.testbed.cores import available_cores, require_cores
 from jobs.testbed.cpu_groups import cpu_groups
-from jobs.testbed.disk.devices import require_planted_disk
-from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.handle import Testbed
+from jobs.testbed.handler_time import NAME, SOURCE, cluster_keys
 from jobs.testbed.known_properties import require_known, without_newer
-from jobs.testbed.link.devices import require_link
-from jobs.testbed.model import Spec, State, Status
+from jobs.testbed.listeners import SCRAM_MECHANISMS, SecurityFiles, security_part
+from jobs.testbed.model import (
+    HOST,
+    Spec,
+    State,
+    Status,
+    TestbedStateError,
+    available_cores,
+    require_cores,
+)
 from jobs.testbed.places import (
     SUPERVISOR_LOG,
     class_archive,
@@ -35,9 +43,59 @@ from jobs.testbed.places import (
     testbed_dirs,
     write_state,
 )
+from jobs.testbed.planted_devices import require_link, require_planted_disk
 from jobs.testbed.profile import Profile, adapt, load_profile
-from jobs.testbed.spark import SPARK_WORKERS_MAX, spark_home
+from jobs.testbed.spark import SPARK_WORKERS_MAX, spark_home, submit_properties
 from metrics.common.errors import ConfigError
+
+
+def cluster_file(folder: Path) -> Path:
+    """The path of the cluster file that describes the testbed of this folder."""
+    return folder / "cluster.yaml"
+
+
+def cluster_text(folder: Path, state: State) -> str:
+    """The text of the cluster file, for jobs that use this testbed instead of starting one."""
+    spec = state.spec
+    files = SecurityFiles(folder)
+    jmx: dict[str, object] = {
+        "endpoints": {node.node_id: node.jmx_endpoint for node in state.nodes}
+    }
+    if spec.jmx_secured:
+        login = {
+            "username_from": f"file:{files.username}",
+            "password_from": f"file:{files.password}",
+        }
+        jmx |= {**login, "tls": True, "cafile": str(files.ca)}
+    cluster: dict[str, object] = {
+        "description": f"brokers of {spec.title}",
+        "bootstrap_servers": list(state.bootstrap_servers),
+        "jmx": jmx,
+    }
+    if spec.security:
+        cluster["security"] = security_part(files, spec.security[0], SCRAM_MECHANISMS[-1])
+    cluster |= cluster_keys(spec)
+    if spec.disk is not None:
+        cluster["disk"] = spec.disk.facts
+    if spec.link is not None:
+        cluster["network_namespace"] = state.network_namespace
+        cluster["link"] = spec.link.facts
+    return yaml_text(cluster)
+
+
+def submit_line(state: State, cluster: Path) -> str:
+    """The spark-submit command for a run on this testbed."""
+    words = [
+        "spark-submit",
+        *("--master", state.spark_master or ""),
+        *("--properties-file", str(submit_properties(cluster.parent))),
+        *("--conf", f"spark.driver.host={HOST}"),
+        *("--conf", f"spark.driver.bindAddress={HOST}"),
+    ]
+    job = f"jobs/find_limit.py --cluster {shlex.quote(str(cluster))} --yes"
+    # The shell expands the pattern to the only wheel in dist.
+    return f"{shlex.join(words)} --py-files dist/kafka_redline-*.whl {job}"
+
 
 READY_DEADLINE_S = 120.0
 _GRACE_S = 10.0

@@ -2,15 +2,122 @@
 
 Brokers and the supervisor always use the plain listener, so a secured testbed starts, replicates
 and is watched like any other.
+
+Keys, certificates and users of a secured testbed; made at its start, deleted at its end.
+
+They protect nothing but a running testbed on the loopback interface. They are handled like real
+secrets, so that a trial here holds elsewhere: only their owner can read the files, and no command
+line contains them.
 """
 
 from __future__ import annotations
 
+import json
+import secrets
+import time
+from base64 import urlsafe_b64encode
 from pathlib import Path
 
+import javaproperties
+import trustme
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509 import load_pem_x509_certificate
+
 from jobs.config.security import Security
-from jobs.testbed.keys import USER, SecurityFiles
-from jobs.testbed.model import Node, Spec
+from jobs.testbed.model import HOST, Node, Spec
+from metrics.reporting.files import write_private
+
+FOLDER = "security"
+USER = "redline"
+PASSWORD_OF_STORES = "changeit"
+_VALID_S = 365 * 86_400.0
+_ORGANIZATION = "kafka-redline testbed"
+
+
+class SecurityFiles:
+    """The files with a secured testbed's keys and users: `security/` in its folder.
+
+    Attributes:
+        ca: PEM of the authority that signed the certificates.
+        broker, client: PEM of a private key and its certificates.
+        username, password, token: credentials of the only user; the token is an unsecured JWT.
+        jmx_password, jmx_access, jmx_tls: files that the JVM's options name.
+        jmx_store: keystore of the brokers' JMX.
+    """
+
+    def __init__(self, testbed_folder: Path) -> None:
+        self.folder = testbed_folder / FOLDER
+        self.ca = self.folder / "ca.pem"
+        self.broker = self.folder / "broker.pem"
+        self.client = self.folder / "client.pem"
+        self.username = self.folder / "username"
+        self.password = self.folder / "password"
+        self.token = self.folder / "token"
+        self.jmx_password = self.folder / "jmxremote.password"
+        self.jmx_access = self.folder / "jmxremote.access"
+        self.jmx_tls = self.folder / "jmxremote.properties"
+        self.jmx_store = self.folder / "jmx.p12"
+
+
+def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
+    """Make all files that the testbed's listeners and JMX need at this address."""
+    files = SecurityFiles(testbed_folder)
+    files.folder.mkdir(mode=0o700)
+    password = secrets.token_urlsafe(18)
+    write_private(files.username, USER)
+    write_private(files.password, password)
+    write_private(files.token, unsecured_token(USER, time.time(), _VALID_S))
+    authority = trustme.CA(organization_name=_ORGANIZATION)
+    broker = authority.issue_cert(host, "localhost", organization_name=_ORGANIZATION)
+    client = authority.issue_cert("localhost", common_name=USER, organization_name=_ORGANIZATION)
+    files.ca.write_bytes(authority.cert_pem.bytes())
+    write_private(files.broker, key_and_certificates(broker))
+    write_private(files.client, key_and_certificates(client))
+    write_jmx_tls(broker, files.jmx_store, files.jmx_tls)
+    write_private(files.jmx_password, f"{USER} {password}\n")
+    write_private(files.jmx_access, f"{USER} readonly\n")
+    return files
+
+
+def write_jmx_tls(leaf: trustme.LeafCert, store: Path, properties: Path) -> None:
+    """Write a keystore, and the file that jmxremote.ssl.config.file names for it."""
+    write_private(store, _keystore(leaf))
+    given = {
+        "javax.net.ssl.keyStore": str(store),
+        "javax.net.ssl.keyStorePassword": PASSWORD_OF_STORES,
+    }
+    write_private(properties, javaproperties.dumps(given, timestamp=None))
+
+
+def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
+    """A private key and its certificates in PEM, with the key in PKCS #8, as Kafka needs it."""
+    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return pem + b"".join(each.bytes() for each in leaf.cert_chain_pems)
+
+
+def _keystore(leaf: trustme.LeafCert) -> bytes:
+    """The key and its certificates as a PKCS #12 keystore, as the JVM's options need it."""
+    own, *chain = (load_pem_x509_certificate(each.bytes()) for each in leaf.cert_chain_pems)
+    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey), "trustme makes elliptic-curve keys"
+    sealed = serialization.BestAvailableEncryption(PASSWORD_OF_STORES.encode())
+    return pkcs12.serialize_key_and_certificates(b"broker", key, own, chain, sealed)
+
+
+def unsecured_token(user: str, now_s: float, valid_s: float) -> str:
+    """A JSON Web Token without a signature, which Kafka's validator for tests accepts."""
+    claims = {"sub": user, "iat": int(now_s) - 60, "exp": int(now_s + valid_s)}
+    parts = ({"alg": "none"}, claims)
+    encoded = (urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    return ".".join([*encoded, ""])
+
 
 _JAAS = "org.apache.kafka.common.security"
 SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -1,19 +1,28 @@
 """The specification and the state of a testbed, as plain data for JSON files.
 
 The launcher, the supervisor and `redline testbed` are three processes that share these data.
+
+The errors of a testbed, each with the exit code of its base class.
+
+The share of the machine's CPU that a broker may use.
+
+A control group with a CPU quota limits it where this process may create one
+(`jobs.testbed.cpu_groups`); a quota can be a part of a core. Elsewhere CPU affinity limits it,
+which needs no privileges but whole cores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from jobs.config.link import Link
-from jobs.config.planted_disk import PlantedDisk
-from jobs.setup.kafka_release import Metadata
-from jobs.testbed.link.devices import LinkAddresses
+from jobs.config.link import Link, PlantedDisk
+from jobs.setup.releases import Metadata
+from jobs.testbed.planted_devices import LinkAddresses
+from metrics.common.errors import ConfigError, GuardStopError, RedlineError
 
 HOST = "127.0.0.1"
 """Address on which all processes listen, except brokers behind a link."""
@@ -368,3 +377,85 @@ def _counted(count: int, noun: str) -> str:
 
 def _record(data: Mapping[str, Any] | None) -> ProcessRecord | None:
     return None if data is None else ProcessRecord(**data)
+
+
+class TestbedStartError(ConfigError):
+    """The brokers did not become ready: a bad property, too slow a machine, no free port."""
+
+    __test__ = False
+
+
+class TestbedLostError(RedlineError):
+    """A process of a running testbed ended unexpectedly."""
+
+    __test__ = False
+
+
+class TestbedDiskError(GuardStopError):
+    """The testbed was stopped before it filled the disk."""
+
+    __test__ = False
+
+
+class TestbedStateError(ConfigError):
+    """The testbed does not support this action in its present state."""
+
+    __test__ = False
+
+
+_BY_KIND: dict[str, type[RedlineError]] = {
+    "start": TestbedStartError,
+    "lost": TestbedLostError,
+    "disk": TestbedDiskError,
+}
+
+
+def error_of_kind(kind: str, message: str) -> RedlineError:
+    """The error for the kind of failure that the supervisor reported."""
+    return _BY_KIND.get(kind, RedlineError)(message)
+
+
+def available_cores() -> tuple[int, ...]:
+    """The numbers of the cores that this process may use; empty where they are unknown."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    return tuple(sorted(affinity(0))) if affinity else ()
+
+
+def require_cores(cpus: float | None, available: Sequence[int], has_quota: bool) -> None:
+    """Refuse a number of cores to which brokers cannot be limited on this machine.
+
+    Args:
+        has_quota: whether a control group can limit a broker to a part of a core.
+
+    Raises:
+        ConfigError: the machine has too few cores, or does not support CPU affinity.
+    """
+    if cpus is not None and cpus % 1 and not has_quota:
+        raise ConfigError(
+            f"cpus is {cpus:g}, and CPU-quota cgroups cannot be created here; expected a whole "
+            "number of cores, to which CPU affinity limits a broker; round it, or run with the "
+            "privileges to create cgroups"
+        )
+    if cpus is not None and not 0 < cpus <= len(available):
+        if not available:
+            raise ConfigError(
+                f"cpus is {cpus:g}, and this system does not support CPU affinity; expected no "
+                "cpus; leave the key out"
+            )
+        raise ConfigError(
+            f"cpus is {cpus:g}, and this process may use {len(available)} cores; expected 1 to "
+            f"{len(available)} for each broker; lower it"
+        )
+
+
+def cores_of(broker_id: int, cpus: float | None, available: Sequence[int]) -> tuple[int, ...]:
+    """The cores of a broker, spread so that few brokers share a core; empty for all cores.
+
+    Args:
+        broker_id: from 1.
+        cpus: number of cores for each broker, a whole number; None for all.
+    """
+    if cpus is None:
+        return ()
+    first = (broker_id - 1) * int(cpus)
+    return tuple(sorted(available[(first + n) % len(available)] for n in range(int(cpus))))

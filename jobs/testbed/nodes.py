@@ -1,32 +1,35 @@
-"""All nodes of one testbed: their files, their start and their end."""
+"""All nodes of one testbed: their files, their start and their end.
+
+The readiness probe of a broker: its Metadata response names the registered brokers.
+
+The content of the files that a node reads: server.properties and meta.properties.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from jobs.testbed.cores import available_cores, cores_of
+import javaproperties
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from jobs.testbed.cleanup import end_processes, inheriting_processes
 from jobs.testbed.cpu_groups import cpu_groups, group_name, remove_groups
-from jobs.testbed.disk.devices import (
-    lift_rates,
-    make_disk,
-    plant_rate,
-    remove_disks,
-    require_rate,
-)
+from jobs.testbed.delay_line import line_command, round_trip_s
+from jobs.testbed.handler_time import handler_time_properties
 from jobs.testbed.jvm import MARKER, format_command, server_command, writes_archive
-from jobs.testbed.keys import make_security
-from jobs.testbed.link.devices import LinkDevices
-from jobs.testbed.link.line_process import line_command, round_trip_s
+from jobs.testbed.listeners import listener_properties, make_security
 from jobs.testbed.model import (
     CONTROLLER_ID,
     HOST,
     LINE_ID,
+    RACK_PROPERTY,
     LineNode,
     Member,
     Node,
@@ -34,12 +37,26 @@ from jobs.testbed.model import (
     ProcessRecord,
     SparkNode,
     Spec,
+    available_cores,
+    cores_of,
 )
-from jobs.testbed.places import disk_bytes, line_counts, log_dirs, node_files, written_dirs
-from jobs.testbed.ports import PortAllocator
-from jobs.testbed.probe import registered_brokers
+from jobs.testbed.places import (
+    PortAllocator,
+    disk_bytes,
+    line_counts,
+    log_dirs,
+    node_files,
+    written_dirs,
+)
+from jobs.testbed.planted_devices import (
+    LinkDevices,
+    lift_rates,
+    make_disk,
+    plant_rate,
+    remove_disks,
+    require_rate,
+)
 from jobs.testbed.processes import NodeProcess, jvm_environment
-from jobs.testbed.properties import meta_properties, node_properties, render
 from jobs.testbed.spark import (
     spark_command,
     spark_environment,
@@ -48,8 +65,148 @@ from jobs.testbed.spark import (
     workers_problem,
     write_submit_properties,
 )
-from jobs.testbed.strays import end_processes, inheriting_processes
 from metrics.reporting.files import write_private
+
+# Every release from 3.9 on supports this version, which needs no flexible encoding.
+_VERSION = 7
+_CLIENT_ID = "redline-testbed"
+
+
+def registered_brokers(port: int, timeout_s: float, host: str = HOST) -> frozenset[int]:
+    """The ids of the brokers that the broker at this port reports as alive.
+
+    In KRaft these are the registered brokers that the controller has unfenced.
+
+    Raises:
+        OSError: the broker accepts no connection, or does not answer in time.
+    """
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False, version=_VERSION)
+    request.with_header(correlation_id=1, client_id=_CLIENT_ID)
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        connection.settimeout(timeout_s)
+        connection.sendall(request.encode(header=True, framed=True))
+        with connection.makefile("rb") as stream:
+            size = int.from_bytes(_exactly(stream.read(4), 4), "big")
+            answer = _exactly(stream.read(size), size)
+    response = MetadataResponse.decode(answer, version=_VERSION, header=True)
+    return frozenset(broker.node_id for broker in response.brokers)
+
+
+def _exactly(data: bytes, size: int) -> bytes:
+    if len(data) != size:
+        raise ConnectionError(f"the broker closed the connection after {len(data)} of {size} B")
+    return data
+
+
+_REPLICAS_MAX = 3
+
+
+ZOOKEEPER_TICK_MS = 500
+ZOOKEEPER_SESSION_MS = 6_000
+"""Time after which a killed broker's registration ends; Kafka's 18 s would delay its restart."""
+
+
+def node_properties(
+    spec: Spec, node: Node, nodes: Sequence[Node], data_dirs: str
+) -> dict[str, str]:
+    """All properties of one node; the launcher's own come last and override all others.
+
+    Args:
+        spec: the testbed.
+        node: the node.
+        nodes: all Kafka nodes of the testbed, and ZooKeeper.
+        data_dirs: its log dirs, separated by commas.
+    """
+    if node.role is NodeRole.ZOOKEEPER:
+        return _zookeeper_properties(node, data_dirs)
+    properties = {**internal_topic_properties(spec.brokers), **spec.broker_properties}
+    if node.role is NodeRole.CONTROLLER or node.controller_port is not None:
+        properties.update(spec.controller_properties)
+    if node.role is NodeRole.CONTROLLER:
+        properties["listeners"] = f"CONTROLLER://{node.address}"
+    else:
+        properties.update(listener_properties(node))
+        properties.update(handler_time_properties(spec, node.node_id))
+        if rack := spec.rack_of(node.node_id):
+            properties[RACK_PROPERTY] = rack
+    if spec.metadata == "zookeeper":
+        properties.update(_of_zookeeper_mode(spec, node, nodes))
+    else:
+        properties.update(_of_kraft(node, nodes))
+    return {**properties, "log.dirs": data_dirs}
+
+
+def _of_kraft(node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+    # Every release supports static voters.
+    voters = (
+        f"{each.node_id}@{each.host}:{each.controller_port or each.port}"
+        for each in nodes
+        if each.role is NodeRole.CONTROLLER or each.controller_port is not None
+    )
+    is_combined = node.controller_port is not None
+    return {
+        "process.roles": "broker,controller" if is_combined else node.role.value,
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": ",".join(voters),
+        "controller.listener.names": "CONTROLLER",
+    }
+
+
+def _of_zookeeper_mode(spec: Spec, node: Node, nodes: Sequence[Node]) -> dict[str, str]:
+    zookeeper = next(each for each in nodes if each.role is NodeRole.ZOOKEEPER)
+    properties = {
+        "broker.id": str(node.node_id),
+        "zookeeper.connect": zookeeper.address,
+        "zookeeper.session.timeout.ms": str(ZOOKEEPER_SESSION_MS),
+    }
+    if len(spec.releases) > 1:  # as in a rolling upgrade, until all brokers have the new release
+        oldest = ".".join(spec.releases[0].split(".")[:2])
+        properties["inter.broker.protocol.version"] = oldest
+    return properties
+
+
+def _zookeeper_properties(node: Node, data_dir: str) -> dict[str, str]:
+    """The content of ZooKeeper's zoo.cfg."""
+    return {
+        "dataDir": data_dir,
+        "clientPort": str(node.port),
+        "clientPortAddress": node.host,
+        "tickTime": str(ZOOKEEPER_TICK_MS),
+        "maxClientCnxns": "0",
+        "admin.enableServer": "false",
+    }
+
+
+def internal_topic_properties(brokers: int) -> dict[str, str]:
+    """The replication of Kafka's internal topics, limited to the number of brokers."""
+    replicas = str(min(_REPLICAS_MAX, brokers))
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+
+
+def meta_properties(cluster_id: str, node_id: int, directory_id: str) -> dict[str, str]:
+    """The content of meta.properties, as `kafka.tools.StorageTool format` writes it.
+
+    Only the controller's log dir also needs the tool's bootstrap.checkpoint, so the testbed
+    writes the brokers' files itself and saves a JVM for each.
+    """
+    return {
+        "version": "1",
+        "cluster.id": cluster_id,
+        "node.id": str(node_id),
+        "directory.id": directory_id,
+    }
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """The text of a Java properties file, in alphabetical order of the keys."""
+    return javaproperties.dumps(properties, timestamp=None, sort_keys=True)
+
 
 # A JVM that was ended by SIGTERM and ran its shutdown hooks.
 _EXIT_BY_SIGTERM = 143

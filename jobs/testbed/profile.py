@@ -9,21 +9,13 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from jobs.config.base import ConfigModel, FileSection, Name
+from jobs.config.base import ConfigModel, FileSection, Name, nearest
 from jobs.config.cluster import TestbedOptions
-from jobs.config.fields import nearest
 from jobs.config.files import names_in, read_conf
-from jobs.config.link import Link
-from jobs.config.planted_disk import PlantedDisk
+from jobs.config.link import Link, PlantedDisk
 from jobs.config.problems import config_error
 from jobs.config.source import parse_map
-from jobs.setup.kafka_release import (
-    DEFAULT_RELEASE,
-    RELEASE,
-    Metadata,
-    as_broker_releases,
-    metadata_of,
-)
+from jobs.setup.releases import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases, metadata_of
 from jobs.testbed.handler_time import AUTHORIZER_PROPERTY
 from jobs.testbed.model import RACK_PROPERTY
 from metrics.common.bounds import Number, Properties, UnexpectedError, Whole
@@ -114,7 +106,7 @@ class Profile(ConfigModel):
         kafka_version: release of Kafka.
         kafka_versions: broker id → its release, where it differs from kafka_version.
         metadata: zookeeper, kraft or combined; None for the release's default, see
-            `jobs.setup.kafka_release.metadata_of`.
+            `jobs.setup.releases.metadata_of`.
         heap_mb: Java heap of each process [MiB].
         jvm_options: options of each process's JVM, -X and -XX, after Kafka's own.
         disk_limit_bytes: the testbed is stopped when its log dirs hold more than this [B].

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from jobs.setup.spark_pairs import installed_spark
+from jobs.setup.releases import installed_spark
 from jobs.testbed.jvm import MARKER
 from jobs.testbed.model import HOST, SPARK_MASTER_ID, NodeRole, SparkNode, Spec
 from jobs.testbed.places import node_files

@@ -4,6 +4,10 @@ Only the supervisor starts and ends the JVMs. It has a session of its own, so th
 terminal does not reach it, and a channel to its owner, by which it notices the owner's end. When
 the supervisor is killed, the kernel (on Linux) ends the JVMs, and the next start of a testbed or
 `redline testbed down` deletes the files.
+
+The orderly end of processes, with deadlines.
+
+The reasons for which a testbed ends, and their words for people.
 """
 
 from __future__ import annotations
@@ -18,30 +22,161 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.testbed.channel import ChannelClosedError, Message, MessageChannel
+from jobs.testbed.channel import ChannelClosedError, Inbox, Message, MessageChannel
 from jobs.testbed.cleanup import keep_logs, own_record
-from jobs.testbed.disk.devices import DiskError
-from jobs.testbed.inbox import Inbox
-from jobs.testbed.link.devices import LinkError
-from jobs.testbed.logs import says_address_in_use
-from jobs.testbed.model import Member, State, Status
+from jobs.testbed.model import Member, NodeRole, Spec, State, Status
 from jobs.testbed.nodes import Nodes
-from jobs.testbed.places import FAILED, read_state, write_state
-from jobs.testbed.ports import PortAllocator, accepts, free_ports
-from jobs.testbed.processes import NodeProcess
-from jobs.testbed.shutdown_reasons import (
-    NodeEndedError,
-    StopRequestedError,
-    TestbedFailedError,
-    describe_end,
-    describe_failed_start,
-    disk_problem,
-)
-from jobs.testbed.stopping import Stopper
+from jobs.testbed.places import FAILED, PortAllocator, accepts, free_ports, read_state, write_state
+from jobs.testbed.planted_devices import DiskError, LinkError
+from jobs.testbed.processes import NodeProcess, error_lines, says_address_in_use
+
+POLL_S = 0.1
+SPARK_STOP_S = 5.0
+LINE_STOP_S = 5.0
+ARCHIVE_STOP_S = 60.0
+"""Time for a controller to write the class archive at its end, on a busy machine [s]."""
+
+
+class Stopper:
+    """Ends processes in order, and kills them when the end becomes urgent."""
+
+    def __init__(self, inbox: Inbox, clock_s: Callable[[], float]) -> None:
+        self._inbox = inbox
+        self._clock_s = clock_s
+
+    def await_end(self, processes: Sequence[NodeProcess], deadline_s: float) -> None:
+        """Wait until these processes have ended; kill them at the deadline, or when it is urgent.
+
+        It is urgent when the owner is gone, or a further signal arrives.
+        """
+        ends_s = self._clock_s() + deadline_s
+        seen = self._inbox.terminations
+        while any(each.exit_code() is None for each in processes):
+            self._inbox.wait(POLL_S)
+            is_urgent = self._inbox.is_orphaned or self._inbox.terminations > seen
+            if is_urgent or self._clock_s() > ends_s:
+                break
+        for each in processes:
+            each.kill()
+
+    def stop_all(self, nodes: Nodes, spec: Spec) -> None:
+        """Stop the processes that need an orderly end, Spark first.
+
+        The caller kills the brokers afterwards, as their data are deleted anyway.
+        """
+        by_role: dict[NodeRole, list[NodeProcess]] = {role: [] for role in NodeRole}
+        for process in nodes.processes.values():
+            process.is_down_on_purpose = True
+            by_role[process.node.role].append(process)
+        deadlines_s = {
+            NodeRole.SPARK_WORKER: SPARK_STOP_S,
+            NodeRole.SPARK_MASTER: SPARK_STOP_S,
+            NodeRole.DELAY_LINE: LINE_STOP_S,
+        }
+        if spec.class_archive is not None and not Path(spec.class_archive).exists():
+            deadlines_s[NodeRole.CONTROLLER] = ARCHIVE_STOP_S
+        for role, deadline_s in deadlines_s.items():
+            for process in by_role[role]:
+                process.terminate()
+            self.await_end(by_role[role], deadline_s)
+
+
+DISK_RESERVE_BYTES = 500_000_000
+"""Free space of the file system below which the testbed is stopped [B]."""
+
+
+class StopRequestedError(Exception):
+    """The owner or a signal requests the end of the testbed, which did not fail itself.
+
+    Attributes:
+        is_hasty: True when the brokers are killed at once.
+        reason: the owner's failure, for which the logs are kept; empty without a failure.
+    """
+
+    def __init__(self, *, is_hasty: bool = False, reason: str = "") -> None:
+        super().__init__()
+        self.is_hasty = is_hasty
+        self.reason = reason
+
+
+class TestbedFailedError(Exception):
+    """The testbed failed; `kind` is one of `jobs.testbed.model`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class NodeEndedError(Exception):
+    """A process of the testbed ended unexpectedly."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        super().__init__()
+        self.process = process
+
+
+def describe_end(process: NodeProcess, what: str | None = None) -> str:
+    """Describe how a process ended, with the error lines of its logs.
+
+    Args:
+        process: the process.
+        what: name of the process for people; the node's title by default.
+    """
+    code = process.exit_code()
+    how = (
+        f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"exited with {code}"
+    )
+    said = error_lines(process.node)
+    begin = f"{what or process.node.title} {how}"
+    if not said:
+        return f"{begin} and left no message"
+    return f"{begin} and said " + ", ".join(f'"{line}"' for line in said)
+
+
+def describe_failed_start(process: NodeProcess, profile: str, what: str | None = None) -> str:
+    """Describe the end of a process that did not get ready, and the remedy.
+
+    Args:
+        process: the process.
+        profile: name of the profile with its properties.
+        what: see `describe_end`.
+    """
+    remedy = f"If it names a property, correct it in profile {profile} or in your override"
+    return f"{describe_end(process, what)}. {remedy}"
+
+
+def disk_problem(
+    folder: Path,
+    used_bytes: int,
+    limit_bytes: int,
+    free_bytes_of: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+) -> str | None:
+    """The reason for which the testbed must not write more; None without one.
+
+    Args:
+        folder: a folder of the file system that it writes to.
+        used_bytes: size of its log dirs [B].
+        limit_bytes: size that they may have [B].
+        free_bytes_of: folder → free bytes of its file system.
+    """
+    if used_bytes > limit_bytes:
+        return (
+            f"its log dirs hold {used_bytes / 1e9:.2f} GB, more than disk_limit_bytes, "
+            f"{limit_bytes / 1e9:.2f} GB; lower log.retention.bytes, use fewer partitions, or "
+            "raise the limit"
+        )
+    free_bytes = free_bytes_of(folder)
+    if free_bytes < DISK_RESERVE_BYTES:
+        return (
+            f"the disk of {folder} has {free_bytes / 1e9:.2f} GB free, and the testbed keeps "
+            f"{DISK_RESERVE_BYTES / 1e9:.1f} GB free; delete files, or name a folder on another "
+            "disk in REDLINE_CACHE"
+        )
+    return None
+
 
 log = logging.getLogger("jobs.testbed.supervisor")
 
-POLL_S = 0.1
 DISK_CHECK_S = 2.0
 NODE_STOP_S = 30.0
 PORT_ATTEMPTS = 3

@@ -15,9 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from jobs.engine.network.socket_watch import SocketTally
-from jobs.engine.network.tcp_info import SocketMemory, TcpInfo
-from jobs.setup.child_environment import child_environment
+from jobs.engine.network.socket_watch import SocketMemory, SocketTally, TcpInfo
+from jobs.setup.places import child_environment
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.watching import watching
 from metrics.traffic.pattern import Phases

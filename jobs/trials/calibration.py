@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jobs.cluster.topic_set import TopicSet
-from jobs.config.link import RATE, Link
-from jobs.config.planted_disk import WRITE_RATE
+from jobs.config.link import RATE, WRITE_RATE, Link
 from jobs.console.events import PhaseStarted, Table, warn
 from jobs.trials.context import RunContext
 from jobs.trials.load import GeneratorError, StageFailedError
@@ -16,12 +15,12 @@ from jobs.trials.unscored_load import offer_unscored
 from metrics.common.errors import RedlineError
 from metrics.planning.planted import (
     HandlerTime,
+    PlantedRates,
     complete_handler_times,
     planted_producers,
     planted_scale,
     stated_handler_times,
 )
-from metrics.planning.planted_rates import PlantedRates
 from metrics.reporting.limit_words import AT_LEVEL, estimate_words, span_words
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP, SCALE

@@ -19,8 +19,8 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, TopicSize
-from jobs.cluster.placement import REFUSED_ASSIGNMENTS
 from jobs.cluster.topic_plan import assignment
+from jobs.cluster.topic_set import REFUSED_ASSIGNMENTS
 from jobs.cluster.topics import WRONG_REQUESTS, TopicError
 from jobs.engine.network.links import library_options
 from metrics.trial.canary import (

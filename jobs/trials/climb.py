@@ -24,8 +24,8 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.traffic.axes import axis_named
-from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.profile import Climb
 
 STEP_S = 2.0
 STEP_SAMPLES = 3

@@ -16,16 +16,16 @@ from jobs.trials.recovery import (
     LOOK_S,
     Baseline,
     Recovery,
+    WriteBack,
     wait_until_at_rest,
     windows_between,
 )
-from jobs.trials.whole_ticks import poll_after_ticks
-from jobs.trials.write_back import WriteBack
+from jobs.trials.series_proof import poll_after_ticks
 from metrics.sources.beans import UPTIME_MS
-from metrics.sources.rate_windows import reads_rates
+from metrics.sources.one_minute_rates import reads_rates
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
-from metrics.trial.judgement import Reason
+from metrics.trial.evidence import Reason
 from metrics.trial.others import ClientTraffic, Level, OtherLoad, OwnTraffic
 from metrics.windows.broker import BrokerWindow
 

@@ -13,22 +13,20 @@ from math import inf, isfinite
 from typing import Protocol
 
 from jobs.cluster.admin import AdminError, KafkaAdmin, query_all_brokers
-from jobs.cluster.group_lag import GroupLags, LagGrowth
-from jobs.cluster.health import ClusterHealth, LogDir, Partitions
+from jobs.cluster.health import ClusterHealth, GroupLags, LagGrowth, LogDir, Partitions
 from jobs.cluster.owner_topic import OwnerTopics, owner_topics
 from jobs.config import Configuration
 from jobs.config.goal import GuardLimits as Limits
-from jobs.config.owner import OwnerBounds, tightened
+from jobs.config.goal import OwnerBounds, tightened
 from jobs.console.events import Reporter, note, warn
 from jobs.engine.network.options import NAME_PREFIX
-from jobs.trials.broker_absence import LOOK_S, BrokerAbsence
 from jobs.trials.canaries import Canaries
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.harm_rules import OthersSeen, harm
+from jobs.trials.harm_rules import LOOK_S, BrokerAbsence, OthersSeen, harm
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
-from metrics.planning.disk_room import LogCleaning, logs_of, peak_log_bytes
 from metrics.planning.load_hours import LoadHours, LoadTimes
+from metrics.planning.load_needs import LogCleaning, logs_of, peak_log_bytes
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.units import format_volume

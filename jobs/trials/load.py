@@ -14,14 +14,19 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.engine.network.options import NAME_PREFIX, TokenProvider
 from jobs.engine.stage import stage_frame
 from jobs.engine.task.plan import StagePlan, TrialPlan
-from jobs.spark.session import cancel_group, cause_of, run_interruptibly
-from jobs.spark.slots import await_slots, registered_slots
+from jobs.spark.session import (
+    await_slots,
+    cancel_group,
+    cause_of,
+    registered_slots,
+    run_interruptibly,
+)
 from jobs.trials.control_server import ControlServer, TaskChannel, TaskEndedError
 from jobs.trials.watching import watching
 from metrics.common.errors import ConfigError, RedlineError
-from metrics.planning.slots import SlotShare, share_slots, slots_needed
-from metrics.traffic.climb import Climb
+from metrics.planning.load_needs import SlotShare, share_slots, slots_needed
 from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.profile import Climb
 from metrics.trial.task import WINDOW_TOLERANCE_S, TaskReport
 
 if TYPE_CHECKING:

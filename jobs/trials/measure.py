@@ -13,7 +13,6 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import TrialFinished, TrialStarted
 from jobs.engine.task.plan import TrialPlan
-from jobs.trials.backlog import build_backlog
 from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.context import RunContext
 from jobs.trials.control_server import TaskChannel
@@ -22,25 +21,22 @@ from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError, Target
 from jobs.trials.others_harm import OthersHarm
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.replica_gauges import lacking_now
-from jobs.trials.sampling import Samples, TrialSampler
-from jobs.trials.ticker import Ticker
+from jobs.trials.sampling import Samples, TrialSampler, lacking_now
 from jobs.trials.unclean_stop import UncleanStop
-from metrics.common.broker_costs import ends_interval_s
+from jobs.trials.unscored_load import build_backlog
+from jobs.trials.watching import Ticker
 from metrics.judging.verdict import judge_all
 from metrics.sources.sample import BrokerSample
-from metrics.sources.source import brokers_of, controllers_of
+from metrics.sources.source import brokers_of, controllers_of, ends_interval_s
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.canary import CanaryWindow
 from metrics.trial.client import ClientWindow
-from metrics.trial.evidence import ClusterFacts, Evidence
+from metrics.trial.evidence import OTHERS_CHANGED, ClusterFacts, Evidence, Reason
 from metrics.trial.follower_lag import follower_lags
-from metrics.trial.judgement import OTHERS_CHANGED, Reason
 from metrics.trial.others import others_in
 from metrics.trial.task import merge
 from metrics.trial.trial import Trial
-from metrics.windows.broker import BrokerWindow, broker_windows
-from metrics.windows.cluster import any_isr_changed_share
+from metrics.windows.broker import BrokerWindow, any_isr_changed_share, broker_windows
 from metrics.windows.host import host_windows
 from metrics.windows.write_back import write_back_windows
 from search.model import Observation, Verdict
@@ -71,7 +67,7 @@ class SearchProgress:
 
 
 class TrialMeasurer:
-    """Measures loads for one message size; implements `search.loop.GoalsMeasurer`.
+    """Measures loads for one message size; implements `search.lines.GoalsMeasurer`.
 
     Args:
         message_bytes: message size of the point [B].

@@ -14,8 +14,8 @@ from jobs.trials.watching import watching
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
+from metrics.traffic.clients import ProducerOptions
 from metrics.traffic.pattern import TrafficPattern
-from metrics.traffic.producer import ProducerOptions
 from metrics.trial.others import ClientTraffic, Level
 from metrics.windows.spans import good_samples
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobs.cluster.admin import AdminError, KafkaAdmin
-from jobs.cluster.broker_control import BrokerControl
+from jobs.cluster.broker_outage import BrokerControl
 from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.topic_set import TopicSet

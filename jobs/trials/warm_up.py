@@ -32,13 +32,13 @@ from jobs.trials.early_end import NOTICE_S
 from jobs.trials.gates import Gates
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.others_harm import knows_own_errors
+from jobs.trials.recovery import WriteBack
 from jobs.trials.series_proof import SeriesProof, is_enough
 from jobs.trials.unscored_load import Watch, offer_unscored, unwatched
 from jobs.trials.watching import watching
-from jobs.trials.write_back import WriteBack
 from metrics.judging.climbing import LATE_COLD_S, LATE_S, SETTLE_S
 from metrics.judging.thresholds import Validity
-from metrics.sources.rate_windows import reads_rates
+from metrics.sources.one_minute_rates import reads_rates
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
@@ -46,7 +46,7 @@ from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.others import MESSAGES_LEAST_PER_S, Level
-from metrics.trial.warm_up import WarmUp
+from metrics.trial.trial import WarmUp
 from metrics.windows.broker import BrokerWindow, broker_window
 from metrics.windows.spans import good_samples
 from search.signals import SATURATED_IDLE

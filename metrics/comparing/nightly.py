@@ -18,11 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from metrics.common.bounds import Number
+from metrics.comparing.cause import VERSIONS, changed_release, release_of
 from metrics.comparing.effects import Conclusion, Effect, conclude, night_effect
-from metrics.comparing.governors import VERSIONS
-from metrics.comparing.release import changed_release, release_of
-from metrics.tables.cases import CaseRow, Outcome
-from metrics.tables.environment import ABSENT, Difference, difference
+from metrics.tables.rows import ABSENT, CaseRow, Difference, Outcome, difference
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
 """Prefixes of facts about the instrument; all other facts describe the subject."""

@@ -1,11 +1,18 @@
-"""The effects of an experiment's axes on its figure."""
+"""The effects of an experiment's axes on its figure.
+
+The best cases of a sweep, and the cases that do not differ from them significantly. Pure.
+
+Published claims about an experiment's figure, held against the measured figures.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from enum import Enum
+from statistics import median
+from typing import Annotated, Literal
 
 from metrics.columns import Column
 from metrics.comparing.effects import (
@@ -263,3 +270,223 @@ def effect_of(pairs: Pairs, between_sd: float = BETWEEN_STARTS_SD) -> Effect | N
 def _spread(result: Result) -> float:
     """The standard deviation of the figure's logarithm; NaN if no interval is known."""
     return spread_of(result.low, result.high) if result.low and result.high else math.nan
+
+
+NEAR = 0.1
+"""For the aim `both`: distance from the highest figure up to which a figure is near it [share]."""
+THROUGHPUT, LATENCY, BOTH = "throughput", "latency", "both"
+
+
+@dataclass(frozen=True)
+class CaseFigure:
+    """A case at one message size, the medians of its repeats.
+
+    Attributes:
+        settings: full path of each key that varies → its value.
+        message_bytes: message size [B].
+        value: the middle of the figure's interval, or the figure if no interval is known.
+        low, high: ends of the 90 % interval; None if it is not known.
+        p99_ms: latency at the figure [ms].
+        run_ids: ids of the runs of its repeats.
+    """
+
+    settings: Mapping[str, str]
+    message_bytes: Annotated[int, Column("bpm")]
+    value: float
+    low: float | None
+    high: float | None
+    p99_ms: float | None
+    run_ids: tuple[str, ...]
+
+    def is_apart_from(self, other: CaseFigure) -> bool:
+        """True if the figures differ significantly; False without intervals."""
+        if not (self.low and self.high and other.low and other.high):
+            return False
+        ours = (self.value, spread_of(self.low, self.high))
+        theirs = (other.value, spread_of(other.low, other.high))
+        repeats = min(len(self.run_ids), len(other.run_ids))
+        effect = interval_effect([(theirs, ours)] * repeats)
+        return not effect.low <= 1.0 <= effect.high
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The best case for an aim.
+
+    Attributes:
+        aim: `throughput`: the highest figure; `latency`: the lowest p99 at the figure; `both`: the
+            lowest p99 among the cases whose figure is near the highest.
+        best: the best case.
+        alike: for the aim `throughput`, settings of the cases whose figure does not differ
+            significantly from the best one.
+    """
+
+    aim: str
+    best: CaseFigure
+    alike: tuple[Mapping[str, str], ...] = ()
+
+
+def recommendations(
+    results: Sequence[Result], less_is_better: bool = False
+) -> tuple[Recommendation, ...]:
+    """Find the best case for each aim at each message size with two or more figures.
+
+    Args:
+        less_is_better: True if figures are times; then throughput is the only aim.
+    """
+    found: list[Recommendation] = []
+    for message_bytes in sorted({each.message_bytes for each in results}):
+        cases = list(_cases([each for each in results if each.message_bytes == message_bytes]))
+        if len(cases) > 1:
+            found.extend(_quickest(cases) if less_is_better else _best(cases))
+    return tuple(found)
+
+
+def _quickest(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:
+    yield Recommendation(THROUGHPUT, min(cases, key=lambda one: one.value))
+
+
+def _best(cases: Sequence[CaseFigure]) -> Iterator[Recommendation]:
+    highest = max(cases, key=lambda one: one.value)
+    alike = tuple(
+        one.settings for one in cases if one is not highest and not one.is_apart_from(highest)
+    )
+    yield Recommendation(THROUGHPUT, highest, alike)
+    timed = [(one.p99_ms, one) for one in cases if one.p99_ms]
+    if not timed:
+        return
+    yield Recommendation(LATENCY, min(timed, key=lambda pair: pair[0])[1])
+    near = [pair for pair in timed if pair[1].value >= (1 - NEAR) * highest.value]
+    if near:
+        yield Recommendation(BOTH, min(near, key=lambda pair: pair[0])[1])
+
+
+def _cases(results: Sequence[Result]) -> Iterator[CaseFigure]:
+    by_case: dict[tuple[tuple[str, str], ...], list[Result]] = {}
+    for each in results:
+        if each.value:
+            by_case.setdefault(tuple(sorted(each.settings.items())), []).append(each)
+    for own in by_case.values():
+        yield CaseFigure(
+            own[0].settings,
+            own[0].message_bytes,
+            median(each.estimate or 0.0 for each in own),
+            _middle([each.low for each in own]),
+            _middle([each.high for each in own]),
+            _middle([each.p99_ms for each in own]),
+            tuple(each.run_id for each in own),
+        )
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return median(known) if known else None
+
+
+SAME_WITHIN = 0.10
+"""Largest change that counts as the same, where a study publishes no difference [share]."""
+SIZE = "workload.message_bytes"
+"""The key of a claim for the message size, which is a field of a result."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published claim: how the figure of one case compares with that of another.
+
+    Attributes:
+        source: the study, such as `Heroku 2016`.
+        says: the claim, a clause without a full stop.
+        of: full path → value of the case that the claim is about.
+        against: full path → value of the case that it is compared with.
+        change: `less`, `more`, or `same` for at most `SAME_WITHIN`.
+        by: the published change, such as -0.33; None where the study has no figure [share].
+        reading: the reading that is compared, such as `p99_ms`; empty for the figure.
+    """
+
+    source: str
+    says: str
+    of: Mapping[str, str]
+    against: Mapping[str, str]
+    change: Literal["less", "more", "same"]
+    by: float | None = None
+    reading: str = ""
+
+
+class Verdict(str, Enum):
+    """What the measured figures say of a claim."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    CANNOT_SAY = "cannot say"
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """A claim with its verdict.
+
+    Attributes:
+        effect: the measured effect; None where too few figures have an interval.
+        seen: the mean ratio of the figures, also without an effect; None if none was measured.
+        lacks: settings that were not measured; empty if all were.
+    """
+
+    claim: Claim
+    verdict: Verdict
+    effect: Effect | None = None
+    seen: float | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+
+def judge_claim(claim: Claim, results: Sequence[Result]) -> ClaimVerdict:
+    """Hold a claim against the results of a sweep.
+
+    The claim agrees if the whole interval of the effect lies where the claim has it, and contains
+    the published change, if there is one. It differs if no part of the interval does.
+    """
+    known = [each for each in results if each.value]
+    for settings in (claim.of, claim.against):
+        if not any(_matches(each, settings) for each in known):
+            return ClaimVerdict(claim, Verdict.CANNOT_SAY, lacks=settings)
+    pairs = _published_pairs(claim, known)
+    if claim.reading:
+        values = [(a.reading(claim.reading), b.reading(claim.reading)) for a, b in pairs]
+        readings = [(a, b) for a, b in values if a and b]
+        effect, logs = paired_effect(readings), [math.log(b / a) for a, b in readings]
+    else:
+        effect = effect_of(pairs)
+        logs = [math.log((b.estimate or 1.0) / (a.estimate or 1.0)) for a, b in pairs]
+    seen = math.exp(sum(logs) / len(logs)) if logs else None
+    return ClaimVerdict(claim, _verdict(claim, effect), effect, seen)
+
+
+def _verdict(claim: Claim, effect: Effect | None) -> Verdict:
+    if effect is None:
+        return Verdict.CANNOT_SAY
+    margin = 1.0 + SAME_WITHIN
+    regions = {"less": (0.0, 1.0), "more": (1.0, math.inf), "same": (1.0 / margin, margin)}
+    low, high = regions[claim.change]
+    excludes_figure = claim.by is not None and not effect.low <= 1.0 + claim.by <= effect.high
+    if effect.high < low or effect.low > high or excludes_figure:
+        return Verdict.DIFFERS
+    return Verdict.AGREES if low <= effect.low and effect.high <= high else Verdict.CANNOT_SAY
+
+
+def _published_pairs(claim: Claim, results: Sequence[Result]) -> Pairs:
+    """Pairs of results of one repeat that differ in the keys of the claim alone."""
+    keys = {*claim.of, *claim.against}
+
+    def place(each: Result) -> tuple[object, ...]:
+        rest = sorted(item for item in each.settings.items() if item[0] not in keys)
+        return each.repeat, None if SIZE in keys else each.message_bytes, tuple(rest)
+
+    first = {place(each): each for each in results if _matches(each, claim.against)}
+    return [
+        (first[place(each)], each)
+        for each in results
+        if _matches(each, claim.of) and place(each) in first
+    ]
+
+
+def _matches(result: Result, settings: Mapping[str, str]) -> bool:
+    own = {**result.settings, SIZE: str(result.message_bytes)}
+    return all(own.get(key) == value for key, value in settings.items())

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from metrics.judging import followers
-from metrics.judging.connection import connection_limit
+from metrics.judging import slices as followers
 from metrics.judging.nearness import (
     CPU_SATURATED,
     DISK_BUSY_HIGH,
@@ -25,16 +24,17 @@ from metrics.judging.nearness import (
     RETRANSMITTED_SHARE_HIGH,
     SWAPPED_PAGES_HIGH,
     THROTTLED_SHARE_HIGH,
+    connection_limit,
     is_at_limit,
     nearness,
+    throttle_reasons,
 )
 from metrics.judging.thresholds import Thresholds
-from metrics.judging.throttling import throttle_reasons
 from metrics.trial.evidence import Evidence
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
-from metrics.windows.resource import Resource
 from metrics.windows.use import (
+    Resource,
     ResourceUse,
     cpu_share,
     flush_share,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metrics.judging.attribution import Attribution
-from metrics.trial.judgement import Judgement
-from metrics.windows.resource import Resource
+from metrics.trial.evidence import Judgement
+from metrics.windows.use import Resource
 
 VOTING_LOAD_RATIO_MAX = 1.5
 """Highest load of an overload that votes on the limiting resource, over the lowest overload's load.

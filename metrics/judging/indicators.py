@@ -11,19 +11,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from metrics.judging import followers
+from metrics.judging import slices as followers
+from metrics.judging.nearness import NAME as THROTTLED
+from metrics.judging.nearness import throttle_reasons
 from metrics.judging.slices import EarlyEvidence, Slices
 from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
-from metrics.judging.throttling import NAME as THROTTLED
-from metrics.judging.throttling import throttle_reasons
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
-from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import Reason
+from metrics.trial.evidence import ClusterFacts, Evidence, Reason
 from metrics.units import format_beside
-from metrics.windows.broker import BrokerWindow
-from metrics.windows.cluster import any_isr_changed
-from metrics.windows.resource import Resource
+from metrics.windows.broker import BrokerWindow, any_isr_changed
 from metrics.windows.spans import Span
+from metrics.windows.use import Resource
 
 
 class Indicator(ABC):

@@ -3,20 +3,205 @@
 Names and numbers tell what a series is; the warm-up's load proves it. Between a poll before the
 load and one after it, each broker's messages and bytes must agree with what was sent to the
 partitions that it leads, and the request handlers must not have been more idle than such a load
-allows (`metrics.judging.idle_proof`).
+allows (`metrics.judging.series_proof`).
+
+Two polls of a broker, for readings outside of a trial.
+
+The proof of the idle time of the request handlers: it falls under a load.
+
+How far it falls depends on the machine: a load of a few requests moves it by less than its error.
+So a fall beyond the error proves it. A fall is required only of a load that keeps the handlers
+busy for longer than the error on any machine. The level at rest does not matter for that: others
+who stop when the load begins raise the idle time, but never above what the load leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from metrics.judging.idle_proof import HandlerPool, IdleProof
-from metrics.judging.poll_pairs import Polls
-from metrics.sources.beans import HANDLER_IDLE_NS
+from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
+from metrics.sources.one_minute_rates import TICK_S
+from metrics.sources.sample import BrokerSample
 from metrics.sources.source import named_brokers
 from metrics.trial.counts import Counts
 from metrics.trial.others import BYTES_LEAST_PER_S, MESSAGES_LEAST_PER_S
+from metrics.windows.spans import HANDLER_POLL_S, Span
+
+
+@dataclass(frozen=True)
+class Polls:
+    """Two polls of one broker, and the difference of their readings."""
+
+    first: BrokerSample
+    last: BrokerSample
+
+    @property
+    def seconds(self) -> float:
+        """Time between the polls [s]."""
+        return self.last.at_s - self.first.at_s
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both polls succeeded, in order, and the broker did not restart between them."""
+        errors = self.first.error or self.last.error
+        up_ms = self.first.values.get(UPTIME_MS, 0.0), self.last.values.get(UPTIME_MS, 0.0)
+        return errors is None and self.seconds > 0 and up_ms[0] <= up_ms[1]
+
+    def grown(self, reading: str) -> float | None:
+        """Growth of a reading."""
+        return Span((self.first, self.last)).delta(reading)
+
+    def per_s(self, reading: str) -> float | None:
+        """Growth of a reading per second [1/s]; over whole ticks, where it follows from rates."""
+        return Span((self.first, self.last)).per_s(reading)
+
+    def counted_s(self, reading: str) -> float:
+        """Time that `per_s` is about [s]: that of the whole ticks, where it follows from rates."""
+        return Span((self.first, self.last)).ticked_s(reading) or self.seconds
+
+    def beside_share(self, reading: str) -> float:
+        """Largest part of that time before the first poll [ratio]; 0 where counts are read.
+
+        The ticks of one-minute rates may begin a tick before it.
+        """
+        ticked_s = Span((self.first, self.last)).ticked_s(reading)
+        return TICK_S / ticked_s if ticked_s else 0.0
+
+    def grown_sum(self, histogram: str) -> float | None:
+        """Growth of the sum of a histogram's numbers; None where its mean is not shown."""
+        sums = []
+        for poll in (self.first, self.last):
+            count = poll.values.get(f"{histogram}_count")
+            mean = poll.values.get(f"{histogram}_mean")
+            if count is None or mean is None:
+                return None
+            sums.append(count * mean)
+        return sums[1] - sums[0]
+
+
+def polls_of(earlier: Iterable[BrokerSample], later: Iterable[BrokerSample]) -> dict[int, Polls]:
+    """Broker id → its two polls, of the brokers that both have."""
+    before = {each.broker_id: each for each in earlier}
+    return {
+        each.broker_id: Polls(before[each.broker_id], each)
+        for each in later
+        if each.broker_id in before
+    }
+
+
+REQUEST_LEAST_S = 20e-6
+"""Time for which a produce request keeps a handler busy at least, on any machine [s]."""
+LOCAL_SHARE = 0.5
+"""Part of the local time of produce requests, where a page shows it, that counts as busy for
+certain [ratio]."""
+_LOCAL_ROUNDING_MS = 0.5
+"""Largest error of a local time, as Kafka rounds each to whole milliseconds [ms]."""
+OTHERS_SHARE_MAX = 0.1
+"""Largest share of others in the produce requests whose local time is taken for that of the load
+[ratio]."""
+IDLE_SPARE = 0.02
+"""Error of an idle time beside that of its edges [ratio]."""
+
+
+@dataclass(frozen=True)
+class HandlerPool:
+    """The request handlers of one broker.
+
+    Attributes:
+        number: number of handlers; None where it is unknown.
+        idle_error: error of their idle time, where a controller shares their meter [ratio].
+    """
+
+    number: int | None = None
+    idle_error: float = 0.0
+
+
+@dataclass(frozen=True)
+class IdleProof:
+    """The comparison of one broker's idle time at rest and under a load.
+
+    Attributes:
+        rest: polls without the load, as far apart as possible.
+        load: polls just before and just after the load.
+        requests: produce requests that were sent to the broker, at least.
+        is_transactional: whether the load has transactions, whose requests also wait.
+        pool: the broker's request handlers.
+    """
+
+    rest: Polls
+    load: Polls
+    requests: int = 0
+    is_transactional: bool = False
+    pool: HandlerPool = HandlerPool()
+
+    def disagreement(self) -> str:
+        """A clause where the handlers are more idle than the load allows; else empty."""
+        idle, busy = _idle(self.load), self.busy_least
+        beside = self.load.beside_share(HANDLER_IDLE_NS)  # without the load
+        if idle is None or idle <= 1.0 - busy + self._error(self.load) + beside:
+            return ""
+        text = f"{HANDLER_IDLE_NS} shows the request handlers idle {idle:.2f} under the load"
+        if not busy:
+            return f"{text}, expected 1 or less"
+        return (
+            f"{text}, expected {1.0 - busy:.2f} or less, as the load's produce requests keep its "
+            f"{self.pool.number} handlers busy for {busy:.2f} of the time or longer"
+        )
+
+    @property
+    def proven_below(self) -> float | None:
+        """The idle time below which a load shows that the reading falls [ratio]; None where the
+        polls at rest do not show it.
+        """
+        idle = _idle(self.rest)
+        if idle is None:
+            return None
+        return idle - _edge_error(self.rest) - self._error(self.load)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the idle time falls by more than its error."""
+        idle, below = _idle(self.load), self.proven_below
+        return idle is not None and below is not None and idle < below
+
+    @property
+    def busy_least(self) -> float:
+        """Share of their time for which the load keeps the handlers busy, at least [ratio]."""
+        if not self.pool.number:
+            return 0.0
+        busy_s = max(self.requests * REQUEST_LEAST_S, self._local_s() * LOCAL_SHARE)
+        return min(1.0, busy_s / self.pool.number / self.load.seconds)
+
+    def _local_s(self) -> float:
+        """Time of the handlers in produce requests of the load [s]; 0 where it is unknown."""
+        count, before = (polls.grown("produce_local_ms_count") for polls in (self.load, self.rest))
+        times_ms = self.load.grown_sum("produce_local_ms")
+        if self.is_transactional or count is None or before is None or times_ms is None:
+            return 0.0
+        of_others = before / self.rest.seconds * self.load.seconds
+        if of_others > OTHERS_SHARE_MAX * count:
+            return 0.0
+        return max(0.0, times_ms - _LOCAL_ROUNDING_MS * count) / 1000.0
+
+    def _error(self, polls: Polls) -> float:
+        """Error of the idle time between two polls [ratio]."""
+        return IDLE_SPARE + self.pool.idle_error + _edge_error(polls)
+
+
+def _idle(polls: Polls) -> float | None:
+    """Share of the time for which the request handlers waited [ratio]."""
+    per_s = polls.per_s(HANDLER_IDLE_NS)
+    return None if per_s is None else per_s / 1e9
+
+
+def _edge_error(polls: Polls) -> float:
+    """Error of the idle time by the edges of the time between two polls [ratio].
+
+    A waiting handler reports its wait at the end, which lacks on one edge and adds on the other.
+    """
+    return HANDLER_POLL_S / polls.counted_s(HANDLER_IDLE_NS)
+
 
 TOLERANCE = 0.05
 """Largest difference between what a broker counted and what was sent to it [ratio]."""

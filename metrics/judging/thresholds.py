@@ -1,11 +1,18 @@
-"""The thresholds by which a trial is judged: data that a goal in conf/goals is read into."""
+"""The thresholds by which a trial is judged: data that a goal in conf/goals is read into.
+
+The judgement of each part of a mix by the rules for clients.
+
+A part that falls behind may be too small to show in the sums of the mix.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from metrics.common.bounds import Number
+from metrics.trial.evidence import Evidence, Reason, part_label
 
 LATENCY_QUANTILES = ("p50", "p95", "p99", "p999")
 Latency = Annotated[float, Number(0, 600_000, "milliseconds", above=True)]
@@ -89,3 +96,26 @@ class Thresholds:
 
     indicators: Indicators = field(default_factory=Indicators)
     validity: Validity = field(default_factory=Validity)
+
+
+def reasons_of_parts(
+    reasons_of: Callable[[Evidence], list[Reason]], evidence: Evidence
+) -> list[Reason]:
+    """The reasons of each part, which name it; empty without a mix.
+
+    Args:
+        reasons_of: returns the reasons by the account of some clients.
+    """
+    return [
+        replace(reason, text=f"{part_label(name)}{reason.text}")
+        for name, own in evidence.by_part.items()
+        for reason in reasons_of(own)
+    ]
+
+
+def nearest_of_parts(
+    value_of: Callable[[Evidence], float | None], evidence: Evidence
+) -> float | None:
+    """The highest value of all parts, and of the whole; None where no value is known."""
+    values = (value_of(each) for each in (evidence, *evidence.by_part.values()))
+    return max((each for each in values if each is not None), default=None)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from metrics.judging import followers
-from metrics.judging.handlers_in_doubt import reasons_of_doubt
+from metrics.judging import slices as followers
+from metrics.judging.doubts import lateness_reasons, reasons_of_doubt
 from metrics.judging.indicators import (
     ACHIEVED,
     CLIENT_INDICATORS,
@@ -22,16 +22,24 @@ from metrics.judging.indicators import (
     INDICATORS,
     Indicator,
 )
-from metrics.judging.lateness import lateness_reasons
-from metrics.judging.nearness import CPU_SATURATED, DROPPED_SHARE_HIGH, SWAPPED_PAGES_HIGH
-from metrics.judging.parts import reasons_of_parts
-from metrics.judging.thresholds import Indicators, Thresholds
-from metrics.judging.throttling import throttle_reasons
-from metrics.trial.clock import CHANGE_MAX, OFFSET_MAX_S
+from metrics.judging.nearness import (
+    CPU_SATURATED,
+    DROPPED_SHARE_HIGH,
+    SWAPPED_PAGES_HIGH,
+    throttle_reasons,
+)
+from metrics.judging.thresholds import Indicators, Thresholds, reasons_of_parts
+from metrics.trial.client import CHANGE_MAX, OFFSET_MAX_S
 from metrics.trial.consumption import GroupWindow, ReadRange
 from metrics.trial.counts import BrokerAccount, Counts
-from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import GENERATOR_LIMITED, OTHERS_LESS, OTHERS_LOADED, Reason
+from metrics.trial.evidence import (
+    GENERATOR_LIMITED,
+    OTHERS_LESS,
+    OTHERS_LOADED,
+    ClusterFacts,
+    Evidence,
+    Reason,
+)
 from metrics.windows.broker import BrokerWindow
 from metrics.windows.host import HostWindow
 

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 
 from metrics.judging.attribution import attribute
 from metrics.judging.indicators import INDICATORS, OF_PARTS, Indicator
-from metrics.judging.parts import nearest_of_parts, reasons_of_parts
 from metrics.judging.slices import Slices
-from metrics.judging.thresholds import Indicators, Thresholds
+from metrics.judging.thresholds import Indicators, Thresholds, nearest_of_parts, reasons_of_parts
 from metrics.judging.validity import RULES, SUSTAINED_RULES, invalid_reasons
-from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import ENDED_EARLY, Judgement, Reason
+from metrics.trial.evidence import ENDED_EARLY, ClusterFacts, Evidence, Judgement, Reason
 from metrics.trial.task import WINDOW_TOLERANCE_S
 from metrics.units import format_mb_per_s
 from search.early_stop import Progress

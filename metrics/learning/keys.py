@@ -1,4 +1,7 @@
-"""The keys of a workload for a part, each with what it follows from."""
+"""The keys of a workload for a part, each with what it follows from.
+
+The skew of a workload's partitions, from how unevenly records spread over those of topics.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,39 @@ import math
 from dataclasses import dataclass
 
 from metrics.learning.fit import ASSUMED, DEFAULT_BATCH_SIZE, FITTED, SEEN, Figure
-from metrics.learning.parts import Part
-from metrics.learning.spread import skew_of
-from metrics.traffic.payload import Payload
-from metrics.traffic.producer import BATCH_SIZE_MAX, LINGER_MS_MAX
-from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from metrics.learning.parts import Part, TopicPart
+from metrics.traffic.clients import BATCH_SIZE_MAX, LINGER_MS_MAX, exponent_of
+from metrics.traffic.payload import BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX, Payload, record_bytes
+
+
+def skew_of(part: Part, partitions: int) -> Figure | None:
+    """The exponent at which the busiest partition gets the share that was seen.
+
+    Of several topics, it is the mean by their records. None where all of them spread evenly.
+
+    Args:
+        partitions: partitions of each topic of the workload.
+    """
+    found = [_exponent(each, partitions) for each in part.topics]
+    if not any(found):
+        return None
+    records_per_s = [each.records_per_s for each in part.topics]
+    mean = sum(map(math.prod, zip(found, records_per_s, strict=True))) / part.records_per_s
+    first = part.topics[found.index(max(found))].seen
+    text = (
+        f"the busiest partition of {first.facts.name} has {first.largest_over_mean:.3g} times the "
+        "mean share; shares by Zipf's law, the first partition the busiest"
+    )
+    return Figure(round(mean, 3), FITTED, text, round(min(found), 3), round(max(found), 3))
+
+
+def _exponent(topic: TopicPart, partitions: int) -> float:
+    """The exponent of one topic; 0 for an even spread."""
+    if not topic.seen.is_skewed:
+        return 0.0
+    share = max(topic.seen.partition_shares.values())
+    return exponent_of(partitions, share * partitions)
+
 
 USUAL_BATCH_SIZES = (
     16_384,

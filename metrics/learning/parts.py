@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from metrics.learning.fit import ASSUMED, FITTED, SEEN, Figure, Fit, fit
-from metrics.learning.topic import TopicSeen
+from metrics.learning.tally import TopicSeen
 
 PEAK, MEAN, NOW = "peak", "mean", "now"
 MOMENTS = (PEAK, MEAN, NOW)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from ruamel.yaml import YAML
 
 from metrics.common.errors import ConfigError
-from metrics.planning.provisioning import MeasuredLimit
-from metrics.planning.shares import TrafficShare, proportions, weighted
+from metrics.planning.provisioning import MeasuredLimit, TrafficShare, proportions, weighted
 from metrics.sources.rules import RuleSet
-from metrics.traffic.record_format import record_bytes
+from metrics.traffic.payload import record_bytes
 from metrics.units import format_mb_per_s, format_ratio, format_size
 
 BUSY_FOR, RATE_OVER = "10m", "5m"

@@ -8,12 +8,14 @@ sizes the model assumes a cost per record and a cost per byte: a broker's time p
 linearly with the size. Outside of the measured sizes there is no answer. Each further replica is
 assumed to cost as much as a measured one. The limit of a mix is valid for its parts in their
 proportions.
+
+The parts of the traffic of a limit, and their shares of its payload. Pure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import NormalDist
@@ -21,13 +23,41 @@ from typing import Annotated
 
 from metrics.columns import Column
 from metrics.common.errors import ConfigError
-from metrics.planning.shares import TrafficShare, proportions, weighted
-from metrics.planning.wire_model import Framing, wire_bytes
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.planning.load_needs import Framing, wire_bytes
+from metrics.traffic.clients import ConsumerOptions, ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
-from metrics.traffic.producer import ProducerPattern
 from metrics.units import format_mb_per_s, format_ratio, format_size
-from search.interval import LEVEL
+from search.model import LEVEL
+
+
+@dataclass(frozen=True)
+class TrafficShare:
+    """One part of a mix; other traffic has one part, which is all of it.
+
+    Attributes:
+        part: name of the part; empty for other traffic.
+        share: its share of the payload [ratio].
+        message_bytes: mean bytes per message [B].
+        replication_factor: replicas of a partition, including the leader.
+        consumer_groups: number of groups that read its topics.
+    """
+
+    part: str
+    share: float
+    message_bytes: Annotated[int, Column("bpm")]
+    replication_factor: int
+    consumer_groups: int
+
+
+def weighted(shares: Sequence[TrafficShare], value: Callable[[TrafficShare], float]) -> float:
+    """The mean of a value for each byte of payload, over all parts in their proportions."""
+    return sum(each.share * value(each) for each in shares)
+
+
+def proportions(shares: Sequence[TrafficShare]) -> str:
+    """The parts of a mix with their shares of the payload, such as `orders 89 %, clicks 11 %`."""
+    return ", ".join(f"{each.part} {format_ratio(each.share)}" for each in shares)
+
 
 FULL_BATCHES_PER_S = 1e6
 """Record rate at which every batch is full before its linger time ends [1/s]."""

@@ -30,7 +30,7 @@ from metrics.units import (
     format_ratio,
     format_size,
 )
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 
 _PANEL_WIDTH, _PANEL_HEIGHT = 430, 320  # [px]
 _NOT_BOUND = "no overload seen"

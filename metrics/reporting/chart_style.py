@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

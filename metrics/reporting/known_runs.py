@@ -12,10 +12,10 @@ from typing import Any
 from metrics.columns import restored
 from metrics.reporting.files import write_file
 from metrics.reporting.limit_words import scale_words
-from metrics.reporting.older_runs import LIMIT, inferred_measurement
+from metrics.reporting.summary import LIMIT, inferred_measurement
 from metrics.reporting.templating import render
 from metrics.tables.boundary import Boundary
-from metrics.tables.cases import Outcome
+from metrics.tables.rows import Outcome
 from metrics.units import format_mb_per_s, format_size, iso_utc
 
 TAGS = "tags.json"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from metrics.columns import as_document
+from metrics.comparing.cause import release_of
 from metrics.comparing.effects import Effect
 from metrics.comparing.nightly import NightComparison
-from metrics.comparing.release import release_of
 from metrics.reporting.files import write_atomic
-from metrics.tables.cases import MEASURES, Outcome
+from metrics.tables.rows import MEASURES, Outcome
 from metrics.units import format_ratio
 
 SCHEMA_VERSION = 1

@@ -1,10 +1,21 @@
-"""The answer of a run for programs: summary.json."""
+"""The answer of a run for programs: summary.json.
+
+The JSON Schema of summary.json, generated from `RunSummary`.
+
+`python -m metrics.reporting.summary docs/summary.schema.json` updates the file; a test
+fails while it is out of date.
+
+The measurement of runs of older versions, and the kind of its figure, which they did not record.
+
+Newer runs have the measurement in the table `runs` and in summary.json; sweep.json has the kind.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,13 +25,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from metrics.columns import as_document, fields_of, restored
 from metrics.common.errors import ConfigError
+from metrics.comparing import figures
+from metrics.comparing.figures import FigureKind
 from metrics.judging.disk_proof import proof_of
 from metrics.reporting.files import write_atomic
 from metrics.reporting.impact import Impact
 from metrics.tables.boundary import Boundary
-from metrics.trial.state import ALL_BROKERS
-from metrics.trial.trial import Trial
-from metrics.trial.volume import moved_s
+from metrics.trial.trial import ALL_BROKERS, Trial, moved_s
 from metrics.units import iso_utc
 
 SCHEMA_VERSION = 1
@@ -47,7 +58,7 @@ class RunSummary:
         exit_code: exit code of the command.
         error: the error message that the user saw, or None.
         caveat: a restriction that readers of the figures must know, or empty.
-        environment: facts that a comparison of two runs needs, see `metrics.tables.environment`.
+        environment: facts that a comparison of two runs needs, see `metrics.tables.rows`.
         replication_factor, consumer_groups: numbers in the traffic pattern; 0 replicas
             when unknown.
         trials: the trials of a run that held fixed loads, as `trial_document` returns them;
@@ -224,3 +235,76 @@ def _finite(text: str) -> float:
 
 def _boundary_document(boundary: Boundary) -> dict[str, Any]:
     return as_document(boundary) | {name: getattr(boundary, name) for name in DERIVED}
+
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def summary_schema() -> dict[str, Any]:
+    """The schema of every summary.json of this version; readers ignore unknown keys."""
+    schema = TypeAdapter(RunSummary).json_schema()
+    for each in (schema, *schema.get("$defs", {}).values()):
+        text = each.get("description", "")
+        each["description"] = " ".join(text.split("\n\nAttributes:")[0].split())
+    schema["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
+    schema["required"].append("schema_version")
+    boundary = schema["$defs"]["Boundary"]
+    names = {each.attribute: each.name for each in fields_of(Boundary)}
+    boundary["properties"] = {names[key]: item for key, item in boundary["properties"].items()}
+    boundary["required"] = [names[key] for key in boundary["required"]]
+    for name in DERIVED:
+        boundary["properties"].setdefault(
+            name, {"description": "derived from other keys; null if not known"}
+        )
+    return {"$schema": DRAFT, **_without_titles(schema)}
+
+
+def _without_titles(part: Any) -> Any:
+    """Remove the titles, which only repeat the names of the keys."""
+    if isinstance(part, list):
+        return [_without_titles(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: _without_titles(value)
+        for key, value in part.items()
+        if not (key == "title" and isinstance(value, str))
+    }
+
+
+def schema_text() -> str:
+    """The content of docs/summary.schema.json."""
+    return json.dumps(summary_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(schema_text(), encoding="utf-8")
+
+
+LIMIT, LOAD = "limit", "load"
+
+
+def inferred_measurement(
+    has_points: bool, trials: Sequence[Mapping[str, Any]] = (), status: str = ""
+) -> str:
+    """The measurement of a run or of a sweep, inferred from its results.
+
+    Args:
+        has_points: whether it has boundary points.
+        trials: its trials, as rows of the table `trials` or as summary.json has them; empty after a
+            search.
+        status: how it ended, as in the table `runs`; a search that is done has points.
+    """
+    if has_points:
+        return LIMIT
+    if any(row.get("leaders_back_s") is not None for row in trials):
+        return "failover"
+    volumes = {row.get("volume_bytes") for row in trials} - {None}
+    if volumes:
+        return "drain" if 0 in volumes else "fill"
+    return LOAD if trials or status == "done" else LIMIT
+
+
+def figure_kind_of(measurement: str) -> FigureKind:
+    """The kind of figure of a measurement in a sweep.json that does not state it."""
+    return {LIMIT: figures.LIMIT, LOAD: figures.ACKNOWLEDGED}.get(measurement, figures.TIME)

@@ -11,7 +11,7 @@ from metrics.common.errors import ConfigError
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary
 from metrics.tables.store import TableStore
-from metrics.trial.state import place_of
+from metrics.trial.trial import place_of
 from metrics.units import iso_utc
 
 RUNS_NAMED = 5

@@ -13,8 +13,8 @@ from metrics.reporting.chart_style import NEUTRAL, specification
 from metrics.traffic.axes import axis_named
 from metrics.trial.trial import Trial
 from metrics.units import format_size
-from metrics.windows.resource import Resource
 from metrics.windows.series import SERIES, SeriesPoint
+from metrics.windows.use import Resource
 
 Rows = Sequence[Mapping[str, Any]]
 

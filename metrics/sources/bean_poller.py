@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import AT_START, NODE, Reading
-from metrics.sources.driver_jvm import OPEN_DEADLINE_S
+from metrics.sources.beans import AT_START, NODE, Reading, with_own_idle
+from metrics.sources.driver_jvm import OPEN_DEADLINE_S, brief, node_info, readings_for, with_lacks
 from metrics.sources.exposition import numbers
-from metrics.sources.probe import brief, node_info, readings_for, with_lacks
 from metrics.sources.sample import BrokerSample
-from metrics.sources.shared_handlers import with_own_idle
 from metrics.sources.source import Endpoint, NodeInfo
 
 Address = TypeVar("Address", bound=Endpoint)

@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from metrics.common.broker_costs import topics_interval_s
 from metrics.common.errors import RedlineError
 from metrics.sources.beans import Role, beans_for, readings_of
 from metrics.sources.sample import BrokerSample
-from metrics.sources.source import NodeInfo
+from metrics.sources.source import NodeInfo, topics_interval_s
 
 SHOWN = ("under_replicated_partitions", "leader_partitions", "offline_replicas")
 _LACKS = tuple(

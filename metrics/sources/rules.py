@@ -28,9 +28,9 @@ from metrics.sources.beans import (
     Role,
     beans_for,
     readings_of,
+    with_own_idle,
 )
 from metrics.sources.exposition import Labels, parse_series
-from metrics.sources.shared_handlers import with_own_idle
 
 BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
 """Idle time of the broker's request handlers alone; Kafka 4.2 and later show it (KIP-1207)."""

@@ -14,7 +14,7 @@ from metrics.sources.beans import (
     UPTIME_MS,
     Role,
 )
-from metrics.sources.rate_windows import rate_caveats, reads_rates
+from metrics.sources.one_minute_rates import rate_caveats, reads_rates
 from metrics.sources.source import NodeInfo, named_brokers
 
 _REQUEST_TIMES = tuple(f"{request}_{phase}_ms_mean" for request in REQUESTS for phase in PHASES)

@@ -1,4 +1,7 @@
-"""Boundary points: the limits that searches found, and the row of their table."""
+"""Boundary points: the limits that searches found, and the row of their table.
+
+The options that distinguish the limits of two traffic patterns.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,34 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated
 
-from metrics.columns import Column, Flat, Moment, column
+from metrics.columns import Column, Flat, Moment, column, row_of
 from metrics.traffic.axes import MESSAGE_BYTES, NP, Axis, ScaleAxis, axis_named
 from metrics.traffic.pattern import TrafficPattern
-from metrics.traffic.variant import variant_of
-from metrics.trial.judgement import Reason
-from metrics.trial.state import ALL_BROKERS
-from metrics.windows.resource import Resource
-from search.interval import Interval
-from search.model import Bracket
+from metrics.trial.evidence import Reason
+from metrics.trial.trial import ALL_BROKERS
+from metrics.windows.use import Resource
+from search.model import Bracket, Interval
+
+_OF_THE_POINT = ("load", "point_bpm", "bpm")
+
+
+def variant_of(pattern: TrafficPattern) -> dict[str, str]:
+    """All options of a pattern except its load and message size, by the columns of table `trials`.
+
+    The phases of a trial are left out. The option of the searched axis has the value 1.
+    """
+    neutral = axis_named(pattern.axis).apply(pattern, 1)
+    left_out = {*_OF_THE_POINT, *row_of(pattern.phases)}
+    if not pattern.mix:  # rows of versions without mixes have the same variant
+        left_out.add("mix")
+    row = row_of(neutral)
+    return {name: _text(row[name]) for name in sorted(row) if name not in left_out}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):  # a map is a list of its pairs
+        return ", ".join(map(_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class AnswerKind(str, Enum):

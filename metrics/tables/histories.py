@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from metrics.tables.environment import ABSENT, BY_RUN
+from metrics.tables.rows import ABSENT, BY_RUN
 from metrics.tables.views import (
     SERIES,
     newest_cases,

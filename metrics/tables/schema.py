@@ -3,27 +3,97 @@
 Names end in the unit; a column without a unit is a count, a ratio or a name. Tables store whole
 counts, from which readers derive rates. Null means not known. New versions only add columns, so
 tables accept rows of older and newer versions.
+
+The parts of a mix in each trial, and the row of their table.
+
+The page docs/tables.md, generated from the dataclasses of the tables.
+
+`python -m metrics.tables.schema docs/tables.md` updates it; a test fails while it is out of date.
+The docstring of a dataclass describes its columns; the unit stands there in brackets or follows
+from the column's name.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
-from collections.abc import Mapping
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
 import pyarrow as pa
 
-from metrics.arrow_schema import schema_of
-from metrics.columns import Column, Flat, Moment
-from metrics.sources.hosts.sample import HostSample
+from metrics.arrow_schema import arrow_type, ddl_type, schema_of
+from metrics.columns import Column, ColumnField, Flat, Moment, columns_of
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
-from metrics.tables.cases import CaseRow
-from metrics.tables.headroom import HeadroomRow
-from metrics.tables.parts import PartRow
-from metrics.tables.sweep_case import SweepCase
+from metrics.tables.rows import CaseRow, HeadroomRow, SweepCase
+from metrics.traffic.clients import ConsumerOptions, ProducerPattern
+from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import Reason, part_label
 from metrics.trial.trial import Trial
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """One part of a mix in one trial.
+
+    Attributes:
+        run_id: id of the run.
+        trial: number of the trial within the run.
+        part: name of the part.
+        scale: how many times its traffic at scale 1 was offered [ratio].
+        producers: number of its producers, which the scale rounds; their rates make up for it.
+        producer: traffic of each of its producers.
+        topic: options of its topics.
+        consumers: its consumer groups.
+        client: the account of its clients.
+        reasons: the reasons of the trial's verdict that are about this part.
+    """
+
+    run_id: str
+    trial: int
+    part: str
+    scale: float
+    producers: Annotated[int, Column("np")]
+    producer: Annotated[ProducerPattern, Flat()]
+    topic: Annotated[TopicOptions, Flat("topic_")]
+    consumers: Annotated[ConsumerOptions, Flat("consumer_")]
+    client: Annotated[ClientWindow, Flat()]
+    reasons: tuple[Reason, ...] = ()
+
+
+def part_rows(trial: Trial) -> list[PartRow]:
+    """The rows of a trial's parts that reported; empty where it offered no mix."""
+    accounts = trial.evidence.client.parts
+    return [
+        PartRow(
+            trial.run_id,
+            trial.number,
+            part.part,
+            offered_scale(part),
+            part.producers,
+            part.producer,
+            part.topic,
+            part.consumers,
+            accounts[part.part],
+            tuple(each for each in trial.reasons if each.text.startswith(part_label(part.part))),
+        )
+        for part in trial.pattern.parts
+        if part.part in accounts
+    ]
+
+
+def offered_scale(part: TrafficPattern) -> float:
+    """How many times its traffic at scale 1 a part offers [ratio]."""
+    base = part.at_scale_1 or part
+    return part.records_per_s / base.records_per_s
 
 
 @dataclass(frozen=True)
@@ -115,3 +185,173 @@ ROWS: Mapping[str, type[Any]] = {
 
 SCHEMAS: Mapping[str, pa.Schema] = {table: schema_of(row) for table, row in ROWS.items()}
 """Arrow schema of each table, by its name."""
+
+
+_HEAD = """# Tables
+
+Eight Delta tables under `--tables` (default `OUT/tables`) hold the rows of all runs. Join them by
+`run_id`, and samples with trials by `run_id` and `trial`. New versions only add columns: a table
+accepts rows of older and newer versions, and a column that a version does not have is null. Null
+means not known, never 0. Times are UTC. A rate is per second of the measured window. MB is 10⁶
+bytes of payload.
+
+Each column has its meaning as a comment, which `DESCRIBE TABLE` shows. In a catalog
+(`--tables main.redline`) there are also views for SQL: `latest_limits`, `nights` and `effects`.
+
+Read the tables with Spark, `spark.read.format("delta").load("out/tables/trials")`, also through
+Spark Connect; or without Spark, `deltalake.DeltaTable("out/tables/trials").to_pandas()`.
+
+This page is generated from the code by `python -m metrics.tables.schema docs/tables.md`.
+"""
+
+_SUFFIXES = (
+    ("_mbit_per_s", "Mbit/s"),
+    ("mb_per_s", "MB/s"),
+    ("_bytes_per_s", "B/s"),
+    ("_per_s", "1/s"),
+    ("_bytes", "B"),
+    ("_ms", "ms"),
+    ("_s", "s"),
+    ("_share", "ratio"),
+    ("_records", "records"),
+)
+
+
+_NUMBERED = frozenset({"trial", "exit_code", "group", "partition"})
+"""Columns with whole numbers that are names and not counts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DescribedColumn:
+    """A row of the page's tables; `kind` is Spark's name of the type, or a struct of the page."""
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+
+
+def described(row: type[Any]) -> dict[str, str]:
+    """Attribute → its description under `Attributes:` in the docstring of a class."""
+    return attributes_of(inspect.getdoc(row) or "")
+
+
+def attributes_of(docstring: str) -> dict[str, str]:
+    """Attribute → its description in a docstring without indentation."""
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in docstring.splitlines():
+        item = re.fullmatch(r" {4}(\w+(?:, \w+)*): (.+)", line)
+        if item:
+            names = item[1].split(", ")
+            found.update(dict.fromkeys(names, item[2]))
+        elif line.startswith(" " * 8):
+            found.update({name: f"{found[name]} {line.strip()}" for name in names})
+        else:
+            names = []
+    return found
+
+
+def described_columns(row: type[Any]) -> Iterator[DescribedColumn]:
+    """The columns of a dataclass, including those of its flat parts.
+
+    Raises:
+        ValueError: a column has no description or no unit.
+    """
+    for column in columns_of(row):
+        kind, name = _kind(column.field.hint), column.name
+        text = ": ".join(_meaning(home, item).rstrip(".;") for home, item in column.homes)
+        text = re.sub(r"\b(None|NaN)\b", "null", text)
+        unit = _unit(column.homes[-1][0], name, kind, text)
+        is_moment = column.field.is_moment
+        text = re.sub(r" \[[^]]+\]", "", text) if is_moment else text.replace(f" [{unit}]", "")
+        yield DescribedColumn(name, kind, unit, text)
+
+
+def _meaning(home: type[Any], item: ColumnField) -> str:
+    if item.is_derived:
+        text = _summary(getattr(home, item.attribute))
+        return text[:1].lower() + text[1:] if text[1:2].islower() else text
+    meaning = described(home).get(item.attribute, "")
+    if not meaning:
+        raise ValueError(
+            f"the column {home.__name__}.{item.attribute} has no description; expected a line "
+            f"`{item.attribute}: …` under Attributes of the docstring; add it"
+        )
+    return meaning
+
+
+def _kind(hint: Any) -> str:
+    struct = struct_of(hint)
+    if struct is None:
+        return ddl_type(arrow_type(hint))
+    name, arrow = f"[{struct.__name__}](#{struct.__name__.lower()})", arrow_type(hint)
+    if pa.types.is_map(arrow):
+        return f"map of {ddl_type(arrow.key_type)} to {name}"
+    return f"array of {name}" if pa.types.is_list(arrow) else name
+
+
+def struct_of(hint: Any) -> type[Any] | None:
+    """The first dataclass in an annotation, or None."""
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return hint
+    return next((found for part in get_args(hint) if (found := struct_of(part))), None)
+
+
+def _unit(row: type[Any], name: str, kind: str, meaning: str) -> str:
+    is_number = kind in ("bigint", "double", "array<bigint>") or kind.startswith("map<")
+    if not is_number or name in _NUMBERED or name.endswith("_id"):
+        return "–"
+    units = re.findall(r"\[([^\]]+)\]", meaning)
+    if units:
+        return str(units[-1])
+    for suffix, unit in _SUFFIXES:
+        if name.endswith(suffix):
+            return unit
+    if kind == "double":
+        raise ValueError(
+            f"the number {row.__name__}.{name} has no unit; expected one at the end of its "
+            f"description, such as [ratio], or of its name; add it, such as {name}_ms"
+        )
+    return "count" if kind == "bigint" else "–"
+
+
+def _structs(rows: Iterable[type[Any]]) -> list[type[Any]]:
+    """The dataclasses inside the rows, in breadth-first order."""
+    found: list[type[Any]] = []
+    queue = list(rows)
+    while queue:
+        for column in columns_of(queue.pop(0)):
+            struct = struct_of(column.field.hint)
+            if struct is not None and struct not in found:
+                found.append(struct)
+                queue.append(struct)
+    return found
+
+
+def _section(title: str, summary: str, columns: list[DescribedColumn]) -> list[str]:
+    lines = [f"## {title}", "", summary, "", "| column | type | unit | meaning |"]
+    lines.append("| --- | --- | --- | --- |")
+    lines += [f"| `{c.name}` | {c.kind} | {c.unit} | {c.meaning} |" for c in columns]
+    return [*lines, ""]
+
+
+def markdown() -> str:
+    """Generate the page."""
+    lines = [_HEAD]
+    for title, row in {**ROWS, **{each.__name__: each for each in _structs(ROWS.values())}}.items():
+        lines += _section(title, _summary(row), list(described_columns(row)))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _summary(row: Any) -> str:
+    return " ".join((inspect.getdoc(row) or "").split("\n\n")[0].split())
+
+
+def main() -> None:
+    """Write the page to the path in the first argument."""
+    Path(sys.argv[1]).write_text(markdown(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

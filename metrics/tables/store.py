@@ -4,6 +4,10 @@ An append that is repeated after a crash adds nothing. The store finds the rows 
 already appended by the numbers of its trials; for a new run it does not query the tables. A case of
 a night has its own Delta transaction (`txnAppId`, `txnVersion`). Appends never change the schema of
 a table, so that several runs can append at the same time.
+
+Arrow tables as DataFrames of Spark, on every supported release of PySpark.
+
+The port through which a run uses its tables; `TableStore` implements it with Delta tables.
 """
 
 from __future__ import annotations
@@ -12,35 +16,79 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
-from metrics.arrow_schema import ddl_type
+from metrics.arrow_schema import ddl, ddl_type
 from metrics.columns import restored, row_of
 from metrics.common.errors import ConfigError
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
-from metrics.tables.cases import CaseRow
-from metrics.tables.docs import described_columns
-from metrics.tables.frames import frame_of
-from metrics.tables.headroom import HeadroomRow
-from metrics.tables.parts import part_rows
-from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
-from metrics.tables.sql_views import VIEWS
-from metrics.tables.trials import trial_from
-from metrics.tables.views import latest_boundaries, newest_cases, newest_of_each_state, newest_runs
+from metrics.tables.rows import CaseRow, HeadroomRow, trial_from
+from metrics.tables.schema import (
+    ROWS,
+    SCHEMAS,
+    HostRow,
+    RunRow,
+    SampleRow,
+    described_columns,
+    part_rows,
+)
+from metrics.tables.views import (
+    VIEWS,
+    latest_boundaries,
+    newest_cases,
+    newest_of_each_state,
+    newest_runs,
+)
 from metrics.traffic.axes import NP, Axis
-from metrics.trial.state import ALL_BROKERS
-from metrics.trial.trial import Trial
+from metrics.trial.trial import ALL_BROKERS, Trial
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+_ARROW_SINCE = 4
+"""The first major release of PySpark whose `createDataFrame` accepts an Arrow table."""
+
+
+def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """The rows of an Arrow table as a DataFrame, with the types of `metrics.arrow_schema`."""
+    import pyspark
+
+    if int(pyspark.__version__.partition(".")[0]) >= _ARROW_SINCE:
+        return spark.createDataFrame(rows)
+    convert = _converter(pa.struct(list(rows.schema)))
+    values = [tuple(convert(row).values()) for row in rows.to_pylist()]
+    if getattr(spark, "_jvm", None) is None:  # Spark Connect
+        return spark.createDataFrame(values, ddl(rows.schema))
+    # One partition: by default each slot of the session would start a Python worker for them.
+    return spark.createDataFrame(spark.sparkContext.parallelize(values, 1), ddl(rows.schema))
+
+
+def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
+    """A function from a value of `to_pylist` to the value that PySpark expects.
+
+    They differ for maps, which Arrow gives as lists of pairs.
+    """
+    if pa.types.is_map(kind):
+        of_item = _converter(kind.item_type)
+        return _unless_null(lambda pairs: {key: of_item(item) for key, item in pairs})
+    if pa.types.is_list(kind):
+        of_value = _converter(kind.value_type)
+        return _unless_null(lambda values: [of_value(each) for each in values])
+    if pa.types.is_struct(kind):
+        of_field = {field.name: _converter(field.type) for field in kind}
+        return _unless_null(lambda row: {name: of_field[name](row[name]) for name in of_field})
+    return lambda value: value
+
+
+def _unless_null(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
 
 _PROPERTIES = {
     # A checkpoint costs as much as ten appends, and tables of this size do not need it.
@@ -146,7 +194,7 @@ class TableStore:
                 self._create_views()
 
     def _create_views(self) -> None:
-        """Create the views of `metrics.tables.sql_views`; an error is only logged."""
+        """Create the views of `metrics.tables.views`; an error is only logged."""
         names = {table: self._sql_name(table) for table in SCHEMAS}
         for view, (description, query) in VIEWS.items():
             try:
@@ -527,3 +575,93 @@ def _spark_errors() -> tuple[type[Exception], ...]:
     from pyspark.errors import PySparkException
 
     return PySparkException, Py4JJavaError
+
+
+class RunTables(Protocol):
+    """The tables of a run: appends in the background, and reads by run.
+
+    An append that is repeated adds nothing. Each read waits for all appends before it.
+    """
+
+    def address(self, table: str) -> str:
+        """The place of a table, for messages."""
+        ...
+
+    # --- appends ------------------------------------------------------------
+
+    def append_run(self, row: RunRow, *, is_new: bool = False) -> None:
+        """Append the start or the end of a run; `is_new` if the tables have no rows of it."""
+        ...
+
+    def append_trial(
+        self,
+        trial: Trial,
+        samples: Sequence[BrokerSample] = (),
+        hosts: Sequence[HostSample] = (),
+    ) -> None:
+        """Append a trial with its samples, in the order of the trials' numbers."""
+        ...
+
+    def append_boundary(self, row: BoundaryRow) -> None:
+        """Append the result of the search at one message size, for one goal."""
+        ...
+
+    def append_case(self, row: CaseRow) -> None:
+        """Append the measurement or the judgment of a case of a night."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until all appends are durable.
+
+        Raises:
+            ConfigError: an append failed.
+        """
+        ...
+
+    def compact(self) -> None:
+        """Merge small files, where the tables have any; called at the end of a run."""
+        ...
+
+    def close(self) -> None:
+        """Wait for all appends; nothing is appended after it.
+
+        Raises:
+            ConfigError: an append failed.
+        """
+        ...
+
+    # --- reads --------------------------------------------------------------
+
+    def run_rows(self, run_id: str) -> list[RunRow]:
+        """The newest row of a run; empty if the run does not exist."""
+        ...
+
+    def trials_of(self, run_id: str) -> list[Trial]:
+        """The trials of a run in order, without the counts of single producers."""
+        ...
+
+    def next_trial(self, run_id: str) -> int:
+        """The number after the run's last trial; 1 without trials."""
+        ...
+
+    def payload_bytes(self, run_id: str) -> float:
+        """The payload that the trials of a run have written, including all replicas [B]."""
+        ...
+
+    def samples_of(self, run_id: str) -> Mapping[int, Sequence[BrokerSample]]:
+        """Number of the trial → samples of the run's brokers."""
+        ...
+
+    def host_samples_of(self, run_id: str) -> Mapping[int, Sequence[HostSample]]:
+        """Number of the trial → samples of the run's hosts."""
+        ...
+
+    def cases(self, suite: str, cluster: str) -> list[CaseRow]:
+        """All nights of a suite on a cluster, one row for each case, the oldest first."""
+        ...
+
+    def latest_limit(
+        self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
+    ) -> int | None:
+        """The newest limit along an axis with these names; None without."""
+        ...

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from metrics.traffic.consumers import GROUPS_MAX
+from metrics.traffic.clients import BATCH_SIZE_MAX, GROUPS_MAX, LINGER_MS_MAX
 from metrics.traffic.mix import SCALE_UNITS, scaled
 from metrics.traffic.pattern import PARTITIONS_MAX, TrafficPattern
-from metrics.traffic.producer import BATCH_SIZE_MAX, LINGER_MS_MAX
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from metrics.traffic.payload import MESSAGE_BYTES_MAX
 from search.model import PRODUCERS, LoadWords
 
 

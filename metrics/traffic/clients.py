@@ -1,12 +1,461 @@
-"""The names of clients in workloads."""
+"""The names of clients in workloads.
+
+The skew of partitions: some get more batches than others, by Zipf's law.
+
+The partition of rank k gets a share in proportion to 1 / k^exponent.
+
+The traffic of each of the identical producers: its options, and the values derived from them.
+
+The consumer groups that read the topic while it is written.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
+from metrics.columns import NO_COLUMN, Column, Flat, column
+from metrics.common.bounds import OURS, Checked, Kafka, Number, Whole
 from metrics.common.extensions import CLIENTS, ExtensibleName
+from metrics.traffic.payload import Payload, records_that_fit
 
 NAMES = ("wire", "kafka-python", "librdkafka")
 """The engine's own client, and those of libraries."""
 ClientName = Annotated[str, ExtensibleName(NAMES, CLIENTS)]
 """A client that sends or reads."""
+
+
+EXPONENT_MAX = 5.0
+_ROUNDS = 50
+
+
+def zipf_weights(count: int, exponent: float) -> list[float]:
+    """The weights of `count` partitions, the heaviest first."""
+    return [rank**-exponent for rank in range(1, count + 1)]
+
+
+def largest_over_mean(count: int, exponent: float) -> float:
+    """The share of the heaviest partition over the mean share [ratio]."""
+    return count / sum(zipf_weights(count, exponent))
+
+
+def exponent_of(count: int, largest: float) -> float:
+    """The exponent at which the heaviest partition has `largest` times the mean share.
+
+    It is 0 for an even spread, and at most `EXPONENT_MAX`.
+    """
+    low, high = 0.0, EXPONENT_MAX
+    if count < 2 or largest <= 1.0:
+        return low
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if largest_over_mean(count, middle) < largest else (low, middle)
+    return high
+
+
+IDEMPOTENT_IN_FLIGHT_MAX = 5
+"""Number of batches of a producer that brokers remember in a partition."""
+
+LZ4_FAST_LEVEL = 9
+"""Kafka's default level of lz4, at which its producer uses the fast compressor."""
+
+TRANSACTION_TIMEOUT_MS = 60_000
+"""Kafka's default of `transaction.timeout.ms`."""
+
+TRANSACTION_TIMEOUT_MS_MAX = 900_000
+"""Kafka's default of `transaction.max.timeout.ms`, the most that brokers grant."""
+
+LINGER_MS_MAX = 60_000
+BATCH_SIZE_MAX = 16_777_216
+
+_INT_MAX = 2_147_483_647
+_MORE_THAN_FIT = _INT_MAX
+_SPELLINGS = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all": "all"}
+
+
+class AcksText(Checked):
+    """The values 0, 1 and all, also as YAML's numbers 0 and 1, and as Kafka's -1 for all."""
+
+    def expected(self) -> str:
+        """The expected values as a noun phrase, for messages and docs."""
+        return "0, 1 or all"
+
+    def accepts(self, value: Any) -> bool:
+        """True for any spelling."""
+        is_plain = isinstance(value, (int, str)) and not isinstance(value, bool)
+        return is_plain and value in _SPELLINGS
+
+    def for_editors(self) -> dict[str, Any]:
+        """The JSON Schema with all spellings."""
+        return {**super().for_editors(), "type": ["string", "integer"], "enum": list(_SPELLINGS)}
+
+    def _check(self, value: Any) -> Any:
+        return _SPELLINGS[super()._check(value)]
+
+
+@dataclass(frozen=True)
+class ProducerOptions:
+    """Options of a producer; they are named like Kafka's, with underscores for dots.
+
+    Attributes:
+        client: client that sends: "wire", the engine's own with batches that are encoded before
+            the trial, or a library.
+        rate: "unlimited" for a closed loop, which sends as fast as brokers acknowledge; exactly one
+            of this and the next two is set.
+        rate_bytes_per_s: payload that a producer offers [B/s].
+        rate_records_per_s: records that a producer offers [1/s].
+        acks: "0", "1" or "all".
+        linger_ms: time that an unfilled batch waits for more records.
+        batch_size: upper bound of a record batch, one record excepted [B].
+        max_in_flight: highest number of unacknowledged requests per connection.
+        buffer_memory: size of the full batches that can wait for a slow broker; beyond it the
+            producer blocks, as Kafka's does, and falls behind its schedule [B].
+        max_request_size: upper bound of a produce request, one batch excepted [B].
+        request_timeout_ms: time after which an unanswered request fails.
+        retries: highest number of retries of a batch after a retriable error.
+        retry_backoff_ms, retry_backoff_max_ms: wait before the first retry, and the bound up to
+            which it doubles for each further retry (KIP-580).
+        delivery_timeout_ms: time after which a batch fails, from the due time of its first record.
+        enable_idempotence: whether brokers drop repeated batches, by producer id, epoch and
+            sequence.
+        transaction_duration_ms: age at which a transaction is committed, as in Kafka's
+            ProducerPerformance with `--transaction-duration-ms`; null for no transactions.
+        send_buffer_bytes, receive_buffer_bytes: buffers of the sockets; -1 for the kernel's tuning.
+        compression: codec of the batches.
+        compression_gzip_level: level of gzip; -1 is zlib's own default, 6.
+        compression_lz4_level: level of lz4; 9 is its fast compressor, as in Kafka's producer, any
+            other level its high compression, whose own levels are 3 to 12.
+        compression_zstd_level: level of zstd; the levels below 0 are its fast ones.
+        arrivals: "fixed", evenly spaced; "poisson"; or "bursts", at the same mean rate.
+        burst_on_s, burst_off_s: for "bursts", the length of a burst, and of the pause after it.
+        partitioner_ignore_keys: whether messages with keys also go to the sticky partition.
+        sticky_partition: change of the sticky partition: "random", as in Kafka's default
+            partitioner; "round_robin", so that all partitions get the same number of batches; or
+            "keys" for none, as where each record's key chooses its partition: a request holds a
+            batch for each partition of its broker that gets records.
+        partition_skew: exponent of Zipf's law for the choice at random: the partition with number
+            n of a topic is chosen in proportion to 1/(n + 1)^exponent; 0 is even [ratio].
+    """
+
+    client: Annotated[ClientName, OURS] = "wire"
+    rate: Annotated[Literal["unlimited"] | None, OURS, NO_COLUMN] = None
+    rate_bytes_per_s: Annotated[
+        Annotated[float, Number(0, 10_000_000_000, "bytes per second", above=True)] | None,
+        OURS,
+        NO_COLUMN,
+    ] = None
+    rate_records_per_s: Annotated[
+        Annotated[float, Number(0, 100_000_000, "records per second", above=True)] | None,
+        OURS,
+        NO_COLUMN,
+    ] = None
+    acks: Annotated[Literal["0", "1", "all"], AcksText()] = "1"
+    linger_ms: Annotated[float, Number(0, LINGER_MS_MAX, "milliseconds")] = 5.0
+    batch_size: Annotated[int, Whole(0, BATCH_SIZE_MAX, "bytes"), Column("batch_size_bytes")] = (
+        16_384
+    )
+    max_in_flight: Annotated[
+        int, Whole(1, 1_000, "requests"), Kafka("max.in.flight.requests.per.connection")
+    ] = 5
+    buffer_memory: Annotated[
+        int, Whole(1_024, 10_000_000_000, "bytes"), Column("buffer_memory_bytes")
+    ] = 33_554_432
+    max_request_size: Annotated[
+        int, Whole(1_024, 100_000_000, "bytes"), Column("max_request_bytes")
+    ] = 1_048_576
+    request_timeout_ms: Annotated[int, Whole(100, 600_000, "milliseconds")] = 30_000
+    retries: Annotated[int, Whole(0, _INT_MAX, "retries")] = _INT_MAX
+    retry_backoff_ms: Annotated[float, Number(1, 60_000, "milliseconds")] = 100.0
+    retry_backoff_max_ms: Annotated[float, Number(1, 60_000, "milliseconds")] = 1_000.0
+    delivery_timeout_ms: Annotated[int, Whole(100, 3_600_000, "milliseconds")] = 120_000
+    enable_idempotence: bool = False
+    transaction_duration_ms: Annotated[
+        Annotated[float, Number(1, 600_000, "milliseconds")] | None, OURS
+    ] = None
+    send_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
+    receive_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], Kafka("compression.type")
+    ] = "none"
+    compression_gzip_level: Annotated[int, Whole(1, 9, also=-1)] = -1
+    compression_lz4_level: Annotated[int, Whole(1, 17)] = LZ4_FAST_LEVEL
+    compression_zstd_level: Annotated[int, Whole(-131_072, 22)] = 3
+    arrivals: Annotated[Literal["fixed", "poisson", "bursts"], OURS] = "fixed"
+    burst_on_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
+    burst_off_s: Annotated[float, Number(0.001, 3_600, "seconds"), OURS] = 1.0
+    partitioner_ignore_keys: bool = False
+    sticky_partition: Annotated[Literal["random", "round_robin", "keys"], OURS] = "random"
+    partition_skew: Annotated[float, Number(0, EXPONENT_MAX), OURS] = 0.0
+
+    @property
+    def acks_code(self) -> int:
+        """`acks` in the protocol: 0, 1, or -1 for all."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the codec in use; None for a codec without levels."""
+        level: int | None = getattr(self, f"compression_{self.compression}_level", None)
+        return level
+
+    @property
+    def has_transactions(self) -> bool:
+        """True where producers send in transactions."""
+        return self.transaction_duration_ms is not None
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """Time after which brokers abort a transaction [ms].
+
+        It includes `delivery_timeout_ms`, as batches can take that long in an overload.
+        """
+        least_ms = int(self.transaction_duration_ms or 0) + self.delivery_timeout_ms
+        return max(TRANSACTION_TIMEOUT_MS, least_ms)
+
+    def records_per_s(self, message_bytes: int) -> float:
+        """Records that one producer offers at this message size [1/s]; inf in a closed loop."""
+        if self.rate is not None:
+            return math.inf
+        if self.rate_records_per_s is not None:
+            return self.rate_records_per_s
+        assert self.rate_bytes_per_s is not None, "see require_consistent"
+        return self.rate_bytes_per_s / message_bytes
+
+    def require_consistent(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            ValueError: the message names them, the expected values and the remedy.
+        """
+        self._require_one_rate()
+        self._require_possible_idempotence()
+        self._require_possible_transactions()
+        self._require_possible_keys()
+        if self.partition_skew and self.sticky_partition == "round_robin":
+            raise ValueError(
+                f"partition_skew is {self.partition_skew:g} and sticky_partition "
+                f"{self.sticky_partition}; expected random, as partitions in turn get equal "
+                "shares; set it, or leave out partition_skew"
+            )
+        least_ms = self.linger_ms + self.request_timeout_ms
+        if self.delivery_timeout_ms < least_ms:
+            raise ValueError(
+                f"delivery_timeout_ms is {self.delivery_timeout_ms}; expected linger_ms and "
+                f"request_timeout_ms together, {least_ms:g}, or more, as Kafka's producer does; "
+                "raise it or lower these"
+            )
+
+    def _require_one_rate(self) -> None:
+        rates = {
+            "rate_bytes_per_s": self.rate_bytes_per_s,
+            "rate_records_per_s": self.rate_records_per_s,
+            "rate": self.rate,
+        }
+        given = [name for name, rate in rates.items() if rate]
+        if len(given) != 1:
+            have = f"{' and '.join(given)} are given" if given else "none is given"
+            raise ValueError(
+                f"{have}; expected exactly one of rate_bytes_per_s, rate_records_per_s and rate; "
+                "set one and leave the others out, or set them to null"
+            )
+
+    def _require_possible_keys(self) -> None:
+        if self.sticky_partition != "keys":
+            return
+        if self.client != "wire":
+            raise ValueError(
+                f"sticky_partition is keys and client {self.client}; expected wire, which alone "
+                "chooses partitions for single records; set it, or leave out sticky_partition"
+            )
+        if self.has_transactions:
+            raise ValueError(
+                f"sticky_partition is keys and transaction_duration_ms "
+                f"{self.transaction_duration_ms:g}; expected random or round_robin, as a "
+                "transaction's partitions are added batch by batch; change one of them"
+            )
+
+    def _require_possible_idempotence(self) -> None:
+        wrong = []
+        if self.acks != "all":
+            wrong.append(f"acks {self.acks}")
+        if self.max_in_flight > IDEMPOTENT_IN_FLIGHT_MAX:
+            wrong.append(f"max_in_flight {self.max_in_flight}")
+        if self.retries == 0:
+            wrong.append("retries 0")
+        if self.enable_idempotence and wrong:
+            raise ValueError(
+                f"enable_idempotence is true with {' and '.join(wrong)}; expected acks all, "
+                f"max_in_flight up to {IDEMPOTENT_IN_FLIGHT_MAX} and retries, which brokers need "
+                "to detect a repetition; change these or leave enable_idempotence out"
+            )
+
+    def _require_possible_transactions(self) -> None:
+        duration_ms = self.transaction_duration_ms
+        if duration_ms is None:
+            return
+        if not self.enable_idempotence:
+            raise ValueError(
+                f"transaction_duration_ms is {duration_ms:g} and enable_idempotence false, with "
+                f"acks {self.acks}; expected enable_idempotence true and acks all, which Kafka's "
+                "transactions require; set both, or leave transaction_duration_ms out"
+            )
+        if self.transaction_timeout_ms > TRANSACTION_TIMEOUT_MS_MAX:
+            raise ValueError(
+                f"transaction_duration_ms is {duration_ms:g} and delivery_timeout_ms "
+                f"{self.delivery_timeout_ms}; expected at most {TRANSACTION_TIMEOUT_MS_MAX} "
+                "together, as brokers abort longer transactions (transaction.max.timeout.ms); "
+                "lower one of them"
+            )
+
+
+@dataclass(frozen=True)
+class ProducerPattern:
+    """The traffic of each of the identical producers.
+
+    Attributes:
+        message_bytes: mean bytes per message, key and value [B].
+        rate_records_per_s: fixed rate of each producer; in a closed loop null in tables and
+            infinite here.
+        options: options of each producer.
+        payload: content of the records.
+        part: name of the part of a mix that they are; empty for other traffic.
+    """
+
+    message_bytes: Annotated[int, Column("bpm")]
+    rate_records_per_s: float = math.inf
+    options: Annotated[ProducerOptions, Flat()] = field(default_factory=ProducerOptions)
+    payload: Annotated[Payload, Flat("payload_")] = field(default_factory=Payload)
+    part: Annotated[str, NO_COLUMN] = ""
+
+    @property
+    def seed(self) -> str:
+        """Seed of the producers' random choices, which differ between the parts of a mix."""
+        return f"{self.payload.seed}/{self.part}" if self.part else str(self.payload.seed)
+
+    @property
+    @column
+    def closed_loop(self) -> bool:
+        """True without a rate: producers send as fast as brokers acknowledge, and latencies exclude
+        the wait before the send.
+        """
+        return self.rate_records_per_s == math.inf
+
+    @property
+    def records_per_full_batch(self) -> int:
+        """Number of records of the mean size in a full uncompressed batch, at least one."""
+        return records_that_fit(
+            self.options.batch_size, self.message_bytes, self.rate_records_per_s, self.payload
+        )
+
+    @property
+    def lingered_records(self) -> int:
+        """Number of records due in `linger_ms`, with the one that opens the batch."""
+        if self.closed_loop:
+            return _MORE_THAN_FIT
+        return int(self.rate_records_per_s * self.options.linger_ms / 1000.0) + 1
+
+    @property
+    def records_per_batch(self) -> int:
+        """Number of records of the mean size in an uncompressed batch while the brokers keep up.
+
+        The first record opens a batch, which is sent when it is full or when `linger_ms`
+        is over, whichever comes first.
+        """
+        return min(self.records_per_full_batch, self.lingered_records)
+
+    @property
+    def record_interval_s(self) -> float:
+        """Time between two records of one producer, within a burst if there are bursts [s]."""
+        interval_s, options = 1.0 / self.rate_records_per_s, self.options
+        if options.arrivals != "bursts":
+            return interval_s
+        return interval_s * options.burst_on_s / (options.burst_on_s + options.burst_off_s)
+
+    @property
+    def batch_interval_s(self) -> float:
+        """Time between two batches of one producer while the brokers keep up [s]."""
+        return self.records_per_batch / self.rate_records_per_s
+
+
+GROUPS_MAX = 100
+
+
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """Options of consumer groups that each read the whole topic; named like Kafka's.
+
+    Attributes:
+        groups: number of groups; 0 for none.
+        members: members of each group, spread over the tasks; with more of them than partitions
+            of a topic, each reads partitions of some of the topics.
+        client: "wire" reads batch headers; "kafka-python" and "librdkafka" decode records.
+        start: the position where groups begin: "latest", the end offsets before the load;
+            "earliest"; or "backlog", `backlog_records` before the end.
+        backlog_records: records of a backlog in all partitions together.
+        fetch_min_bytes: size of the data that a broker waits for …
+        fetch_max_wait_ms: … and the longest time for which it waits.
+        fetch_max_bytes: upper bound of a response, one batch excepted.
+        max_partition_fetch_bytes: upper bound of one partition's part in a response.
+        send_buffer_bytes, receive_buffer_bytes: buffers of the sockets; -1 for the kernel's tuning.
+        check_crcs: whether the CRC of each batch is verified.
+        auto_commit_interval_ms: time between two commits of a member's offsets.
+    """
+
+    groups: Annotated[int, Whole(0, GROUPS_MAX, "groups"), OURS] = 0
+    members: Annotated[int, Whole(1, 1_000_000, "members"), OURS] = 1
+    client: Annotated[ClientName, OURS] = "wire"
+    start: Annotated[Literal["latest", "earliest", "backlog"], OURS] = "latest"
+    backlog_records: Annotated[int, Whole(0, 1_000_000_000_000, "messages"), OURS] = 0
+    fetch_min_bytes: Annotated[int, Whole(0, 1_000_000_000, "bytes")] = 1
+    fetch_max_wait_ms: Annotated[int, Whole(0, 60_000, "milliseconds")] = 500
+    fetch_max_bytes: Annotated[int, Whole(1_024, 1_000_000_000, "bytes")] = 52_428_800
+    max_partition_fetch_bytes: Annotated[int, Whole(1_024, 1_000_000_000, "bytes")] = 1_048_576
+    send_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
+    receive_buffer_bytes: Annotated[int, Whole(-1, 1_000_000_000, "bytes")] = -1
+    check_crcs: bool = False
+    auto_commit_interval_ms: Annotated[int, Whole(100, 3_600_000, "milliseconds")] = 5_000
+
+    @property
+    def members_total(self) -> int:
+        """Members of all groups together."""
+        return self.groups * self.members
+
+    def members_of(self, task: int, tasks: int) -> list[tuple[int, int]]:
+        """The members that a consumer task hosts, as (group, member).
+
+        The members of a group are spread over the tasks.
+
+        Args:
+            task: index among the consumer tasks, from 0.
+            tasks: number of consumer tasks.
+        """
+        hosted = range(task, self.members_total, tasks)
+        return [(index // self.members, index % self.members) for index in hosted]
+
+    def commits_per_s(self, partitions: int) -> float:
+        """Highest rate of commits of all groups, which brokers count as messages [1/s]."""
+        return self.groups * partitions * 1000.0 / self.auto_commit_interval_ms
+
+    def tasks(self, slots: int) -> int:
+        """The number of tasks that host the members; the producers get the other slots.
+
+        Every group reads as many bytes as all producers send, so the slots are divided by bytes,
+        with at least one for each side. 0 without groups, and with fewer than two slots.
+        """
+        if self.groups == 0 or slots < 2:
+            return 0
+        fair = round(slots * self.groups / (self.groups + 1))
+        return max(1, min(fair, slots - 1, self.members_total))
+
+    def require_consistent(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            ValueError: the message names them, the expected values and the remedy.
+        """
+        if (self.start == "backlog") != (self.backlog_records > 0):
+            raise ValueError(
+                f"start is {self.start} and backlog_records {self.backlog_records}; expected "
+                "backlog_records above 0 with start: backlog, and 0 otherwise; change one of them"
+            )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from metrics.columns import row_of
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.pattern import TrafficPattern
 
 SCALE_UNITS = 100

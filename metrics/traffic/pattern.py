@@ -8,8 +8,7 @@ from typing import Annotated
 
 from metrics.columns import NO_COLUMN, Column, Flat, column
 from metrics.common.bounds import Number, Properties, Whole
-from metrics.traffic.consumers import ConsumerOptions
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ConsumerOptions, ProducerPattern
 from metrics.traffic.profile import RateProfile
 from search.early_stop import StopRule
 

@@ -1,15 +1,112 @@
-"""The content and the sizes of the messages of a traffic pattern."""
+"""The content and the sizes of the messages of a traffic pattern.
+
+The sizes of messages: one size, or a distribution around a mean.
+
+Sizes of records and batches in Kafka's record batch format v2.
+
+https://kafka.apache.org/documentation/#recordbatch and #record.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
+from statistics import NormalDist
 from typing import Annotated, Literal
 
 from metrics.columns import Column
 from metrics.common.bounds import Number, Whole
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX, Sizes
+
+MESSAGE_BYTES_MAX = 10_000_000
+"""Size of the largest message that is allowed [B]."""
+
+QUANTILE_MAX = 0.9999
+"""Quantile above which distributions are cut, so that plans have a largest message."""
+
+_NORMAL = NormalDist()
+_GRID = 1_024
+_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The distribution of message sizes; its methods take the mean as an argument.
+
+    Attributes:
+        kind: "fixed"; "uniform"; "lognormal"; "histogram"; or "messages" for the sizes of the
+            messages of a file, with their own mean.
+        spread: for "uniform", half the width over the mean, above 0 up to 1; for "lognormal",
+            the standard deviation of the sizes' natural logarithm.
+        histogram: for "histogram", pairs of size [B] and weight; scaled to the mean.
+    """
+
+    kind: str = "fixed"
+    spread: float = 0.5
+    histogram: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def vary(self) -> bool:
+        """True when not all messages have the same size."""
+        return self.kind != "fixed"
+
+    def quantile(self, mean_bytes: int, share: float) -> int:
+        """The size that `share` of all messages do not exceed [B].
+
+        Args:
+            mean_bytes: mean of the distribution after cutting and rounding, approximately [B].
+            share: share of the messages, from 0 to 1 [ratio].
+        """
+        if self.kind in ("fixed", "messages"):
+            return mean_bytes
+        return _rounded(self._scaled(mean_bytes) * self._relative(share))
+
+    def largest(self, mean_bytes: int) -> int:
+        """Size of the largest message [B]; not valid for "messages", whose file decides."""
+        return self.quantile(mean_bytes, 1.0)
+
+    def _relative(self, share: float) -> float:
+        """A quantile of the unscaled distribution."""
+        share = min(max(share, 1 - QUANTILE_MAX), QUANTILE_MAX)
+        if self.kind == "uniform":
+            return 1 + self.spread * (2 * share - 1)
+        if self.kind == "lognormal":
+            return math.exp(self.spread * _NORMAL.inv_cdf(share))
+        return _histogram_quantile(self.histogram)(share)
+
+    def _scaled(self, mean_bytes: int) -> float:
+        return _scale(self, mean_bytes)
+
+
+def _rounded(size: float) -> int:
+    return min(max(1, round(size)), MESSAGE_BYTES_MAX)
+
+
+@functools.lru_cache(maxsize=64)
+def _scale(sizes: Sizes, mean_bytes: int) -> float:
+    """The factor by which the rounded relative sizes have the mean."""
+    relative = [sizes._relative((i + 0.5) / _GRID) for i in range(_GRID)]
+    scale = mean_bytes * _GRID / sum(relative)
+    for _ in range(_ROUNDS):
+        mean = sum(_rounded(scale * each) for each in relative) / _GRID
+        scale *= mean_bytes / mean
+    return scale
+
+
+@functools.lru_cache(maxsize=16)
+def _histogram_quantile(histogram: tuple[tuple[int, float], ...]) -> Callable[[float], float]:
+    ordered = sorted(histogram)
+    bounds = list(accumulate(weight for _, weight in ordered))
+
+    def quantile(share: float) -> float:
+        return float(ordered[min(bisect_left(bounds, share * bounds[-1]), len(ordered) - 1)][0])
+
+    return quantile
+
 
 HISTOGRAM_LINES_MAX = 10_000
 
@@ -158,3 +255,52 @@ def _pair(text: list[str], where: str) -> tuple[int, float]:
             "bytes and a weight above 0, such as 1024 17; correct it"
         )
     return size, weight
+
+
+BATCH_HEADER_BYTES = 61
+"""Size of a record batch header [B]."""
+
+
+def varint_bytes(value: int) -> int:
+    """Size of Kafka's zig-zag varint of a value ≥ 0 [B]."""
+    return max(1, math.ceil((value << 1).bit_length() / 7))
+
+
+def record_bytes(
+    index: int, message_bytes: int, rate_records_per_s: float, payload: Payload | None = None
+) -> int:
+    """Size of record `index` of a batch [B].
+
+    A record consists of its length, attributes, timestamp delta, offset delta, key, value and
+    headers.
+
+    Args:
+        index: position of the record in its batch, from 0.
+        message_bytes: size of key and value [B].
+        rate_records_per_s: rate of the producer, which determines the timestamp delta [1/s].
+        payload: options of key and headers; neither by default.
+    """
+    held = payload or Payload()
+    deltas = varint_bytes(int(index * 1000.0 / rate_records_per_s)) + varint_bytes(index)
+    value_bytes = message_bytes - held.key_bytes
+    keyed = varint_bytes(held.key_bytes) + held.key_bytes if held.key_bytes else 1
+    body = 1 + deltas + keyed + varint_bytes(value_bytes) + value_bytes
+    body += varint_bytes(held.headers) + sum(
+        varint_bytes(size) + size
+        for i in range(held.headers)
+        for size in (len(f"h{i}"), held.header_bytes)
+    )
+    return varint_bytes(body) + body
+
+
+@functools.lru_cache(maxsize=64)
+def records_that_fit(
+    batch_size: int, message_bytes: int, rate_records_per_s: float, payload: Payload
+) -> int:
+    """Number of records that fit into a batch of this size [B] uncompressed, at least one."""
+    size, records = BATCH_HEADER_BYTES, 0
+    while True:
+        size += record_bytes(records, message_bytes, rate_records_per_s, payload)
+        if size > batch_size:
+            return max(1, records)
+        records += 1

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from metrics.columns import Flat, column
-from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, total
-from metrics.trial.histogram import Histogram, Quantiles
+from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, Histogram, Quantiles, total
 
 LAG_INTERVAL_S = 0.5
 """Time between two readings of the lag, from the window's start on [s]."""

@@ -10,16 +10,20 @@ import pyarrow as pa
 
 from metrics.arrow_schema import ddl, schema_of
 from metrics.columns import restored, row_of
-from metrics.sources.hosts.sample import HostSample
-from metrics.trial.adding import LARGEST, total
-from metrics.trial.client import ClientWindow
-from metrics.trial.clock import ClockOffset, clock_changes, host_clocks
+from metrics.sources.hosts.source import HostSample
+from metrics.trial.adding import (
+    LARGEST,
+    Histogram,
+    ProducerShares,
+    ProducerSpan,
+    Quantiles,
+    SlicedTimes,
+    latency_slices,
+    total,
+)
+from metrics.trial.client import ClientWindow, ClockOffset, clock_changes, host_clocks, quota_window
 from metrics.trial.consumption import GroupShare, group_windows
 from metrics.trial.counts import Counts
-from metrics.trial.histogram import Histogram, Quantiles
-from metrics.trial.over_time import SlicedTimes, latency_slices
-from metrics.trial.producer_shares import ProducerShares, ProducerSpan
-from metrics.trial.quota import quota_window
 from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of
 
 WINDOW_TOLERANCE_S = 0.001

@@ -1,20 +1,101 @@
-"""One trial as one record; rows, events, summaries and pages are projections of it."""
+"""One trial as one record; rows, events, summaries and pages are projections of it.
+
+The state of the cluster in which trials are made, in words.
+
+The duration of a fixed volume.
+
+The reading of the warm-up of cold brokers, which determines only where the search begins.
+
+The readings of a run's trials over time, from the samples of their brokers and hosts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment, column
+from metrics.sources.hosts.source import HostSample
+from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.evidence import Evidence
-from metrics.trial.judgement import Judgement, Reason
-from metrics.trial.state import ALL_BROKERS
-from metrics.trial.warm_up import WarmUp
-from metrics.windows.resource import Resource
+from metrics.trial.client import ClientWindow
+from metrics.trial.evidence import Evidence, Judgement, Reason
+from metrics.windows.series import SeriesPoint, host_series_points, series_points
+from metrics.windows.use import Resource
 from search.model import Observation, Verdict
 from search.signals import AT_REST, HANDLER_IDLE
+
+ALL_BROKERS = "all brokers"
+CATCHING_UP = "catching up"
+
+
+def offline_state(count: int) -> str:
+    """The state with a number of brokers offline: `1 broker offline`."""
+    return f"{count} broker{'' if count == 1 else 's'} offline"
+
+
+def place_of(state: str) -> int:
+    """The position of a state in an answer: all brokers first, catching up last."""
+    return {ALL_BROKERS: 0, CATCHING_UP: 2}.get(state, 1)
+
+
+def moved_s(pattern: TrafficPattern, client: ClientWindow) -> float | None:
+    """The time at which the last record of a fixed volume was acknowledged, or was read where no
+    record was offered [s].
+
+    It counts from the start of the load. It is None without a fixed volume, and where a part of
+    the volume was not moved by the end of the drain.
+    """
+    each = pattern.records_each
+    if each is None:
+        return None
+    if each:
+        is_whole = client.counts.acked_total == each * pattern.producers
+        return client.counts.last_acked_s if is_whole else None
+    ends = [group.counts.last_read_s for group in client.groups]
+    is_whole = not any(group.counts.unread_records for group in client.groups)
+    known = [end for end in ends if end is not None]
+    return max(known) if is_whole and known and len(known) == len(ends) else None
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The last load of a warm-up; all values are None where brokers were warm.
+
+    Attributes:
+        load: the offered load on the searched axis.
+        handler_idle: lowest idle fraction of the request handlers of any broker [ratio].
+        is_short: whether the brokers took less than they were offered, so that the limit is lower
+            whatever their handlers show; None in rows of older versions.
+        idle_at_rest: lowest idle fraction of the request handlers of any broker before the run,
+            which others may load [ratio]; None in rows of older versions.
+        generator_load: highest load that the generator can offer, by the busy share of its busiest
+            task; None where that is too small to tell, and in rows of older versions [load].
+    """
+
+    load: int | None = None
+    handler_idle: float | None = None
+    is_short: bool | None = None
+    idle_at_rest: float | None = None
+    generator_load: int | None = None
+
+    def hint(self, idle_min: float) -> Observation | None:
+        """The reading as an observation for the search; None without a reading.
+
+        Args:
+            idle_min: the idle threshold of the goal [ratio].
+        """
+        if self.load is None or (self.handler_idle is None and not self.is_short):
+            return None
+        used = 1.0 if self.is_short else 1.0 - (self.handler_idle or 0.0)
+        used /= 1.0 - idle_min
+        verdict = Verdict.OVERLOADED if used > 1.0 else Verdict.SUSTAINED
+        readings = {HANDLER_IDLE: used}
+        if self.idle_at_rest is not None:
+            readings[AT_REST] = (1.0 - self.idle_at_rest) / (1.0 - idle_min)
+        return Observation(self.load, verdict, readings)
+
 
 _CPU_FULL = 0.9
 """Busy share of a generator's host from which its cores are named as the generator's limit."""
@@ -165,3 +246,44 @@ def _cause(judged: Judgement, evidence: Evidence) -> str:
         return first
     used = f"{busy * cores:.1f}".removesuffix(".0")
     return f"the generator was the limit: {used} cores of {cores:g} busy"
+
+
+POINTS_MAX = 60_000
+"""Readings that a run keeps at most. A run with more has its drawings in the notebook `trial`
+alone, which reads the samples from the tables."""
+
+
+class RunSeries:
+    """The readings of a run's trials over time, up to `POINTS_MAX`."""
+
+    def __init__(self) -> None:
+        self._points: dict[int, list[SeriesPoint]] = {}
+        self._count = 0
+
+    def add(
+        self, trial: Trial, samples: Iterable[BrokerSample], hosts: Iterable[HostSample] = ()
+    ) -> None:
+        """Add what the brokers and their hosts showed in a trial; without effect once there are too
+        many.
+        """
+        if not self.is_complete:
+            return
+        brokers = {each.broker_id for each in trial.evidence.brokers}
+        client = trial.evidence.client
+        own_hosts = {each.host for each in trial.evidence.hosts if each.brokers}
+        points = [
+            *series_points(samples, brokers, client.start_s),
+            *host_series_points(hosts, own_hosts, client.start_s),
+        ]
+        self._points[trial.number] = points
+        self._count += len(points) + len(client.latency_over_time)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the readings of all trials are here; false once there were too many."""
+        return self._count <= POINTS_MAX
+
+    @property
+    def points(self) -> Mapping[int, Sequence[SeriesPoint]]:
+        """Trial number → what its brokers showed, in the order of the drawings."""
+        return self._points

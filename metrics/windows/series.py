@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from metrics.sources.beans import TICKED_S
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.windows.spans import Span
 from metrics.windows.write_back import unwritten_bytes

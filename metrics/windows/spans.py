@@ -17,7 +17,7 @@ from metrics.sources.beans import (
     TICKED_S,
     UPTIME_MS,
 )
-from metrics.sources.own_figures import other_process
+from metrics.sources.first_polls import other_process
 from metrics.sources.sample import BrokerSample
 
 HANDLER_POLL_S = 0.3

@@ -3,15 +3,33 @@
 The method is Gregg's (https://www.brendangregg.com/usemethod.html): for every resource,
 measure its utilization, the work that waited for it, and its errors. All three are for one
 window and one broker. A value that the metrics do not show is None, never 0.
+
+The resources of a broker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 from metrics.windows.broker import BrokerWindow, RequestWindow
-from metrics.windows.resource import Resource
+
+
+class Resource(str, Enum):
+    """A resource that can limit a broker, or the connections to it."""
+
+    REQUEST_HANDLERS = "request handlers"
+    NETWORK_THREADS = "network threads"
+    CPU = "CPU"
+    HEAP = "heap"
+    MEMORY = "memory"
+    DISK = "disk"
+    NETWORK = "network"
+    REPLICATION = "replication"
+    QUOTA = "quota"
+    CONNECTION = "connection"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from metrics.sources.hosts import readings
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts import source as readings
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 
 DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_EXPIRE_S = 0.2, 0.1, 30.0

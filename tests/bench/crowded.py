@@ -22,10 +22,10 @@ import click
 from jobs.cluster.admin import KafkaAdmin, TopicSize
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
-from jobs.config.exporter_rules import load_rules
+from jobs.config.metrics_registry import load_rules
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import free_ports
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.source import Endpoint, JmxEndpoint

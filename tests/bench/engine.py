@@ -45,7 +45,7 @@ def produce(task: Task) -> None:
 def consume(task: Task) -> None:
     """Read the topic like in a trial: one group of one member, from the start."""
     from jobs.engine.clients.registry import CLIENTS
-    from metrics.traffic.consumers import ConsumerOptions
+    from metrics.traffic.clients import ConsumerOptions
     from tests.bench.consumers import ends_of
 
     planned = plan_of(task, measure_s=0.001)

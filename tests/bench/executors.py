@@ -17,8 +17,8 @@ import psutil
 
 from jobs.engine.task.plan import TrialPlan
 from jobs.trials.control_server import ControlServer
+from metrics.trial.adding import Histogram
 from metrics.trial.counts import Counts
-from metrics.trial.histogram import Histogram
 from metrics.trial.sockets import SocketCounts
 from metrics.trial.task import ProducerReport, TaskReport, merge, reports_to_batch
 from tests.bench.cpu import cpu_s

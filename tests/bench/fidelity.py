@@ -28,7 +28,7 @@ from metrics.sources.jmx import open_jmx
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 from metrics.trial.counts import Counts
 from metrics.trial.task import TaskReport
 from metrics.windows.broker import broker_window

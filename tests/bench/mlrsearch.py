@@ -19,8 +19,7 @@ from MLRsearch import (
 )
 
 from search.model import Bracket, Done, GaveUp, Verdict
-from search.simulate import ACHIEVED_MIN, SimulatedCluster, SimulatedEnd
-from search.simulate_line import SimulatedLine
+from search.simulate import ACHIEVED_MIN, SimulatedCluster, SimulatedEnd, SimulatedLine
 from tests.bench.search_methods import LIMITS, Contestant
 
 _RECORDS = 1_000_000

@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from metrics.units import format_size
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from tests.support.commands import RunningCommand
 
 RUN_S = 1_200.0

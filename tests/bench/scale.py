@@ -26,7 +26,7 @@ from jobs.cluster.admin import query_all_brokers
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.topics import PARTITIONS_AT_ONCE, Topics
-from jobs.config.exporter_rules import load_rules
+from jobs.config.metrics_registry import load_rules
 from jobs.spark.session import close_session, local_session
 from jobs.testbed.launcher import start
 from metrics.judging.slices import Slices

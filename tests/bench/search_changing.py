@@ -18,8 +18,14 @@ from search.guide import Guide
 from search.guided import Guided
 from search.line import Line
 from search.model import Done, GaveUp
-from search.simulate import ClusterSpec, SimulatedCluster, run_on
-from search.simulate_line import LineSpec, SimulatedLine, run_line_on
+from search.simulate import (
+    ClusterSpec,
+    LineSpec,
+    SimulatedCluster,
+    SimulatedLine,
+    run_line_on,
+    run_on,
+)
 from tests.bench.search_methods import RATE
 from tests.bench.search_overloads import LIMITS_NP, LINE_SIZES, behavior_of, limits_from
 

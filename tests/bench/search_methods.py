@@ -14,12 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from search.bisect import Bisection
-from search.boundary_model import ProducerRate
 from search.limits import Limits
-from search.line import Line
+from search.line import Line, ProducerRate
 from search.model import Done
-from search.simulate import ClusterSpec, SimulatedEnd
-from search.simulate_line import LineSpec, SimulatedLine, run_line_on, run_sizes_on
+from search.simulate import (
+    ClusterSpec,
+    LineSpec,
+    SimulatedEnd,
+    SimulatedLine,
+    run_line_on,
+    run_sizes_on,
+)
 
 SIZES = (100, 268, 720, 1931, 5179, 13895, 37276, 100000)
 """Message sizes of a line [B], even in their logarithm."""

@@ -23,8 +23,16 @@ from search.guided import Guided
 from search.limits import Limits
 from search.line import Line
 from search.model import Searcher
-from search.simulate import ClusterSpec, SimulatedCluster, SimulatedEnd, run_on
-from search.simulate_line import LineSpec, SimulatedLine, run_line_on, run_sizes_on
+from search.simulate import (
+    ClusterSpec,
+    LineSpec,
+    SimulatedCluster,
+    SimulatedEnd,
+    SimulatedLine,
+    run_line_on,
+    run_on,
+    run_sizes_on,
+)
 from tests.bench.search_methods import RATE
 
 LIMITS_NP = (8.0, 900.0)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jobs.trials.warm_up import LOOKS_MAX
-from metrics.trial.warm_up import WarmUp
+from metrics.trial.trial import WarmUp
 from search.bisect import Bisection
 from search.estimate import READABLE_MIN
 from search.guide import Guide

@@ -1,6 +1,6 @@
 """The tests that import a file of the product, directly or by modules of tests/support.
 
-python -m tests.bench.tests_of search/bracket.py
+python -m tests.bench.tests_of search/model.py
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.config import load_workload
-from jobs.engine.batches.compression import CODECS
+from jobs.engine.batches.pool import CODECS
 from tests.bench.contest import Entry
 from tests.bench.requests import COMPILER, is_possible
 from tests.bench.rows import JAVA, KERNEL

@@ -12,9 +12,8 @@ from threading import Event
 
 import pytest
 
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from jobs.trials.canaries import INTERVAL_S
 from tests.support.commands import RunningCommand
 from tests.support.neighbors import (

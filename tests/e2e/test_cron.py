@@ -14,8 +14,7 @@ import pytest
 from jobs.config.suite import configuration_of, load_suite
 from jobs.runs.resumption import config_text
 from jobs.setup.places import cache_dir
-from jobs.testbed.client_access import cluster_file
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
 from tests.support.commands import ROOT

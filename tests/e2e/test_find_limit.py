@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.config.loading import load_goal
-from metrics.comparing.release import release_of
+from metrics.comparing.cause import release_of
 from metrics.reporting.limit_words import latency_words
 from metrics.tables.store import TableStore
 from metrics.units import format_mb_per_s

@@ -18,9 +18,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from jobs.cluster.connect import connect
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from search.early_stop import FEWEST
 from tests.support.commands import RunningCommand
 from tests.support.neighbors import Neighbor, steady

@@ -16,9 +16,8 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.engine.network.options import NAME_PREFIX as PREFIX
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from metrics.common.errors import TryLaterError
 from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand, await_ends

@@ -13,10 +13,9 @@ from deltalake import DeltaTable
 from jmxquery import JMXConnection, JMXQuery
 
 from jobs.config.source import parse_map, yaml_text
-from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
-from jobs.testbed.keys import USER, SecurityFiles, unsecured_token
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_text, start
+from jobs.testbed.listeners import USER, SecurityFiles, unsecured_token
 from tests.support.commands import RunningCommand
 from tests.support.token_server import CLIENT, SECRET, TokenServer, token_server
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import cluster_file
 from tests.support.commands import RunningCommand
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from tests.support.commands import RunningCommand
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

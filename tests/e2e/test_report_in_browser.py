@@ -12,9 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from metrics.reporting.boundary_chart import boundary_spec, chart_page
-from metrics.reporting.page.model import build_report
-from metrics.reporting.page.page import report_page
-from metrics.windows.resource import Resource
+from metrics.reporting.page.page import build_report, report_page
+from metrics.windows.use import Resource
 from tests.support.processes import PATIENCE_S
 from tests.support.report_rows import summary_of_sizes, trials_of_sizes
 

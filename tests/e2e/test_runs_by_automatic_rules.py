@@ -13,9 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from jobs.config.source import parse_map, yaml_text
-from jobs.testbed.client_access import cluster_file
-from jobs.testbed.launcher import start
-from jobs.testbed.ports import free_ports
+from jobs.testbed.launcher import cluster_file, start
+from jobs.testbed.places import free_ports
 from tests.support.commands import RunningCommand
 from tests.support.exporters import Exporter
 from tests.support.finished_run import QUICK

@@ -19,10 +19,9 @@ import trustme
 
 from jobs.config.source import parse_map, yaml_text
 from jobs.setup.places import CACHE_VARIABLE
-from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
-from jobs.testbed.keys import SecurityFiles, key_and_certificates
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_text, start
+from jobs.testbed.listeners import SecurityFiles, key_and_certificates
 from metrics.tables.schema import SCHEMAS
 from metrics.tables.store import TableStore
 from tests.support.commands import ROOT, RunningCommand

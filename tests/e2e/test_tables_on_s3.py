@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs.spark.log_stores import SINGLE_DRIVER
-from jobs.testbed.client_access import cluster_file
-from jobs.testbed.launcher import start
+from jobs.spark.compatibility import SINGLE_DRIVER
+from jobs.testbed.launcher import cluster_file, start
 from tests.support.commands import ROOT, RunningCommand
 from tests.support.s3_server import BUCKET, S3Server, s3_server
 

@@ -19,7 +19,7 @@ import pytest
 from jobs.setup.jars import kafka_jars
 from jobs.setup.preflight import java_command
 from jobs.testbed.jvm import FORMAT_CLASS, SERVER_CLASS
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import free_ports
 from tests.support.commands import COMMAND, ROOT
 from tests.support.processes import becomes
 

@@ -22,9 +22,9 @@ from jobs.config.loading import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.profile import load_profile
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 from metrics.trial.task import TaskReport
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support import planted_waits
 from tests.support.loaded_brokers import Load, LoadedBrokers, Replicas, Route, TrialOutcome, loaded

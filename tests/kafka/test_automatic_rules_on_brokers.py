@@ -23,13 +23,10 @@ from jobs.config.loading import load_workload
 from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec
-from jobs.testbed.places import default_root
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import default_root, free_ports
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
-from metrics.judging.idle_proof import HandlerPool
-from metrics.judging.poll_pairs import polls_of
-from metrics.judging.series_proof import prove, sent_by_broker
+from metrics.judging.series_proof import HandlerPool, polls_of, prove, sent_by_broker
 from metrics.planning.planted import HandlerTime
 from metrics.sources.jmx import open_jmx
 from metrics.sources.prometheus import PrometheusSource

@@ -19,10 +19,10 @@ from kafka.admin import ConfigResourceType
 from jobs.config.loading import load_workload
 from jobs.testbed.cpu_groups import cpu_groups, group_name
 from jobs.testbed.launcher import start
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 from search.guided import Guided
 from search.limits import Limits
-from search.loop import run_search
+from search.lines import run_search
 from search.model import Done, Observation, Verdict
 from tests.bench.sampling import bare_jvm
 from tests.support.loaded_brokers import LoadedBrokers, loaded
@@ -71,7 +71,7 @@ class Measurer:
         self.trials: list[Observation] = []
 
     def measure(self, load: int) -> Observation:
-        """See `search.loop.Measurer`."""
+        """See `search.lines.Measurer`."""
         if len(self.trials) == CHANGES_AFTER:
             self._change()
         seen = self.offer(load)

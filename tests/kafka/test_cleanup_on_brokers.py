@@ -21,8 +21,8 @@ from jobs.cluster.topic_plan import mark_of, topic_name
 from jobs.cluster.topics import Topics
 from jobs.config.loading import load_cluster
 from jobs.console.events import RecordingReporter
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import cluster_file
 from jobs.trials.context import RunContext
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import TryLaterError

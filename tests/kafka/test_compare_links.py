@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobs.campaigns.compare.answer import Effort
 from jobs.campaigns.compare.body import ComparisonRun
-from jobs.campaigns.compare.pairs import Effort
 from jobs.campaigns.compare.sides import load_sides
 from jobs.config.link import Link
 from jobs.console.events import RecordingReporter
 from jobs.runs.lifecycle import RunOrder, execute
-from jobs.testbed.link.devices import link_problem
+from jobs.testbed.planted_devices import link_problem
 from metrics.common.errors import RegressionError
-from metrics.comparing.pairs import Side
+from metrics.comparing.effects import Side
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.campaigns.compare.answer import Effort
 from jobs.campaigns.compare.body import ComparisonRun
-from jobs.campaigns.compare.pairs import Effort
 from jobs.campaigns.compare.sides import load_sides
 from jobs.cluster.connect import connect
 from jobs.config.source import yaml_text
@@ -18,8 +18,7 @@ from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import NoConclusionError
-from metrics.comparing.effects import Conclusion
-from metrics.comparing.pairs import Side
+from metrics.comparing.effects import Conclusion, Side
 from metrics.tables.store import TableStore
 
 if TYPE_CHECKING:

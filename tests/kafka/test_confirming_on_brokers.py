@@ -17,9 +17,8 @@ from jobs.runs.estimate import line_of
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.runs.resumption import replay
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
 from search.model import Verdict
 from tests.support.loaded_brokers import LoadedBrokers, loaded

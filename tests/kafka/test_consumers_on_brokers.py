@@ -20,7 +20,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.engine.consuming import group_member
-from jobs.engine.consuming.consumer_client import TaskReading
+from jobs.engine.consuming.ledger import TaskReading
 from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.network.transport import PlainTransport
 from jobs.engine.task.plan import TrialPlan

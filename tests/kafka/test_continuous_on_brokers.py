@@ -14,8 +14,8 @@ from jobs.config import load
 from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import cluster_file
 from metrics.common.errors import NoConclusionError
 from metrics.reporting.summary import load_summary
 from metrics.tables.store import TableStore
@@ -125,7 +125,7 @@ def test_a_surplus_record_in_the_topic_is_reported(
         client = merge(reports)
         return replace(client, counts=replace(client.counts, acked_by_partition={}))
 
-    monkeypatch.setattr("jobs.trials.continuous.merge", merge_with_loss)
+    monkeypatch.setattr("jobs.trials.holding.merge", merge_with_loss)
     with pytest.raises(NoConclusionError, match="the account of the whole load is wrong"):
         execute(run, order)
     assert len(run.trials) == 2, "measured windows are kept"

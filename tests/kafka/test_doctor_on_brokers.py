@@ -25,10 +25,9 @@ from jobs.runs import examination
 from jobs.runs.examination import Examination, ExaminationScope
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
-from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
-from jobs.testbed.ports import free_ports
+from jobs.testbed.launcher import cluster_text, start
+from jobs.testbed.places import free_ports
 from jobs.trials.context import Session
 from jobs.trials.control_server import control_of
 from metrics.common.errors import ConfigError

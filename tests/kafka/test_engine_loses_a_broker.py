@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.record.memory_records import MemoryRecords
 
 from jobs.cluster.connect import connect
-from jobs.engine.producing.producer_id import SEQUENCES
+from jobs.engine.producing.protocol import SEQUENCES
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from tests.support.engine_bench import Bench

@@ -23,9 +23,8 @@ from jobs.config import load
 from jobs.console.events import Event, PhaseStarted, RecordingReporter, TrialProgress, TrialStarted
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from jobs.trials.control_server import ControlServer
 from metrics.common.errors import NoConclusionError
 from metrics.trial.task import merge

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from jobs.config.exporter_rules import load_rules
-from jobs.config.metrics_prometheus import Prometheus
+from jobs.config.metrics_registry import Prometheus, load_rules
 from jobs.setup.jars import exporter_jar
-from jobs.testbed.keys import PASSWORD_OF_STORES, write_jmx_tls
-from jobs.testbed.ports import accepts
+from jobs.testbed.listeners import PASSWORD_OF_STORES, write_jmx_tls
+from jobs.testbed.places import accepts
 from metrics.sources.http_access import ClosedError
 from metrics.sources.scraper import Scraper
 from metrics.sources.source import Endpoint

@@ -15,7 +15,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster
-from jobs.config.exporter_rules import load_rules
+from jobs.config.metrics_registry import load_rules
 from jobs.runs.environment import environment_of
 from jobs.testbed.handle import Testbed
 from metrics.judging.verdict import judge
@@ -24,7 +24,7 @@ from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, MetricsSource, NodeInfo, controllers_of
-from metrics.tables.environment import difference
+from metrics.tables.rows import difference
 from metrics.trial.client import ClientWindow
 from metrics.trial.evidence import ClusterFacts, Evidence
 from metrics.windows.broker import BrokerWindow, broker_windows

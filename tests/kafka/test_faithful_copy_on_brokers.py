@@ -22,9 +22,8 @@ from jobs.config import load
 from jobs.console.events import RecordingReporter
 from jobs.learning.learning import LearnOrder, learn
 from jobs.learning.survey import Bounds
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from jobs.testbed.places import node_files
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
@@ -32,8 +31,7 @@ from metrics.sources.jmx import open_jmx
 from metrics.sources.source import MetricsSource
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
-from metrics.trial.evidence import Evidence
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Evidence, Judgement
 from search.model import Verdict
 from tests.support.commands import ROOT, RunningCommand
 from tests.support.copy_turns import watched

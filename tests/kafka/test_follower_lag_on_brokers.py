@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 
 import pytest
 
-from jobs.config.planted_disk import PlantedDisk
-from jobs.testbed.disk.devices import RATE_FILE, devices_below, planted_disk_problem
+from jobs.config.link import PlantedDisk
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from metrics.judging.followers import EDGE_S, behind
-from metrics.windows.resource import Resource
+from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_problem
+from metrics.judging.slices import EDGE_S, behind
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.bench.sampling import bare_jvm
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from jobs.cluster.connect import connect
-from jobs.cluster.group_lag import GROUPS_MAX, GroupLags
+from jobs.cluster.health import GROUPS_MAX, GroupLags
 from jobs.testbed.handle import Testbed
 from tests.support.processes import becomes
 

@@ -18,9 +18,8 @@ from jobs.console.events import RecordingReporter
 from jobs.headroom import headroom
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from tests.support.neighbors import Neighbor, steady
 
 if TYPE_CHECKING:

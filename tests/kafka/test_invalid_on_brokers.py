@@ -18,8 +18,7 @@ from kafka import KafkaProducer
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from metrics.judging.verdict import judge
-from metrics.trial.evidence import ClusterFacts
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import ClusterFacts, Judgement
 from search.model import Verdict
 from tests.support.loaded_brokers import THRESHOLDS, LoadedBrokers, TrialOutcome, loaded
 from tests.support.patterns import producer_pattern

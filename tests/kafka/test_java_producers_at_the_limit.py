@@ -20,17 +20,15 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.setup.jars import kafka_tools_jars
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import brokers_of
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
-from metrics.trial.evidence import Evidence
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Evidence, Judgement
 from metrics.windows.broker import broker_windows
 from search.model import Verdict
 from tests.bench.contest import CHILD

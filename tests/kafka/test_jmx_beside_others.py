@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from metrics.common.broker_costs import SAMPLE_PARTITION_S, SAMPLES_SHARE_MAX
 from metrics.sources.driver_jvm import DriverJvmSource
 from metrics.sources.first_polls import take_first_polls
+from metrics.sources.source import SAMPLE_PARTITION_S, SAMPLES_SHARE_MAX
 from tests.bench.cpu import cpu_s
 from tests.bench.sampling import bare_jvm
 from tests.support.simulated_jmx import simulated_jmx

@@ -14,7 +14,7 @@ import trustme
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 from cryptography.x509 import load_pem_x509_certificate
 
-from jobs.testbed.keys import PASSWORD_OF_STORES, write_jmx_tls
+from jobs.testbed.listeners import PASSWORD_OF_STORES, write_jmx_tls
 from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.jmx import open_jmx

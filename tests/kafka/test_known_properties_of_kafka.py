@@ -6,7 +6,7 @@ import click.testing
 import pytest
 
 from jobs.compare import compare
-from jobs.setup.kafka_release import DEFAULT_RELEASE
+from jobs.setup.releases import DEFAULT_RELEASE
 from jobs.testbed.known_properties import property_names, require_known
 from jobs.testbed.launcher import start
 from jobs.testbed.profile import load_profile, profile_names

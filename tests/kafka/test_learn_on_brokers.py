@@ -16,9 +16,8 @@ from jobs.config.workload import Workload
 from jobs.console.events import RecordingReporter
 from jobs.learning.learning import LearnOrder, learn
 from jobs.learning.survey import Bounds
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from tests.support.java_traffic import JavaKind
 from tests.support.original_traffic import GROUPS, PLAIN, WORD, original_traffic
 

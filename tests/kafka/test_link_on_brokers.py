@@ -22,13 +22,12 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.testbed.commands import link_lines
-from jobs.testbed.errors import TestbedLostError
+from jobs.testbed.delay_line import read_counts, round_trip_s
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.link.devices import DEVICE, device_name, link_problem
-from jobs.testbed.link.line_process import read_counts, round_trip_s
-from jobs.testbed.model import LINE_ID
+from jobs.testbed.model import LINE_ID, TestbedLostError
 from jobs.testbed.places import line_counts
+from jobs.testbed.planted_devices import DEVICE, device_name, link_problem
 from metrics.tables.store import TableStore
 from tests.support.processes import becomes, processes_with
 

@@ -28,9 +28,8 @@ from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import admin_client, connect
 from jobs.cluster.lock import ClusterLock, LockGroup, RunLocks, holder_of, holder_text, lock_group
 from jobs.cluster.opening import OpenCluster
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from metrics.common.errors import ConfigError, TryLaterError
 from tests.support.commands import RunningCommand
 from tests.support.kafka_fixtures import REFUSED_SOCKETS

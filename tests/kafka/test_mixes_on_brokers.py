@@ -15,11 +15,11 @@ from jobs.config.suite import configuration_of, load_suite
 from jobs.console.events import RecordingReporter
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import cluster_file
 from metrics.tables.store import TableStore
+from metrics.traffic.clients import zipf_weights
 from metrics.traffic.profile import RateProfile
-from metrics.traffic.skew import zipf_weights
 from metrics.trial.trial import Trial
 
 if TYPE_CHECKING:

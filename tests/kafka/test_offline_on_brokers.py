@@ -18,7 +18,7 @@ from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.testbed.launcher import start
 from metrics.tables.store import TableStore
-from metrics.trial.state import ALL_BROKERS, CATCHING_UP, offline_state
+from metrics.trial.trial import ALL_BROKERS, CATCHING_UP, offline_state
 from search.model import Verdict
 from tests.support.kafka_fixtures import REFUSED_SOCKETS
 from tests.support.processes import becomes

@@ -8,9 +8,8 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
-from jobs.cluster.permissions import permissions
-from jobs.cluster.queries import changed_properties, features, replicas_by_broker
-from jobs.cluster.quotas import quotas_of
+from jobs.cluster.permissions import permissions, quotas_of
+from jobs.cluster.sources import changed_properties, features, replicas_by_broker
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.launcher import start

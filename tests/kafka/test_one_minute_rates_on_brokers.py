@@ -15,8 +15,7 @@ from jobs.config.loading import load_workload
 from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec
-from jobs.testbed.places import default_root
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import default_root, free_ports
 from jobs.testbed.profile import adapt, load_profile
 from metrics.planning.planted import HandlerTime
 from metrics.sources.prometheus import PrometheusSource

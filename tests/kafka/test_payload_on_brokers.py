@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from kafka.record.default_records import DefaultRecordBatch
 
-from jobs.engine.batches.compression import CODECS
-from jobs.engine.batches.pool import BatchPool
+from jobs.engine.batches.pool import CODECS, BatchPool
 from jobs.testbed.handle import Testbed
+from metrics.traffic.clients import ProducerPattern
 from metrics.traffic.payload import Payload
-from metrics.traffic.producer import ProducerPattern
 from metrics.trial.client import ClientWindow
 from tests.support.engine_bench import Bench, benches_at_once
 from tests.support.patterns import producer_pattern

@@ -16,29 +16,28 @@ from typing import Any
 
 import pytest
 
+from jobs.config.link import PlantedDisk
 from jobs.config.loading import load_workload
-from jobs.config.planted_disk import PlantedDisk
-from jobs.testbed.disk.devices import plant_rate, planted_disk_problem
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.places import node_files
+from jobs.testbed.planted_devices import plant_rate, planted_disk_problem
 from metrics.judging.attribution_votes import (
     VOTING_LOAD_RATIO_MAX,
     AttributionVote,
     combine_votes,
 )
 from metrics.judging.verdict import judge
-from metrics.planning.planted_rates import PlantedRates
+from metrics.planning.planted import PlantedRates
 from metrics.sources.hosts.proc import LocalHost
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Judgement
 from metrics.units import format_size
 from metrics.windows.host import HostWindow, host_windows
-from metrics.windows.resource import Resource
-from metrics.windows.use import waiting_share
+from metrics.windows.use import Resource, waiting_share
 from search.guided import Guided
 from search.limits import Limits
-from search.loop import run_search
+from search.lines import run_search
 from search.model import Bracket, Done, Observation, Verdict
 from tests.bench.sampling import bare_jvm
 from tests.support.host_sampling import HostSampling
@@ -85,7 +84,7 @@ class Measurer:
         self._overloads: list[tuple[int, Judgement]] = []
 
     def measure(self, load: int) -> Observation:
-        """See `search.loop.Measurer`."""
+        """See `search.lines.Measurer`."""
         judgement = self._judged(load)
         self.trials += 1
         if judgement.verdict is Verdict.OVERLOADED:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.planted_disk import PlantedDisk
-from jobs.testbed.disk.devices import RATE_FILE, devices_below, planted_disk_problem
+from jobs.config.link import PlantedDisk
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from jobs.testbed.places import log_dirs, node_files
+from jobs.testbed.planted_devices import RATE_FILE, devices_below, planted_disk_problem
 from tests.support.processes import becomes, processes_with
 
 RATE = "1MB/s"

@@ -15,9 +15,8 @@ from jobs.config import Configuration, load
 from jobs.console.events import Event, RecordingReporter, TrialFinished
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
 from tests.support.loaded_brokers import quota
 
 if TYPE_CHECKING:

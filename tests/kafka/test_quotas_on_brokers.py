@@ -13,8 +13,8 @@ import pytest
 
 from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
-from jobs.cluster.queries import replicas_by_broker
-from jobs.cluster.quotas import Quota, quotas_of, require_throttling_seen
+from jobs.cluster.permissions import Quota, quotas_of, require_throttling_seen
+from jobs.cluster.sources import replicas_by_broker
 from jobs.config import load_cluster, load_workload
 from jobs.testbed.handle import Testbed
 from metrics.common.errors import ConfigError
@@ -22,9 +22,9 @@ from metrics.judging.thresholds import Thresholds, Validity
 from metrics.judging.validity import Throttled
 from metrics.judging.verdict import judge
 from metrics.sources.client_only import ClientOnlySource
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.consumer_bench import ConsumerBench
 from tests.support.loaded_brokers import LoadedBrokers, quota

@@ -17,10 +17,10 @@ from jobs.cluster.connect import connect
 from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
-from jobs.config.exporter_rules import load_rules
+from jobs.config.metrics_registry import load_rules
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import free_ports
 from metrics.judging.verdict import judge
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, Role, parse_version
 from metrics.sources.jmx import open_jmx

@@ -37,11 +37,15 @@ from jobs.console.events import RecordingReporter, TrialStarted
 from jobs.engine.network.options import OneToken
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, execute
-from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
-from jobs.testbed.keys import USER, SecurityFiles, key_and_certificates, unsecured_token
-from jobs.testbed.launcher import start
-from jobs.testbed.listeners import MECHANISMS
+from jobs.testbed.launcher import cluster_text, start
+from jobs.testbed.listeners import (
+    MECHANISMS,
+    USER,
+    SecurityFiles,
+    key_and_certificates,
+    unsecured_token,
+)
 from jobs.trials.control_server import control_of
 from jobs.trials.load import Generator, Target
 from metrics.common.errors import ConfigError, NoConclusionError

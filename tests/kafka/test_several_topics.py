@@ -14,8 +14,7 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
-from metrics.traffic.clients import ClientName
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ClientName, ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
 from tests.support.consumer_bench import mismatches

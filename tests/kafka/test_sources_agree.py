@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.config import load_workload
-from jobs.config.exporter_rules import load_rules
+from jobs.config.metrics_registry import load_rules
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.config import load
-from jobs.config.planted_disk import PlantedDisk
+from jobs.config.link import PlantedDisk
 from jobs.console.events import RecordingReporter, TrialFinished
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
-from jobs.testbed.client_access import cluster_file
-from jobs.testbed.disk.devices import planted_disk_problem
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_file, start
+from jobs.testbed.planted_devices import planted_disk_problem
 from metrics.common.errors import NoConclusionError
 from metrics.judging.disk_proof import proof_of
-from metrics.reporting.proof_words import proof_words
+from metrics.reporting.limit_words import proof_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

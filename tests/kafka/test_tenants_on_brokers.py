@@ -25,9 +25,8 @@ from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.setup.jars import kafka_jars, kafka_tools_jars
 from jobs.setup.preflight import java_command
-from jobs.testbed.client_access import cluster_text
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import start
+from jobs.testbed.launcher import cluster_text, start
 from tests.support.commands import RunningCommand
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]

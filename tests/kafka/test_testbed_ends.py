@@ -15,12 +15,10 @@ from pathlib import Path
 import pytest
 
 from jobs.setup.jars import kafka_jars
-from jobs.testbed.client_access import cluster_text
 from jobs.testbed.detached import down, status
-from jobs.testbed.errors import TestbedDiskError, TestbedLostError, TestbedStartError
 from jobs.testbed.handle import Testbed
-from jobs.testbed.launcher import launch, make_spec, start
-from jobs.testbed.model import Spec, State
+from jobs.testbed.launcher import cluster_text, launch, make_spec, start
+from jobs.testbed.model import Spec, State, TestbedDiskError, TestbedLostError, TestbedStartError
 from jobs.testbed.places import read_state, write_state
 from jobs.testbed.profile import adapt, load_profile
 from tests.support.processes import becomes, processes_with

@@ -14,15 +14,13 @@ from click.testing import CliRunner
 
 from jobs.setup.jars import kafka_jars
 from jobs.testbed import commands
-from jobs.testbed.channel import MessageChannel, channel_pair
+from jobs.testbed.channel import Inbox, MessageChannel, channel_pair
 from jobs.testbed.cleanup import own_record
 from jobs.testbed.detached import find
-from jobs.testbed.errors import TestbedStateError
-from jobs.testbed.inbox import Inbox
 from jobs.testbed.launcher import make_spec, start
-from jobs.testbed.model import HOST, State, Status
-from jobs.testbed.ports import accepts, free_ports
-from jobs.testbed.probe import registered_brokers
+from jobs.testbed.model import HOST, State, Status, TestbedStateError
+from jobs.testbed.nodes import registered_brokers
+from jobs.testbed.places import accepts, free_ports
 from jobs.testbed.profile import adapt, load_profile
 from jobs.testbed.supervisor import Supervisor
 from tests.support.processes import becomes, processes_with

@@ -9,8 +9,8 @@ import pytest
 
 from jobs.testbed.handle import Testbed
 from jobs.testbed.model import CONTROLLER_ID, HOST
-from jobs.testbed.ports import accepts
-from jobs.testbed.probe import registered_brokers
+from jobs.testbed.nodes import registered_brokers
+from jobs.testbed.places import accepts
 from tests.support.exporters import Exporter
 
 pytestmark = pytest.mark.together

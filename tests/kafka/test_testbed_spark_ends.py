@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.testbed.cleanup import inheriting_processes
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
-from jobs.testbed.strays import inheriting_processes
 from tests.support.processes import becomes, processes_with
 
 pytestmark = pytest.mark.long

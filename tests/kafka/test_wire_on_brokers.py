@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.testbed.handle import Testbed
-from metrics.planning.wire_model import Assumptions, batch_bytes, wire_bytes
+from metrics.planning.load_needs import Assumptions, batch_bytes, wire_bytes
 from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import TopicOptions
 from metrics.windows.broker import BrokerWindow, broker_windows

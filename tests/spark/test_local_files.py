@@ -12,7 +12,7 @@ from pyspark import SparkConf
 
 from jobs.setup.jars import delta_jars
 from jobs.spark import session
-from jobs.spark.files_java import NAME, SETTINGS
+from jobs.spark.session import NAME, SETTINGS
 from metrics.common.errors import ConfigError
 
 if TYPE_CHECKING:

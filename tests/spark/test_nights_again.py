@@ -20,11 +20,11 @@ from jobs.config.suite import Case, Suite, configuration_of
 from jobs.console.events import Plan, RecordingReporter
 from jobs.runs import lifecycle
 from jobs.runs.lifecycle import RunOrder, execute
-from jobs.trials.history import TrialHistory
+from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.tables.boundary import BoundaryRow
+from metrics.tables.rows import SweepCase
 from metrics.tables.store import TableStore
-from metrics.tables.sweep_case import SweepCase
 from metrics.tables.views import newest_cases
 from tests.support.nights import ENVIRONMENT, case_row
 from tests.support.rows import BOUNDARY

@@ -18,18 +18,17 @@ from jobs.runs.resumption import resumed_trials
 from metrics.arrow_schema import schema_of
 from metrics.columns import as_document, row_of
 from metrics.common.errors import ConfigError
+from metrics.reporting.notebook_display import points_over_time
 from metrics.reporting.summary_tables import read_summary
-from metrics.reporting.trial_facts import points_over_time
 from metrics.tables import histories, views
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
 from metrics.tables.store import TableStore
+from metrics.traffic.clients import ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
-from metrics.traffic.producer import ProducerPattern
+from metrics.trial.adding import Quantiles
 from metrics.trial.consumption import GroupCounts, GroupWindow, ReadRange
-from metrics.trial.histogram import Quantiles
-from metrics.trial.state import ALL_BROKERS
-from metrics.trial.trial import Trial
+from metrics.trial.trial import ALL_BROKERS, Trial
 from metrics.windows.series import SERIES
 from search.model import Verdict
 from tests.support import frames
@@ -365,7 +364,7 @@ def report_text(
     out: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, request: pytest.FixtureRequest
 ) -> str:
     """The page of `redline report` for a run."""
-    monkeypatch.setattr("jobs.runs.report_regeneration.close_session", lambda session: None)
+    monkeypatch.setattr("jobs.runs.recorded_runs.close_session", lambda session: None)
     options = [request.param, "--out", str(out)]
     CliRunner().invoke(report, options, standalone_mode=False, catch_exceptions=False)
     page: Path = out / request.param / "report.html"

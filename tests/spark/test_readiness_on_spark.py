@@ -10,8 +10,8 @@ import pytest
 from jobs.checks.finding import Severity, problems_of
 from jobs.checks.session import SessionReport, check_session
 from jobs.config import load_cluster, load_workload
-from jobs.spark.slots import registered_slots
-from jobs.testbed.ports import free_ports
+from jobs.spark.session import registered_slots
+from jobs.testbed.places import free_ports
 from jobs.trials.control_server import control_of
 from metrics.common.errors import ConfigError
 from tests.conftest import SPARK_SLOTS

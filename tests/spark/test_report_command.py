@@ -49,7 +49,7 @@ def out(new_store: Callable[[Path], TableStore], tmp_path_factory: pytest.TempPa
 @pytest.fixture(autouse=True)
 def shared_session(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     """Make the command use the session of the tests, and not close it."""
-    monkeypatch.setattr("jobs.runs.report_regeneration.close_session", lambda session: None)
+    monkeypatch.setattr("jobs.runs.recorded_runs.close_session", lambda session: None)
 
 
 def _report(*options: str) -> str:

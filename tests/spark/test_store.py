@@ -18,12 +18,12 @@ from jobs.runs.resumption import resumed_trials
 from metrics.arrow_schema import ddl
 from metrics.columns import utc
 from metrics.common.errors import ConfigError
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
+from metrics.tables.rows import SweepCase
 from metrics.tables.schema import SCHEMAS, HostRow, RunRow, SampleRow
 from metrics.tables.store import TableStore
-from metrics.tables.sweep_case import SweepCase
 from metrics.tables.views import latest_boundaries
 from metrics.traffic.axes import SCALE
 from metrics.traffic.mix import mix_of

@@ -10,10 +10,10 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.producer import InitProducerIdResponse, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from jobs.engine.consuming.fetching import FETCH_VERSION
+from jobs.engine.consuming.reading import FETCH_VERSION
 from jobs.engine.consuming.stream import Batch, FetchAnswer
-from jobs.engine.network.frames import PRODUCE_VERSION
-from jobs.engine.task.partitions import Partitions
+from jobs.engine.network.transport import PRODUCE_VERSION
+from jobs.engine.task.plan import Partitions
 
 
 def encoded_batch(base: int, records: int, first_ms: int = 5_000) -> bytes:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from metrics.sources.bean_poller import BeanValue, match_values
-from metrics.sources.beans import PROBE
-from metrics.sources.probe import node_info, readings_for
+from metrics.sources.beans import PROBE, with_own_idle
+from metrics.sources.driver_jvm import node_info, readings_for
 from metrics.sources.sample import BrokerSample
-from metrics.sources.shared_handlers import with_own_idle
 from metrics.sources.source import JmxEndpoint, NodeInfo
 
 FOLDER = Path(__file__).parents[1] / "data" / "bean-answers"

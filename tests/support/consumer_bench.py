@@ -13,10 +13,9 @@ from jobs.engine.task.plan import TrialPlan
 from jobs.testbed.handle import Testbed
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import ConsumptionMismatch
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from metrics.trial.client import ClientWindow
-from metrics.trial.evidence import Evidence
-from metrics.trial.judgement import Reason
+from metrics.trial.evidence import Evidence, Reason
 from metrics.trial.task import merge
 from tests.support import patterns
 from tests.support.offsets import end_offsets_of

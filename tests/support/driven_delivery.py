@@ -8,9 +8,9 @@ from typing import Any
 from jobs.engine.batches.sections import PlainSection
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.delivery import Action, Delivery, Produce, Replace
-from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.producer import Connection, Producer
-from jobs.engine.producing.producer_id import ProducerIdState
+from jobs.engine.producing.protocol import ProducerIdState
+from jobs.engine.producing.retries import Metadata
 from jobs.engine.producing.schedule import EvenSchedule
 from jobs.engine.producing.transactions import Transactions
 from jobs.engine.task.window import Window

@@ -10,11 +10,10 @@ from metrics.judging.thresholds import Indicators, Thresholds, Validity
 from metrics.judging.verdict import judge
 from metrics.sources.beans import PHASES
 from metrics.sources.sample import BrokerSample
+from metrics.trial.adding import Quantiles
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
-from metrics.trial.evidence import Evidence
-from metrics.trial.histogram import Quantiles
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Evidence, Judgement
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
 

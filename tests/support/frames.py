@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from chispa import assert_df_equality
 
-from metrics.tables.frames import frame_of
 from metrics.tables.schema import SCHEMAS
+from metrics.tables.store import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,15 +18,15 @@ import click
 import pyarrow as pa
 
 from jobs.cli import redline
-from jobs.config.fields import all_keys
+from jobs.config.base import all_keys
 from jobs.config.schemas import MODELS
 from jobs.console.events import PlanShown
-from jobs.console.plain import plain_event
+from jobs.console.reporters import plain_event
 from metrics.common import errors
 from metrics.common.errors import RedlineError, TerminatedError
-from metrics.reporting.summary_schema import summary_schema
+from metrics.reporting.summary import summary_schema
 from metrics.tables.schema import SCHEMAS
-from metrics.tables.sql_views import VIEWS
+from metrics.tables.views import VIEWS
 from tests.support.run_events import PLAN, RUN
 
 FILE = Path(__file__).parents[1] / "data" / "frozen.json"

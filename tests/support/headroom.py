@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from metrics.headroom.growth import DAY_S, HOUR_S, History
-from metrics.headroom.today import Today, Windows
+from metrics.headroom.loads import Today, Windows
 from metrics.tables.boundary import Boundary
-from metrics.tables.headroom import HeadroomRow, ResourceHeadroom
-from metrics.trial.judgement import Judgement
+from metrics.tables.rows import HeadroomRow, ResourceHeadroom
+from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
 from metrics.windows.broker import BrokerWindow, RequestWindow
 from search.model import Verdict

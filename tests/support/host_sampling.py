@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 
 

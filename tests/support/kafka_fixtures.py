@@ -12,8 +12,7 @@ import pytest
 from jobs.setup.jars import kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec, start
-from jobs.testbed.places import default_root
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import default_root, free_ports
 from jobs.testbed.profile import adapt, load_profile
 from tests.support.exporters import RULES, Exporter
 from tests.support.loaded_brokers import LoadedBrokers, loaded

@@ -30,12 +30,10 @@ from metrics.judging.verdict import judge
 from metrics.sources.jmx import open_jmx
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, controllers_of
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions, ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
-from metrics.traffic.producer import ProducerPattern
-from metrics.trial.evidence import ClusterFacts, Evidence
+from metrics.trial.evidence import ClusterFacts, Evidence, Judgement
 from metrics.trial.follower_lag import follower_lags
-from metrics.trial.judgement import Judgement
 from metrics.trial.others import ClientTraffic, others_in
 from metrics.trial.task import TaskReport, merge
 from metrics.windows.broker import broker_windows

@@ -11,10 +11,10 @@ from jobs.config.loading import load_workload
 from jobs.engine.stage import run_task
 from jobs.engine.task.plan import StagePlan
 from jobs.trials.load import Target, plans_of_parts
-from metrics.planning.slots import share_slots
-from metrics.traffic.climb import Climb
+from metrics.planning.load_needs import share_slots
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.profile import Climb
 from metrics.trial.client import ClientWindow
 from metrics.trial.task import merge
 from tests.support.listening_broker import (

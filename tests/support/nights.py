@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from jobs.config.suite import Case, Suite
-from metrics.tables.cases import CaseRow
+from metrics.tables.rows import CaseRow
 
 DAY_S = 86_400.0
 ENVIRONMENT = {

@@ -6,10 +6,9 @@ import dataclasses
 from typing import Any
 
 from jobs.engine.task.plan import TrialPlan
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions, ProducerOptions, ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
 from metrics.traffic.payload import Payload
-from metrics.traffic.producer import ProducerOptions, ProducerPattern
 from tests.support.processes import PATIENCE_S
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs.setup.jars import kafka_jars
-from jobs.setup.java_jar import java_jar
+from jobs.setup.jars import java_jar, kafka_jars
 
 NAME = "PlantedPrincipals"
 FOLDER_PROPERTY = "planted.folder"

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import free_ports
 from tests.support.commands import ROOT
 from tests.support.processes import becomes
 

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.setup.ivy import Coordinate, retrieve
-from jobs.setup.jar_cache import JarCache
-from jobs.setup.jars import EXPORTER_VERSION, exporter_jar
-from jobs.setup.java_jar import java_jar
+from jobs.setup.jars import EXPORTER_VERSION, JarCache, exporter_jar, java_jar
 from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
-from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Bracket, Verdict
 from tests.support.evidence import broker
 from tests.support.rows import traffic, trial

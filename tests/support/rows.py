@@ -7,10 +7,9 @@ from typing import Any
 
 from metrics.tables.boundary import Boundary
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
-from metrics.trial.evidence import Evidence
-from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.evidence import Evidence, Judgement, Reason
 from metrics.trial.trial import Trial
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import START_S, broker, evidence
 from tests.support.patterns import pattern

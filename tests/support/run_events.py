@@ -28,10 +28,9 @@ from jobs.console.printing import PlainReporter, TerminalReporter
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
-from metrics.trial.judgement import Judgement, Reason
-from metrics.windows.resource import Resource
-from search.interval import Interval
-from search.model import Bracket, Verdict
+from metrics.trial.evidence import Judgement, Reason
+from metrics.windows.use import Resource
+from search.model import Bracket, Interval, Verdict
 from tests.support.evidence import broker, client
 from tests.support.rows import traffic, trial
 

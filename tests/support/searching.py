@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from search.limits import Limits
-from search.loop import run_search as checked_search
+from search.lines import run_search as checked_search
 from search.model import (
     Bracket,
     Decision,

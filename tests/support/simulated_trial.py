@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS, Kind, Role, beans_for
-from metrics.sources.hosts import readings
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts import source as readings
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
+from metrics.trial.adding import Quantiles
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import BrokerAccount, Counts
 from metrics.trial.evidence import Evidence
-from metrics.trial.histogram import Quantiles
-from metrics.windows.broker import broker_windows
-from metrics.windows.cluster import any_isr_changed_share
+from metrics.windows.broker import any_isr_changed_share, broker_windows
 from metrics.windows.host import host_windows
 from tests.support.simulated_jmx import NOW, PER_S, PROCESSORS, VERSION
 

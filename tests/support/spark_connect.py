@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

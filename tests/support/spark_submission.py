@@ -14,8 +14,8 @@ import psutil
 from jobs.cluster.connect import connect
 from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.setup.places import CACHE_VARIABLE, cache_dir
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import cluster_file
 from jobs.testbed.model import SPARK_MASTER_ID
 from jobs.testbed.spark import submit_properties
 from tests.support.commands import ROOT, SPARK_SUBMIT, RunningCommand

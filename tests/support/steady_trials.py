@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from metrics.tables.boundary import Boundary
-from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial
 from metrics.windows.write_back import WriteBackWindow
 from search.model import Verdict

@@ -11,8 +11,8 @@ import pyarrow as pa
 from metrics.arrow_schema import schema_of
 from metrics.columns import row_of
 from metrics.tables.boundary import BoundaryRow
+from metrics.tables.rows import SweepCase
 from metrics.tables.schema import RunRow
-from metrics.tables.sweep_case import SweepCase
 from tests.support.rows import BOUNDARY
 
 SWEEP, EXPERIMENT, ACKS = "s1", "acks", "workload.producer.acks"

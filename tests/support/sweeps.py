@@ -11,8 +11,8 @@ from jobs.campaigns.sweep.cases import Sweep, load_sweep
 from jobs.console.events import Reporter
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.outcome import RunOutcome
-from jobs.testbed.client_access import cluster_file
 from jobs.testbed.handle import Testbed
+from jobs.testbed.launcher import cluster_file
 from metrics.common.errors import NoConclusionError
 from metrics.comparing.sweeps import Result
 

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from jobs.campaigns.compare.pairs import load_of_cluster
-from metrics.comparing.pairs import Side
-from metrics.trial.judgement import Judgement
+from jobs.campaigns.compare.answer import load_of_cluster
+from metrics.comparing.effects import Side
+from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import client
 from tests.support.rows import PATTERN, trial
@@ -26,7 +26,7 @@ def steady_machine(_trial: int) -> float:
 
 @dataclass
 class TwoSides:
-    """Two sides that make trials; a `jobs.campaigns.compare.pairs.Hold`.
+    """Two sides that make trials; a `jobs.campaigns.compare.answer.Hold`.
 
     Attributes:
         capacity: side → capacity of a broker [MB/s].

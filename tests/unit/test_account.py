@@ -10,7 +10,7 @@ import pytest
 
 from jobs.engine.producing.account import Account, TimeLog
 from jobs.engine.task.window import Window
-from metrics.trial.over_time import SLICES_MAX, SlicedTimes, latency_slices, slice_length_s
+from metrics.trial.adding import SLICES_MAX, SlicedTimes, latency_slices, slice_length_s
 
 
 def test_single_records_keep_three_digits() -> None:

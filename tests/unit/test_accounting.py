@@ -6,10 +6,9 @@ import pytest
 
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import AccountingMismatch, ErrorsUnexplained
-from metrics.trial.adding import total
+from metrics.trial.adding import ProducerShares, total
 from metrics.trial.counts import Counts, ProducerAccounts
-from metrics.trial.judgement import Reason
-from metrics.trial.producer_shares import ProducerShares
+from metrics.trial.evidence import Reason
 from metrics.trial.task import ProducerReport, TaskReport, merge
 from tests.support.evidence import client, evidence
 

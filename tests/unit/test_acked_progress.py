@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jobs.trials.acked_progress import AckedProgress
+from jobs.trials.control_server import AckedProgress
 from tests.support.interpreter_steps import steps_of
 
 

@@ -9,9 +9,7 @@ from typing import Annotated
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, total
-from metrics.trial.histogram import Histogram
-from metrics.trial.producer_shares import ProducerShares
+from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, Histogram, ProducerShares, total
 
 
 @dataclass(frozen=True)

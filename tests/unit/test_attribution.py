@@ -18,8 +18,7 @@ from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
 from metrics.windows.broker import BrokerWindow, RequestWindow, broker_windows
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
-from metrics.windows.resource import Resource
-from metrics.windows.use import ResourceUse, use_of, use_table
+from metrics.windows.use import Resource, ResourceUse, use_of, use_table
 from search.model import Verdict
 from tests.support.evidence import (
     HOST,

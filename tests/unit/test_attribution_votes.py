@@ -12,9 +12,9 @@ from jobs.runs.results import boundary_of
 from metrics.comparing.cause import SideEvidence
 from metrics.judging.attribution_votes import AttributionVote, combine_votes, contradiction
 from metrics.tables.boundary import Boundary
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.line import FinishedPoint
 from search.model import Bracket, Done, Verdict
 from tests.support.rows import traffic, trial

@@ -13,9 +13,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.checks.cluster import metrics_rules
 from jobs.checks.finding import Severity
-from jobs.config.metrics_prometheus import Prometheus
+from jobs.config.metrics_registry import Prometheus
 from jobs.config.metrics_section import SourceTarget
-from jobs.testbed.ports import free_ports
+from jobs.testbed.places import free_ports
 from metrics.common.errors import ConfigError
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.shortcomings import shortcomings

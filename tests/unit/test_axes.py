@@ -10,7 +10,7 @@ import pytest
 from jobs.config import load, load_goal, load_workload
 from jobs.runs.estimate import line_of, payload_rate
 from metrics.traffic.axes import AXES, MESSAGE_BYTES, NP, Axis, axis_named
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from tests.support.patterns import pattern
 
 LATENCY = "goal.indicators.latency_p99_ms_max=100"

@@ -10,11 +10,11 @@ import pytest
 from jobs.cluster.topic_set import TopicSet
 from jobs.config.loading import load
 from jobs.console.events import PhaseStarted, RecordingReporter
-from jobs.trials import backlog as module
-from jobs.trials.backlog import LOADS_MAX, build_backlog
+from jobs.trials import unscored_load as module
 from jobs.trials.load import GeneratorError
+from jobs.trials.unscored_load import LOADS_MAX, build_backlog
 from metrics.traffic.pattern import TrafficPattern
-from metrics.trial.judgement import Reason
+from metrics.trial.evidence import Reason
 from tests.support.contexts import run_context
 
 TOPIC = cast(TopicSet, SimpleNamespace(names=("t",)))

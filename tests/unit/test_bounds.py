@@ -23,8 +23,7 @@ from metrics.common.bounds import (
     Whole,
     kafka_properties,
 )
-from metrics.traffic.consumers import ConsumerOptions
-from metrics.traffic.producer import AcksText, ProducerOptions
+from metrics.traffic.clients import AcksText, ConsumerOptions, ProducerOptions
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from jobs.campaigns.campaign import Campaign, CampaignAnswer
-from jobs.campaigns.schedule import Turn, once, order_of, shuffled
+from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once, order_of, shuffled
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, RecordingReporter, Table
-from jobs.runs.budget import TimeBudget
+from jobs.runs.estimate import TimeBudget
 from jobs.runs.lifecycle import RunOrder, RunState, execute
 from jobs.runs.outcome import RunOutcome
 from metrics.common.errors import GuardStopError, NoConclusionError
-from metrics.comparing.pairs import Side
+from metrics.comparing.effects import Side
 
 
 class Letters(Campaign[str]):

@@ -17,10 +17,10 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.cluster.admin import AdminError, Partition, TopicSize
 from jobs.cluster.health import Partitions
 from jobs.config.goal import GuardLimits
-from jobs.trials.broker_absence import BrokerAbsence
 from jobs.trials.canaries import AFTER_S, KEPT_S, Canaries, open_canaries
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import BLIND_S, HARM_S, Guards
+from jobs.trials.harm_rules import BrokerAbsence
 from metrics.common.errors import GuardStopError
 from metrics.reporting.impact import Impact, impact_of
 from metrics.trial.canary import (

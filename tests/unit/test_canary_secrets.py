@@ -11,7 +11,7 @@ import pytest
 
 from jobs.config import describe, load, load_cluster
 from jobs.config.metrics_registry import configured_sources
-from jobs.runs.reproduce import command_of
+from jobs.runs.results import command_of
 from jobs.runs.resumption import config_text
 from metrics.common.errors import ConfigError
 

@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from metrics.comparing.cause import SideEvidence, broker_differences, likely_cause, resource_use
-from metrics.comparing.governors import GOVERNORS, can_slow, governor_of, short_name
-from metrics.tables.environment import Difference
-from metrics.trial.judgement import Judgement
+from metrics.comparing.cause import (
+    GOVERNORS,
+    SideEvidence,
+    broker_differences,
+    can_slow,
+    governor_of,
+    likely_cause,
+    resource_use,
+    short_name,
+)
+from metrics.tables.rows import Difference
+from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
 from metrics.windows.host import HostWindow, InterfaceWindow
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import broker
 from tests.support.rows import trial

@@ -18,8 +18,8 @@ from metrics.reporting.chart_style import RESOURCE_COLORS
 from metrics.reporting.summary import RunSummary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import NP
-from metrics.trial.judgement import Reason
-from metrics.windows.resource import Resource
+from metrics.trial.evidence import Reason
+from metrics.windows.use import Resource
 from search.model import Bracket
 from tests.support.page_text import PageText
 from tests.support.report_rows import summary_of_sizes

@@ -4,9 +4,8 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.engine.batches.checksum import Tail
 from jobs.engine.batches.pool import BatchPool
-from jobs.engine.batches.sections import TAIL_BYTES_MIN
+from jobs.engine.batches.sections import TAIL_BYTES_MIN, Tail
 from tests.support.patterns import producer_pattern
 
 _CRC_END = 21

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metrics.columns import row_of
+from metrics.trial.adding import Histogram, ProducerShares, SlicedTimes
 from metrics.trial.counts import Counts, ProducerAccounts
-from metrics.trial.histogram import Histogram
-from metrics.trial.over_time import SlicedTimes
-from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import (
     TASK_DDL,
     TASK_SCHEMA,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.cluster.quotas import Quota
+from jobs.cluster.permissions import Quota
 from jobs.config import load_cluster
 from jobs.engine.clients.librdkafka import connection_options
 from jobs.engine.network.links import library_options

@@ -18,7 +18,7 @@ from jobs.config.key_stores import is_store, read_store
 from jobs.config.security import Security
 from jobs.runs.resumption import config_text
 from jobs.setup.jars import kafka_jars
-from jobs.setup.kafka_release import DEFAULT_RELEASE
+from jobs.setup.releases import DEFAULT_RELEASE
 from metrics.common.errors import ConfigError
 from tests.support.class_constants import text_constants
 from tests.support.java_stores import NAMES, store

@@ -14,10 +14,9 @@ from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.librdkafka import RdKafkaConsumer, RdKafkaProducer
 from jobs.engine.clients.registry import CLIENTS, client_of
 from jobs.engine.consuming.wire_consumers import WireConsumers
-from jobs.engine.producing.wire_producers import WireProducers
+from jobs.engine.producing.loop import WireProducers
 from jobs.engine.task.plan import TrialPlan
-from metrics.traffic.clients import NAMES
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import NAMES, ConsumerOptions
 from tests.support.patterns import plan
 
 

@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.engine.batches.pool import pool_of
-from jobs.engine.producing.growth import GrowthEnd, growing_schedule
+from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.producer import Producer
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.trials import warm_up
@@ -23,8 +23,8 @@ from jobs.trials.early_end import NOTICE_S
 from metrics.judging.climbing import ENOUGH
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.sample import BrokerSample
-from metrics.traffic.climb import Climb
-from metrics.trial.warm_up import WarmUp
+from metrics.traffic.profile import Climb
+from metrics.trial.trial import WarmUp
 from search.model import Verdict
 from tests.support.patterns import pattern, plan
 

@@ -16,7 +16,7 @@ import pytest
 
 from jobs.trials.control_server import ControlServer, TaskChannel
 from metrics.trial.client import ClientWindow
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Judgement
 from metrics.trial.task import TaskReport, merge
 from search.model import Verdict
 from tests.support.evidence import judged, rules

@@ -27,11 +27,11 @@ from metrics.columns import restored, row_of
 from metrics.common.errors import ConfigError, GuardStopError
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
+from metrics.traffic.clients import ProducerOptions, ProducerPattern
 from metrics.traffic.pattern import TrafficPattern
-from metrics.traffic.producer import ProducerOptions, ProducerPattern
 from metrics.traffic.profile import RateProfile
 from metrics.trial.consumption import GroupCounts, GroupWindow
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import broker, client, evidence
 from tests.support.patterns import pattern

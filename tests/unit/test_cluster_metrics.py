@@ -6,13 +6,14 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import Cluster, load_cluster
-from jobs.config.metrics_client_only import ClientOnly
-from jobs.config.metrics_hosts import LocalProc, NodeExporter
-from jobs.config.metrics_jmx import JmxOfStartedBrokers
-from jobs.config.metrics_prometheus import Prometheus
 from jobs.config.metrics_registry import (
     BROKER_SOURCES,
     HOST_SOURCES,
+    ClientOnly,
+    JmxOfStartedBrokers,
+    LocalProc,
+    NodeExporter,
+    Prometheus,
     broker_source,
     configured_sources,
     host_source,

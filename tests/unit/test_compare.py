@@ -13,16 +13,18 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.campaigns.compare.answer import (
+    CaseComparer,
+    ComparedSize,
     ComparisonAnswer,
+    Effort,
     SideFacts,
     answer_of,
     caveats_of_sides,
     outcome_with,
     write_answer,
 )
-from jobs.campaigns.compare.body import ComparisonRun
-from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort
-from jobs.campaigns.compare.presentation import (
+from jobs.campaigns.compare.body import (
+    ComparisonRun,
     bound_table,
     differences_table,
     effects_table,
@@ -39,13 +41,12 @@ from jobs.campaigns.compare.sides import (
 )
 from jobs.compare import compare
 from jobs.console.events import Level, Notice, RecordingReporter
-from jobs.runs.budget import TimeBudget
+from jobs.runs.estimate import TimeBudget
 from jobs.runs.lifecycle import RunOrder, RunState
 from jobs.runs.outcome import RunOutcome
 from jobs.setup.preflight import Machine
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.comparing.effects import Conclusion
-from metrics.comparing.pairs import Side
+from metrics.comparing.effects import Conclusion, Side
 from metrics.trial.trial import Trial
 from search.model import Verdict
 from tests.support.frozen import lost_keys

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.compare.finished_runs import compare_finished
+from jobs.campaigns.compare.sides import compare_finished
 from jobs.compare import compare
 from jobs.console.events import Notice, RecordingReporter
 from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
 from metrics.reporting.summary import RunSummary, write_summary
-from metrics.trial.state import ALL_BROKERS, offline_state
+from metrics.trial.trial import ALL_BROKERS, offline_state
 from tests.support.report_rows import summary_of_sizes
 
 

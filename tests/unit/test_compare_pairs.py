@@ -11,8 +11,7 @@ from typing import cast
 
 import pytest
 
-from jobs.campaigns.compare.body import ComparisonRun
-from jobs.campaigns.compare.pairs import (
+from jobs.campaigns.compare.answer import (
     EXCESS,
     SATURATED_ACHIEVED_SHARE,
     STEADY_LOWER,
@@ -22,13 +21,12 @@ from jobs.campaigns.compare.pairs import (
     Effort,
     is_full,
 )
-from jobs.config.goal import GuardLimits
-from jobs.config.owner import OwnerBounds
+from jobs.campaigns.compare.body import ComparisonRun
+from jobs.config.goal import GuardLimits, OwnerBounds
 from jobs.runs.lifecycle import RunState
 from jobs.trials.guards import Guards
 from metrics.common.errors import NoConclusionError
-from metrics.comparing.effects import Conclusion, Effect, conclude
-from metrics.comparing.pairs import CAPACITY, Side, compared
+from metrics.comparing.effects import CAPACITY, Conclusion, Effect, Side, compared, conclude
 from tests.support.guarded_cluster import Cluster
 from tests.support.patterns import pattern
 from tests.support.two_sides import PRODUCER_MB_PER_S, TwoSides, steady_machine

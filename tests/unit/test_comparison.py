@@ -6,10 +6,18 @@ import math
 
 import pytest
 
-from metrics.comparing.effects import Conclusion, Effect, conclude, paired_effect
-from metrics.comparing.pairs import CAPACITY, STEADY, Side, TrialPair, compared
-from metrics.comparing.published import SIZE, Claim, Verdict, judge_claim
-from metrics.comparing.sweeps import Result
+from metrics.comparing.effects import (
+    CAPACITY,
+    STEADY,
+    Conclusion,
+    Effect,
+    Side,
+    TrialPair,
+    compared,
+    conclude,
+    paired_effect,
+)
+from metrics.comparing.sweeps import SIZE, Claim, Result, Verdict, judge_claim
 from metrics.trial.counts import BrokerAccount
 from metrics.windows.host import HostWindow, InterfaceWindow
 from tests.support.evidence import broker, client

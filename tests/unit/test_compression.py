@@ -9,12 +9,12 @@ import pytest
 from kafka import codec
 
 from jobs.config import load_workload
-from jobs.engine.batches.compression import codec_of
+from jobs.engine.batches.pool import codec_of
 from jobs.engine.clients import kafka_python, librdkafka
 from jobs.engine.clients.library import LibraryError
 from metrics.common.bounds import kafka_properties
 from metrics.common.errors import ConfigError
-from metrics.traffic.producer import ProducerOptions, ProducerPattern
+from metrics.traffic.clients import ProducerOptions, ProducerPattern
 
 TEXT = b" ".join(f"{i * i:x} user {i % 97} clicked {i % 13}".encode() for i in range(4_000))
 DECODERS = {

@@ -23,15 +23,14 @@ from jobs.config import (
     load_workload,
 )
 from jobs.config.base import section_model
-from jobs.config.kafka_names import SECTIONS, own_name
+from jobs.config.overrides import SECTIONS, own_name
 from jobs.config.suite import Suite, load_suite
 from metrics.common.errors import ConfigError
 from metrics.comparing.nightly import Noise
 from metrics.judging.thresholds import Indicators, Thresholds, Validity
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions, ProducerOptions
 from metrics.traffic.pattern import TopicOptions
-from metrics.traffic.producer import ProducerOptions
-from metrics.traffic.sizes import Sizes
+from metrics.traffic.payload import Sizes
 from search.budget import Budget
 from tests.support.commands import ROOT
 

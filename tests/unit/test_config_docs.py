@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from jobs.config import Cluster, Goal, Workload
-from jobs.config.fields import all_keys, model_at
+from jobs.config.base import all_keys, model_at
 from jobs.config.schemas import MODELS, schema_of, schema_text
 from jobs.config.suite import Suite
 from metrics.common.bounds import Checked

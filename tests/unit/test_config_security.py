@@ -32,8 +32,8 @@ from jobs.config.tokens import MSK_TOKEN_S, ClientCredentials, MskTokens, end_of
 from jobs.engine.clients.librdkafka import connection_options
 from jobs.engine.network.refusals import explain_refusal
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
-from jobs.setup.child_environment import child_environment, secrets_withheld
-from jobs.testbed.keys import unsecured_token
+from jobs.setup.places import child_environment, secrets_withheld
+from jobs.testbed.listeners import unsecured_token
 from jobs.trials.load import TOKEN_LOOK_S, Generator
 from metrics.common.errors import ConfigError
 from tests.support.java_stores import store

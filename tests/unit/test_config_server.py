@@ -12,9 +12,7 @@ import pytest
 import trustme
 
 from jobs.config import Cluster, load_cluster
-from jobs.config.metrics_hosts import NodeExporter
-from jobs.config.metrics_prometheus import Prometheus
-from jobs.config.metrics_registry import broker_source, host_source
+from jobs.config.metrics_registry import NodeExporter, Prometheus, broker_source, host_source
 from jobs.config.metrics_section import SourceTarget
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.prometheus_server import ServedHosts

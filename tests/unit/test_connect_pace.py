@@ -15,8 +15,12 @@ import pytest
 from kafka import errors as kafka_errors
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.engine.network.connections import BrokerConnectError, open_connections, refusals_of
-from jobs.engine.network.established import count_open_to
+from jobs.engine.network.connections import (
+    BrokerConnectError,
+    count_open_to,
+    open_connections,
+    refusals_of,
+)
 from jobs.engine.network.pacing import SETBACKS_MAX, WINDOW_MAX, Attempt, ConnectPacer
 from jobs.engine.network.refusals import NoAnswerError, Refused, is_closed_early
 from tests.support.processes import PATIENCE_S

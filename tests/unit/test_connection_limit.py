@@ -16,8 +16,7 @@ from metrics.trial.counts import BrokerAccount
 from metrics.trial.evidence import Evidence
 from metrics.trial.sockets import SocketCounts
 from metrics.windows.broker import RequestWindow
-from metrics.windows.resource import Resource
-from metrics.windows.use import use_table
+from metrics.windows.use import Resource, use_table
 from search.model import Verdict
 from tests.support.evidence import broker, client, evidence, judged
 

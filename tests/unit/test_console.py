@@ -30,12 +30,12 @@ from jobs.console.events import (
     note,
     warn,
 )
-from jobs.console.live import Activity, activity_lines
 from jobs.console.printing import PlainReporter, TerminalReporter, make_reporter
+from jobs.console.reporters import Activity, activity_lines
 from jobs.console.text import limit_title, point_words, table_lines
 from metrics.reporting.limit_answer import answer_of
 from metrics.trial.client import ClientWindow
-from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.evidence import Judgement, Reason
 from search.model import Verdict
 from tests.support.evidence import START_S, broker
 from tests.support.processes import PATIENCE_S

@@ -16,6 +16,7 @@ from metrics.columns import row_of
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import ConsumersLimited, ConsumptionMismatch
 from metrics.tables.schema import SCHEMAS
+from metrics.trial.adding import Histogram
 from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import (
     GroupCounts,
@@ -26,8 +27,7 @@ from metrics.trial.consumption import (
     lag_slope,
 )
 from metrics.trial.counts import Counts
-from metrics.trial.histogram import Histogram
-from metrics.trial.judgement import Reason
+from metrics.trial.evidence import Reason
 from metrics.trial.task import (
     TASK_SCHEMA,
     ConsumerReport,

@@ -9,7 +9,7 @@ import pytest
 from jobs.config import load, load_workload
 from jobs.trials.load import require_room
 from metrics.common.errors import ConfigError
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from tests.support.patterns import plan
 
 

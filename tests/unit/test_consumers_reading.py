@@ -11,7 +11,7 @@ from jobs.engine.consuming.group_member import Assigned, Moved, Revoked
 from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
 from jobs.engine.consuming.reading import FetchChannel, Reader
 from jobs.engine.consuming.stream import FetchAnswer
-from jobs.engine.task.partitions import Partitions
+from jobs.engine.task.plan import Partitions
 from jobs.engine.task.window import Window
 from metrics.trial.consumption import GroupWindow, ReadRange
 

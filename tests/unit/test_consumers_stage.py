@@ -10,16 +10,14 @@ import pytest
 from jobs.config import load_workload
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.registry import client_of
-from jobs.engine.consuming.consumer_report import AcknowledgedOffsets
 from jobs.engine.consuming.group_member import is_fair_share
+from jobs.engine.consuming.ledger import AcknowledgedOffsets
 from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.task.control_channel import OrphanedError
-from jobs.engine.task.partitions import Partitions
-from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.plan import Partitions, TrialPlan
 from jobs.engine.task.window import BeginMissedError, EndMissedError, Window
 from metrics.common.errors import ConfigError
-from metrics.traffic.clients import ClientName
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ClientName, ConsumerOptions
 from metrics.trial.task import TaskReport
 from tests.support import patterns
 from tests.support.processes import PATIENCE_S

@@ -7,10 +7,10 @@ import random
 import pytest
 from kafka.protocol.consumer import FetchRequest
 
-from jobs.engine.consuming.fetching import FETCH_VERSION, FetchEncoder, FetchSession
+from jobs.engine.consuming.reading import FETCH_VERSION, FetchEncoder, FetchSession
 from jobs.engine.consuming.stream import FetchAnswer, FetchFormatError, FetchStream
-from jobs.engine.task.partitions import Partitions
-from metrics.traffic.consumers import ConsumerOptions
+from jobs.engine.task.plan import Partitions
+from metrics.traffic.clients import ConsumerOptions
 from tests.support.answers import PARTITIONS, Notes, encoded_batch, response, size_of
 
 

@@ -21,12 +21,13 @@ from jobs.engine.stage import _connect
 from jobs.engine.task.clock_comparison import pinned
 from jobs.engine.task.control_channel import (
     ADMISSION_ATTEMPTS,
+    PROBLEM_LENGTH,
     SILENCE_MAX_S,
     ControlAddress,
     DriverChannel,
     OrphanedError,
+    TaskReady,
 )
-from jobs.engine.task.start_signal import PROBLEM_LENGTH, TaskReady
 from jobs.trials import control_server
 from jobs.trials.control_server import (
     UNIDENTIFIED_MAX,

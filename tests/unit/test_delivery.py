@@ -22,7 +22,7 @@ from jobs.engine.producing.transactions import (
     RenewEpoch,
     TransactionError,
 )
-from metrics.traffic.producer import ProducerOptions
+from metrics.traffic.clients import ProducerOptions
 from tests.support.driven_delivery import BROKERS, RECORD_BYTES, DrivenDelivery
 
 BATCH_BYTES = 161

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from jobs.cli import redline
-from jobs.setup.spark_pairs import PAIRS
+from jobs.setup.releases import PAIRS
 from jobs.setup.version import __version__
 from tests.support.commands import job
 from tests.support.spark_environments import ENVIRONMENTS
@@ -158,7 +158,7 @@ def test_the_least_versions_of_packages_are_those_of_the_wheel() -> None:
 
 
 def test_the_projects_spark_settings_are_settings_that_the_driver_reads() -> None:
-    places = ("trials/control_server.py", "spark/log_stores.py")
+    places = ("trials/control_server.py", "spark/compatibility.py")
     source = "".join((ROOT / "jobs" / place).read_text() for place in places)
     for text in TEXTS.values():
         for key in set(re.findall(r"spark\.redline\.[\w.]+\w", text)):

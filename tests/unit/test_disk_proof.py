@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.runs.proof import with_proof
+from jobs.runs.steady import with_proof
 from metrics.judging.disk_proof import (
     DELETE_DELAY_S,
     STEADY_SHARE_MAX,
@@ -19,7 +19,7 @@ from metrics.judging.disk_proof import (
     proof_of,
 )
 from metrics.reporting.limit_answer import answer_of
-from metrics.reporting.proof_words import proven_words, steady_words
+from metrics.reporting.limit_words import proven_words, steady_words
 from metrics.tables.boundary import Boundary
 from metrics.traffic.pattern import TopicOptions
 from metrics.trial.trial import Trial

@@ -16,8 +16,14 @@ import pytest
 from jobs.config.link import Link
 from jobs.testbed import commands
 from jobs.testbed.profile import Profile
-from metrics.tables.docs import DescribedColumn, described, described_columns, markdown
-from metrics.tables.schema import ROWS, SCHEMAS
+from metrics.tables.schema import (
+    ROWS,
+    SCHEMAS,
+    DescribedColumn,
+    described,
+    described_columns,
+    markdown,
+)
 from tests.support.commands import ROOT, job
 
 # --- README ------------------------------------------------------------------------
@@ -207,5 +213,5 @@ def test_the_page_of_tables_agrees_with_the_code() -> None:
     renewed = markdown()
     assert TABLES.read_text(encoding="utf-8") == renewed, (
         "docs/tables.md is older than the tables; renew it with "
-        "`python -m metrics.tables.docs docs/tables.md`"
+        "`python -m metrics.tables.schema docs/tables.md`"
     )

@@ -26,14 +26,14 @@ from jobs.console.events import RecordingReporter
 from jobs.doctor import doctor
 from jobs.runs import examination
 from jobs.runs.examination import Examination, ExaminationScope
-from jobs.spark import slots
+from jobs.spark import session as slots
 from jobs.testbed import facade
-from jobs.testbed.errors import TestbedStartError
+from jobs.testbed.model import TestbedStartError
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
-from metrics.trial.clock import OFFSET_MAX_S
+from metrics.trial.client import OFFSET_MAX_S
 from tests.support.commands import ROOT
 
 BROKER = frozenset({Role.BROKER})

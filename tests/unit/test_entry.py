@@ -16,8 +16,7 @@ import click
 import pytest
 
 from jobs.entry import run
-from jobs.testbed.channel import channel_pair
-from jobs.testbed.inbox import Inbox
+from jobs.testbed.channel import Inbox, channel_pair
 from metrics.common.errors import (
     ConfigError,
     GuardStopError,

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from jobs.cluster.admin import Property
-from jobs.cluster.queries import configured_properties, count_replicas
+from jobs.cluster.sources import configured_properties, count_replicas
 from jobs.runs.environment import commit_of, facts_of_nodes
 from metrics.comparing.cause import broker_differences
 from metrics.sources.beans import Role
 from metrics.sources.client_only import Replicas
-from metrics.sources.probe import harmless_arguments
+from metrics.sources.driver_jvm import harmless_arguments
 from metrics.sources.source import NodeInfo
-from metrics.tables.environment import ABSENT, Difference, difference, merge_facts
+from metrics.tables.rows import ABSENT, Difference, difference, merge_facts
 
 
 def test_facts_that_all_brokers_share_are_stated_once() -> None:

@@ -6,7 +6,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load_workload
-from metrics.planning.executor_cpu import BYTES_PER_S, REQUEST_S, ExecutorCpu, executor_cpu
+from metrics.planning.load_needs import BYTES_PER_S, REQUEST_S, ExecutorCpu, executor_cpu
 from tests.support.patterns import producer_pattern
 
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config.exporter_rules import load_rules
 from jobs.config.files import names_in
+from jobs.config.metrics_registry import load_rules
 from jobs.export import export
 from metrics.common.errors import ConfigError
 from metrics.reporting.summary import RunSummary, write_summary

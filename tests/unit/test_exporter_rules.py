@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.exporter_rules import load_rules
 from jobs.config.files import names_in
+from jobs.config.metrics_registry import load_rules
 from metrics.common.errors import ConfigError
 from metrics.sources.bean_series import BEANS, Meaning, candidates_of
 from metrics.sources.beans import PRODUCE_ERRORS

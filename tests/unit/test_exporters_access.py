@@ -20,10 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config.exporter_rules import load_rules
-from jobs.config.metrics_hosts import NodeExporter
-from jobs.config.metrics_prometheus import Prometheus
-from jobs.testbed.keys import key_and_certificates
+from jobs.config.metrics_registry import NodeExporter, Prometheus, load_rules
+from jobs.testbed.listeners import key_and_certificates
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.http_access import HttpAccess, basic, bearer

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.measurements import measurement_named
+from jobs.campaigns.campaign import measurement_named
 from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import case_of, load_sweep
-from jobs.campaigns.sweep.results import results_of
+from jobs.campaigns.sweep.from_tables import results_of
 from jobs.checks.finding import Severity
 from jobs.checks.machine import extension_findings
 from jobs.checks.survey import Needs
@@ -45,7 +45,7 @@ from metrics.comparing.nightly import is_instrument
 from metrics.reporting.summary import trial_document
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.source import MetricsSource
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from tests.support.added_packages import add_package, add_project
 from tests.support.commands import ROOT
 from tests.support.patterns import plan

@@ -12,16 +12,16 @@ import pytest
 from jobs.engine.batches.sections import PlainSection
 from jobs.engine.producing.account import Account
 from jobs.engine.producing.delivery import Delivery, Produce
-from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.producer_id import ProducerIdState
+from jobs.engine.producing.protocol import ProducerIdState
+from jobs.engine.producing.retries import Metadata
 from jobs.engine.producing.schedule import schedule_of
 from jobs.engine.task.window import Window
 from jobs.learning.survey import Bounds, Surveyor
 from jobs.learning.topics import matching_topics
 from metrics.learning.keys import keys_of
 from metrics.learning.parts import NOW, TopicPart, parts_of
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 from tests.support.patterns import producer_pattern
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import (

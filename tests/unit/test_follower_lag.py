@@ -10,18 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from metrics.common.broker_costs import ends_interval_s
-from metrics.judging import followers
+from metrics.judging import slices as followers
 from metrics.judging.attribution import attribute
 from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Indicators
 from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.sample import BrokerSample
-from metrics.trial.evidence import ClusterFacts
+from metrics.sources.source import ends_interval_s
+from metrics.trial.evidence import ClusterFacts, Judgement
 from metrics.trial.follower_lag import FollowerLag, ReplicaEnds, follower_lags
-from metrics.trial.judgement import Judgement
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.early_stop import StopRule
 from search.model import Verdict
 from tests.support.evidence import broker, client, evidence, goal, judged, rules

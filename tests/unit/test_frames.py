@@ -10,8 +10,8 @@ import pyspark
 import pytest
 
 from metrics.arrow_schema import ddl
-from metrics.tables.frames import frame_of
 from metrics.tables.schema import ROWS, SCHEMAS
+from metrics.tables.store import frame_of
 
 NUMBERS = pa.map_(pa.string(), pa.float64())
 SCHEMA = pa.schema(

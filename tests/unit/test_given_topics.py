@@ -16,9 +16,8 @@ from jobs.campaigns.sweep.cases import load_sweep
 from jobs.checks.cluster import permission_rules
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, Partition
 from jobs.cluster.given_topics import fitted, given_topics, notes, warnings
-from jobs.cluster.leftovers import leftovers
 from jobs.cluster.permissions import Permission
-from jobs.cluster.topic_plan import mark_of, topic_name
+from jobs.cluster.topic_plan import leftovers, mark_of, topic_name
 from jobs.cluster.topics import TopicError, Topics
 from jobs.config import Cluster, Configuration, load
 from jobs.console.events import RecordingReporter
@@ -28,7 +27,7 @@ from jobs.trials.canaries import NO_CANARIES, open_canaries
 from jobs.trials.context import RunContext
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError
-from metrics.planning.disk_room import peak_log_bytes
+from metrics.planning.load_needs import peak_log_bytes
 from search.line import FinishedPoint
 from search.model import Bracket, GaveUp
 from tests.support.contexts import run_context

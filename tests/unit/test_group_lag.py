@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.cluster.admin import AdminError
-from jobs.cluster.group_lag import GROUPS_MAX, PARTITIONS_MAX, GroupLags
+from jobs.cluster.health import GROUPS_MAX, PARTITIONS_MAX, GroupLags
 from jobs.config.goal import GuardLimits
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import BLIND_S, GROUPS_INTERVAL_S, Guards

@@ -15,9 +15,10 @@ from metrics.headroom.growth import (
     Growth,
     NoForecastLibraryError,
     growth_of,
+    growth_words,
     is_long_enough,
+    short_history_words,
 )
-from metrics.headroom.words import growth_words, short_history_words
 from tests.support.headroom import history_of
 
 START_S = 19_676 * DAY_S

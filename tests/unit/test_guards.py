@@ -16,12 +16,12 @@ from jobs.cluster.admin import AdminError
 from jobs.cluster.health import LogDir
 from jobs.config import load_goal, load_workload
 from jobs.config.goal import GuardLimits as Limits
-from jobs.trials.broker_absence import GRACE_S, LOOK_S, BrokerAbsence
 from jobs.trials.control_server import ControlServer, TaskChannel
 from jobs.trials.guards import BLIND_S, Guards
+from jobs.trials.harm_rules import GRACE_S, LOOK_S, BrokerAbsence
 from metrics.common.errors import ConfigError, GuardStopError, RedlineError
-from metrics.planning.disk_room import LogCleaning, peak_log_bytes
 from metrics.planning.load_hours import LoadTimes
+from metrics.planning.load_needs import LogCleaning, peak_log_bytes
 from metrics.traffic.axes import NP
 from metrics.traffic.pattern import TrafficPattern
 from tests.support.evidence import client

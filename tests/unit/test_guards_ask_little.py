@@ -11,16 +11,16 @@ import pytest
 
 from jobs.cluster.admin import AdminError
 from jobs.cluster.health import ClusterHealth
-from jobs.cluster.queries import count_replicas
+from jobs.cluster.sources import count_replicas
 from jobs.config import load_workload
 from jobs.config.goal import GuardLimits
 from jobs.trials import guards as guards_module
-from jobs.trials.broker_absence import BrokerAbsence
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import BLIND_S, BRAKE_LOOKERS, INTERVAL_MAX_S, INTERVAL_S, Guards
-from metrics.common.broker_costs import LOG_S, PARTITION_S
+from jobs.trials.harm_rules import BrokerAbsence
 from metrics.sources.client_only import ClientOnlySource
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
+from metrics.sources.source import LOG_S, PARTITION_S
 from tests.support.scripted_admin import ScriptedAdmin
 
 pytestmark = pytest.mark.computes

@@ -12,19 +12,30 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.headroom.answer import Answer, measured_capacity, row_of
-from metrics.headroom.comparison import hold_against_run, hold_against_thresholds, nearest_limit
-from metrics.headroom.limits import RunLimit, TrafficLimit, answers_of, others_of, run_limit
-from metrics.headroom.lines import fit_line
-from metrics.headroom.loads import BYTES_PER_S, RATIO, ResourceLoad, loads_of
-from metrics.headroom.today import Today
-from metrics.headroom.traffic import limit_for_size
-from metrics.headroom.words import answer_words, table_rows, times_words
+from metrics.headroom.answer import (
+    Answer,
+    hold_against_run,
+    hold_against_thresholds,
+    limit_for_size,
+    measured_capacity,
+    nearest_limit,
+    row_of,
+)
+from metrics.headroom.growth import answer_words, table_rows, times_words
+from metrics.headroom.limits import (
+    RunLimit,
+    TrafficLimit,
+    answers_of,
+    fit_line,
+    others_of,
+    run_limit,
+)
+from metrics.headroom.loads import BYTES_PER_S, RATIO, ResourceLoad, Today, loads_of
 from metrics.judging.thresholds import Indicators
-from metrics.tables.headroom import ResourceHeadroom
+from metrics.tables.rows import ResourceHeadroom
 from metrics.trial.others import OtherLoad
 from metrics.windows.host import DiskWindow, HostWindow, InterfaceWindow
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from tests.support.headroom import (
     AT_LIMIT,
     LIMIT,

@@ -16,12 +16,13 @@ from click.testing import CliRunner
 
 from jobs.config import load_cluster
 from jobs.headroom import headroom
-from jobs.runs.headroom import body, history
+from jobs.runs.headroom import body
+from jobs.runs.headroom import body as history
 from jobs.runs.headroom.production import busiest_of_past, past_use, watched
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
 from metrics.headroom.growth import DAY_S, NoForecastLibraryError
-from metrics.headroom.today import Today, today_of
+from metrics.headroom.loads import Today, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.hosts.source import NoHosts
@@ -30,7 +31,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import NodeInfo
 from metrics.tables.boundary import BoundaryRow
-from metrics.tables.headroom import HeadroomRow
+from metrics.tables.rows import HeadroomRow
 from metrics.tables.schema import RunRow
 from tests.support.commands import ROOT
 from tests.support.evidence import START_S, busy_samples

@@ -11,9 +11,8 @@ from jobs.measurements.fill import time_of_volume
 from jobs.trials import holding
 from jobs.trials.holding import Holder
 from metrics.common.errors import NoConclusionError
-from metrics.trial.judgement import Judgement
-from metrics.trial.trial import Trial
-from metrics.trial.warm_up import WarmUp
+from metrics.trial.evidence import Judgement
+from metrics.trial.trial import Trial, WarmUp
 from search.model import Verdict
 from tests.support.contexts import run_context
 from tests.support.evidence import client

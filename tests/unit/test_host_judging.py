@@ -10,10 +10,10 @@ import pytest
 
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge
-from metrics.trial.judgement import Judgement
-from metrics.trial.quota import QuotaWindow
+from metrics.trial.client import QuotaWindow
+from metrics.trial.evidence import Judgement
 from metrics.windows.host import HostWindow, InterfaceWindow
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Observation, Verdict
 from tests.support.evidence import HOST, client, evidence, goal, judged, links, rules, with_one
 from tests.support.rows import trial

@@ -23,11 +23,10 @@ from jobs.engine.task import control_channel
 from metrics.common.errors import ConfigError
 from metrics.sources.bean_poller import BeanPoller, BeanValue
 from metrics.sources.beans import AT_START
-from metrics.sources.exposition import numbers, parse_series
+from metrics.sources.exposition import kind_of, numbers, parse_series
 from metrics.sources.hosts.node_exporter import RULES
 from metrics.sources.http_access import HttpAccess, ScrapeError, basic
 from metrics.sources.one_minute_rates import rounding_of
-from metrics.sources.page_kind import kind_of
 from metrics.sources.scraper import Scraper
 from metrics.sources.server.api import ServerApi
 from metrics.sources.source import Endpoint

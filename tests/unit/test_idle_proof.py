@@ -9,11 +9,9 @@ from typing import cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.trials.context import RunContext
-from jobs.trials.history import TrialHistory
+from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.series_proof import SeriesProof
-from metrics.judging.idle_proof import HandlerPool, IdleProof
-from metrics.judging.poll_pairs import Polls
+from metrics.judging.series_proof import HandlerPool, IdleProof, Polls
 from metrics.sources.beans import HANDLER_IDLE_NS, TICKED_S
 from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample

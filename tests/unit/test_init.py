@@ -9,8 +9,7 @@ from click.testing import CliRunner, Result
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config.loading import load_cluster
-from jobs.config.metrics_prometheus import Prometheus
-from jobs.config.metrics_registry import broker_source
+from jobs.config.metrics_registry import Prometheus, broker_source
 from jobs.init import init
 from metrics.common.errors import ConfigError
 

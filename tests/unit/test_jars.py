@@ -17,13 +17,11 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.setup import ivy, jars
-from jobs.setup import java_jar as java_jars
-from jobs.setup.class_archive import archive_path, read_options
+from jobs.setup import jars as java_jars
 from jobs.setup.ivy import Coordinate, NotFoundError, UnreachableError, spark_jar
-from jobs.setup.jar_cache import MANIFEST, JarCache
-from jobs.setup.java_jar import java_jar
-from jobs.setup.kafka_release import DEFAULT_RELEASE, RELEASE, Metadata, metadata_of
-from jobs.setup.spark_pairs import PAIRS
+from jobs.setup.jars import MANIFEST, JarCache, java_jar
+from jobs.setup.places import archive_path, read_options
+from jobs.setup.releases import DEFAULT_RELEASE, PAIRS, RELEASE, Metadata, metadata_of
 from jobs.spark import prepare
 from metrics.common.errors import ConfigError
 

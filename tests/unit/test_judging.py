@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 from metrics.judging.indicators import INDICATORS, Indicator
 from metrics.judging.verdict import judge_all
-from metrics.trial.client import ClientWindow
-from metrics.trial.clock import ClockChange, ClockOffset, HostClock
+from metrics.trial.client import ClientWindow, ClockChange, ClockOffset, HostClock
 from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.trial.counts import BrokerAccount
-from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import Reason
+from metrics.trial.evidence import ClusterFacts, Evidence, Reason
 from metrics.units import format_beside
 from metrics.windows.broker import BrokerWindow, RequestWindow
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import START_S, broker, client, evidence, goal, judged, rules, with_one
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.producing.delivery import Action, Produce
-from metrics.traffic.producer import ProducerOptions
+from metrics.traffic.clients import ProducerOptions
 from tests.support.driven_delivery import DrivenDelivery
 
 LEADERS = (1, 2, 1, 2, 1, 2)

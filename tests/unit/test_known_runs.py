@@ -9,20 +9,27 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from jobs.campaigns.compare.answer import ComparisonAnswer, SideFacts, answer_of, write_answer
-from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort
+from jobs.campaigns.compare.answer import (
+    CaseComparer,
+    ComparedSize,
+    ComparisonAnswer,
+    Effort,
+    SideFacts,
+    answer_of,
+    write_answer,
+)
 from jobs.list_runs import runs
 from jobs.runs.run_lock import is_locked, run_lock
 from metrics.common.errors import ConfigError, TryLaterError
+from metrics.comparing.effects import Side
 from metrics.comparing.figures import ACKNOWLEDGED
-from metrics.comparing.pairs import Side
 from metrics.comparing.sweeps import Result as Figure
 from metrics.reporting.known_runs import KnownRun, known_runs, write_index, write_tags
 from metrics.reporting.nightly import CaseReport, NightReport, write_night
 from metrics.reporting.summary import trial_document, write_summary
 from metrics.reporting.sweep.answer import SweepAnswer
-from metrics.tables.cases import Outcome
-from metrics.trial.state import offline_state
+from metrics.tables.rows import Outcome
+from metrics.trial.trial import offline_state
 from tests.support.report_rows import RUN_ID, summary_of_sizes
 from tests.support.rows import trial
 from tests.support.two_sides import TwoSides

@@ -11,24 +11,23 @@ from typing import Any, cast
 import pytest
 
 from jobs.runs.steady import SteadyAnswer
-from jobs.trials import continuous, unscored_load
+from jobs.trials import holding as continuous
+from jobs.trials import unscored_load
 from jobs.trials.context import RunContext
-from jobs.trials.continuous import ContinuousMeasurer
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import overload_lasts
+from jobs.trials.holding import ContinuousMeasurer
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.sampling import Samples
 from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.verdict import judge
 from metrics.sources.beans import HANDLER_IDLE_NS
 from metrics.sources.sample import BrokerSample
-from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
-from metrics.traffic.profile import RateProfile
+from metrics.traffic.profile import Climb, RateProfile
 from metrics.trial.client import ClientWindow
-from metrics.trial.evidence import ClusterFacts
+from metrics.trial.evidence import ClusterFacts, Judgement
 from metrics.trial.follower_lag import ReplicaEnds
-from metrics.trial.judgement import Judgement
 from search.model import Verdict
 from tests.support.contexts import run_context
 from tests.support.evidence import evidence

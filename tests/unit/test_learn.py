@@ -14,8 +14,8 @@ from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.opening import OpenCluster
+from jobs.config.files import load_rate_profile
 from jobs.config.loading import load, load_workload
-from jobs.config.profile import load_rate_profile
 from jobs.config.workload import Workload
 from jobs.console.events import Notice, RecordingReporter, Table
 from jobs.learn import learn as command
@@ -209,7 +209,7 @@ def test_a_prometheus_server_shows_the_weeks_before(
             asked.append(("close", 0.0))
 
     served(ServedCluster({"orders": two_kinds()["orders-de"]}))
-    monkeypatch.setattr("jobs.learning.history.open_metrics", lambda *_: Past())
+    monkeypatch.setattr("jobs.learning.learning.open_metrics", lambda *_: Past())
     order = order_in(tmp_path)
     server = "metrics: {prometheus: {server: 'http://p', selector: 'job=\"kafka\"'}}\n"
     text = CLUSTER.replace("metrics: {client_only: true}\n", server)

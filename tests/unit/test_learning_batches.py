@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metrics.learning.batches import batches_in
+from metrics.learning.decoded import batches_in
 from metrics.learning.tally import BatchTally, quantile_of
 from tests.support.simulated_traffic import encoded, marker
 

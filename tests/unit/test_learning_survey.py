@@ -7,20 +7,23 @@ from collections.abc import Mapping
 
 import pytest
 
-from jobs.learning.history import rates_of
-from jobs.learning.offsets import REQUESTS_MAX, OffsetLookup
-from jobs.learning.reading import ANSWER_BYTES, BatchReader, Stretch
+from jobs.learning.learning import rates_of
+from jobs.learning.reading import ANSWER_BYTES, REQUESTS_MAX, BatchReader, OffsetLookup, Stretch
 from jobs.learning.survey import Bounds, Survey, Surveyor
-from jobs.learning.topics import matching_topics, pattern_of
+from jobs.learning.topics import (
+    LITTLE_BYTES_PER_S,
+    REQUESTS_PER_S,
+    ReadingPace,
+    matching_topics,
+    pattern_of,
+)
 from metrics.common.errors import ConfigError
-from metrics.learning.batches import BatchHeader
 from metrics.learning.curve import Curve
+from metrics.learning.decoded import BatchHeader
+from metrics.learning.fit import batches_per_request
 from metrics.learning.keys import keys_of
-from metrics.learning.pacing import LITTLE_BYTES_PER_S, REQUESTS_PER_S, ReadingPace
 from metrics.learning.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
-from metrics.learning.requests import batches_per_request
-from metrics.learning.tally import BatchTally
-from metrics.learning.topic import TopicSeen
+from metrics.learning.tally import BatchTally, TopicSeen
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import (
     BROKERS,

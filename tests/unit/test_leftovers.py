@@ -14,10 +14,9 @@ from click.testing import CliRunner
 
 from jobs.cleanup import cleanup
 from jobs.cluster.admin import AdminError, KafkaAdmin
-from jobs.cluster.leftovers import Leftover, leftovers
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.owner_topic import owner_topics
-from jobs.cluster.topic_plan import MARK, mark_of, topic_name, topic_names
+from jobs.cluster.topic_plan import MARK, Leftover, leftovers, mark_of, topic_name, topic_names
 from jobs.config.loading import load
 from jobs.console.events import Notice, RecordingReporter
 from jobs.engine.network.options import NAME_PREFIX

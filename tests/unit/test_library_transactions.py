@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from jobs.engine.clients.library import Record, Settled
-from jobs.engine.clients.library_transactions import (
+from jobs.engine.clients.library import (
     CommittingProducer,
+    Record,
+    Settled,
     TransactionCalls,
     TransactionEnd,
 )

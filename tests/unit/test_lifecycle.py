@@ -24,8 +24,8 @@ from metrics.common.errors import (
     RedlineError,
     RegressionError,
 )
+from metrics.tables.rows import SweepCase
 from metrics.tables.schema import RunRow
-from metrics.tables.sweep_case import SweepCase
 from metrics.trial.canary import CanaryWindow
 
 CONFIG = load("testbed", "demo", "default")

@@ -14,18 +14,16 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load
 from jobs.console.events import RunFinished
-from jobs.console.rich import final_lines
-from jobs.runs.change_words import present_trials
-from jobs.runs.results import boundary_of
-from metrics.reporting.kafka_tools import kafka_commands
+from jobs.console.reporters import final_lines
+from jobs.runs.results import boundary_of, present_trials
 from metrics.reporting.limit_answer import answer_of, caveats_of
+from metrics.reporting.page.page import kafka_commands
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import NP
 from metrics.trial.trial import Trial
-from metrics.windows.resource import Resource
-from search.interval import Interval
+from metrics.windows.use import Resource
 from search.line import FinishedPoint
-from search.model import Bracket, Change, Done, GaveUp
+from search.model import Bracket, Change, Done, GaveUp, Interval
 from tests.support.report_rows import overloaded, summary_of_sizes, sustained, trial_at
 from tests.support.rows import traffic
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.task.plan import TrialPlan
-from jobs.spark.slots import await_slots
+from jobs.spark.session import await_slots
 from jobs.trials import load
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import SLOTS_WAIT_S, Generator, StageFailedError, Target

@@ -14,7 +14,7 @@ from jobs.console.events import RecordingReporter
 from jobs.runs import examination
 from jobs.runs.examination import Examination, ExaminationScope
 from jobs.setup.places import DATABRICKS
-from jobs.spark.log_stores import (
+from jobs.spark.compatibility import (
     SAFE,
     SINGLE_DRIVER,
     commit_problem,

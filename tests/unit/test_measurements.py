@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from jobs.campaigns.measurements import measurement_named, own_names
+from jobs.campaigns.campaign import measurement_named, own_names
 from jobs.config import load
 from jobs.runs.fixed_load import FixedLoadRun
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case, require_measurable, result_at
 from metrics.common.errors import ConfigError
-from metrics.reporting.older_runs import figure_kind_of, inferred_measurement
-from metrics.reporting.summary import trial_document
+from metrics.reporting.summary import figure_kind_of, inferred_measurement, trial_document
 from tests.support.commands import ROOT
 from tests.support.rows import trial
 

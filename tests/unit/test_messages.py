@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from jobs.engine.batches.messages import REPEATED, Messages, MessagesError, read_messages
 from jobs.engine.batches.pool import BatchPool
-from metrics.traffic.payload import Payload
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX, Sizes
+from metrics.traffic.payload import MESSAGE_BYTES_MAX, Payload, Sizes
 from tests.support.patterns import producer_pattern
 
 LINES = [b"alpha", b"be", b"gamma gamma", b"d" * 40]

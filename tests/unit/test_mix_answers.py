@@ -17,19 +17,15 @@ from jobs.console.text import point_words, trial_header
 from jobs.runs.estimate import describe_producer, mean_replicas, payload_rate, plan_of
 from jobs.trials.calibration import Calibration, calibration_table
 from jobs.trials.context import RunContext
-from metrics.planning.planted import HandlerTime, planted_scale
-from metrics.planning.planted_rates import PlantedRates
+from metrics.planning.planted import HandlerTime, PlantedRates, planted_scale
 from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.limit_words import scale_words
-from metrics.reporting.page.model import build_report
-from metrics.reporting.page.page import report_page
-from metrics.reporting.summary import load_summary, write_summary
-from metrics.reporting.summary_schema import summary_schema
+from metrics.reporting.page.page import build_report, report_page
+from metrics.reporting.summary import load_summary, summary_schema, write_summary
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import SCALE, Axis, axis_named
-from metrics.windows.resource import Resource
-from search.interval import Interval
-from search.model import Bracket
+from metrics.windows.use import Resource
+from search.model import Bracket, Interval
 from tests.support.mixes import MIX
 from tests.support.mixes import WHOLE as PATTERN
 from tests.support.report_rows import IDLE, overloaded, summary_of_sizes, sustained

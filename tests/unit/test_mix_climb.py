@@ -10,7 +10,7 @@ import pytest
 
 from jobs.config.loading import load
 from jobs.console.events import PhaseProgress, RecordingReporter
-from jobs.engine.producing.growth import GrowthEnd, growing_schedule
+from jobs.engine.producing.loop import GrowthEnd, growing_schedule
 from jobs.engine.producing.schedule import EvenSchedule, due_between
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
@@ -20,11 +20,11 @@ from jobs.trials.control_server import TaskChannel
 from jobs.trials.load import Target, plans_of_parts
 from jobs.trials.warm_up import can_climb
 from metrics.judging.climbing import Climbing, StepReading
-from metrics.planning.slots import share_slots
+from metrics.planning.load_needs import share_slots
 from metrics.traffic.axes import SCALE
-from metrics.traffic.climb import Climb
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.profile import Climb
 from tests.support import mixes
 from tests.support.driven_delivery import DrivenDelivery
 from tests.support.mixes import MIX

@@ -11,20 +11,26 @@ import click.testing
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.compare.answer import SideFacts, answer_of, outcome_with, write_answer
-from jobs.campaigns.compare.body import ComparisonRun
-from jobs.campaigns.compare.pairs import CaseComparer, ComparedSize, Effort, load_of_cluster
-from jobs.campaigns.compare.presentation import bound_table, effects_table, sentence
+from jobs.campaigns.campaign import Turn
+from jobs.campaigns.compare.answer import (
+    CaseComparer,
+    ComparedSize,
+    Effort,
+    SideFacts,
+    answer_of,
+    load_of_cluster,
+    outcome_with,
+    write_answer,
+)
+from jobs.campaigns.compare.body import ComparisonRun, bound_table, effects_table, sentence
 from jobs.campaigns.compare.sides import load_sides
-from jobs.campaigns.schedule import Turn
 from jobs.compare import compare
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.comparing.effects import Conclusion
-from metrics.comparing.pairs import Side, achieved_share
+from metrics.comparing.effects import Conclusion, Side, achieved_share
 from metrics.traffic.axes import SCALE
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import client
 from tests.support.mixes import MIX, WHOLE

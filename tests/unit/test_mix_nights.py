@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.nightly.conclusion import case_reports, rule_of
+from jobs.campaigns.nightly.body import case_reports, rule_of
 from jobs.campaigns.nightly.measurement import (
     CaseMeasurer,
     Night,
     config_of,
     load_of,
     plan_of,
+    settings_of,
 )
-from jobs.campaigns.nightly.settings import settings_of
 from jobs.config.suite import Suite, configuration_of, load_suite
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
@@ -27,7 +27,7 @@ from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.nightly import judge_night
 from metrics.reporting.nightly import NightReport, night_document
 from metrics.tables.boundary import make_boundary
-from metrics.tables.cases import CaseRow, Outcome
+from metrics.tables.rows import CaseRow, Outcome
 from metrics.traffic.axes import SCALE
 from search.model import Bracket
 from tests.support.mixes import MIX

@@ -19,15 +19,19 @@ from jobs.export import export
 from jobs.plan import plan
 from jobs.runs.planning import limits_of
 from metrics.common.errors import ConfigError
-from metrics.planning.provisioning import BETWEEN_RUNS, Demand, MeasuredLimit, provision
-from metrics.planning.shares import TrafficShare
+from metrics.planning.provisioning import (
+    BETWEEN_RUNS,
+    Demand,
+    MeasuredLimit,
+    TrafficShare,
+    provision,
+)
 from metrics.reporting.summary import RunSummary, write_summary
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP, SCALE, axis_named
-from metrics.traffic.record_format import record_bytes
-from metrics.windows.resource import Resource
-from search.interval import Interval
-from search.model import Bracket
+from metrics.traffic.payload import record_bytes
+from metrics.windows.use import Resource
+from search.model import Bracket, Interval
 from tests.support.frozen import lost_keys
 from tests.support.mixes import WHOLE as PATTERN
 from tests.support.rows import traffic

@@ -15,30 +15,29 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.cluster.topics import Topics
 from jobs.console.events import RecordingReporter
 from jobs.engine.batches.pool import pool_of
-from jobs.engine.consuming.consumer_report import AcknowledgedOffsets
-from jobs.engine.producing.key_spread import KeySpread
+from jobs.engine.consuming.ledger import AcknowledgedOffsets
+from jobs.engine.producing.batch import KeySpread
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import schedule_for
 from jobs.engine.task.placing import placed
 from jobs.engine.task.plan import StagePlan, TrialPlan
-from jobs.trials.context import RunContext
-from jobs.trials.history import TrialHistory
+from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.load import Target, plans_of_parts, require_room
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import ConfigError
 from metrics.judging.disk_proof import deleted_after_s
 from metrics.judging.verdict import judge
-from metrics.planning.slots import share_slots
-from metrics.tables.parts import part_rows
+from metrics.planning.load_needs import share_slots
+from metrics.tables.schema import part_rows
 from metrics.traffic.axes import SCALE, axis_named
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
+from metrics.trial.adding import ProducerShares
 from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import GroupCounts, GroupShare, GroupWindow, ReadRange
 from metrics.trial.counts import BrokerAccount, Counts, ProducerAccounts
 from metrics.trial.others import ClientTraffic, others_in
-from metrics.trial.producer_shares import ProducerShares
 from metrics.trial.task import ConsumerReport, ProducerReport, TaskReport, merge
 from search.model import Verdict
 from tests.support.evidence import client, evidence, goal

@@ -16,16 +16,13 @@ from jobs.config.loading import Configuration, describe, load, load_recorded, lo
 from jobs.config.workload import Workload
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError
-from metrics.planning.disk_room import peak_log_bytes
-from metrics.planning.slots import SlotShare, share_slots, slots_needed
-from metrics.tables.boundary import make_boundary
+from metrics.planning.load_needs import SlotShare, peak_log_bytes, share_slots, slots_needed
+from metrics.tables.boundary import make_boundary, variant_of
 from metrics.traffic.axes import SCALE, axis_named, scale_of_part
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
-from metrics.traffic.variant import variant_of
-from search.interval import Interval
-from search.model import Bracket
+from search.model import Bracket, Interval
 from tests.support.mixes import MIX, WHOLE
 from tests.support.patterns import pattern
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobs.engine.network.connections import BrokerConnectError, open_connections
-from jobs.engine.network.names import look_up
+from jobs.engine.network.links import look_up
 from tests.support.processes import PATIENCE_S
 
 LOOPBACK = socket.getaddrinfo("127.0.0.1", 9, socket.AF_UNSPEC, socket.SOCK_STREAM)
@@ -49,7 +49,7 @@ def test_hosts_are_looked_up_at_once_and_the_silent_one_is_given_up(
     # The look-up begins and waits for two answers; then the time is up.
     looks_s = iter([0.0, 0.0, 0.0, 60.3, 60.3])
     clock = SimpleNamespace(monotonic=lambda: next(looks_s))
-    monkeypatch.setattr("jobs.engine.network.names.time", clock)
+    monkeypatch.setattr("jobs.engine.network.links.time", clock)
     addresses = [("known", 9092), ("unknown", 9092), ("silent", 9092)]
     found = look_up(addresses, 60.0)
     assert found["known", 9092].found == tuple(LOOPBACK)

@@ -14,8 +14,8 @@ from jobs.config.suite import Case, configuration_of
 from jobs.console.events import RecordingReporter
 from jobs.runs import limit
 from jobs.runs.limit import LimitRun
-from jobs.trials.history import TrialHistory
-from metrics.trial.warm_up import WarmUp
+from jobs.trials.context import TrialHistory
+from metrics.trial.trial import WarmUp
 from search.line import FinishedPoint, Line
 from search.model import Bracket, GaveUp
 from tests.support.contexts import run_context

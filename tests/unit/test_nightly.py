@@ -15,16 +15,21 @@ from click.testing import CliRunner
 from junitparser import Error, Failure, JUnitXml, Skipped
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.nightly.body import NightRun
-from jobs.campaigns.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
-from jobs.campaigns.nightly.junit import write_junit
+from jobs.campaigns.nightly.body import (
+    NightRun,
+    case_reports,
+    judged_row,
+    outcome_of_night,
+    rule_of,
+    write_junit,
+)
 from jobs.config.suite import configuration_of
 from jobs.console.events import RecordingReporter
 from jobs.nightly import nightly
 from jobs.runs.lifecycle import RunOrder, RunState, execute
 from jobs.runs.resumption import config_text
 from jobs.traffic import traffic
-from jobs.trials.history import TrialHistory
+from jobs.trials.context import TrialHistory
 from metrics.common.errors import ConfigError, GuardStopError
 from metrics.comparing.nightly import NightComparison, judge_night
 from metrics.reporting.nightly import (
@@ -34,7 +39,7 @@ from metrics.reporting.nightly import (
     table_rows,
     write_night,
 )
-from metrics.tables.cases import Outcome
+from metrics.tables.rows import Outcome
 from metrics.tables.schema import RunRow
 from tests.support.frozen import lost_keys
 from tests.support.nights import ENVIRONMENT, SUITE, case_row

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.campaigns.nightly.conclusion import rule_of
-from jobs.campaigns.nightly.measurement import config_of, load_of, plan_of
-from jobs.campaigns.nightly.settings import settings_of
+from jobs.campaigns.nightly.body import rule_of
+from jobs.campaigns.nightly.measurement import config_of, load_of, plan_of, settings_of
 from jobs.config.suite import Suite, configuration_of, load_suite
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.nightly import Noise

@@ -10,7 +10,7 @@ import pytest
 
 from metrics.comparing.effects import night_effect
 from metrics.comparing.nightly import NightComparison, NightRule, Noise, judge_night
-from metrics.tables.cases import CaseRow, Outcome
+from metrics.tables.rows import CaseRow, Outcome
 from tests.support.nights import DAY_S, ENVIRONMENT, case_row
 
 CV = 0.05

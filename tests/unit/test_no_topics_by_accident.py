@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.engine.clients.kafka_python import producer_options
 from jobs.engine.consuming.group_member import group_options
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from tests.support.patterns import plan
 
 PLAN = plan(consumers=ConsumerOptions(groups=1))

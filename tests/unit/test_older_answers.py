@@ -16,13 +16,13 @@ import pytest
 from jobs.campaigns.sweep import body
 from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import load_sweep
-from jobs.campaigns.sweep.results import finished as of_older
+from jobs.campaigns.sweep.from_tables import finished as of_older
 from jobs.console.events import RecordingReporter
 from metrics.common.errors import ConfigError
 from metrics.comparing.effects import Conclusion
 from metrics.comparing.figures import TIME
 from metrics.reporting.known_runs import known_runs
-from metrics.reporting.page.model import is_held
+from metrics.reporting.page.page import is_held
 from metrics.reporting.summary import load_summary
 from metrics.reporting.sweep.answer import load_answer
 from tests.support.commands import ROOT

@@ -13,15 +13,14 @@ from typing import Any
 
 import pytest
 
-from jobs.campaigns.nightly.conclusion import rule_of
-from jobs.campaigns.nightly.measurement import config_of
-from jobs.campaigns.nightly.settings import settings_of
+from jobs.campaigns.nightly.body import rule_of
+from jobs.campaigns.nightly.measurement import config_of, settings_of
 from jobs.config import load
 from jobs.config.suite import Suite, configuration_of, load_suite
 from jobs.runs.resumption import config_text, differences
 from metrics.columns import restored
 from metrics.comparing.nightly import NightComparison, judge_night
-from metrics.tables.cases import CaseRow, Outcome
+from metrics.tables.rows import CaseRow, Outcome
 from tests.support.commands import ROOT
 
 COMMITS = ("2053f56", "13ccb174")

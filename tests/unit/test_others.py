@@ -13,13 +13,12 @@ from jobs.cluster.opening import LastLoad
 from jobs.config.goal import GuardLimits
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials import warm_up
-from jobs.trials.context import RunContext
+from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.gates import FIRST_LOOK_S, LOOK_MAX_S, OTHERS_PATIENCE_S, RENEWAL_S, Gates
-from jobs.trials.history import TrialHistory
 from jobs.trials.recovery import DEADLINE_S
 from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import GroupCounts, GroupWindow
 from metrics.trial.counts import Counts

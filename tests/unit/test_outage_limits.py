@@ -31,10 +31,8 @@ from metrics.planning.provisioning import (
 from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.summary import by_goal
 from metrics.tables.boundary import Boundary
-from metrics.trial.evidence import ClusterFacts
-from metrics.trial.judgement import Judgement
-from metrics.trial.state import CATCHING_UP, offline_state
-from metrics.trial.trial import Trial
+from metrics.trial.evidence import ClusterFacts, Judgement
+from metrics.trial.trial import CATCHING_UP, Trial, offline_state
 from search.model import Verdict
 from tests.support.evidence import broker, judged
 from tests.support.report_rows import overloaded, summary_of_sizes, sustained, trial_at

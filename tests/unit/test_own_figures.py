@@ -12,7 +12,7 @@ from metrics.sources.beans import (
     TICKED_S,
     UPTIME_MS,
 )
-from metrics.sources.own_figures import (
+from metrics.sources.first_polls import (
     changes_of_process,
     nodes_of_one_process,
     other_process,

@@ -17,8 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.owner_topic import owner_topics
 from jobs.config import Goal, load_goal, load_workload
-from jobs.config.goal import GuardLimits
-from jobs.config.owner import OwnerBounds, parse_bounds, tightened
+from jobs.config.goal import GuardLimits, OwnerBounds, parse_bounds, tightened
 from jobs.runs.estimate import line_of
 from jobs.runs.lifecycle import RunState
 from jobs.trials.control_server import ControlServer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.testbed.page_cache import forget
+from jobs.testbed.handle import forget
 from metrics.common.errors import ConfigError
 from tests.support.processes import becomes
 

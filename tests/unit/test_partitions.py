@@ -8,7 +8,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from jobs.engine.consuming.group_member import is_fair_share
 from jobs.engine.producing.control_requests import leaders_in, metadata_request
 from jobs.engine.producing.protocol import ProduceEncoder
-from jobs.engine.task.partitions import Partitions
+from jobs.engine.task.plan import Partitions
 
 THREE = Partitions(("a", "b", "c"), 4)
 

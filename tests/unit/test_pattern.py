@@ -10,9 +10,9 @@ import pytest
 
 from jobs.config import load, load_workload
 from metrics.traffic.axes import AXES, Axis
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
-from metrics.traffic.sizes import Sizes
+from metrics.traffic.payload import Sizes
 from tests.support.patterns import pattern, plan
 
 MANY = pattern(

@@ -16,18 +16,11 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.cluster.admin import NO_LEADER, Partition
 from jobs.cluster.connect import connect
-from jobs.cluster.placement import (
-    GROWTH_MAX,
-    LeaderCounts,
-    grown_partitions,
-    leader_counts,
-    placed,
-)
+from jobs.cluster.topic_set import GROWTH_MAX, LeaderCounts, grown_partitions, leader_counts, placed
 from jobs.cluster.topics import Topics
 from jobs.config import load_workload
 from jobs.console.events import Level, Notice, RecordingReporter
-from jobs.trials.context import RunContext
-from jobs.trials.history import TrialHistory
+from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.point_topics import PointTopics
 from metrics.traffic.pattern import TrafficPattern
 from tests.support.fake_cluster import FakeCluster, Habits, Replicas

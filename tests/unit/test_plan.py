@@ -22,7 +22,7 @@ from metrics.reporting.summary import RunSummary, write_summary
 from metrics.reporting.sweep.answer import SweepAnswer, load_answer
 from metrics.tables.boundary import make_boundary
 from metrics.traffic.axes import NP
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Bracket
 from tests.support.frozen import lost_keys
 from tests.support.rows import traffic

@@ -14,7 +14,7 @@ from metrics.planning.planted import (
     planted_producers,
     stated_handler_times,
 )
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 from metrics.windows.broker import BrokerWindow, RequestWindow
 
 FIVE = HandlerTime(stated_ms=5.0)

@@ -17,11 +17,12 @@ from jobs.checks.machine import machine_findings
 from jobs.cluster.opening import require_startable
 from jobs.config import load_cluster, load_workload
 from jobs.config.cluster import stated_environment
-from jobs.config.planted_disk import PlantedDisk
-from jobs.testbed.client_access import cluster_text
+from jobs.config.link import PlantedDisk
+from jobs.testbed import planted_devices as devices
 from jobs.testbed.commands import disk_lines
-from jobs.testbed.disk import devices
-from jobs.testbed.disk.devices import (
+from jobs.testbed.launcher import cluster_text
+from jobs.testbed.model import State, Status
+from jobs.testbed.planted_devices import (
     IMAGE,
     DiskError,
     devices_below,
@@ -33,11 +34,10 @@ from jobs.testbed.disk.devices import (
     require_planted_disk,
     require_rate,
 )
-from jobs.testbed.model import State, Status
 from jobs.testbed.profile import Profile, adapt, load_profile
 from jobs.trials.calibration import planted_rates
 from metrics.common.errors import ConfigError
-from metrics.planning.planted_rates import PlantedRates, log_bytes_per_s
+from metrics.planning.planted import PlantedRates, log_bytes_per_s
 from tests.support.testbed_spec import SPEC
 
 DISK = PlantedDisk("20MB/s", size_bytes=200_000_000)

@@ -11,12 +11,10 @@ import pytest
 from kafka import codec
 from kafka.record.default_records import DefaultRecordBatch
 
-from jobs.engine.batches.compression import CODECS, CodecError
-from jobs.engine.batches.pool import ESTIMATION_FACTOR, BatchPool, record_counts
+from jobs.engine.batches.pool import CODECS, ESTIMATION_FACTOR, BatchPool, CodecError, record_counts
 from jobs.engine.batches.sections import Section
-from metrics.traffic.payload import Payload
-from metrics.traffic.producer import ProducerPattern
-from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes, varint_bytes
+from metrics.traffic.clients import ProducerPattern
+from metrics.traffic.payload import BATCH_HEADER_BYTES, Payload, record_bytes, varint_bytes
 from tests.support.patterns import producer_pattern
 
 COMPRESSED = [name for name in CODECS if name != "none"]

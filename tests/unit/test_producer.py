@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from jobs.engine.batches.sections import PlainSection
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import EvenSchedule
-from metrics.traffic.producer import ProducerOptions
-from metrics.traffic.skew import exponent_of, largest_over_mean, zipf_weights
+from metrics.traffic.clients import ProducerOptions, exponent_of, largest_over_mean, zipf_weights
 from tests.support.patterns import plan, producer_pattern
 
 

@@ -22,7 +22,7 @@ from jobs.engine.producing.control_requests import (
     register_transactional,
     request_producer_ids,
 )
-from jobs.engine.producing.producer_id import SEQUENCES, EpochExhaustedError, ProducerIdState
+from jobs.engine.producing.protocol import SEQUENCES, EpochExhaustedError, ProducerIdState
 from tests.support.patterns import producer_pattern
 from tests.support.processes import PATIENCE_S
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.config.files import names_in
-from jobs.config.profile import load_rate_profile
+from jobs.config.files import load_rate_profile, names_in
 from jobs.engine.producing.schedule import due_between, schedule_for
 from metrics.traffic.profile import RateProfile
 from tests.support.patterns import pattern

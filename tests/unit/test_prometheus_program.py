@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from metrics.common.errors import ConfigError
-from metrics.sources.hosts import readings
+from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.prometheus_server import ServedHosts
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.sampler import Sampler

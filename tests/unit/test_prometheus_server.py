@@ -11,14 +11,13 @@ from itertools import pairwise
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.checks.cluster import metrics_findings
-from jobs.checks.history import history_findings
-from jobs.config.exporter_rules import load_rules
+from jobs.checks.cluster import history_findings, metrics_findings
+from jobs.config.metrics_registry import load_rules
 from jobs.trials.recovery import Baseline, wait_until_at_rest
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
-from metrics.sources.hosts import readings
+from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.prometheus_server import ServedHosts
 from metrics.sources.http_access import HttpAccess, ScrapeError, basic
 from metrics.sources.rules import RuleSet
@@ -30,7 +29,7 @@ from metrics.sources.server.feed import CLOCK_OFFSET_MAX_S, STALE_INTERVALS, Fee
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import poll_interval_of, sample_interval_of
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
-from metrics.trial.clock import OFFSET_MAX_S
+from metrics.trial.client import OFFSET_MAX_S
 from metrics.windows.broker import broker_window, broker_windows
 from tests.support.exporter_pages import BrokerState, page
 from tests.support.processes import PATIENCE_S

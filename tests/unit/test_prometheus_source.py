@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config.exporter_rules import load_rules
+from jobs.config.metrics_registry import load_rules
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import CONTROLLER_EPOCH, FROM_FIRST_USE, Role, beans_for, readings_of
 from metrics.sources.first_polls import take_first_polls
@@ -18,7 +18,7 @@ from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet, rule_set
 from metrics.sources.sample import BrokerSample
-from metrics.sources.scrapers import SCRAPES_IN_PARALLEL
+from metrics.sources.scraper import SCRAPES_IN_PARALLEL
 from metrics.sources.shortcomings import CLIENT_ONLY, is_blind, shortcomings
 from metrics.sources.source import Endpoint, NodeInfo
 from tests.support.processes import PATIENCE_S
@@ -182,7 +182,7 @@ def test_a_hanging_exporter_is_missed_and_does_not_delay_the_others(
     with opened(well, hung) as source:
         hung.delay.clear()
         with monkeypatch.context() as patched:
-            patched.setattr("metrics.sources.scrapers.time", clock)
+            patched.setattr("metrics.sources.scraper.time", clock)
             good, missed = source.sample_all()
         assert good.error is None
         assert missed.error is not None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from jobs.engine.network.frames import (
+from jobs.engine.network.transport import (
     PRODUCE_VERSION,
     AnswerFormatError,
     Buffer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metrics.comparing.quantiles import chi2_tail, student_quantile, student_tail
+from metrics.comparing.effects import chi2_tail, student_quantile, student_tail
 
 FREEDOMS = (1.0, 2.0, 3.7, 5.0, 12.0, 37.0, 1000.0, float("inf"))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobs.config import load_workload
+from metrics.common.bounds import EXAMPLES, amount
 from metrics.common.errors import ConfigError
-from metrics.common.quantities import EXAMPLES, amount
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from jobs.cluster.quotas import Quota, is_throttling_unseen
+from jobs.cluster.permissions import Quota, is_throttling_unseen
 from jobs.config import load_workload
 from jobs.engine.network.options import ClientIds
 from metrics.sources.beans import Role

@@ -21,17 +21,11 @@ from jobs.checks.finding import (
     require_ready,
     warning,
 )
-from jobs.checks.settings import (
-    driver_address,
-    promised_slots,
-    setting_findings,
-    slot_findings,
-)
+from jobs.checks.session import driver_address, promised_slots, setting_findings, slot_findings
 from jobs.checks.survey import ExecutorFacts
-from jobs.spark.session import cause_in
-from jobs.spark.slots import SETTLED_S, Slots, await_slots
+from jobs.spark.session import SETTLED_S, Slots, await_slots, cause_in
 from metrics.common.errors import ConfigError, GuardStopError
-from metrics.trial.clock import OFFSET_MAX_S
+from metrics.trial.client import OFFSET_MAX_S
 from metrics.trial.sockets import KernelBuffers
 
 PACKAGES = {"kafka-python": "3.0.12", "crc32c": "2.9"}

@@ -25,7 +25,7 @@ from jobs.config import load
 from jobs.config.base import is_name
 from jobs.setup.ivy import spark_jar
 from jobs.setup.version import __version__
-from jobs.spark.log_stores import commit_problem
+from jobs.spark.compatibility import commit_problem
 from tests.bench.ready_files import READY, RUNS, operator_trouble, strict
 from tests.support.commands import ROOT, job
 from tests.support.cron import CRONTAB, crontab

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from kafka.codec import gzip_encode, snappy_encode
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from jobs.cluster.record_batches import PLAIN_BYTES_MAX, BatchFormatError, records_of
-from jobs.learning.decoding import decode
-from metrics.learning.batches import batches_in
-from metrics.learning.decoded import RecordTally
+from jobs.cluster.owner_topic import PLAIN_BYTES_MAX, BatchFormatError, records_of
+from jobs.learning.reading import decode
+from metrics.learning.decoded import RecordTally, batches_in
 
 CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 BATCH_HEAD = 61

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from metrics.comparing.release import changed_release, release_of
-from metrics.tables.environment import difference
+from metrics.comparing.cause import changed_release, release_of
+from metrics.tables.rows import difference
 
 ROLES, ZOOKEEPER = "config.process.roles", "config.zookeeper.connect"
 WITH_ZOOKEEPER = {"broker.version": "3.6.2", f"broker.{ZOOKEEPER}": "z:2181"}

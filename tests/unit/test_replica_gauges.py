@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from jobs.trials.replica_gauges import FRESH_S, READING, lacking_in, lacking_now
+from jobs.trials.sampling import FRESH_S, READING, lacking_in, lacking_now
 from metrics.sources.beans import Role
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo

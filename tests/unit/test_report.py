@@ -15,23 +15,22 @@ from syrupy.assertion import SnapshotAssertion
 from jobs.console.events import RunFinished
 from jobs.console.printing import PlainReporter
 from metrics.columns import row_of
-from metrics.reporting.answer_page import AnswerPage, answer_page
 from metrics.reporting.limit_answer import answer_of, headline
-from metrics.reporting.page.model import Report, build_report
-from metrics.reporting.page.page import WORDS, report_page
+from metrics.reporting.page.binding import WINDOWS_MAX
+from metrics.reporting.page.page import WORDS, Report, build_report, report_page
 from metrics.reporting.page.series import BROKERS_MAX, HEIGHT, LATENCY, WIDTH, panels_of
-from metrics.reporting.page.trials import WINDOWS_MAX
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import summary_of
+from metrics.reporting.templating import AnswerPage, answer_page
 from metrics.reporting.trial_charts import throughput_latency_spec
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.schema import RunRow
+from metrics.trial.adding import LatencySlice
 from metrics.trial.client import ClientWindow
-from metrics.trial.judgement import Judgement, Reason
-from metrics.trial.over_time import LatencySlice
+from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.sockets import KernelBuffers, SocketCounts
-from metrics.windows.resource import Resource
 from metrics.windows.series import SeriesPoint
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import START_S, client
 from tests.support.page_text import PageText

@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load
-from jobs.runs.reproduce import command_of
+from jobs.runs.results import command_of
 from jobs.runs.resumption import config_text
 
 CASES = {

@@ -19,11 +19,10 @@ from jobs.config import load, load_workload
 from jobs.console.events import Notice, RecordingReporter
 from jobs.console.text import plan_rows
 from jobs.options import Duration, duration_s
-from jobs.runs.artifacts import ArtifactWriter, regeneration_hint
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
 from jobs.runs.outcome import RunOutcome, outcome_of
-from jobs.runs.results import boundary_of, write_results
+from jobs.runs.results import ArtifactWriter, boundary_of, regeneration_hint, write_results
 from jobs.runs.resumption import config_text
 from jobs.spark.failures import SparkFailedError, report_spark_failures
 from jobs.trials.calibration import Calibration, calibration_table
@@ -43,12 +42,11 @@ from metrics.planning.planted import environment_of_handlers
 from metrics.reporting.limit_answer import answer_of
 from metrics.reporting.limit_words import open_words
 from metrics.tables.boundary import Boundary
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Judgement
 from metrics.trial.trial import Trial
 from metrics.units import format_duration
-from search.interval import Interval
 from search.line import FinishedPoint
-from search.model import Bracket, Done, GaveUp
+from search.model import Bracket, Done, GaveUp, Interval
 from tests.support.evidence import client
 from tests.support.report_rows import (
     overloaded,

@@ -27,15 +27,14 @@ from jobs.runs.resumption import (
 )
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError
-from metrics.tables.run_tables import RunTables
+from metrics.tables.rows import trial_from
 from metrics.tables.schema import SCHEMAS, RunRow
-from metrics.tables.trials import trial_from
-from metrics.trial.judgement import Judgement, Reason
+from metrics.tables.store import RunTables
+from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial
-from metrics.windows.resource import Resource
-from search.boundary_model import ProducerRate
+from metrics.windows.use import Resource
 from search.limits import Limits
-from search.line import FinishedPoint, Line
+from search.line import FinishedPoint, Line, ProducerRate
 from search.lines import run_line, run_lines
 from search.model import Decision, Measure, Observation, Verdict
 from tests.support.evidence import START_S

@@ -23,12 +23,12 @@ from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth, LogDir, Partitions
 from jobs.cluster.topics import BROKERS_PER_CHECK, Topics
 from jobs.config import load_workload
-from jobs.config.exporter_rules import load_rules
 from jobs.config.goal import GuardLimits
+from jobs.config.metrics_registry import load_rules
 from jobs.console.events import TrialProgress
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.guards import Guards
-from jobs.trials.ticker import Ticker
+from jobs.trials.watching import Ticker
 from metrics.judging.slices import Slices
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.verdict import judge, progress_of

@@ -19,7 +19,7 @@ from jobs.engine.producing.schedule import (
     due_between,
     schedule_of,
 )
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 from tests.support.patterns import producer_pattern
 
 START_S = 50.0

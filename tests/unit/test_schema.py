@@ -23,24 +23,21 @@ from metrics.columns import (
     row_of,
     utc,
 )
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import Boundary, BoundaryRow
-from metrics.tables.parts import PartRow
-from metrics.tables.schema import ROWS, SCHEMAS, HostRow, RunRow, SampleRow
-from metrics.tables.trials import trial_from
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.tables.rows import trial_from
+from metrics.tables.schema import ROWS, SCHEMAS, HostRow, PartRow, RunRow, SampleRow
+from metrics.traffic.clients import ConsumerOptions, ProducerOptions
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.traffic.payload import Payload
-from metrics.traffic.producer import ProducerOptions
+from metrics.trial.adding import Histogram, ProducerSpan, Quantiles
 from metrics.trial.client import ClientWindow
 from metrics.trial.consumption import GroupCounts, GroupWindow, ReadRange
 from metrics.trial.counts import BrokerAccount, Counts, ProducerAccounts
-from metrics.trial.histogram import Histogram, Quantiles
-from metrics.trial.judgement import Judgement, Reason
-from metrics.trial.producer_shares import ProducerSpan
+from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 from search.model import Verdict
 from tests.support.evidence import client
 from tests.support.headroom import headroom_row

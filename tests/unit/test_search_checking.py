@@ -10,22 +10,35 @@ import numpy as np
 import pytest
 
 from search.bisect import Bisection
-from search.boundary_model import ProducerRate
 from search.budget import Budget
-from search.changes import LEAST, Suspicion, suspicion
-from search.checking import MORE_MAX, Checking, describe, guide_of
+from search.checking import LEAST, MORE_MAX, Checking, Suspicion, describe, guide_of, suspicion
 from search.estimate import Curve
 from search.forecast import forecast, trials_left
 from search.guided import Guided
-from search.interval import Interval
 from search.limits import Limits
-from search.line import Line
-from search.lines import run_line, run_lines
-from search.loop import run_search
-from search.model import Change, Decision, Done, GaveUp, Measure, Observation, Searcher, Verdict
-from search.simulate import ClusterSpec, SimulatedCluster, SimulatedEnd, run_on
-from search.simulate_line import LineSpec, SimulatedLine, run_line_on
-from search.trial_evidence import TrialEvidence
+from search.line import Line, ProducerRate
+from search.lines import run_line, run_lines, run_search
+from search.model import (
+    Change,
+    Decision,
+    Done,
+    GaveUp,
+    Interval,
+    Measure,
+    Observation,
+    Searcher,
+    Verdict,
+)
+from search.posterior import TrialEvidence
+from search.simulate import (
+    ClusterSpec,
+    LineSpec,
+    SimulatedCluster,
+    SimulatedEnd,
+    SimulatedLine,
+    run_line_on,
+    run_on,
+)
 from tests.bench.search_changing import changing_cases, found_of
 from tests.support import searching
 from tests.support.searching import ScriptedGoals, expect

@@ -10,7 +10,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from search.bisect import Bisection
-from search.boundary_model import ProducerRate
 from search.budget import Budget
 from search.confirming import (
     HOLDS_MAX,
@@ -22,9 +21,8 @@ from search.confirming import (
 )
 from search.guided import Guided
 from search.limits import Limits
-from search.line import Line
-from search.lines import run_line
-from search.loop import SearchEnd, run_goals
+from search.line import Line, ProducerRate
+from search.lines import SearchEnd, run_goals, run_line
 from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
 from tests.support.searching import expect, run_search, search_trials
 

@@ -6,13 +6,18 @@ import math
 
 import pytest
 
-from search.aim import Aim, aim, bound_from_below
 from search.estimate import Curve, Estimate, LoadEquation, readings, solve
 from search.guide import Guide
-from search.guided import Guided
+from search.guided import Aim, Guided, aim, bound_from_below
 from search.limits import Limits
-from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
-from search.model import Bracket, Measure, Observation, Verdict
+from search.model import (
+    Bracket,
+    Measure,
+    Observation,
+    Verdict,
+    bracket_of_verdicts,
+    load_verdicts_of,
+)
 from search.signals import Signals
 from tests.support.searching import expect
 

@@ -14,19 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from metrics.trial.judgement import Judgement
+from metrics.trial.evidence import Judgement
 from metrics.trial.others import ClientTraffic, Level, OtherLoad, OwnTraffic
-from metrics.trial.warm_up import WarmUp
+from metrics.trial.trial import WarmUp
 from search.bisect import Bisection
-from search.boundary_model import ProducerRate
 from search.estimate import Curve, Estimate, Prior, below, delivered_readings
 from search.guide import Guide
-from search.guided import ALLOWANCE, Guided
+from search.guided import ALLOWANCE, Guided, Shadow
 from search.limits import Limits
-from search.line import FinishedPoint, Line
-from search.load_verdicts import bracket_of_verdicts, load_verdicts_of
-from search.model import Bracket, Done, LoadWords, Measure, Observation, Verdict
-from search.shadow import Shadow
+from search.line import FinishedPoint, Line, ProducerRate
+from search.model import (
+    Bracket,
+    Done,
+    LoadWords,
+    Measure,
+    Observation,
+    Verdict,
+    bracket_of_verdicts,
+    load_verdicts_of,
+)
 from search.signals import AT_REST, HANDLER_IDLE, Signals, own_utilization
 from search.simulate import ClusterSpec, SimulatedCluster
 from tests.bench.search_overloads import behavior_of, compare_overloads, conditions

@@ -13,15 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.bisect import Bisection
-from search.boundary_model import ProducerRate
 from search.budget import Budget, Budgeted, Spent
 from search.estimate import Curve, Prior
 from search.guide import Guide
 from search.guided import EXTRA_MAX, Guided
-from search.interval import Interval
 from search.limits import Limits
-from search.line import FinishedPoint, Line
-from search.model import Bracket, Done, GaveUp, IntervalSearcher, Measure, Observation, Verdict
+from search.line import FinishedPoint, Line, ProducerRate
+from search.model import (
+    Bracket,
+    Done,
+    GaveUp,
+    Interval,
+    IntervalSearcher,
+    Measure,
+    Observation,
+    Verdict,
+)
 from search.posterior import GAINS, NOISES, Odds, Posterior, evidence, initial_odds
 from search.signals import Signals
 from search.simulate import ClusterSpec, SimulatedCluster

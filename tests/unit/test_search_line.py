@@ -9,17 +9,14 @@ from typing import Any
 
 import pytest
 
-from search.boundary_model import BoundaryModel, Point, ProducerRate, fit
 from search.budget import Budget
 from search.forecast import forecast, trials_left
 from search.guided import Guided
 from search.limits import Limits
-from search.line import FinishedPoint, Line, bend_of
-from search.lines import run_line
-from search.loop import run_goals
+from search.line import BoundaryModel, FinishedPoint, Line, Point, ProducerRate, bend_of, fit
+from search.lines import run_goals, run_line
 from search.model import Bracket, Decision, Done, GaveUp, Observation, Verdict
-from search.simulate import ClusterSpec, SimulatedCluster
-from search.simulate_line import LineSpec, SimulatedLine, run_line_on
+from search.simulate import ClusterSpec, LineSpec, SimulatedCluster, SimulatedLine, run_line_on
 from tests.bench.search_methods import LIMITS, RATE, SIZES, Scenario, draw_line
 from tests.support.searching import ScriptedGoals, expect
 

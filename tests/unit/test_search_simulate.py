@@ -12,14 +12,13 @@ import pytest
 
 from jobs.trials.early_end import OTHERS_ERROR_RATE
 from search.bisect import Bisection
-from search.boundary_model import ProducerRate
 from search.early_stop import FEWEST, Progress, StopRule
 from search.guided import Guided
 from search.limits import Limits
+from search.line import ProducerRate
 from search.model import Done, Observation, Verdict
 from search.signals import Signals
-from search.simulate import ClusterSpec, SimulatedCluster
-from search.simulate_line import LineSpec, SimulatedLine
+from search.simulate import ClusterSpec, LineSpec, SimulatedCluster, SimulatedLine
 from tests.bench.search_methods import OURS, compare, scenarios
 from tests.support.searching import run_on
 

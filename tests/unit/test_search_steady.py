@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from search.steady import HOLDS_MAX, LEAST, REPEATS_MAX, STEP_DOWN, SteadyHold, next_hold
+from search.confirming import HOLDS_MAX, LEAST, REPEATS_MAX, STEP_DOWN, SteadyHold, next_hold
 
 
 def failed(load: int, written: float | None = None) -> SteadyHold:

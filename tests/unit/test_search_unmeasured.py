@@ -9,10 +9,9 @@ from itertools import product
 import pytest
 
 from search.bisect import Bisection
-from search.ceilings import Ceiling, ceiling_of
 from search.guide import Guide
 from search.guided import Guided
-from search.limits import Limits
+from search.limits import Ceiling, Limits, ceiling_of
 from search.model import Bracket, Done, GaveUp, Measure, Observation, Searcher, Verdict
 from tests.support.searching import expect, run_search
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config.exporter_rules import load_rules
+from jobs.config.metrics_registry import load_rules
 from metrics.sources.beans import FROM_FIRST_USE, PRODUCE_ERRORS, Role
 from metrics.sources.exposition import Poll, series_of
 from metrics.sources.rules import missing_readings

@@ -15,15 +15,20 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.config.loading import load
 from jobs.console.events import RecordingReporter
 from jobs.trials import warm_up
-from jobs.trials.context import RunContext
-from jobs.trials.history import TrialHistory
+from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.load import GeneratorError
 from jobs.trials.series_proof import LOOKS_MAX, SeriesProof, is_enough
 from jobs.trials.unscored_load import UnscoredLoad
 from jobs.trials.warm_up import proof_pattern, prove_series
 from metrics.common.errors import ConfigError
-from metrics.judging.poll_pairs import polls_of
-from metrics.judging.series_proof import MESSAGES_LEAST, Proof, Sent, prove, sent_by_broker
+from metrics.judging.series_proof import (
+    MESSAGES_LEAST,
+    Proof,
+    Sent,
+    polls_of,
+    prove,
+    sent_by_broker,
+)
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.hosts.source import NoHosts
 from metrics.sources.sample import BrokerSample

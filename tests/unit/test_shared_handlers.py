@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from metrics.common.errors import ConfigError
-from metrics.sources.beans import CONTROLLER_REQUESTS, Role, controller_request
-from metrics.sources.probe import with_lacks
-from metrics.sources.rules import roles_of, with_handlers
-from metrics.sources.shared_handlers import (
+from metrics.sources.beans import (
+    CONTROLLER_REQUESTS,
     UNKNOWN_SHARE,
+    Role,
     controller_bound_ns,
+    controller_request,
     controller_share,
     with_own_idle,
 )
+from metrics.sources.driver_jvm import with_lacks
+from metrics.sources.rules import roles_of, with_handlers
 from metrics.sources.shortcomings import shortcomings
 from metrics.windows.broker import BrokerWindow, broker_window
 from metrics.windows.spans import find_contradiction

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from jobs.engine.batches.pool import pool_of
-from jobs.engine.producing.growth import growing_schedule
+from jobs.engine.producing.loop import growing_schedule
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.protocol import ProduceEncoder
 from jobs.engine.stage import run_task
 from jobs.engine.task.plan import TrialPlan
 from jobs.trials.load import Target, plans_of_parts
 from metrics.columns import row_of
-from metrics.planning.slots import share_slots
-from metrics.tables.parts import part_rows
+from metrics.planning.load_needs import share_slots
+from metrics.tables.schema import part_rows
 from metrics.traffic.axes import NP
 from metrics.traffic.mix import mix_of
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
@@ -111,7 +111,7 @@ def test_a_mix_of_one_part_has_the_row_of_the_part() -> None:
 # --- CPU, as calls ----------------------------------------------------------------------
 
 
-OF_MIXES = {"placing.py", "mix.py", "slots.py"}
+OF_MIXES = {"placing.py", "mix.py", "load_needs.py"}
 STEPS_OF_MIXES = {
     ("plan.py", "own_task"),
     ("plan.py", "stage_task"),

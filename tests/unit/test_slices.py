@@ -15,9 +15,8 @@ from metrics.judging.thresholds import Indicators, Thresholds
 from metrics.judging.verdict import progress_of
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS, UPTIME_MS
 from metrics.sources.sample import BrokerSample
-from metrics.trial.evidence import ClusterFacts, Evidence
-from metrics.trial.judgement import Reason
-from metrics.windows.cluster import any_isr_changed_share
+from metrics.trial.evidence import ClusterFacts, Evidence, Reason
+from metrics.windows.broker import any_isr_changed_share
 from metrics.windows.spans import Span
 from search.early_stop import StopRule
 from search.model import Verdict

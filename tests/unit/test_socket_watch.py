@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 
 from jobs.engine.network import socket_watch as module
-from jobs.engine.network.socket_watch import MEMORY_EVERY, WATCHED_MAX, SocketWatch
+from jobs.engine.network.socket_watch import (
+    MEMORY_EVERY,
+    WATCHED_MAX,
+    SocketMemory,
+    SocketWatch,
+    TcpInfo,
+)
 from jobs.engine.network.sockets import Channel
-from jobs.engine.network.tcp_info import SocketMemory, TcpInfo
 from jobs.engine.network.transport import PlainTransport
 from metrics.trial.adding import total
 from metrics.trial.sockets import KernelBuffers, SocketCounts, kernel_buffers_of

@@ -16,13 +16,10 @@ from metrics.common.errors import ConfigError
 from metrics.sources.access import JmxAccess
 from metrics.sources.bean_poller import BeanValue, match_values, parse_object_name
 from metrics.sources.beans import PROBE, Role, beans_for, readings_of
-from metrics.sources.driver_jvm import parse_answers, plan_text
+from metrics.sources.driver_jvm import brief, node_info, parse_answers, plan_text, unreachable
 from metrics.sources.exposition import numbers
 from metrics.sources.java_class import compiled
-from metrics.sources.jmx import open_jmx
-from metrics.sources.jmxquery_program import ask
-from metrics.sources.jmxquery_source import JmxQuerySource
-from metrics.sources.probe import brief, node_info, unreachable
+from metrics.sources.jmx import JmxQuerySource, ask, open_jmx
 from metrics.sources.source import JmxEndpoint
 from tests.support.processes import PATIENCE_S
 

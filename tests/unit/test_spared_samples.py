@@ -9,14 +9,7 @@ from itertools import count
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.config.exporter_rules import load_rules
-from metrics.common.broker_costs import (
-    ORDINARY_LINES,
-    SAMPLE_PARTITION_S,
-    SAMPLES_SHARE_MAX,
-    jmx_interval_s,
-    scrape_interval_s,
-)
+from jobs.config.metrics_registry import load_rules
 from metrics.common.errors import ConfigError
 from metrics.sources.bean_poller import BeanPoller, BeanValue
 from metrics.sources.beans import PARTITIONS
@@ -27,7 +20,15 @@ from metrics.sources.first_polls import (
 )
 from metrics.sources.prometheus import PrometheusSource
 from metrics.sources.rules import RuleSet, rule_set
-from metrics.sources.source import Endpoint, NodeInfo
+from metrics.sources.source import (
+    ORDINARY_LINES,
+    SAMPLE_PARTITION_S,
+    SAMPLES_SHARE_MAX,
+    Endpoint,
+    NodeInfo,
+    jmx_interval_s,
+    scrape_interval_s,
+)
 from tests.support.bean_answers import answers
 from tests.support.processes import PATIENCE_S
 from tests.support.rate_pages import POOL, RateExporter

@@ -14,16 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.setup import jars, spark_pairs
+from jobs.setup import jars
+from jobs.setup import releases as spark_pairs
 from jobs.setup.ivy import Coordinate
 from jobs.setup.places import DATABRICKS
-from jobs.setup.spark_pairs import (
-    PAIRS,
-    SparkBuild,
-    installed_delta,
-    installed_spark,
-    require_pair,
-)
+from jobs.setup.releases import PAIRS, SparkBuild, installed_delta, installed_spark, require_pair
 from jobs.spark import compatibility
 from jobs.spark.compatibility import EXTENSION, require_supported_spark, used_spark
 from jobs.spark.session import DELTA

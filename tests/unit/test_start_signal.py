@@ -9,10 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from jobs.engine.task.control_channel import START_WAIT_MAX_S, DriverChannel, OrphanedError
-from jobs.engine.task.start_signal import (
+from jobs.engine.task.control_channel import (
     LATE_MAX_S,
     PROBLEM_LENGTH,
+    START_WAIT_MAX_S,
+    DriverChannel,
+    OrphanedError,
     StartSignal,
     TaskReady,
     start_signals,

@@ -10,7 +10,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import Configuration, load
-from jobs.runs.proof import with_proof
 from jobs.runs.steady import (
     SteadyAnswer,
     as_hold,
@@ -18,13 +17,14 @@ from jobs.runs.steady import (
     largest,
     require_failure_allowed,
     steady_plan,
+    with_proof,
 )
 from jobs.trials.steady import FAILED_S, FULL_SHARE, failed_after_s, has_failed, is_over
 from metrics.common.errors import ConfigError
 from metrics.reporting.limit_answer import answer_of
-from metrics.reporting.proof_words import proven_words, steady_words
-from metrics.trial.judgement import Judgement, Reason
-from metrics.trial.over_time import LatencySlice
+from metrics.reporting.limit_words import proven_words, steady_words
+from metrics.trial.adding import LatencySlice
+from metrics.trial.evidence import Judgement, Reason
 from metrics.trial.trial import Trial
 from search.budget import Spent
 from search.model import Verdict

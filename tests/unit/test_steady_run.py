@@ -18,8 +18,8 @@ from jobs.console.events import PhaseStarted, Plan, RecordingReporter
 from jobs.runs.estimate import line_of
 from jobs.runs.limit import LimitRun
 from jobs.trials import steady
+from jobs.trials.context import TrialHistory
 from jobs.trials.early_end import NOTICE_S
-from jobs.trials.history import TrialHistory
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.steady import SteadyMeasurer
 from metrics.tables.boundary import BoundaryRow

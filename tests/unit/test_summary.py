@@ -16,11 +16,17 @@ import pytest
 
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import write_atomic
-from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
-from metrics.reporting.summary_schema import schema_text, summary_schema
+from metrics.reporting.summary import (
+    RunSummary,
+    load_summary,
+    schema_text,
+    summary_schema,
+    trial_document,
+    write_summary,
+)
 from metrics.tables.boundary import Boundary, make_boundary
 from metrics.traffic.axes import AXES, NP, Axis
-from metrics.trial.judgement import Reason
+from metrics.trial.evidence import Reason
 from metrics.units import (
     format_count,
     format_duration,
@@ -31,9 +37,8 @@ from metrics.units import (
     format_volume,
     iso_utc,
 )
-from metrics.windows.resource import Resource
-from search.interval import Interval
-from search.model import Bracket
+from metrics.windows.use import Resource
+from search.model import Bracket, Interval
 from tests.support.commands import ROOT
 from tests.support.report_rows import summary_of_sizes
 from tests.support.rows import traffic, trial
@@ -223,7 +228,7 @@ def test_numbers_in_words() -> None:
 
 def test_the_schema_in_the_docs_is_that_of_the_code() -> None:
     kept = (ROOT / "docs" / "summary.schema.json").read_text(encoding="utf-8")
-    due = "renew it: python -m metrics.reporting.summary_schema docs/summary.schema.json"
+    due = "renew it: python -m metrics.reporting.summary docs/summary.schema.json"
     assert kept == schema_text(), due
 
 

@@ -13,15 +13,13 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.campaigns.measurements import measurement_named, own_names
+from jobs.campaigns.campaign import measurement_named, own_names
 from jobs.campaigns.sweep.body import axes_of, in_order
 from jobs.campaigns.sweep.cases import load_sweep
-from jobs.campaigns.sweep.from_tables import answer_from
-from jobs.campaigns.sweep.results import results_of
+from jobs.campaigns.sweep.from_tables import answer_from, results_of
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
 from metrics.comparing.figures import LIMIT, TIME, FigureKind
-from metrics.comparing.recommending import recommendations
-from metrics.comparing.sweeps import CASE, Result, effects_of
+from metrics.comparing.sweeps import CASE, Result, effects_of, recommendations
 from metrics.reporting.summary import RunSummary, trial_document
 from metrics.reporting.sweep.answer import SweepAnswer, load_answer, sentence
 from metrics.reporting.sweep.charts import sweep_page, sweep_specs, write_sweep_chart

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.engine.network import tcp_info as module
-from jobs.engine.network.tcp_info import kernel_buffers, parsed, socket_memory, tcp_info
+from jobs.engine.network import socket_watch as module
+from jobs.engine.network.socket_watch import kernel_buffers, parsed, socket_memory, tcp_info
 
 U32 = {"mss": 16, "unacked": 24, "rtt": 68, "cwnd": 80, "total_retrans": 100, "min_rtt": 148}
 U64 = {

@@ -28,13 +28,21 @@ from jobs.testbed.cleanup import (
 )
 from jobs.testbed.commands import parse_settings
 from jobs.testbed.detached import down, failed_logs, status
-from jobs.testbed.errors import TestbedStateError
 from jobs.testbed.jvm import MARKER
 from jobs.testbed.launcher import make_spec, refuse_namesake
-from jobs.testbed.model import HOST, Node, NodeRole, ProcessRecord, Spec, State, Status
+from jobs.testbed.model import (
+    HOST,
+    Node,
+    NodeRole,
+    ProcessRecord,
+    Spec,
+    State,
+    Status,
+    TestbedStateError,
+)
 from jobs.testbed.places import FAILED_KEPT, read_state, write_state
 from jobs.testbed.profile import load_profile
-from jobs.testbed.shutdown_reasons import DISK_RESERVE_BYTES, disk_problem
+from jobs.testbed.supervisor import DISK_RESERVE_BYTES, disk_problem
 from jobs.testbed.supervisor import main as supervise
 from metrics.common.errors import ConfigError
 from tests.support.processes import becomes

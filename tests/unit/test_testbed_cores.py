@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobs.testbed.commands import resource_lines
-from jobs.testbed.cores import available_cores, cores_of, require_cores
 from jobs.testbed.cpu_groups import CpuGroups, cpu_groups, remove_groups
+from jobs.testbed.model import available_cores, cores_of, require_cores
 from jobs.testbed.profile import adapt, load_profile
 from metrics.common.errors import ConfigError
 from tests.support.testbed_spec import SPEC

@@ -13,14 +13,12 @@ import javaproperties
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.setup.spark_pairs import installed_spark
-from jobs.testbed import authorizer_java
+from jobs.setup.releases import installed_spark
+from jobs.testbed import handler_time as authorizer_java
 from jobs.testbed.cleanup import keep_logs
-from jobs.testbed.errors import TestbedStartError
 from jobs.testbed.handler_time import limit_lines
 from jobs.testbed.jvm import format_command, server_command, writes_archive
-from jobs.testbed.keys import SecurityFiles
-from jobs.testbed.logs import error_lines, says_address_in_use
+from jobs.testbed.listeners import SecurityFiles
 from jobs.testbed.model import (
     CONTROLLER_ID,
     HOST,
@@ -30,11 +28,20 @@ from jobs.testbed.model import (
     Spec,
     State,
     Status,
+    TestbedStartError,
 )
-from jobs.testbed.nodes import Nodes, random_id
-from jobs.testbed.places import disk_bytes, log_dirs, node_files, read_state, write_state
-from jobs.testbed.ports import FIRST_PORT, LAST_PORT, free_ports
-from jobs.testbed.properties import render
+from jobs.testbed.nodes import Nodes, random_id, render
+from jobs.testbed.places import (
+    FIRST_PORT,
+    LAST_PORT,
+    disk_bytes,
+    free_ports,
+    log_dirs,
+    node_files,
+    read_state,
+    write_state,
+)
+from jobs.testbed.processes import error_lines, says_address_in_use
 from jobs.testbed.spark import spark_command, spark_environment
 from metrics.reporting.files import write_private
 from tests.support.commands import ROOT

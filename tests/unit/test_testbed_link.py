@@ -26,15 +26,21 @@ from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
 from jobs.engine.network.namespaces import Namespaces, inside
 from jobs.testbed import commands, facade
-from jobs.testbed.client_access import cluster_text
-from jobs.testbed.link import devices
-from jobs.testbed.link.delay_line import DelayLine, DelayLineOptions
-from jobs.testbed.link.devices import NETWORK, LinkAddresses, link_problem, require_link
-from jobs.testbed.link.line_process import line_command, read_counts
-from jobs.testbed.link.packet_delay import Direction, PacketCounts, VaryingDelay
+from jobs.testbed import planted_devices as devices
+from jobs.testbed.delay_line import (
+    DelayLine,
+    DelayLineOptions,
+    Direction,
+    PacketCounts,
+    VaryingDelay,
+    line_command,
+    read_counts,
+)
+from jobs.testbed.launcher import cluster_text
 from jobs.testbed.model import HOST, LINE_ID, LineNode, ProcessRecord, State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.places import node_files, write_state
+from jobs.testbed.planted_devices import NETWORK, LinkAddresses, link_problem, require_link
 from jobs.testbed.profile import Profile, adapt, load_profile, profile_of
 from metrics.common.errors import ConfigError
 from tests.support import patterns

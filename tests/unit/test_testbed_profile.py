@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.setup.kafka_release import DEFAULT_RELEASE
+from jobs.setup.releases import DEFAULT_RELEASE
 from jobs.testbed.known_properties import unknown_names
 from jobs.testbed.profile import adapt, load_profile, profile_names
 from metrics.common.errors import ConfigError

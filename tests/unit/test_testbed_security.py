@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
 from cryptography.x509 import load_pem_x509_certificate
 
-from jobs.testbed.keys import USER, SecurityFiles, make_security, unsecured_token
+from jobs.testbed.listeners import USER, SecurityFiles, make_security, unsecured_token
 
 # --- keys and certificates --------------------------------------------------------
 

@@ -19,9 +19,8 @@ from click.testing import CliRunner
 
 from jobs.config import load_cluster
 from jobs.testbed import commands
-from jobs.testbed.cleanup import node_processes
-from jobs.testbed.client_access import cluster_text, submit_line
-from jobs.testbed.launcher import make_spec
+from jobs.testbed.cleanup import end_processes, inheriting_processes, node_processes
+from jobs.testbed.launcher import cluster_text, make_spec, submit_line
 from jobs.testbed.model import State, Status
 from jobs.testbed.nodes import Nodes
 from jobs.testbed.profile import load_profile
@@ -32,7 +31,6 @@ from jobs.testbed.spark import (
     submit_properties,
     workers_problem,
 )
-from jobs.testbed.strays import end_processes, inheriting_processes
 from metrics.common.errors import ConfigError
 from tests.support.processes import PATIENCE_S, becomes
 from tests.support.testbed_spec import SPEC

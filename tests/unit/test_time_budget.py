@@ -13,7 +13,7 @@ from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import SweepCase, load_sweep
 from jobs.config import load
 from jobs.console.events import Notice, Plan, RecordingReporter
-from jobs.runs.budget import TimeBudget, ending_within
+from jobs.runs.estimate import TimeBudget, ending_within
 from tests.support.report_rows import summary_of_sizes
 from tests.support.sweeps import sweeping
 

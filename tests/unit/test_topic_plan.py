@@ -21,7 +21,7 @@ from jobs.cluster.topic_plan import (
 from jobs.config import load_workload
 from metrics.common.errors import ConfigError
 from metrics.traffic.pattern import TrafficPattern
-from metrics.traffic.record_format import BATCH_HEADER_BYTES, record_bytes
+from metrics.traffic.payload import BATCH_HEADER_BYTES, record_bytes
 from tests.support.patterns import producer_pattern
 
 ids = st.sets(st.integers(0, 10_000), min_size=1, max_size=25)

@@ -15,14 +15,14 @@ from jobs.console.printing import make_reporter
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun, at_rate, trials_table
 from jobs.runs.launch import require_consent
 from jobs.traffic import traffic
+from metrics.common.bounds import offered_rate
 from metrics.common.errors import ConfigError, RegressionError
-from metrics.common.quantities import offered_rate
-from metrics.reporting.load_answer import answer_of_load
+from metrics.reporting.limit_answer import answer_of_load
 from metrics.reporting.page.binding import ceilings_of
 from metrics.reporting.summary import RunSummary, load_summary, trial_document, write_summary
 from metrics.traffic.profile import RateProfile
 from metrics.trial.client import ClientWindow
-from metrics.trial.judgement import Judgement, Reason
+from metrics.trial.evidence import Judgement, Reason
 from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 from tests.support.evidence import START_S, broker, client, evidence

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from jobs.engine.network.frames import Buffer
 from jobs.engine.network.transport import (
     TLS_RECORD_BYTES,
+    Buffer,
     PlainTransport,
     TlsTransport,
     Transport,

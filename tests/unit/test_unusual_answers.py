@@ -29,7 +29,7 @@ from jobs.cluster.connect import connect
 from jobs.cluster.health import ClusterHealth
 from jobs.cluster.lock import holder_of
 from jobs.cluster.permissions import permissions
-from jobs.cluster.queries import changed_properties, features, replicas_by_broker
+from jobs.cluster.sources import changed_properties, features, replicas_by_broker
 from metrics.sources.client_only import Replicas
 from tests.support.fake_cluster import FakeCluster, Habits
 

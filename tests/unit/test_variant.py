@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobs.config import load
-from metrics.traffic.variant import variant_of
+from metrics.tables.boundary import variant_of
 
 BASE = load("testbed", "demo", "default")
 

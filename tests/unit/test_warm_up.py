@@ -13,10 +13,9 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.config.loading import load
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
-from jobs.trials.context import RunContext
+from jobs.trials.context import RunContext, TrialHistory
 from jobs.trials.control_server import TaskChannel
 from jobs.trials.early_end import NOTICE_S
-from jobs.trials.history import TrialHistory
 from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.series_proof import SeriesProof
 from jobs.trials.warm_up import (
@@ -35,7 +34,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow
 from metrics.trial.counts import Counts
-from metrics.trial.warm_up import WarmUp
+from metrics.trial.trial import WarmUp
 from tests.support.evidence import START_S, busy_samples
 from tests.support.patterns import pattern
 

@@ -13,17 +13,15 @@ from jobs.console.events import RecordingReporter
 from jobs.trials.climb import step_length_s
 from jobs.trials.gates import Gates
 from jobs.trials.recovery import wait_until_at_rest
-from jobs.trials.whole_ticks import DEADLINE_S, poll_after_ticks
+from jobs.trials.series_proof import DEADLINE_S, poll_after_ticks
 from metrics.common.errors import ConfigError
-from metrics.judging.handlers_in_doubt import reasons_of_doubt
-from metrics.judging.idle_proof import IdleProof
-from metrics.judging.poll_pairs import Polls
+from metrics.judging.doubts import reasons_of_doubt
+from metrics.judging.series_proof import IdleProof, Polls
 from metrics.judging.thresholds import Thresholds
 from metrics.judging.validity import MetricsIncomplete
 from metrics.judging.verdict import judge
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
-from metrics.sources.one_minute_rates import RateCounts
-from metrics.sources.rate_windows import rate_caveats, require_whole_ticks
+from metrics.sources.one_minute_rates import RateCounts, rate_caveats, require_whole_ticks
 from metrics.sources.rules import ONE_MINUTE_RATE
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo

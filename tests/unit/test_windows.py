@@ -8,10 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
-from metrics.windows.broker import BrokerWindow, broker_window, broker_windows
-from metrics.windows.cluster import any_isr_changed_share
+from metrics.windows.broker import (
+    BrokerWindow,
+    any_isr_changed_share,
+    broker_window,
+    broker_windows,
+)
 from metrics.windows.series import (
     NO_BROKER,
     UNWRITTEN,

@@ -13,11 +13,11 @@ from jobs.engine.task.control_channel import PIECE_LENGTH, DriverChannel
 from jobs.engine.task.window import Window
 from jobs.trials import control_server
 from jobs.trials.control_server import PIECES_MAX, TaskChannel
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.traffic.pattern import Phases
+from metrics.trial.adding import Histogram
 from metrics.trial.consumption import ReadRange
 from metrics.trial.counts import Counts
-from metrics.trial.histogram import Histogram
 from metrics.trial.task import ProducerReport, TaskReport
 from tests.support.driven_delivery import DrivenDelivery
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from jobs.engine.batches.compression import CODECS
+from jobs.engine.batches.pool import CODECS
 from jobs.engine.producing.batch import UNACKNOWLEDGED
 from jobs.engine.producing.loop import WireLoop
 from jobs.engine.producing.retries import backoff_s
 from jobs.engine.task.control_channel import OrphanedError
+from metrics.traffic.clients import ProducerOptions
 from metrics.traffic.payload import Payload
-from metrics.traffic.producer import ProducerOptions
 from tests.support.scripted_broker import Answer
 from tests.support.scripted_log import Log
 from tests.support.wire_loops import PARTITIONS, Cluster, run_loop

@@ -16,7 +16,7 @@ from jobs.config import load
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.producing.protocol import ProduceEncoder
 from jobs.runs.estimate import plan_of
-from metrics.planning.wire_model import (
+from metrics.planning.load_needs import (
     CONSUMER_CLIENT_ID_BYTES,
     Assumptions,
     Framing,
@@ -24,9 +24,8 @@ from metrics.planning.wire_model import (
     describe,
     wire_bytes,
 )
-from metrics.traffic.consumers import ConsumerOptions
+from metrics.traffic.clients import ConsumerOptions, ProducerPattern
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
-from metrics.traffic.producer import ProducerPattern
 from tests.support.patterns import pattern, producer_pattern
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials.gates import FRESH_S, Gates
-from jobs.trials.recovery import DEADLINE_S
-from jobs.trials.write_back import SPARE_BYTES, WriteBack, why_not_written
-from metrics.sources.hosts.sample import HostSample
+from jobs.trials.recovery import DEADLINE_S, SPARE_BYTES, WriteBack, why_not_written
+from metrics.sources.hosts.source import HostSample
 from tests.support.gated_cluster import TOPIC, Cluster
 from tests.support.scripted_source import ScriptedSource
 

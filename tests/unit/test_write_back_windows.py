@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
-from metrics.windows.host_use import host_use_table
-from metrics.windows.resource import Resource
+from metrics.windows.host import host_use_table
+from metrics.windows.use import Resource
 from metrics.windows.write_back import (
     POINTS_MAX,
     WriteBackWindow,

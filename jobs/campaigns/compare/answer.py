@@ -1,14 +1,21 @@
-"""The answer of a comparison, and compare.json, its contract with programs."""
+"""The answer of a comparison, and compare.json, its contract with programs.
+
+The pairs of trials of a comparison: it chooses the next side and its load.
+
+The sides take turns A B B A (`jobs.campaigns.campaign.order_of`).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Protocol
 
-from jobs.campaigns.compare.pairs import ComparedSize
+from jobs.campaigns.campaign import order_of
 from jobs.runs.outcome import NO_CONCLUSION, RunOutcome
 from metrics.columns import as_document
 from metrics.common.errors import NoConclusionError, RegressionError
@@ -17,13 +24,315 @@ from metrics.comparing.cause import (
     SideEvidence,
     broker_differences,
     likely_cause,
+    release_of,
     resource_use,
 )
-from metrics.comparing.effects import CONFIDENCE, PAIRS_MIN, Conclusion, conclude
-from metrics.comparing.pairs import CAPACITY, STEADY, Compared, Side, compared
-from metrics.comparing.release import release_of
+from metrics.comparing.effects import (
+    CAPACITY,
+    CONFIDENCE,
+    PAIRS_MIN,
+    STEADY,
+    Compared,
+    Conclusion,
+    Side,
+    TrialPair,
+    achieved_share,
+    compared,
+    conclude,
+)
 from metrics.reporting.files import write_atomic
-from metrics.tables.environment import Difference
+from metrics.tables.rows import Difference
+from metrics.trial.trial import Trial
+from metrics.units import format_size
+from search.model import PRODUCERS, Verdict
+
+SATURATED_ACHIEVED_SHARE = 0.85
+"""Share of the offered load below which brokers take all that they can [ratio]."""
+EXCESS = 1.5
+"""Load of the pairs, relative to the higher capacity of both sides [ratio]."""
+STEADY_SHARE = 0.6
+"""First load to try that both sides may sustain, relative to the lower capacity [ratio]."""
+STEADY_LOWER = 0.5
+"""The next load to try, relative to one that a side did not sustain [ratio]. Saturated brokers get
+fuller batches, so their capacity can be several times the load that they sustain."""
+STEADY_LOWERS_MAX = 4
+PROBES_MAX = 12
+RAISES_MAX = 6
+RAISE = 1.25
+"""Least factor by which the load rises after a side was not saturated [ratio]."""
+PROPORTIONS_MAX = 0.1
+"""Difference between the shares that saturated brokers take of two parts of a mix [ratio]."""
+ALL_TAKEN = 0.97
+"""Share of the offered load above which the capacity cannot be estimated [ratio]."""
+
+
+class Hold(Protocol):
+    """Holds a load on one side, per broker, so that clusters of different sizes compare."""
+
+    def __call__(self, side: Side, load_per_broker: float, reason: str) -> Trial:
+        """Make one trial, and append it to the tables.
+
+        Args:
+            load_per_broker: load on the goal's axis for each broker of the side.
+            reason: the purpose of the trial, for the progress.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The number of trials for one message size.
+
+    Attributes:
+        pairs: number of pairs of saturated trials, which decide.
+        steady_pairs: number of pairs at a load that both sides sustain, which explain.
+        repeats_max: how often an INVALID trial or pair is repeated.
+    """
+
+    pairs: int
+    steady_pairs: int
+    repeats_max: int = 2
+
+    @property
+    def trials(self) -> int:
+        """The number of trials without repeats; three of them find the load."""
+        return 3 + 2 * (self.pairs + self.steady_pairs)
+
+
+@dataclass
+class ComparedSize:
+    """The measurements at one message size.
+
+    Attributes:
+        message_bytes: message size; the mean one of a mix [B].
+        is_mix: whether the traffic is a mix, whose load is a scale [%].
+        load: load per broker in the last saturated trials.
+        steady_load: load per broker in the steady trials; lowered until both sides sustain it.
+        saturated, steady: the pairs in order.
+        notes: notes for readers of the answer.
+    """
+
+    message_bytes: int
+    is_mix: bool = False
+    load: float | None = None
+    steady_load: float | None = None
+    saturated: list[TrialPair] = field(default_factory=list)
+    steady: list[TrialPair] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """The message size, such as `1 kB`, or `the mix`."""
+        return "the mix" if self.is_mix else format_size(self.message_bytes)
+
+
+class CaseComparer:
+    """Measures one message size on both sides.
+
+    Args:
+        hold: makes a trial.
+        effort: the numbers of trials.
+        load_start, load_cap: first and highest load per broker.
+        has_time: states whether the budget permits another trial.
+        words: the unit of a load, in the plural.
+        cap_key: the key that allows no higher load than `load_cap`.
+    """
+
+    def __init__(
+        self,
+        hold: Hold,
+        effort: Effort,
+        load_start: float,
+        load_cap: float,
+        has_time: Callable[[], bool] = lambda: True,
+        words: str = PRODUCERS.many,
+        cap_key: str = "goal.search.load_cap",
+    ) -> None:
+        self._hold = hold
+        self._effort = effort
+        self._load_start = load_start
+        self._load_cap = load_cap
+        self._has_time = has_time
+        self._words = words
+        self._cap_key = cap_key
+
+    def measure(self, case: ComparedSize) -> None:
+        """Measure the case; it keeps its pairs after an error or an interrupt.
+
+        Raises:
+            NoConclusionError: no load saturates both sides.
+        """
+        case.load = self._saturating_load()
+        self._saturated_pairs(case)
+        capacities = [
+            median(achieved_share(pair.of(side)) * _load_of(pair.of(side)) for pair in pairs)
+            for side in Side
+            if (pairs := case.saturated)
+        ]
+        if not capacities:
+            return
+        case.steady_load = STEADY_SHARE * min(capacities)
+        self._steady_pairs(case)
+        self._note_overloads(case)
+        self._note_proportions(case)
+
+    # --- finding the load ---------------------------------------------------
+
+    def _saturating_load(self) -> float:
+        """Raise the load of each side until it takes clearly less than is offered."""
+        load, capacities = self._load_start, list[float]()
+        probes = 0
+        for side in Side:
+            while True:
+                probes += 1
+                trial = self._valid(side, load, "finding a load that neither side takes")
+                if trial is None or probes > PROBES_MAX:
+                    raise NoConclusionError(
+                        f"no load saturates side {side.value}: the trials at {load:g} "
+                        f"{self._words} a broker are INVALID; see their reasons in the table trials"
+                    )
+                share = achieved_share(trial)
+                if is_full(trial):
+                    capacities.append(share * _load_of(trial))
+                    break
+                if load >= self._load_cap:
+                    raise NoConclusionError(
+                        f"side {side.value} still takes {share:.0%} of {load:g} "
+                        f"{self._words} a broker, the highest load; raise {self._cap_key}"
+                    )
+                load = min(2.0 * load, self._load_cap)
+        return min(EXCESS * max(capacities), self._load_cap)
+
+    # --- pairs --------------------------------------------------------------
+
+    def _saturated_pairs(self, case: ComparedSize) -> None:
+        assert case.load is not None, "found before"
+        failures = raises = 0
+        while len(case.saturated) < self._effort.pairs:
+            if not self._is_time_left(case, len(case.saturated), self._effort.pairs):
+                return
+            number = len(case.saturated)
+            trials = self._pair(number, case.load, f"saturated, pair {number + 1}", is_full)
+            unsaturated = next((trial for trial in trials.values() if not is_full(trial)), None)
+            if unsaturated is not None:
+                raises += 1
+                case.load = self._raised(case.load, unsaturated)
+            elif len(trials) == len(Side):
+                case.saturated.append(TrialPair(trials[Side.A], trials[Side.B]))
+            else:
+                failures += 1
+            if failures > self._effort.repeats_max or raises > RAISES_MAX:
+                case.notes.append(
+                    f"no more pairs were measured after {failures} with INVALID trials and "
+                    f"{raises} with a side that was not saturated"
+                )
+                return
+
+    def _raised(self, load: float, unsaturated: Trial) -> float:
+        """A higher load, after a side was not saturated."""
+        share = achieved_share(unsaturated)
+        factor = 2.0 if share > ALL_TAKEN else max(RAISE, EXCESS * share)
+        return min(factor * load, self._load_cap)
+
+    def _steady_pairs(self, case: ComparedSize) -> None:
+        """Measure pairs at one load, which is lowered while the first pair shows an overload."""
+        assert case.steady_load is not None, "set before"
+        lowers = number = 0
+        while number < self._effort.steady_pairs:
+            if not self._is_time_left(case, number, self._effort.steady_pairs):
+                return
+            may_lower = not case.steady and lowers < STEADY_LOWERS_MAX
+            is_good = _is_sustained if may_lower else _any
+            trials = self._pair(number, case.steady_load, f"steady, pair {number + 1}", is_good)
+            if may_lower and not all(map(_is_sustained, trials.values())):
+                lowers += 1
+                case.steady_load *= STEADY_LOWER
+                continue
+            number += 1
+            if len(trials) == len(Side):
+                case.steady.append(TrialPair(trials[Side.A], trials[Side.B]))
+
+    def _note_overloads(self, case: ComparedSize) -> None:
+        for side in Side:
+            verdicts = [pair.of(side).judgement.verdict for pair in case.steady]
+            overloads = verdicts.count(Verdict.OVERLOADED)
+            if overloads:
+                case.notes.append(
+                    f"side {side.value} was OVERLOADED in {overloads} of {len(verdicts)} steady "
+                    "trials, so it did not sustain that load"
+                )
+
+    def _note_proportions(self, case: ComparedSize) -> None:
+        """Note where saturated brokers take the parts of a mix in other proportions."""
+        for side in Side:
+            taken = median_shares([pair.of(side) for pair in case.saturated])
+            if taken and max(taken.values()) - min(taken.values()) > PROPORTIONS_MAX:
+                named = ", ".join(f"{share:.0%} of {part}" for part, share in taken.items())
+                case.notes.append(
+                    f"saturated brokers of side {side.value} took {named}, so its capacity is that "
+                    "of the mix in these proportions"
+                )
+
+    def _is_time_left(self, case: ComparedSize, done: int, wanted: int) -> bool:
+        if self._has_time():
+            return True
+        case.notes.append(f"the budget ended after {done} of {wanted} pairs")
+        return False
+
+    def _pair(
+        self, number: int, load: float, reason: str, is_good: Callable[[Trial], bool]
+    ) -> dict[Side, Trial]:
+        """A trial of each side; only the first when that is INVALID or not good."""
+        trials: dict[Side, Trial] = {}
+        for side in order_of(number):
+            trial = self._valid(side, load, reason)
+            if trial is None:
+                return trials
+            trials[side] = trial
+            if not is_good(trial):
+                return trials
+        return trials
+
+    def _valid(self, side: Side, load: float, reason: str) -> Trial | None:
+        """A valid trial, with repeats of INVALID ones; None after too many repeats."""
+        for _ in range(1 + self._effort.repeats_max):
+            trial = self._hold(side, load, reason)
+            if trial.judgement.verdict is not Verdict.INVALID:
+                return trial
+        return None
+
+
+def is_full(trial: Trial) -> bool:
+    """Whether the brokers took clearly less than was offered."""
+    return achieved_share(trial) <= SATURATED_ACHIEVED_SHARE
+
+
+def _is_sustained(trial: Trial) -> bool:
+    return trial.judgement.verdict is Verdict.SUSTAINED
+
+
+def _any(_trial: Trial) -> bool:
+    return True
+
+
+def median_shares(trials: Sequence[Trial]) -> dict[str, float]:
+    """Part of a mix → the share of its records that brokers acknowledged, the median [ratio]."""
+    parts: dict[str, list[float]] = {}
+    for trial in trials:
+        for name, own in trial.evidence.client.parts.items():
+            parts.setdefault(name, []).append(own.achieved_share or 0.0)
+    return {name: median(shares) for name, shares in parts.items()}
+
+
+def _load_of(trial: Trial) -> float:
+    """The load per broker of a trial."""
+    return trial.pattern.on_axis / max(1, trial.pattern.brokers)
+
+
+def load_of_cluster(load_per_broker: float, brokers: int) -> int:
+    """The load on the goal's axis for a whole cluster."""
+    return max(1, math.ceil(load_per_broker * brokers))
+
 
 SCHEMA_VERSION = 1
 

@@ -1,35 +1,168 @@
-"""A night: measures its cases, judges them against earlier nights, and reports them."""
+"""A night: measures its cases, judges them against earlier nights, and reports them.
+
+The conclusion of a night: its case reports, its outcome, and its judged rows.
+
+A night as JUnit XML for CI servers, with a test case for each case.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
-from jobs.campaigns.campaign import Campaign, CampaignAnswer
-from jobs.campaigns.nightly.conclusion import case_reports, judged_row, outcome_of_night, rule_of
-from jobs.campaigns.nightly.junit import write_junit
-from jobs.campaigns.nightly.measurement import CaseMeasurer, Night, load_of, plan_of
-from jobs.campaigns.schedule import Turn, once
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once
+from jobs.campaigns.nightly.measurement import (
+    CaseMeasurer,
+    Night,
+    default_settings,
+    load_of,
+    plan_of,
+)
 from jobs.config import Configuration
 from jobs.config.loading import require_open_loop
 from jobs.config.suite import LIMIT, Case, Suite
 from jobs.console.events import Level, Notice, Plan, Table
-from jobs.runs.budget import TimeBudget
-from jobs.runs.estimate import starting_s
+from jobs.runs.estimate import TimeBudget, starting_s
 from jobs.runs.lifecycle import RunState
-from jobs.runs.outcome import RunOutcome
+from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.runs.resumption import config_text, differences, require_same_series
 from jobs.trials.context import RunContext
 from jobs.trials.warm_up import open_gates
-from metrics.common.errors import ConfigError
-from metrics.comparing.nightly import judge_night
-from metrics.reporting.answer_page import AnswerPage, answer_page
-from metrics.reporting.nightly import CaseReport, NightReport, table_rows, write_night
-from metrics.tables.cases import CaseRow, Outcome
+from metrics.common.errors import ConfigError, NoConclusionError, RegressionError
+from metrics.comparing.nightly import NightComparison, NightRule, judge_night
+from metrics.reporting.files import write_file
+from metrics.reporting.nightly import CaseReport, NightReport, case_report, table_rows, write_night
+from metrics.reporting.templating import AnswerPage, answer_page
+from metrics.tables.rows import CaseRow, Outcome
 from metrics.units import format_duration
+
+Missing = Mapping[str, tuple[Outcome, str]]
+"""The cases without a valid figure, each with its outcome and the reason."""
+
+
+def rule_of(suite: Suite) -> NightRule:
+    """The rule by which a suite's nights are judged."""
+    return NightRule(
+        {case.name: suite.noise_of(case) for case in suite.cases},
+        suite.min_effect,
+        suite.history_max,
+        suite.since_s,
+        default_settings(),
+    )
+
+
+def case_reports(
+    suite: Suite,
+    comparisons: Sequence[NightComparison],
+    missing: Missing,
+    error: BaseException | None,
+    mean_bytes: int = 0,
+) -> tuple[CaseReport, ...]:
+    """The reports of all cases of a suite in order, also of those that were not measured.
+
+    Args:
+        error: the error that ended the night, or None.
+        mean_bytes: mean size of a mix's messages, for cases without a size [B].
+    """
+    compared = {each.tonight.case: case_report(each) for each in comparisons}
+    why = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
+    ended = (Outcome.NOT_MEASURED, f"the night ended before this case: {why}".rstrip(": "))
+    found = []
+    for case in suite.cases:
+        if case.name in compared:
+            found.append(compared[case.name])
+            continue
+        outcome, text = missing.get(case.name, ended)
+        found.append(CaseReport(case.name, case.kind, case.size or mean_bytes, outcome, text))
+    return tuple(found)
+
+
+def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> RunOutcome:
+    """The outcome of a night, by its error or by its cases."""
+    if error is not None:
+        return outcome_of(error)
+    worse = [f"{each.case}: {each.text}" for each in cases if each.outcome is Outcome.REGRESSION]
+    if worse:
+        text = f"regression found: {'; '.join(worse)}"
+        return RunOutcome("regression", RegressionError.exit_code, text)
+    if not any(each.comparison for each in cases):
+        reasons = "; ".join(f"{each.case}: {each.outcome.value}: {each.text}" for each in cases)
+        return outcome_of(NoConclusionError(f"no case came to a conclusion: {reasons}"))
+    return RunOutcome()
+
+
+def judged_row(compared: NightComparison) -> CaseRow:
+    """The row of a judged case."""
+    row = replace(
+        compared.tonight,
+        event="judged",
+        outcome=compared.outcome.value,
+        nights=compared.nights,
+        text=case_report(compared).text,
+    )
+    effect = compared.effect
+    if effect is None:
+        return row
+    return replace(
+        row,
+        change=effect.change,
+        change_low=effect.low - 1.0,
+        change_high=effect.high - 1.0,
+        p_value=effect.p_value,
+        smallest_visible=effect.smallest_visible,
+    )
+
+
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def write_junit(report: NightReport, path: Path) -> None:
+    """Write the report as JUnit XML.
+
+    A regression is a failure. A case without history, or one that was not measured, is skipped. A
+    case without a valid figure is an error. All other cases pass, with their sentence as output.
+    """
+    suite = TestSuite(_plain(f"redline nightly {report.suite}"))
+    suite.timestamp = _plain(report.started_at)
+    for name in ("run_id", "night", "cluster", "workload", "goal", "status"):
+        suite.add_property(name, _plain(str(getattr(report, name))))
+    for case in report.cases:
+        suite.add_testcase(_test_case(report, case))
+    xml = JUnitXml()
+    xml.add_testsuite(suite)
+    buffer = BytesIO()
+    xml.write(buffer, pretty=True)
+    write_file("--junit", path, buffer.getvalue())
+
+
+def _test_case(report: NightReport, case: CaseReport) -> TestCase:
+    made = TestCase(_plain(case.case), _plain(f"{report.suite}.{case.kind}"), _duration_s(case))
+    text = _plain(case.text)
+    made.system_out = text
+    if case.outcome is Outcome.REGRESSION:
+        made.result = [Failure(text, case.outcome.value)]
+    elif case.outcome is Outcome.INVALID:
+        made.result = [Error(text, case.outcome.value)]
+    elif case.outcome in (Outcome.NO_HISTORY, Outcome.NOT_MEASURED):
+        made.result = [Skipped(text, case.outcome.value)]
+    return made
+
+
+def _plain(text: str) -> str:
+    """The text without control characters, which XML cannot express."""
+    return _NO_XML.sub("?", text)
+
+
+def _duration_s(case: CaseReport) -> float:
+    return case.comparison.tonight.duration_s if case.comparison else 0.0
 
 
 class NightRun(Campaign[Case]):

@@ -1,4 +1,7 @@
-"""The measurement of one case of a night: a search, or trials at a fixed load."""
+"""The measurement of one case of a night: a search, or trials at a fixed load.
+
+The settings of a case as flat texts; nights with different settings are not compared.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,79 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from jobs.campaigns.measurements import measurement_named
-from jobs.campaigns.nightly.settings import settings_of
-from jobs.config import Configuration
+from jobs.campaigns.campaign import measurement_named
+from jobs.config import Configuration, Goal, Workload, describe
+from jobs.config.base import all_keys, default_at
 from jobs.config.suite import LIMIT, Case, Suite, load_at
 from jobs.console.events import Plan
-from jobs.runs.budget import ending_within
+from jobs.runs.estimate import ending_within
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case as MeasuredCase
 from jobs.runs.results import why_no_answer
 from jobs.trials.context import RunContext
 from jobs.trials.gates import Gates
+from jobs.trials.holding import hold_until_valid
 from jobs.trials.measure import SearchProgress, TrialMeasurer
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.repeating import hold_until_valid
 from metrics.common.errors import NoConclusionError
 from metrics.judging.attribution_votes import AttributionVote, combine_votes
 from metrics.tables.boundary import Boundary
-from metrics.tables.cases import CaseRow
+from metrics.tables.rows import CaseRow
+from metrics.traffic.axes import SCALE
 from metrics.traffic.mix import SCALE_UNITS
 from metrics.trial.trial import Trial
+
+_OF_NO_TRIAL = ("name", "description", "message_bytes", "np")
+_OF_NO_VERDICT = ("name", "description", "guards.", "search.budget.")
+_OF_SEARCHES = ("search.",)
+
+
+def settings_of(
+    config: Configuration, case: Case, load: int, source: str, cluster_id: str
+) -> dict[str, str]:
+    """The settings of a case.
+
+    Args:
+        config: the configuration of the case.
+        load: the fixed load on the goal's axis; a limit is an answer and no setting.
+        source: name of the metrics' source.
+        cluster_id: the cluster's id, which is omitted where each run starts new brokers.
+    """
+    skipped = _OF_NO_VERDICT if case.kind == LIMIT else (*_OF_NO_VERDICT, *_OF_SEARCHES)
+    found = {
+        "case.bpm": str(config.workload.message_bytes[0]),
+        "metrics.source": source,
+        **_texts("workload", describe(config.workload), _OF_NO_TRIAL),
+        **_texts("goal", describe(config.goal), skipped),
+    }
+    if case.kind != LIMIT:
+        named = {"np": str(load)} if case.mix is None else {"scale": f"{SCALE.shown(load):g}"}
+        found |= {f"case.{name}": value for name, value in named.items()}
+        found["case.compares"] = case.compares
+    if case.share is not None:
+        found["case.share"] = f"{case.share:g}"
+    if not config.cluster.starts_brokers:
+        found["cluster.id"] = cluster_id
+    return found
+
+
+def _texts(kind: str, keys: dict[str, object], skipped: tuple[str, ...]) -> dict[str, str]:
+    return {
+        f"{kind}.{key}": str(value)
+        for key, value in keys.items()
+        if not any(key == each or (each.endswith(".") and key.startswith(each)) for each in skipped)
+    }
+
+
+def default_settings() -> dict[str, str]:
+    """Setting → its default, for each key of a workload or a goal that has one."""
+    found = {
+        f"{kind}.{'.'.join(path)}": default_at(model, path)
+        for kind, model in (("workload", Workload), ("goal", Goal))
+        for path in all_keys(model)
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}
+
 
 QUANTITIES: Mapping[str, tuple[str, Callable[[Trial], float | None]]] = {
     "handlers": ("handler_s_per_mb", lambda t: t.evidence.handler_s_per_mb),

@@ -10,17 +10,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from jobs.campaigns.campaign import Campaign, CampaignAnswer
-from jobs.campaigns.schedule import Turn, shuffled
+from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, shuffled
 from jobs.campaigns.sweep.cases import Sweep, SweepCase, case_of
-from jobs.campaigns.sweep.results import finished, results_of
-from jobs.cluster.leftovers import begun_s
+from jobs.campaigns.sweep.from_tables import finished, results_of
 from jobs.cluster.opening import OpenCluster, open_cluster
+from jobs.cluster.topic_plan import begun_s
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
-from jobs.runs.budget import TimeBudget
 from jobs.runs.context_factory import open_session
-from jobs.runs.estimate import LOOKS_S, SPARK_S, brokers_s, caveat_of
+from jobs.runs.estimate import LOOKS_S, SPARK_S, TimeBudget, brokers_s, caveat_of
 from jobs.runs.lifecycle import Body, RunOrder, RunState, execute
 from jobs.runs.measurement import explaining
 from jobs.runs.outcome import RunOutcome, outcome_of
@@ -29,7 +27,7 @@ from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.sweeps import CASE, Result
 from metrics.reporting.files import write_atomic
 from metrics.reporting.sweep.answer import SweepAnswer
-from metrics.tables.sweep_case import SweepCase as RecordedCase
+from metrics.tables.rows import SweepCase as RecordedCase
 from metrics.units import iso_utc
 
 PLAN = "experiment.json"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from jobs.campaigns.measurements import measurement_named
+from jobs.campaigns.campaign import measurement_named
 from jobs.config.experiment import Experiment, setting_text
 from jobs.config.files import read_conf
 from jobs.config.loading import Configuration, load

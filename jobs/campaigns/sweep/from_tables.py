@@ -1,22 +1,54 @@
-"""The answer of a sweep, read from the Delta tables by any Spark session."""
+"""The answer of a sweep, read from the Delta tables by any Spark session.
+
+The results of a sweep: the figures of its finished runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from jobs.campaigns.measurements import measurement_named
-from jobs.campaigns.sweep.results import CONCLUDED, results_of
+from jobs.campaigns.campaign import measurement_named
+from jobs.runs.measurement import Measurement, explaining
 from metrics.common.errors import ConfigError
 from metrics.comparing.sweeps import Result
-from metrics.reporting.older_runs import inferred_measurement
-from metrics.reporting.summary import RunSummary, trial_document
+from metrics.reporting.summary import RunSummary, inferred_measurement, load_summary, trial_document
 from metrics.reporting.summary_tables import summary_of
 from metrics.reporting.sweep.answer import SweepAnswer
+from metrics.tables.rows import trial_from
 from metrics.tables.store import TableStore
-from metrics.tables.trials import trial_from
 from metrics.traffic.axes import NP
+
+CONCLUDED = ("done", "no conclusion")
+"""Statuses of runs that ended with an answer, or with the reason why there is none."""
+
+
+def finished(folder: Path) -> RunSummary | None:
+    """The summary of a finished run; None for an unfinished one."""
+    path = folder / "summary.json"
+    if not path.exists():
+        return None
+    summary = load_summary(path)
+    return summary if summary.status in CONCLUDED else None
+
+
+def results_of(
+    measurement: Measurement, settings: Mapping[str, str], repeat: int, summary: RunSummary
+) -> Iterator[Result]:
+    """A case's figure at each message size.
+
+    Args:
+        settings: full path of each key that varies → its value.
+        repeat: number of the measurement of this case, from 1.
+    """
+    with explaining(measurement):
+        found = list(measurement.results(summary))
+    for each in found:
+        yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
+                      run_id=summary.run_id)  # fmt: skip
+
 
 Row = Mapping[str, Any]
 

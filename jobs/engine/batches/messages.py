@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from metrics.common.errors import ConfigError
-from metrics.traffic.payload import Payload
-from metrics.traffic.sizes import MESSAGE_BYTES_MAX
+from metrics.traffic.payload import MESSAGE_BYTES_MAX, Payload
 
 MESSAGES_MAX = 200_000
 """Number of messages read from a file at most."""

@@ -9,8 +9,14 @@ from typing import Any
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 
-from jobs.engine.clients.library import LibraryError, Read, Record, Settled, kafka_options
-from jobs.engine.clients.library_transactions import TransactionCalls
+from jobs.engine.clients.library import (
+    LibraryError,
+    Read,
+    Record,
+    Settled,
+    TransactionCalls,
+    kafka_options,
+)
 from jobs.engine.consuming.group_member import (
     begin_offsets,
     group_options,
@@ -20,7 +26,7 @@ from jobs.engine.consuming.group_member import (
 )
 from jobs.engine.network.links import library_options
 from jobs.engine.task.plan import TrialPlan
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 
 RECORD_ROOM_BYTES = 128
 """Upper bound of a record's framing [B]."""

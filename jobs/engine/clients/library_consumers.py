@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from kafka.errors import KafkaError as KafkaPythonError
 
 from jobs.engine.clients.library import LibraryConsumer, Read, ReadError
-from jobs.engine.consuming.consumer_client import Targets, TaskReading
 from jobs.engine.consuming.group_member import await_settled
-from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position, Targets, TaskReading
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window

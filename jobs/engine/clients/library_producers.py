@@ -17,20 +17,23 @@ from collections.abc import Callable, Sequence
 from kafka.record.default_records import DefaultRecordBatch
 
 from jobs.engine.batches.pool import BatchPool, pool_of
-from jobs.engine.clients.library import NEVER_SENT, LibraryProducer, Record
-from jobs.engine.clients.library_transactions import CommittingProducer, TransactionalLibrary
+from jobs.engine.clients.library import (
+    NEVER_SENT,
+    CommittingProducer,
+    LibraryProducer,
+    Record,
+    TransactionalLibrary,
+)
 from jobs.engine.network.connections import open_connections
-from jobs.engine.producing.account import Account
+from jobs.engine.producing.account import Account, TaskLoad
 from jobs.engine.producing.batch import UNACKNOWLEDGED
-from jobs.engine.producing.growth import GrowthEnd, growing_schedule
+from jobs.engine.producing.loop import GrowthEnd, await_markers, growing_schedule
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.producer_client import TaskLoad
 from jobs.engine.producing.transactions import LOG_RECORDS_OF_AN_END
-from jobs.engine.producing.wire_producers import await_markers
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 
 RECORDS_MAX = 50_000
 """Number of records of the pool for a library, beyond which no further batch of them is taken."""

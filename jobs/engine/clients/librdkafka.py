@@ -20,13 +20,13 @@ from jobs.engine.clients.library import (
     ReadError,
     Record,
     Settled,
+    TransactionCalls,
     kafka_options,
     missing_package,
 )
-from jobs.engine.clients.library_transactions import TransactionCalls
 from jobs.engine.consuming.group_member import HEARTBEAT_MS, SESSION_MS
 from jobs.engine.task.plan import TrialPlan
-from metrics.traffic.producer import ProducerOptions, ProducerPattern
+from metrics.traffic.clients import ProducerOptions, ProducerPattern
 
 PACKAGE = "confluent-kafka"
 

@@ -9,10 +9,10 @@ from functools import partial
 from jobs.engine.clients import kafka_python, librdkafka
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
-from jobs.engine.consuming.consumer_client import ConsumerClient
+from jobs.engine.consuming.ledger import ConsumerClient
 from jobs.engine.consuming.wire_consumers import WireConsumers
-from jobs.engine.producing.producer_client import ProducerClient
-from jobs.engine.producing.wire_producers import WireProducers
+from jobs.engine.producing.account import ProducerClient
+from jobs.engine.producing.loop import WireProducers
 from jobs.engine.task.plan import TrialPlan
 from metrics.common import extensions
 from metrics.common.errors import ConfigError

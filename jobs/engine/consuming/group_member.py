@@ -21,8 +21,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 
 from jobs.engine.network.links import library_options
-from jobs.engine.task.partitions import Partitions
-from jobs.engine.task.plan import TrialPlan
+from jobs.engine.task.plan import Partitions, TrialPlan
 from metrics.common.errors import RedlineError
 
 _log = logging.getLogger(__name__)

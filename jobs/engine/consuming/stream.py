@@ -15,9 +15,9 @@ from typing import Protocol
 
 from crc32c import crc32c
 
-from jobs.engine.network.frames import AnswerFormatError
-from jobs.engine.task.partitions import Partitions
-from metrics.traffic.record_format import BATCH_HEADER_BYTES
+from jobs.engine.network.transport import AnswerFormatError
+from jobs.engine.task.plan import Partitions
+from metrics.traffic.payload import BATCH_HEADER_BYTES
 
 _HEAD = struct.Struct(">iiihii")  # size, correlation, throttle, error, session, topics
 _NAME_LENGTH = struct.Struct(">h")

@@ -6,12 +6,15 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from jobs.engine.consuming.consumer_client import Targets, TaskReading
-from jobs.engine.consuming.consumer_report import consumer_report
-from jobs.engine.consuming.fetching import FetchEncoder
 from jobs.engine.consuming.group_member import GroupError, Member, await_settled
-from jobs.engine.consuming.ledger import GroupLedger, Position
-from jobs.engine.consuming.reading import FetchChannel, Reader
+from jobs.engine.consuming.ledger import (
+    GroupLedger,
+    Position,
+    Targets,
+    TaskReading,
+    consumer_report,
+)
+from jobs.engine.consuming.reading import FetchChannel, FetchEncoder, Reader
 from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener

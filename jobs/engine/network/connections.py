@@ -3,19 +3,24 @@
 kafka-python's network layer resolves, connects, negotiates API versions and authenticates. After
 that the socket is taken over, because kafka-python's transport copies every payload and the engine
 must not.
+
+The number of connections that are open from this host to an address, as Linux shows it.
 """
 
 from __future__ import annotations
 
 import functools
+import ipaddress
 import math
 import random
 import resource
 import socket
 import ssl
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -24,10 +29,15 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
-from jobs.engine.network.established import count_open_to
-from jobs.engine.network.frames import PRODUCE_VERSION
-from jobs.engine.network.links import TcpLink, TlsLink, dial, tls_context
-from jobs.engine.network.names import Address, Resolved, look_up
+from jobs.engine.network.links import (
+    Address,
+    Resolved,
+    TcpLink,
+    TlsLink,
+    dial,
+    look_up,
+    tls_context,
+)
 from jobs.engine.network.options import client_id_of
 from jobs.engine.network.pacing import Attempt, ConnectPacer, Key
 from jobs.engine.network.refusals import (
@@ -37,8 +47,52 @@ from jobs.engine.network.refusals import (
     is_closed_early,
     is_timeout,
 )
-from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
+from jobs.engine.network.transport import PRODUCE_VERSION, PlainTransport, TlsTransport, Transport
 from metrics.common.errors import ConfigError, RedlineError
+
+TABLES = (Path("/proc/thread-self/net/tcp"), Path("/proc/thread-self/net/tcp6"))
+"""The kernel's tables of sockets, of the network namespace of this thread."""
+
+_ESTABLISHED = "01"
+
+
+def count_open_to(
+    addresses: Collection[tuple[str, int]], tables: Iterable[Path] = TABLES
+) -> int | None:
+    """Count the connections from this host, of all processes, to any of these IPs and ports.
+
+    Returns:
+        None where the system does not show them.
+    """
+    wanted = {(_plain(ip), port) for ip, port in addresses}
+    found: int | None = None
+    for table in tables:
+        try:
+            lines = table.read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        rows = [line.split() for line in lines]
+        ends = [_address(row[2]) for row in rows if len(row) > 3 and row[3] == _ESTABLISHED]
+        found = (found or 0) + sum(end in wanted for end in ends)
+    return found
+
+
+def _address(text: str) -> tuple[str, int]:
+    """IP and port of an entry such as 0100007F:2384, whose words have the host's byte order."""
+    words, _, port = text.partition(":")
+    data = bytes.fromhex(words)
+    if sys.byteorder == "little":
+        data = b"".join(data[i : i + 4][::-1] for i in range(0, len(data), 4))
+    family = socket.AF_INET if len(data) == 4 else socket.AF_INET6
+    return _plain(socket.inet_ntop(family, data)), int(port, 16)
+
+
+def _plain(ip: str) -> str:
+    """An address in its canonical form; an IPv4 address within IPv6 as IPv4."""
+    found = ipaddress.ip_address(ip.partition("%")[0])
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(mapped or found)
+
 
 _AT_ONCE = 64
 """Connections to all brokers that are opened at the same time."""

@@ -1,21 +1,78 @@
-"""kafka-python's transports without a fault of theirs, and the TLS context of connections."""
+"""kafka-python's transports without a fault of theirs, and the TLS context of connections.
+
+Addresses of hosts, looked up once for all connections to them, and within a deadline.
+
+The system's resolver can block without a limit, so each host is looked up on a thread of its own,
+which is abandoned at the deadline.
+"""
 
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-from jobs.engine.network.names import Resolved
 from jobs.engine.network.options import client_id_of
 from jobs.engine.network.refusals import NoAnswerError, NotReachedError, UnknownHostError
 from metrics.common.errors import ConfigError
+
+Address = tuple[str, int]
+"""(host, port) as a broker advertises it."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Result of a look-up.
+
+    Attributes:
+        found: addresses as `socket.getaddrinfo` returns them; empty when it failed.
+        why: why it failed; empty otherwise.
+    """
+
+    found: tuple[Any, ...] = ()
+    why: str = ""
+
+
+def look_up(addresses: Collection[Address], deadline_s: float) -> dict[Address, Resolved]:
+    """Look up all addresses at the same time.
+
+    Args:
+        deadline_s: time on the monotonic clock by which answers count [s].
+    """
+    began_s = time.monotonic()
+    answers: queue.SimpleQueue[tuple[Address, Resolved]] = queue.SimpleQueue()
+
+    def ask(address: Address) -> None:
+        try:
+            found = socket.getaddrinfo(*address, socket.AF_UNSPEC, socket.SOCK_STREAM)
+            answers.put((address, Resolved(tuple(found))))
+        except (OSError, UnicodeError) as error:  # a label of more than 63 characters
+            answers.put((address, Resolved(why=str(error))))
+
+    wanted = set(addresses)
+    for address in wanted:
+        name = f"redline-look-up-{address[0]}"
+        threading.Thread(target=ask, args=(address,), name=name, daemon=True).start()
+    resolved: dict[Address, Resolved] = {}
+    while wanted - resolved.keys() and (left_s := deadline_s - time.monotonic()) > 0:
+        try:
+            address, answer = answers.get(timeout=left_s)
+        except queue.Empty:
+            break
+        resolved[address] = answer
+    waited_s = time.monotonic() - began_s
+    silent = Resolved(why=f"no answer from the name service within {waited_s:.1f} s")
+    return {address: resolved.get(address, silent) for address in wanted}
 
 
 class _KeepsLastBytes:

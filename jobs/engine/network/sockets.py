@@ -7,8 +7,7 @@ from collections.abc import Callable
 from time import sleep, time
 from typing import Protocol
 
-from jobs.engine.network.frames import Buffer, drop_bytes
-from jobs.engine.network.transport import Dropper, Transport
+from jobs.engine.network.transport import Buffer, Dropper, Transport, drop_bytes
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536

@@ -1,20 +1,32 @@
-"""Account of the producers of one task, inside the measured window and in total."""
+"""Account of the producers of one task, inside the measured window and in total.
+
+Report of a task with producers for a window.
+
+The interface of every producer client: what it does for one task of a trial.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
+import socket
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 
+from jobs.engine.batches.pool import pool_of
+from jobs.engine.network.socket_watch import kernel_buffers
+from jobs.engine.producing.producer import Producer
+from jobs.engine.task.control_channel import DriverChannel
+from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
+from metrics.trial.adding import HIGHEST, Histogram, ProducerShares, SlicedTimes, slice_length_s
 from metrics.trial.counts import Counts
-from metrics.trial.histogram import HIGHEST, Histogram
-from metrics.trial.over_time import slice_length_s
 from metrics.trial.sockets import SocketCounts
+from metrics.trial.task import ProducerReport, TaskReport
 
 _CHUNK = 4_096
 _POINTS = 4
@@ -257,3 +269,97 @@ class Account:
     def _count_control_records(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             self.counts.control_records_by_partition[partition] += 1
+
+
+def producer_report(
+    plan: TrialPlan,
+    task: int,
+    account: Account,
+    producers: Iterable[Producer],
+    wall_offset_s: float,
+) -> TaskReport:
+    """The row of a task with producers.
+
+    Args:
+        account: the account of a window that is over.
+        producers: the schedules that were followed.
+        wall_offset_s: what to add to the engine's clock for seconds since the epoch.
+    """
+    pool, counts, window = pool_of(plan.pattern.producer), account.counts, account.window
+    due = {}
+    for each in producers:
+        due[each.index] = each.records_due_between(window.start_s, window.end_s)
+        whole = each.records_due_between(window.since_s, window.end_s)
+        counts.by_producer.offered[each.index] = whole
+    counts.offered_records = sum(due.values())
+    counts.offered_bytes = round(counts.offered_records * pool.mean_payload_bytes)
+    counts.compression_ratio = pool.compression_ratio
+    if account.last_acked_s is not None:
+        counts.last_acked_s = account.last_acked_s - window.start_s
+    shares = ProducerShares.of(
+        (index, account.acked_in_window[index], records) for index, records in due.items()
+    )
+    produced = ProducerReport(
+        counts,
+        account.latency.histogram,
+        account.lateness.histogram,
+        shares,
+        account.sockets,
+        SlicedTimes(account.slice_s, account.latency.by_slice),
+    )
+    begin_s = window.start_s + wall_offset_s
+    return TaskReport(
+        task,
+        socket.gethostname(),
+        begin_s,
+        begin_s + window.duration_s,
+        produced,
+        kernel_buffers=kernel_buffers(),
+    )
+
+
+class TaskLoad(Protocol):
+    """Account of the producers of one task, for the task's row.
+
+    Attributes:
+        account: counts of what became of every record of the last window, on the clock of `run`.
+    """
+
+    account: Account
+
+    @property
+    def producers(self) -> Sequence[Producer]:
+        """The schedules that were followed."""
+        ...
+
+
+class ProducerClient(Protocol):
+    """Producers of one task, with the same pattern and account for every library."""
+
+    def open(self) -> None:
+        """Prepare everything that must not take time under load; nothing is sent yet.
+
+        Raises:
+            RedlineError: the library is missing or cannot do what the plan requires, or a broker
+                cannot be reached.
+        """
+        ...
+
+    def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
+        """Offer the load from `start_s` on, through warm-up and windows, then drain.
+
+        Each window but the last is reported to the driver when it is over.
+
+        Args:
+            start_s: when the schedule begins, on the monotonic clock [s].
+            wall_offset_s: what to add to that clock for seconds since the epoch.
+            driver: channel to the driver, which may end the window early; None without a driver.
+
+        Raises:
+            RedlineError: the load had to end; the row states why.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close all connections; does nothing when none is open."""
+        ...

@@ -31,8 +31,7 @@ from kafka.protocol.producer import (
     InitProducerIdResponse,
 )
 
-from jobs.engine.network.frames import Buffer, FrameReader, answer_of
-from jobs.engine.network.transport import Transport
+from jobs.engine.network.transport import Buffer, FrameReader, Transport, answer_of
 from jobs.engine.producing.transactions import (
     AddPartitions,
     CoordinatorRequest,
@@ -40,9 +39,9 @@ from jobs.engine.producing.transactions import (
     FindCoordinator,
     RenewEpoch,
 )
-from jobs.engine.task.partitions import Partitions
+from jobs.engine.task.plan import Partitions
 from metrics.common.errors import RedlineError
-from metrics.traffic.producer import TRANSACTION_TIMEOUT_MS
+from metrics.traffic.clients import TRANSACTION_TIMEOUT_MS
 
 _METADATA_VERSION = 4
 _INIT_VERSION = 1

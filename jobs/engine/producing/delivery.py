@@ -20,17 +20,17 @@ from collections.abc import Iterable, Mapping, Set
 from kafka.errors import for_code
 
 from jobs.engine.producing.account import Account
-from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, Trouble
-from jobs.engine.producing.key_spread import KeySpread
-from jobs.engine.producing.metadata import Metadata
+from jobs.engine.producing.batch import EXPIRED, UNACKNOWLEDGED, Batch, KeySpread, Trouble
 from jobs.engine.producing.producer import Connection, MutedPartition, Producer
-from jobs.engine.producing.reach import Reach, awaited_brokers
 from jobs.engine.producing.retries import (
     DUPLICATE_SEQUENCE,
     LOST,
     OUT_OF_ORDER_SEQUENCE,
     SEQUENCE_ERRORS,
+    Metadata,
+    Reach,
     Refusal,
+    awaited_brokers,
     backoff_s,
 )
 from jobs.engine.producing.transactions import (
@@ -45,7 +45,7 @@ from jobs.engine.producing.transactions import (
     Transactions,
 )
 from jobs.engine.task.window import Window
-from metrics.traffic.producer import ProducerPattern
+from metrics.traffic.clients import ProducerPattern
 
 _BATCHES_PER_REQUEST = 400  # two buffers each, below the 1,024 that sendmsg takes
 _NEVER = float("inf")

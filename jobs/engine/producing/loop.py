@@ -3,6 +3,10 @@
 It has one thread and one selector. The delivery (`jobs.engine.producing.delivery`) decides what to
 send and when to look again; the network client carries it out. The loop calls both, receives the
 driver's messages, and takes the load through its phases.
+
+The schedules of producers while a load grows, and the end of its growth.
+
+The engine's own producer client, which sends batches that were encoded in advance.
 """
 
 from __future__ import annotations
@@ -10,28 +14,95 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
-from jobs.engine.batches.pool import BatchPool
+from jobs.engine.batches.pool import BatchPool, pool_of
 from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
-from jobs.engine.producing.account import Account
-from jobs.engine.producing.control_requests import Registered
+from jobs.engine.producing.account import Account, TaskLoad, producer_report
+from jobs.engine.producing.control_requests import (
+    Registered,
+    TransactionalId,
+    register_transactional,
+    request_producer_ids,
+)
 from jobs.engine.producing.delivery import Delivery
-from jobs.engine.producing.growth import GrowthEnd, growing_schedule
-from jobs.engine.producing.metadata import Metadata
 from jobs.engine.producing.network_client import NetworkClient
 from jobs.engine.producing.producer import Producer
-from jobs.engine.producing.producer_id import ProducerIdState
-from jobs.engine.producing.producer_report import producer_report
-from jobs.engine.producing.protocol import ProduceEncoder
+from jobs.engine.producing.protocol import ProduceEncoder, ProducerIdState
+from jobs.engine.producing.retries import Metadata
+from jobs.engine.producing.schedule import Schedule, schedule_for
 from jobs.engine.producing.transactions import Transactions
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import Window
+from metrics.traffic.profile import RateProfile
+
+_ENDLESS_S = 1e9
+
+
+def growing_schedule(
+    plan: TrialPlan, index: int, start_s: float, last_step: int | None = None
+) -> Schedule:
+    """The schedule of a producer, which begins at its step where the load grows.
+
+    Of a mix, one producer of each part offers a share of its rate, which grows with the steps; it
+    has no bursts.
+
+    Args:
+        start_s: start of the load, on the engine's clock [s].
+        last_step: the step at which the load stays; None while it grows.
+    """
+    if plan.climb is None:
+        return schedule_for(plan.pattern, index, start_s)
+    shares = plan.climb.shares(index, last_step)
+    begin_s, first = shares[0]
+    if first >= 1.0:
+        return schedule_for(plan.pattern, index, start_s + begin_s)
+    points, share = [(0.0, first)], first
+    for at_s, later in shares[1:]:
+        points += [(at_s - begin_s, share), (at_s - begin_s, later)]
+        share = later
+    growth = RateProfile("growth", (*points, (_ENDLESS_S, share)))
+    return schedule_for(replace(plan.pattern, profile=growth), index, start_s + begin_s)
+
+
+class GrowthEnd:
+    """The end of a load's growth, which the driver sets while the load runs.
+
+    Args:
+        driver: control channel to the driver; None without one.
+        plan: the plan of the load.
+        start_s: start of the load, on the engine's clock [s].
+    """
+
+    def __init__(self, driver: DriverChannel | None, plan: TrialPlan, start_s: float) -> None:
+        self._driver = driver
+        self._plan = plan
+        self._start_s = start_s
+
+    def apply(self, producers: Iterable[Producer]) -> None:
+        """Once the driver ends the growth, withdraw the producers that have not begun, and hold
+        those with a share of their rate at it.
+        """
+        climb = self._plan.climb
+        if self._driver is None or self._driver.climb_end_s is None or climb is None:
+            return
+        load_s, self._driver = self._driver.climb_end_s, None
+        last_step = climb.step_at(load_s)
+        for each in producers:
+            share = climb.shares(each.index, last_step)[-1][1]
+            if climb.start_s(each.index) > load_s:
+                each.withdraw()
+            elif share < 1.0:
+                each.hold(growing_schedule(self._plan, each.index, self._start_s, last_step))
+            elif each.due_s(0) > self._start_s + load_s:
+                each.withdraw()
+
 
 _ACTIONS_PER_TURN = 256
 _CHECK_INTERVAL_S = 0.25
@@ -256,3 +327,90 @@ def opener_of(plan: TrialPlan) -> Opener:
         return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
 
     return opener
+
+
+class WireProducers:
+    """A `ProducerClient` with one connection per producer and broker, driven by one event loop."""
+
+    def __init__(self, plan: TrialPlan, task: int) -> None:
+        self._plan = plan
+        self._task = task
+        self._transports: dict[tuple[str, int], Transport] = {}
+        self._producer_ids: Mapping[str, int | Registered] = {}
+
+    def open(self) -> None:
+        """Connect, and encode the pool."""
+        plan = self._plan
+        hosted = plan.producers_of(self._task)
+        wanted = [
+            (plan.producer_name(index), broker) for index in hosted for broker in plan.brokers
+        ]
+        self._transports = dict(opener_of(plan)(wanted))
+        if plan.pattern.producer.options.has_transactions:
+            self._producer_ids = registered_at_brokers(plan, self._task, self._transports)
+        elif plan.pattern.producer.options.enable_idempotence:
+            self._request_producer_ids()
+        self._pool = pool_of(plan.pattern.producer)
+
+    def _request_producer_ids(self) -> None:
+        """Request producer ids from brokers in turn, to spread the requests evenly."""
+        plan = self._plan
+        brokers = sorted(plan.brokers)
+        homes = {
+            plan.producer_name(index): brokers[index % len(brokers)]
+            for index in plan.producers_of(self._task)
+        }
+        ways = {name: self._transports[name, at] for name, at in homes.items()}
+        self._producer_ids = request_producer_ids(ways, plan.connect_timeout_s, plan.client_id)
+
+    def run(self, start_s: float, wall_offset_s: float, driver: DriverChannel | None) -> TaskLoad:
+        """Send the load; see `ProducerClient.run`."""
+        loop = WireLoop(
+            self._plan,
+            self._task,
+            self._transports,
+            self._pool,
+            driver=driver,
+            producer_ids=self._producer_ids,
+        )
+        done = loop.run(start_s, wall_offset_s)
+        if self._plan.pattern.producer.options.has_transactions:
+            await_markers(self._plan, self._task)
+        return done
+
+    def close(self) -> None:
+        """Close the connections."""
+        for transport in self._transports.values():
+            transport.close()
+
+
+def registered_at_brokers(
+    plan: TrialPlan, task: int, transports: Mapping[tuple[str, int], Transport]
+) -> Mapping[str, Registered]:
+    """Register each producer's transactional id, which is its name, at its coordinator.
+
+    Raises:
+        ProducerIdError: see `register_transactional`.
+    """
+    timeout_ms = plan.pattern.producer.options.transaction_timeout_ms
+    names = [plan.producer_name(index) for index in plan.producers_of(task)]
+    transactional = [TransactionalId(name, timeout_ms, plan.client_id(name)) for name in names]
+    return register_transactional(transports, transactional, plan.connect_timeout_s)
+
+
+def await_markers(plan: TrialPlan, task: int) -> None:
+    """Wait until the ends of all transactions are in the logs; open transactions are aborted.
+
+    A commit is answered before its markers are written, and end offsets count them.
+
+    Raises:
+        RedlineError: the brokers can no longer be reached, or do not answer.
+    """
+    names = [plan.producer_name(index) for index in plan.producers_of(task)]
+    wanted = [(name, broker) for name in names for broker in plan.brokers]
+    transports = opener_of(plan)(wanted)
+    try:
+        registered_at_brokers(plan, task, transports)
+    finally:
+        for transport in transports.values():
+            transport.close()

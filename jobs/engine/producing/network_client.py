@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from jobs.engine.batches.pool import BatchPool
-from jobs.engine.network.frames import Buffer, FrameReader, correlation_id_of
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
-from jobs.engine.network.transport import Transport
+from jobs.engine.network.transport import Buffer, FrameReader, Transport, correlation_id_of
 from jobs.engine.producing.control_requests import (
     TransactionalId,
     coordinator_answer,
@@ -30,7 +29,7 @@ from jobs.engine.producing.delivery import (
 from jobs.engine.producing.producer import Connection
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 from jobs.engine.producing.transactions import CoordinatorRequest
-from jobs.engine.task.partitions import Partitions
+from jobs.engine.task.plan import Partitions
 
 _RECEIVE_BYTES = 262_144
 

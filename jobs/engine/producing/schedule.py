@@ -18,8 +18,8 @@ from typing import Protocol
 
 import numpy as np
 
+from metrics.traffic.clients import ProducerPattern
 from metrics.traffic.pattern import TrafficPattern
-from metrics.traffic.producer import ProducerPattern
 from metrics.traffic.profile import RateProfile
 
 _GOLDEN = 0.6180339887498949

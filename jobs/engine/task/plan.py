@@ -1,16 +1,63 @@
-"""The plan of one trial for its tasks, as plain frozen data that crosses to the executors."""
+"""The plan of one trial for its tasks, as plain frozen data that crosses to the executors.
+
+Numbers for the partitions of all topics of a trial.
+
+Everything between the wire and the tables knows a partition by its number alone: partition p of
+topic t has the number t · (partitions of a topic) + p. With one topic, that is p itself.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from jobs.engine.network.options import NAME_PREFIX, client_id_of
 from jobs.engine.task.control_channel import ControlAddress
-from jobs.engine.task.partitions import Partitions
-from metrics.traffic.climb import Climb
 from metrics.traffic.pattern import TrafficPattern
+from metrics.traffic.profile import Climb
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The topics of a trial, which all have the same number of partitions.
+
+    Attributes:
+        topics: their names, in the order in which producers take them.
+        per_topic: number of partitions of each topic.
+    """
+
+    topics: tuple[str, ...]
+    per_topic: int
+
+    @cached_property
+    def _firsts(self) -> dict[str, int]:
+        return {topic: index * self.per_topic for index, topic in enumerate(self.topics)}
+
+    def __len__(self) -> int:
+        """Number of partitions of all topics together."""
+        return len(self.topics) * self.per_topic
+
+    def number(self, topic: str, partition: int) -> int | None:
+        """The number of a partition; None if it does not belong to the trial."""
+        first = self._firsts.get(topic)
+        if first is None or not 0 <= partition < self.per_topic:
+            return None
+        return first + partition
+
+    def of(self, number: int) -> tuple[str, int]:
+        """The topic of a number, and the partition in that topic."""
+        return self.topics[number // self.per_topic], number % self.per_topic
+
+    def topic_of(self, producer: int) -> tuple[str, range]:
+        """The topic that a producer writes to, and the numbers of its partitions.
+
+        Producers take the topics in turns, so that they spread evenly, up to one.
+        """
+        index = producer % len(self.topics)
+        first = index * self.per_topic
+        return self.topics[index], range(first, first + self.per_topic)
 
 
 @dataclass(frozen=True)
@@ -24,7 +71,7 @@ class TrialPlan:
         pattern: the traffic to offer.
         tasks: number of tasks with producers; task i hosts producers i, i + tasks, i + 2·tasks, …
         leaders: broker id that leads partition 0, 1, 2, …, numbered through all topics
-            (`jobs.engine.task.partitions`), as partitions are everywhere here.
+            (`jobs.engine.task.plan`), as partitions are everywhere here.
         brokers: broker id → (host, port).
         client_options: connection options of kafka-python, such as those for security.
         control: where the driver listens for control channels; None when it does not.

@@ -1,11 +1,14 @@
-"""The body of `redline headroom`."""
+"""The body of `redline headroom`.
+
+The history of a cluster's use, and the growth that it shows.
+"""
 
 from __future__ import annotations
 
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,18 +21,26 @@ from jobs.cluster.sources import open_hosts, open_metrics, require_sources
 from jobs.config import Cluster, load_cluster, load_goal
 from jobs.console.events import PhaseStarted, Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
-from jobs.runs.headroom.history import continued, of_source, of_tables
-from jobs.runs.headroom.production import History, busiest_of_past, machines_of, watched
-from jobs.runs.report_regeneration import read_rows
+from jobs.runs.headroom.production import History, busiest_of_past, machines_of, past_use, watched
+from jobs.runs.recorded_runs import read_rows
 from jobs.spark.session import close_session, local_session
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
-from metrics.headroom.answer import Answer
-from metrics.headroom.comparison import hold_against_run, hold_against_thresholds
-from metrics.headroom.growth import DAY_S, Growth
+from metrics.headroom.answer import Answer, hold_against_run, hold_against_thresholds
+from metrics.headroom.growth import (
+    COLUMNS,
+    DAY_S,
+    Growth,
+    NoForecastLibraryError,
+    answer_words,
+    growth_of,
+    growth_words,
+    short_history_words,
+    table_rows,
+    times_words,
+)
 from metrics.headroom.limits import RunLimit, answers_of, run_limit
-from metrics.headroom.today import Today
-from metrics.headroom.words import COLUMNS, answer_words, table_rows, times_words
+from metrics.headroom.loads import RATIO, Today
 from metrics.judging.thresholds import Indicators
 from metrics.reporting.files import write_file
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
@@ -37,10 +48,67 @@ from metrics.sources.hosts.source import HostSource
 from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.shortcomings import is_blind
 from metrics.sources.source import MetricsSource
-from metrics.tables.headroom import HeadroomRow
+from metrics.tables.rows import HeadroomRow
 from metrics.tables.store import TableStore
 from metrics.units import format_duration, format_mb_per_s, iso_utc
-from search.interval import LEVEL
+from search.model import LEVEL
+
+NO_LIBRARY = (
+    "no date: statsmodels is not installed; install it with pip install 'kafka-redline[forecast]'"
+)
+
+
+def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
+    """The share of the limit in use in earlier calls of the same kind."""
+    return [
+        (row.at_s, 1.0 / row.headroom.times)
+        for row in rows
+        if row.headroom.times and row.is_estimate == is_estimate
+    ]
+
+
+def of_source(
+    source: MetricsSource,
+    opened: OpenCluster,
+    answer: Answer,
+    today: Today,
+    limits: Indicators,
+    link_mbit_per_s: float | None,
+) -> History:
+    """The share in use of the resource that gives out first, from a Prometheus server.
+
+    It is empty for other sources, and for a use in bytes.
+
+    Raises:
+        NoConclusionError: the server does not answer.
+    """
+    first = answer.first
+    if not isinstance(source, PrometheusServerSource) or first.unit != RATIO:
+        return []
+
+    def share_of(past: Today) -> float | None:
+        for load in past.loads(limits).get(first.broker_id, {}).values():
+            if (load.resource.value, load.unit) == (first.resource, first.unit):
+                free = first.limit - first.at_rest
+                return (load.used - first.at_rest) / free if free > 0 else None
+        return None
+
+    return past_use(source, today.end_s, share_of, machines_of(opened), link_mbit_per_s)
+
+
+def continued(history: History, answer: Answer, at_s: float) -> tuple[Growth | None, str]:
+    """The growth of a history with today's answer, and a sentence about it."""
+    whole = [*history, (at_s, 1.0 / answer.times)] if answer.times > 0 else list(history)
+    days = {int(each // DAY_S) for each, _ in whole}
+    low, high = answer.times_low / answer.times, answer.times_high / answer.times
+    try:
+        growth = growth_of(whole, low, high)
+    except NoForecastLibraryError:
+        return None, NO_LIBRARY
+    if growth is None:
+        return None, short_history_words(len(days))
+    return growth, growth_words(growth, at_s)
+
 
 WINDOW_S, PAST_S = 60.0, DAY_S
 """Time for which a cluster is watched, and the past that is read from a Prometheus server [s]."""

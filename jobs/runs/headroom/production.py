@@ -9,8 +9,7 @@ from itertools import pairwise
 from jobs.cluster.opening import OpenCluster
 from jobs.trials.sampling import TrialSampler
 from metrics.common.errors import NoConclusionError
-from metrics.headroom.loads import RATIO
-from metrics.headroom.today import Today, Windows, today_of
+from metrics.headroom.loads import RATIO, Today, Windows, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.hosts.source import HostSource
 from metrics.sources.http_access import ScrapeError
@@ -19,7 +18,7 @@ from metrics.sources.server.source import PrometheusServerSource
 from metrics.sources.source import MetricsSource, brokers_of, sample_interval_of
 from metrics.units import format_duration, iso_utc
 from metrics.windows.broker import broker_windows
-from metrics.windows.resource import Resource
+from metrics.windows.use import Resource
 
 SAMPLE_INTERVAL_S = 1.0
 """Time between two samples of a watched cluster [s]."""

@@ -1,11 +1,369 @@
-"""The report as one self-contained HTML file, with themes for light, dark and print."""
+"""The report as one self-contained HTML file, with themes for light, dark and print.
+
+Environment and configuration of a run, in groups with headings.
+
+Commands of Kafka's own tools that offer a limit, and the overload above it.
+
+The content of a report as plain values, made from rows without Spark; `page` renders it.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
 from metrics.reporting.boundary_chart import boundary_spec
-from metrics.reporting.page.model import Report
+from metrics.reporting.impact import impact_of
+from metrics.reporting.limit_answer import SizeAnswer, answer_of, headline
+from metrics.reporting.limit_words import load_words
+from metrics.reporting.page.binding import (
+    Binding,
+    Ceilings,
+    ListedTrial,
+    binding_of,
+    ceilings_of,
+    listed_trials,
+)
+from metrics.reporting.page.series import Panels
+from metrics.reporting.summary import LIMIT, RunSummary, by_goal, inferred_measurement
 from metrics.reporting.templating import render
 from metrics.reporting.trial_charts import throughput_latency_spec
+from metrics.tables.boundary import Boundary
+from metrics.traffic.axes import NP
+from metrics.trial.trial import ALL_BROKERS, Trial
+from metrics.units import UNKNOWN, format_count, format_duration, format_size, format_volume
+
+_GROUPS = {
+    "broker.config": "Properties of the brokers that differ from Kafka's defaults",
+    "topic.config": "Properties of the topics",
+    "broker": "Brokers",
+    "controller": "Controllers",
+    "cluster": "Cluster",
+    "driver": "Driver",
+    "spark": "Driver",
+    "python": "Driver",
+    "redline": "Driver",
+    "package": "Packages",
+    "series": "Series of the exporters",
+}
+
+
+_FILES = ("cluster", "workload", "goal")
+
+
+@dataclass(frozen=True)
+class FactGroup:
+    """Facts under one heading, as (name, value)."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+
+
+def key_facts(
+    summary: RunSummary, configuration: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, str], ...]:
+    """The most important facts about a run, as (name, value)."""
+    known, workload = summary.environment, configuration.get("workload", {})
+    memory = known.get("broker.memory_bytes", "")
+    heap = known.get("broker.jvm.heap_max_bytes", "")
+    java = " ".join(part for part in (known.get("broker.jvm.name"), _java(known)) if part)
+    sizes = (("of memory", memory), ("of heap", heap))
+    machine = [f"{known['broker.cores']} cores"] if "broker.cores" in known else []
+    machine += [f"{format_volume(int(size))} {what}" for what, size in sizes if size.isdigit()]
+    facts = (
+        ("Brokers", str(summary.brokers or UNKNOWN)),
+        ("Kafka", known.get("broker.version", "")),
+        ("Each broker", ", ".join(machine)),
+        ("Java", java),
+        ("Producers", _producer(workload)),
+        ("Replicas", f"{summary.replication_factor or ''}"),
+        ("Consumer groups", f"{summary.consumer_groups}"),
+        ("kafka-redline", _version(known)),
+    )
+    return tuple((name, value) for name, value in facts if value)
+
+
+def environment_of(environment: Mapping[str, str]) -> tuple[FactGroup, ...]:
+    """All facts of the environment, in groups."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, value in environment.items():
+        found.setdefault(_title(name), []).append((name, value))
+    order = [*dict.fromkeys(_GROUPS.values()), "More"]
+    return tuple(FactGroup(title, tuple(sorted(found[title]))) for title in order if title in found)
+
+
+def configuration_of(configuration: Mapping[str, Mapping[str, Any]]) -> tuple[FactGroup, ...]:
+    """All keys of the configuration, a group for each file."""
+    return tuple(
+        FactGroup(
+            kind.capitalize() if kind in _FILES else kind,
+            tuple((key, _text(value)) for key, value in sorted(keys.items())),
+        )
+        for kind, keys in configuration.items()
+    )
+
+
+def seconds_between(started_at: str, finished_at: str) -> float | None:
+    """Time between two moments in ISO 8601 [s]; None if one of them is not known."""
+    try:
+        began, ended = (_moment(text) for text in (started_at, finished_at))
+    except ValueError:
+        return None
+    return (ended - began).total_seconds()
+
+
+def _moment(text: str) -> datetime:
+    # Python 3.10 cannot parse the Z.
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def _title(name: str) -> str:
+    prefixes: Iterable[str] = sorted(_GROUPS, key=len, reverse=True)
+    # A fact that differs between nodes has the node's number after its kind.
+    parts = [part for part in name.split(".") if not part.isdigit()]
+    plain = ".".join(parts)
+    return next((_GROUPS[each] for each in prefixes if plain.startswith(f"{each}.")), "More")
+
+
+def _producer(workload: Mapping[str, Any]) -> str:
+    names = (("acks", "acks"), ("compression", "compression"), ("client", "client"))
+    return ", ".join(
+        f"{word} {workload[f'producer.{key}']}"
+        for key, word in names
+        if f"producer.{key}" in workload
+    )
+
+
+def _java(known: Mapping[str, str]) -> str:
+    return known.get("broker.jvm.version", "")
+
+
+def _version(known: Mapping[str, str]) -> str:
+    version, commit = known.get("redline.version", ""), known.get("redline.commit", "")
+    return f"{version} ({commit})" if commit else version
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+_SECONDS = 60
+_OPTIONS = {
+    "acks": "acks",
+    "linger_ms": "linger.ms",
+    "batch_size_bytes": "batch.size",
+    "compression": "compression.type",
+    "enable_idempotence": "enable.idempotence",
+}
+"""Column of a pattern → the producer's property."""
+SERVERS = "HOST:9092"
+
+
+def kafka_commands(boundary: Boundary, brokers: int) -> tuple[str, ...]:
+    """The lines of a shell script that offers the limit for a minute, then the overload above it.
+
+    Each producer is a process of `kafka-producer-perf-test.sh`, with the run's rate, size and
+    batching; its records have random bytes. Empty for a mix, and without a number of producers or
+    a sustained load.
+    """
+    boundary = boundary.lasting
+    known, (low, over) = boundary.pattern, boundary.loads
+    if boundary.along is not NP or boundary.parts or not low or not known.get("acks"):
+        return ()
+    topic = f"redline-check-{boundary.message_bytes}"
+    partitions = int(float(known.get("partitions_per_broker", 1))) * max(1, brokers)
+    rate = boundary.mps / low
+    options = " ".join(
+        f"{name}={known[column].lower()}" for column, name in _OPTIONS.items() if column in known
+    )
+    each = (
+        f"kafka-producer-perf-test.sh --topic {topic} --record-size {boundary.message_bytes} "
+        f"--throughput {max(1, round(rate))} --num-records {max(1, round(rate * _SECONDS))} "
+        f"--producer-props bootstrap.servers={SERVERS} {options}"
+    )
+    sides = [(low, boundary.mb_per_s, "the limit")]
+    if over is not None:
+        sides.append((over, boundary.mb_per_s_overloaded or 0.0, "the overload above it"))
+    lines = [
+        (
+            f"kafka-topics.sh --bootstrap-server {SERVERS} --create --topic {topic} "
+            f"--partitions {partitions} --replication-factor {known.get('replication_factor', '1')}"
+        )
+    ]
+    for load, mb_per_s, what in sides:
+        lines += [
+            f"# {what}: {load_words(boundary, load, mb_per_s)}",
+            f"for n in $(seq {load}); do {each} & done; wait",
+        ]
+    return (*lines, f"kafka-topics.sh --bootstrap-server {SERVERS} --delete --topic {topic}")
+
+
+@dataclass(frozen=True)
+class Command:
+    """The command that reproduces the run.
+
+    Attributes:
+        lines: lines of a shell command; the page joins them by a backslash.
+        notes: further requirements, a sentence each.
+    """
+
+    lines: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GoalPart:
+    """The answers for one goal.
+
+    Attributes:
+        goal: name of the goal.
+        summary: the run's summary, restricted to this goal.
+        headline: all sizes in a sentence; empty if there is only one.
+        answers: one answer for each message size.
+        bindings: the limiting resource of each size.
+        checks: size → lines of a script that checks its limit with Kafka's own tools.
+    """
+
+    goal: str
+    summary: RunSummary
+    headline: str
+    answers: tuple[SizeAnswer, ...]
+    bindings: tuple[Binding, ...]
+    checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The content of a report.
+
+    Attributes:
+        title: purpose of the run.
+        summary: summary of the whole run.
+        series: readings of the trials over time, as far as they are known.
+        held: verdicts of a run that held fixed loads, in a sentence; empty after a search.
+        parts: the answers, a part for each goal.
+        impact: what the run did to other clients, a sentence each; empty without others.
+        trials: trials in chronological order.
+        facts: the most important facts about the run, as (name, value).
+        environment, configuration: all facts and all keys, in groups.
+        command: command that reproduces the run, or None if its configuration is not known.
+    """
+
+    title: str
+    summary: RunSummary
+    parts: tuple[GoalPart, ...]
+    trials: tuple[ListedTrial, ...]
+    facts: tuple[tuple[str, str], ...]
+    environment: tuple[FactGroup, ...]
+    configuration: tuple[FactGroup, ...]
+    command: Command | None = None
+    held: str = ""
+    impact: tuple[str, ...] = ()
+    series: Panels = field(default_factory=dict)
+
+    @property
+    def has_closed_loop(self) -> bool:
+        """True if a trial sent in a closed loop."""
+        return any(each.trial.pattern.producer.closed_loop for each in self.trials)
+
+    @property
+    def goals(self) -> tuple[str, ...]:
+        """The goals by name."""
+        return tuple(part.goal for part in self.parts)
+
+
+def build_report(
+    summary: RunSummary,
+    trials: Sequence[Trial],
+    configuration: Mapping[str, Mapping[str, Any]],
+    command: Command | None = None,
+    series: Panels | None = None,
+) -> Report:
+    """Build the report of a run.
+
+    Args:
+        trials: all trials of the run.
+        configuration: cluster, workload and goal, each key → value, as in the table `runs`;
+            empty if not known.
+        series: readings over time by trial, if they were read.
+    """
+    rows = listed_trials(trials, summary.boundaries)
+    ceilings = {
+        str(keys.get("name", "")): ceilings_of(keys)
+        for kind, keys in configuration.items()
+        if kind.partition(" ")[0] == "goal"
+    }
+    held = _held(summary, rows)
+    what = "Traffic held on" if held else "Throughput limit of"
+    return Report(
+        title=f"{what} {summary.cluster} with {summary.workload}",
+        summary=summary,
+        parts=tuple(_part(part, rows, ceilings) for _, part in by_goal(summary) if part.boundaries),
+        trials=rows,
+        facts=(*_run_facts(summary, rows), *key_facts(summary, configuration)),
+        environment=environment_of(summary.environment),
+        configuration=configuration_of(configuration),
+        command=command,
+        held=held,
+        impact=(summary.impact or impact_of(trials)).sentences,
+        series=series or {},
+    )
+
+
+def is_held(summary: RunSummary) -> bool:
+    """True for a run that held fixed loads, and False for a search."""
+    measurement = summary.measurement or inferred_measurement(
+        bool(summary.boundaries), summary.trials, summary.status
+    )
+    return measurement != LIMIT
+
+
+def _held(summary: RunSummary, trials: Sequence[ListedTrial]) -> str:
+    if not is_held(summary) or not trials:
+        return ""
+    verdicts = [trial.verdict for trial in trials]
+    counts = ", ".join(f"{verdicts.count(each)} {each}" for each in dict.fromkeys(verdicts))
+    return f"Fixed loads were held in {len(trials)} trials: {counts}."
+
+
+def _part(
+    summary: RunSummary, trials: Sequence[ListedTrial], ceilings: Mapping[str, Ceilings]
+) -> GoalPart:
+    boundaries: tuple[Boundary, ...] = summary.boundaries
+    is_whole = boundaries[0].state == ALL_BROKERS
+    goal = (boundaries[0].goal if is_whole else "") or summary.goal
+    return GoalPart(
+        goal=goal,
+        summary=summary,
+        headline=headline(boundaries, summary.brokers),
+        answers=tuple(map(answer_of, boundaries)),
+        bindings=tuple(
+            binding_of(each, trials, ceilings.get(each.goal or summary.goal, {}))
+            for each in boundaries
+        ),
+        checks={
+            format_size(each.message_bytes): lines
+            for each in boundaries
+            if (lines := kafka_commands(each, summary.brokers))
+        },
+    )
+
+
+def _run_facts(summary: RunSummary, trials: Sequence[ListedTrial]) -> tuple[tuple[str, str], ...]:
+    lasted_s = seconds_between(summary.started_at, summary.finished_at)
+    return (
+        ("Run", summary.run_id),
+        ("Cluster", summary.cluster),
+        ("Workload", summary.workload),
+        ("Goal", summary.goal),
+        ("Started", summary.started_at),
+        ("Took", format_duration(lasted_s)),
+        ("Trials", format_count(len(trials))),
+    )
+
 
 WORDS = {
     "producers": "identical clients that send records, each at the same fixed rate; a run "

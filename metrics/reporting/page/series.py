@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from metrics.trial.client import ClientWindow
-from metrics.trial.series import RunSeries
-from metrics.trial.trial import Trial
+from metrics.trial.trial import RunSeries, Trial
 from metrics.units import format_count
 from metrics.windows.series import SeriesPoint
 

@@ -1,4 +1,7 @@
-"""The answer of a sweep: one record for sweep.json, tables, sentences and the page."""
+"""The answer of a sweep: one record for sweep.json, tables, sentences and the page.
+
+The figure of a limit, from its boundary. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,25 @@ from typing import Any
 
 from metrics.columns import as_document, restored
 from metrics.common.errors import ConfigError
-from metrics.comparing.effects import (
-    BETWEEN_STARTS_SD,
-    CONFIDENCE,
-    PAIRS_MIN,
-    Conclusion,
-    Effect,
-)
+from metrics.comparing.effects import BETWEEN_STARTS_SD, CONFIDENCE, PAIRS_MIN, Conclusion, Effect
 from metrics.comparing.figures import FigureKind
-from metrics.comparing.published import Claim, ClaimVerdict, judge_claim
-from metrics.comparing.recommending import (
+from metrics.comparing.sweeps import (
     BOTH,
+    CASE,
     LATENCY,
     THROUGHPUT,
+    AxisEffect,
+    Claim,
+    ClaimVerdict,
     Recommendation,
+    Result,
+    effects_of,
+    judge_claim,
     recommendations,
 )
-from metrics.comparing.sweeps import CASE, AxisEffect, Result, effects_of
 from metrics.planning.setups import PROPERTIES_PREFIX
-from metrics.reporting.older_runs import figure_kind_of
+from metrics.reporting.summary import figure_kind_of
+from metrics.tables.boundary import Boundary
 from metrics.units import UNKNOWN, format_megabytes, format_ms, format_size
 
 SCHEMA_VERSION = 1
@@ -341,4 +344,25 @@ def case_words(settings: Mapping[str, Any]) -> str:
     """The name of a case, or its settings on one line: `acks all, num.io.threads 2`."""
     return ", ".join(
         value if path == CASE else f"{short(path)} {value}" for path, value in settings.items()
+    )
+
+
+def limit_result(boundary: Boundary) -> Result:
+    """The figure of a limit, without the settings of its case."""
+    pays = boundary.along.grows_payload
+    low, _ = boundary.loads
+    value = boundary.mb_per_s if pays else float(low)
+    why = boundary.gave_up or ("" if value else "no load was sustained")
+    return Result(
+        {},
+        1,
+        boundary.message_bytes,
+        None if why else value,
+        boundary.mb_per_s_low if pays else boundary.load_low,
+        boundary.mb_per_s_high if pays else boundary.load_high,
+        *boundary.latencies_ms,
+        limited_by=boundary.limited_by,
+        why=why,
+        broker_resident_bytes=boundary.broker_resident_bytes,
+        page_cache_bytes=boundary.page_cache_bytes,
     )

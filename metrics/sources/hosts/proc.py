@@ -3,6 +3,13 @@
 Their sources are proc(5) and Documentation/admin-guide/iostats.rst. psutil lacks retransmits, the
 queues of disks and pressure. The network counters of another namespace are below the directory of
 a process in it.
+
+The throttling of a process by the CPU quota of its control group, of either version.
+
+A quota (`cpu.max`, `cpu.cfs_quota_us`) is an amount of CPU time per period, usually 100 ms. A group
+that has used it up stops until the next period, although the machine may have idle cores. The
+counters are those of `cpu.stat` (Documentation/admin-guide/cgroup-v2 and scheduler/sched-bwc); a
+quota of a parent group stops a process as well.
 """
 
 from __future__ import annotations
@@ -13,10 +20,74 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from metrics.sources.hosts import readings
-from metrics.sources.hosts.cpu_group import own_stat_files, throttling
+from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.queues import Queues
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
+
+_PERIODS, _THROTTLED = "nr_periods", "nr_throttled"
+_TIMES_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
+"""Time in which groups stood still, in version 2 and in version 1 → its unit [s]."""
+
+
+def throttling(stat_files: Sequence[Path]) -> dict[str, float]:
+    """The readings of some groups; empty where none has a quota or shows its counters.
+
+    Args:
+        stat_files: the `cpu.stat` of each group, see `own_stat_files`.
+    """
+    groups = [counters for path in stat_files if _PERIODS in (counters := _read(path))]
+    if not groups:
+        return {}
+    stopped_s = sum(
+        counters.get(name, 0) * unit for counters in groups for name, unit in _TIMES_S.items()
+    )
+    return {
+        readings.QUOTA_PERIODS: float(max(counters[_PERIODS] for counters in groups)),
+        readings.THROTTLED_PERIODS: float(sum(c.get(_THROTTLED, 0) for c in groups)),
+        readings.THROTTLED_S: stopped_s,
+    }
+
+
+def own_stat_files(proc: Path, sys: Path, process: str = "self") -> tuple[Path, ...]:
+    """The `cpu.stat` of each group of a process and of their parents.
+
+    Args:
+        proc, sys: directories of the kernel's files.
+        process: id of the process; this one by default.
+    """
+    found = {path.resolve() for path in _possible_files(proc, sys, process)}
+    return tuple(sorted(path for path in found if path.is_file()))
+
+
+def _possible_files(proc: Path, sys: Path, process: str) -> Iterator[Path]:
+    try:
+        text = (proc / process / "cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    mounts = sys / "fs/cgroup"
+    for line in text.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, place = rest.partition(":")
+        if "cpu" in controllers.split(","):
+            roots = [mounts / controllers, mounts / "cpu"]
+        elif number == "0" and not controllers:
+            roots = [mounts, mounts / "unified"]
+        else:
+            continue
+        for root in roots:
+            # In a container the path may be that of the host, and the root is the container's.
+            own = [root / Path(*Path(place).parts[1:end]) for end in range(1, place.count("/") + 2)]
+            yield from (folder / "cpu.stat" for folder in (root, *own))
+
+
+def _read(path: Path) -> dict[str, int]:
+    try:
+        words = path.read_text(encoding="ascii", errors="replace").split()
+    except OSError:
+        return {}
+    pairs = zip(words[::2], words[1::2], strict=False)
+    return {name: int(number) for name, number in pairs if number.isdecimal()}
+
 
 _PROC = Path("/proc")
 _SYS = Path("/sys")
@@ -129,7 +200,7 @@ class LocalHost:
             **_named(self._lines("vmstat"), _OF_VMSTAT),
             **self._disks(),
             **self._interfaces(net, is_own=own_network is None),
-            **_tcp(_read(net / "snmp"), _read(net / "netstat")),
+            **_tcp(_proc_read(net / "snmp"), _proc_read(net / "netstat")),
             **self._pressure(),
             **self._resident(processes or {}),
             **self._throttling(processes or {}),
@@ -139,7 +210,7 @@ class LocalHost:
         return HostSample(self.name, at_s, values)
 
     def _lines(self, name: str) -> list[str]:
-        return _read(self._proc / name).splitlines()
+        return _proc_read(self._proc / name).splitlines()
 
     def _cpu(self) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -169,7 +240,7 @@ class LocalHost:
         """The kernel's settings of write-back, which are read once."""
         found = {}
         for name, (reading, unit) in _OF_WRITE_BACK.items():
-            text = _read(self._proc / "sys/vm" / name).strip()
+            text = _proc_read(self._proc / "sys/vm" / name).strip()
             if text.isdecimal() and (int(text) or not name.endswith("_bytes")):
                 found[reading] = int(text) * unit
         return found
@@ -177,7 +248,7 @@ class LocalHost:
     def _interfaces(self, net: Path, *, is_own: bool) -> dict[str, float]:
         found = {}
         queued = {} if self._queues is None else self._queues.dropped()
-        for line in _read(net / "dev").splitlines()[2:]:
+        for line in _proc_read(net / "dev").splitlines()[2:]:
             name, _, rest = line.partition(":")
             device, numbers = name.strip(), rest.split()
             if not readings.is_interface(device):
@@ -197,7 +268,7 @@ class LocalHost:
         """
         if not (self._sys / "class/net" / device / "device").exists():
             return None
-        text = _read(self._sys / "class/net" / device / "speed").strip()
+        text = _proc_read(self._sys / "class/net" / device / "speed").strip()
         return int(text) * 125_000.0 if text.isdecimal() else None  # Mbit/s
 
     def _pressure(self) -> dict[str, float]:
@@ -280,7 +351,7 @@ class LocalHosts:
         """See `HostSource.close`."""
 
 
-def _read(path: Path) -> str:
+def _proc_read(path: Path) -> str:
     """The text of a file of the kernel; empty where it does not exist, or its process ended."""
     try:
         return path.read_text(encoding="ascii", errors="replace")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import RULES, host_values, log_disks_problem
-from metrics.sources.hosts.sample import HostSample
+from metrics.sources.hosts.source import HostSample
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import host_of
 from metrics.sources.server.feed import Delivery, FeedSpec, FeedTarget, ServerFeed

@@ -13,10 +13,15 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from metrics.sources.exposition import brief
-from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
-from metrics.sources.http_client import HttpAnswer, HttpClient, parsed_json
-from metrics.sources.page_kind import kind_of
+from metrics.sources.exposition import brief, kind_of
+from metrics.sources.http_access import (
+    ClosedError,
+    HttpAccess,
+    HttpAnswer,
+    HttpClient,
+    ScrapeError,
+    parsed_json,
+)
 
 _HEADERS = {
     "Accept": "application/json",

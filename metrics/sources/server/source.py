@@ -19,8 +19,7 @@ from metrics.sources.scraper import Scrape, Scraper
 from metrics.sources.series_choice import AUTO
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
-from metrics.sources.server.feed import Delivery, FeedSpec, FeedTarget, ServerFeed
-from metrics.sources.server.pages import pages_of
+from metrics.sources.server.feed import Delivery, FeedSpec, FeedTarget, ServerFeed, pages_of
 from metrics.sources.source import Endpoint, NodeInfo
 
 _OWN = {HANDLER_IDLE_NS: BROKER_HANDLER_IDLE_NS}

@@ -1,1 +1,0 @@
-"""Disks with a stated write rate under the log dirs of a testbed's brokers."""

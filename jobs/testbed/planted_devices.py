@@ -1,0 +1,581 @@
+"""The devices of planted disks, made and removed.
+
+Kernel documentation: admin-guide/cgroup-v1/blkio-controller (`blkio.throttle.write_bps_device`)
+and ABI/testing/sysfs-class-bdi (`max_bytes`, `strict_limit`).
+
+```
+log dirs ─ ext4 ─ loop device ─ loop device with a write rate ─ disk.img, a file
+```
+
+The kernel holds writes back before the request starts, so the device with the rate is never busy.
+The device on top of it waits for it, and shows the busy time and the queue of a slow disk.
+
+The network namespaces and devices of a link, made and configured by iproute2.
+
+The namespaces have no names, so they and their devices exist only while a process is in them or
+holds them open. The kernel removes all of them when the testbed's processes end.
+
+```
+ this machine            brokers' namespace                  generator's namespace
+ CONTROL  (root) ─ veth ─ (control)  BROKERS  (link0) ─ delay line ─ (link0)  GENERATOR
+```
+
+Brokers listen on one address only. This machine reaches it over the veth, and the generator's
+namespace over the link, so the driver of a run and its monitoring do not load the link.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.config.link import Link, PlantedDisk
+from jobs.engine.network.namespaces import OWN, enter, new_namespace
+from metrics.common.errors import ConfigError
+
+IMAGE = "disk.img"
+"""The file behind a broker's disk, in the folder of its node."""
+RATE_FILE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+"""Write rates of devices for all processes, of control groups of version 1."""
+TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
+
+PROBE_S = 1.0
+"""Time that the probe of a disk should write [s]."""
+RATE_NEAR = 0.15
+"""Largest distance of a probed rate from the stated one [ratio]."""
+PROBES = 5
+"""Largest number of probes; other work on the machine may disturb one."""
+
+_REQUEST_KIB = 128
+"""Largest request of the device [KiB]; larger ones are written in bursts."""
+_INODES = 16_384
+_BLOCKS = Path("/sys/block")
+_BDI = Path("/sys/class/bdi")
+_TIMEOUT_S = 60.0
+_TRIES, _PAUSE_S = 50, 0.1
+
+
+class DiskError(Exception):
+    """A planted disk could not be made; the message is the cause."""
+
+
+def planted_disk_problem(disk: PlantedDisk) -> str | None:
+    """The reason for which this user cannot make the disk here; None where it is possible."""
+    if sys.platform != "linux":
+        lacking = ["no Linux"]
+    elif os.geteuid() != 0:
+        lacking = ["no root"]
+    else:
+        lacking = [f"no {name}" for name in TOOLS if shutil.which(name) is None]
+        if not Path("/dev/loop-control").exists():
+            lacking.append("no /dev/loop-control")
+        if not os.access(RATE_FILE, os.W_OK):
+            lacking.append(f"no {RATE_FILE} of control groups of version 1")
+        strict = disk.dirty_limit_bytes is None or any(_BDI.glob("*/strict_limit"))
+        if not strict:
+            lacking.append("no strict_limit of /sys/class/bdi (Linux 6.2 or later)")
+    if not lacking:
+        return None
+    return (
+        "a planted disk needs Linux, root, loop devices, ext4 and the blkio controller of control "
+        f"groups of version 1, and here there is {' and '.join(lacking)}; expected all of them; "
+        "leave the disk out to run without it"
+    )
+
+
+def require_planted_disk(disk: PlantedDisk | None) -> None:
+    """Refuse a planted disk that is not possible on this machine.
+
+    Raises:
+        ConfigError: a requirement is missing.
+    """
+    problem = None if disk is None else planted_disk_problem(disk)
+    if problem is not None:
+        raise ConfigError(problem)
+
+
+@dataclass(frozen=True)
+class LoopDevice:
+    """A loop device of this machine.
+
+    Attributes:
+        name: its name, such as `loop0`.
+        backing: the path of its file, or of the device below it.
+    """
+
+    name: str
+    backing: str
+
+    @property
+    def path(self) -> str:
+        """The path of its device file."""
+        return f"/dev/{self.name}"
+
+    @property
+    def number(self) -> str:
+        """Its major and minor number, such as `7:0`."""
+        return (_BLOCKS / self.name / "dev").read_text(encoding="ascii").strip()
+
+
+def make_disk(disk: PlantedDisk, node_folder: Path, mount_point: Path) -> None:
+    """Make the disk of a broker and mount it, without its write rate; see `plant_rate`.
+
+    Args:
+        node_folder: folder of the node, which gets the disk's file.
+        mount_point: an empty folder.
+
+    Raises:
+        DiskError: the kernel or a tool refused it.
+    """
+    image = node_folder / IMAGE
+    try:
+        with image.open("wb") as file:
+            file.truncate(disk.size_bytes)
+        slow = _attach(str(image.resolve()))
+        fast = _attach(slow)
+        device = Path(fast).name
+        # Without a journal and access times, the disk writes the log and little else.
+        options = ["-O", "^has_journal", "-E", "nodiscard", "-m", "0", "-N", f"{_INODES}"]
+        _run(["mkfs.ext4", "-q", *options, fast])
+        _run(["mount", "-t", "ext4", "-o", "noatime", fast, str(mount_point)])
+        (mount_point / "lost+found").rmdir()  # Kafka takes each folder for a partition's
+        _write(_BLOCKS / device / "queue" / "max_sectors_kb", f"{_REQUEST_KIB}")
+    except OSError as error:
+        raise DiskError(f"the planted disk cannot be made: {error}") from error
+
+
+def plant_rate(disk: PlantedDisk, node_folder: Path) -> None:
+    """Give a broker's disk its write rate, and bound what waits in memory for it.
+
+    Raises:
+        DiskError: the kernel refused it.
+    """
+    slow, fast = devices_below(node_folder)
+    try:
+        _write(RATE_FILE, f"{slow.number} {round(disk.write_bytes_per_s)}")
+        if disk.dirty_limit_bytes is not None:
+            bdi = _BDI / fast.number
+            _write(bdi / "strict_limit", "1")
+            _write(bdi / "max_bytes", f"{disk.dirty_limit_bytes}")
+    except OSError as error:
+        raise DiskError(f"the planted disk has no write rate: {error}") from error
+
+
+def require_rate(disk: PlantedDisk, mount_point: Path) -> None:
+    """Probe the rate at which a broker's disk writes, up to `PROBES` times.
+
+    Raises:
+        DiskError: it differs from the stated one each time.
+    """
+    for _ in range(PROBES):
+        found = probe_rate(disk, mount_point)
+        if abs(found / disk.write_bytes_per_s - 1.0) <= RATE_NEAR:
+            return
+    raise DiskError(
+        f"a probe of the planted disk wrote {found / 1e6:.1f} MB/s; expected "
+        f"{disk.write_rate}; state a rate below that of this machine's disk, or keep other "
+        "work off it"
+    )
+
+
+def probe_rate(disk: PlantedDisk, mount_point: Path) -> float:
+    """The rate at which a broker's disk writes now, from a file of its own [B/s]."""
+    file = mount_point / "probe"
+    block, size = os.urandom(1 << 16), round(disk.write_bytes_per_s * PROBE_S)
+    descriptor = os.open(file, os.O_CREAT | os.O_WRONLY)
+    try:
+        began_s = time.monotonic()
+        for _ in range(max(1, size // len(block))):
+            os.write(descriptor, block)
+        os.fdatasync(descriptor)
+        took_s = time.monotonic() - began_s
+    finally:
+        os.close(descriptor)
+        file.unlink()
+    return max(1, size // len(block)) * len(block) / took_s
+
+
+def devices_below(folder: Path) -> list[LoopDevice]:
+    """The loop devices of planted disks whose files are in this folder, lower ones first."""
+    found = loop_devices()
+    below = str(folder.resolve()) + os.sep
+    slow = [each for each in found if each.backing.startswith(below)]
+    paths = {each.path for each in slow}
+    return [*slow, *(each for each in found if each.backing in paths)]
+
+
+def loop_devices() -> list[LoopDevice]:
+    """All loop devices of this machine that are in use."""
+    found = []
+    for file in sorted(_BLOCKS.glob("loop*/loop/backing_file")):
+        with suppress(OSError):  # detached meanwhile
+            backing = file.read_text(encoding="utf-8").rstrip("\n").removesuffix(" (deleted)")
+            found.append(LoopDevice(file.parent.parent.name, backing))
+    return found
+
+
+def lift_rates(folder: Path) -> None:
+    """Remove the write rates of a testbed's disks, so that what waits in memory is written fast.
+
+    A process that waits for its disk cannot end before.
+    """
+    for device in devices_below(folder):
+        with suppress(OSError):  # detached meanwhile
+            _lift(device)
+
+
+def _lift(device: LoopDevice) -> None:
+    number = device.number
+    if RATE_FILE.exists():
+        _write(RATE_FILE, f"{number} 0")
+    # They stay with the device's number, for its next user.
+    for name, value in (("strict_limit", "0"), ("max_ratio", "100")):
+        if (_BDI / number / name).exists():
+            _write(_BDI / number / name, value)
+
+
+def remove_disks(folder: Path) -> None:
+    """Unmount and detach the disks of a testbed whose processes have ended."""
+    devices = devices_below(folder)
+    if not devices:
+        return
+    lift_rates(folder)
+    paths = {each.path for each in devices}
+    for source, mount_point in _mounts():
+        if source in paths:
+            _unmount(mount_point)
+    for device in reversed(devices):
+        with suppress(DiskError):  # detached meanwhile
+            _run(["losetup", "--detach", device.path])
+    for _ in range(_TRIES):  # the kernel detaches a device once its last user has closed it
+        if not devices_below(folder):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _unmount(mount_point: str) -> None:
+    try:
+        _run(["umount", mount_point])
+    except DiskError:  # a process of another program looks into it
+        with suppress(DiskError):
+            _run(["umount", "--lazy", mount_point])
+
+
+def _mounts() -> list[tuple[str, str]]:
+    """Device and mount point of each mount, as the kernel lists them."""
+    lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split(" ", 2)[:2] for line in lines]
+    return [(source, point.encode().decode("unicode_escape")) for source, point in pairs]
+
+
+def _attach(backing: str) -> str:
+    """Attach a loop device without a cache of its own; return its path."""
+    return _run(["losetup", "--direct-io=on", "--find", "--show", backing])
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="ascii")
+
+
+def _run(command: Sequence[str]) -> str:
+    """The output of a command.
+
+    Raises:
+        DiskError: it failed; the message contains its output.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise DiskError(f"`{' '.join(command)}` failed ({error})") from error
+    said = " ".join(done.stdout.split())
+    if done.returncode != 0:
+        raise DiskError(f"`{' '.join(command)}` said: {said}")
+    return said
+
+
+TUN = "/dev/net/tun"
+DEVICE = "link0"
+"""Name of the TUN device in both namespaces."""
+CONTROL = "control"
+"""Name of the brokers' end of the veth to this machine."""
+
+NETWORK = ipaddress.IPv4Network("198.18.0.0/15")
+"""Addresses for benchmarks of networks (RFC 2544), which no real hosts have."""
+_BLOCK = 4
+_LINK_TRIES = 20
+_LINK_TIMEOUT_S = 20.0
+
+ORPHAN_RETRIES = "4"
+"""Retries for sockets whose process has ended. With the kernel's default, the sockets of killed
+brokers would keep their namespace for two minutes, as the other end of the link does not answer."""
+
+_TUNSETIFF = 0x400454CA
+_IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
+_SYSCTLS = Path("/proc/sys/net/ipv4")
+_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
+_CLASS = Path("/sys/class/net")
+
+
+class LinkError(Exception):
+    """The link could not be made; the message is the cause."""
+
+
+@dataclass(frozen=True)
+class LinkAddresses:
+    """IPv4 addresses of a link.
+
+    Attributes:
+        brokers: address on which the brokers listen.
+        control: address of this machine towards the brokers.
+        generator: address of the other end of the link.
+    """
+
+    brokers: str
+    control: str
+    generator: str
+
+    @classmethod
+    def block(cls, number: int) -> LinkAddresses:
+        """The addresses of a block of four; blocks do not overlap."""
+        first = NETWORK[number * _BLOCK]
+        return cls(*(f"{first + each}" for each in (1, 2, 3)))
+
+
+def link_problem(link: Link) -> str | None:
+    """The reason for which this user cannot make the link here; None where it is possible."""
+    wanted = {"ip": True, "tc": link.rate is not None}
+    lacking = [f"no {name} of iproute2" for name, is_wanted in wanted.items()
+               if is_wanted and shutil.which(name) is None]  # fmt: skip
+    if sys.platform != "linux":
+        lacking = ["no Linux"]
+    elif os.geteuid() != 0:
+        lacking.insert(0, "no root")
+    else:
+        lacking += _lacking_rights()
+    if not lacking:
+        return None
+    return (
+        f"a link needs Linux, root and iproute2, to make network namespaces and devices, and here "
+        f"there is {' and '.join(lacking)}; expected all of them; leave the link out to run "
+        "without it"
+    )
+
+
+def require_link(link: Link | None) -> None:
+    """Refuse a link that is not possible on this machine.
+
+    Raises:
+        ConfigError: a requirement is missing.
+    """
+    problem = None if link is None else link_problem(link)
+    if problem is not None:
+        raise ConfigError(problem)
+
+
+def _lacking_rights() -> list[str]:
+    """The privileges that root lacks, as in a container without the capability."""
+    found: list[str] = []
+
+    def look() -> None:
+        try:
+            os.close(new_namespace())
+        except OSError as error:
+            found.append(f"no right to make a network namespace ({error.strerror})")
+
+    # A thread of its own, as it stays in the new namespace until it ends.
+    looking = threading.Thread(target=look)
+    looking.start()
+    looking.join()
+    if not os.access(TUN, os.R_OK | os.W_OK):
+        found.append(f"no {TUN}")
+    return found
+
+
+def device_name(testbed_id: str) -> str:
+    """The name of this machine's end of the veth, with the random part of the testbed's id."""
+    return f"redl{testbed_id[-8:]}"
+
+
+def remove_device(testbed_id: str) -> None:
+    """Remove the testbed's veth from this machine's namespace after its processes have ended."""
+    name = device_name(testbed_id)
+    if (_CLASS / name).exists():
+        with suppress(LinkError):  # the kernel may have removed it
+            _run_link(["ip", "link", "delete", name])
+
+
+class LinkDevices:
+    """Both namespaces with their devices, made at once and held until `close`; for one thread.
+
+    Attributes:
+        addresses: addresses of the ends.
+        brokers, generator: descriptors of the namespaces.
+        tuns: descriptors of the TUN devices, the brokers' first.
+    """
+
+    def __init__(self, link: Link, testbed_id: str, rng: random.Random | None = None) -> None:
+        self._link = link
+        self._id = testbed_id
+        self._held: list[int] = []
+        try:
+            self.brokers, self.generator = self._namespace(), self._namespace()
+            self.tuns = (self._tun(self.brokers), self._tun(self.generator))
+            self._make_control()
+            self.addresses = self._address(rng or random.SystemRandom())
+            self._set_up()
+        except (OSError, LinkError) as error:
+            self.close()
+            raise LinkError(f"the link cannot be made: {error}") from error
+
+    def close(self) -> None:
+        """Close all descriptors; the namespaces end with the last process in them."""
+        while self._held:
+            os.close(self._held.pop())
+        remove_device(self._id)
+
+    def _namespace(self) -> int:
+        namespace = self._hold(new_namespace())
+        with _within(namespace):
+            if _IPV6.exists():  # IPv6 would add packets of its own
+                _IPV6.write_text("1", encoding="ascii")
+        return namespace
+
+    def _hold(self, descriptor: int) -> int:
+        self._held.append(descriptor)
+        return descriptor
+
+    def _tun(self, namespace: int) -> int:
+        with _within(namespace):
+            tun = self._hold(os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+            flags = _IFF_TUN | _IFF_NO_PI
+            fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), flags))
+        return tun
+
+    def _make_control(self) -> None:
+        name, there = device_name(self._id), f"/proc/{os.getpid()}/fd/{self.brokers}"
+        veth = ["type", "veth", "peer", "name", CONTROL, "netns", there]
+        _run_link(["ip", "link", "add", "name", name, *veth])
+
+    def _address(self, rng: random.Random) -> LinkAddresses:
+        """Choose addresses that are free; the kernel refuses a second route to the same ones."""
+        name, blocks = device_name(self._id), NETWORK.num_addresses // _BLOCK
+        refusal: object = ""
+        for _ in range(_LINK_TRIES):
+            chosen = LinkAddresses.block(rng.randrange(blocks))
+            try:
+                _run_link(["ip", "address", "add", f"{chosen.control}/32", "dev", name])
+                _run_link(["ip", "link", "set", name, "up"])
+                route = [f"{chosen.brokers}/32", "dev", name, "src", chosen.control]
+                _run_link(["ip", "route", "add", *route])
+            except LinkError as error:
+                refusal = error
+                _run_link(["ip", "address", "flush", "dev", name])
+            else:
+                return chosen
+        raise LinkError(f"{_LINK_TRIES} choices of addresses in {NETWORK} were refused; {refusal}")
+
+    def _set_up(self) -> None:
+        ends, mtu = self.addresses, self._link.mtu
+        device = f"link set {DEVICE} mtu {mtu} txqueuelen {self._link.device_packets} up"
+        _batch(
+            self.brokers,
+            "link set lo up",
+            f"address add {ends.brokers}/32 dev lo",
+            f"link set {CONTROL} up",
+            f"route add {ends.control}/32 dev {CONTROL} src {ends.brokers}",
+            device,
+            f"route add {ends.generator}/32 dev {DEVICE} src {ends.brokers}",
+        )
+        _batch(
+            self.generator,
+            "link set lo up",
+            f"address add {ends.generator}/32 dev lo",
+            device,
+            f"route add {ends.brokers}/32 dev {DEVICE} src {ends.generator}",
+        )
+        for end, namespace in (("brokers", self.brokers), ("generator", self.generator)):
+            self._bound_rate(namespace)
+            with _within(namespace):
+                (_SYSCTLS / "tcp_orphan_retries").write_text(ORPHAN_RETRIES, encoding="ascii")
+            for name in ("tcp_rmem", "tcp_wmem"):
+                maximum = getattr(self._link, f"{end}_{name}_max")
+                if maximum is not None:
+                    with _within(namespace):
+                        set_maximum(_SYSCTLS / name, maximum)
+
+    def _bound_rate(self, namespace: int) -> None:
+        rate = self._link.rate_bytes_per_s
+        if rate is None:
+            return
+        bucket = ["burst", f"{self._link.rate_burst_bytes}b"]
+        bucket += ["limit", f"{self._link.rate_queue_bytes}b"]
+        shape = ["tbf", "rate", f"{round(rate * 8)}bit", *bucket]
+        _run_link(["tc", "qdisc", "add", "dev", DEVICE, "root", *shape], namespace)
+
+
+def set_maximum(path: Path, maximum: int) -> None:
+    """Set the third number of `net.ipv4.tcp_rmem` or `tcp_wmem`, and limit the others to it."""
+    least, usual, _ = map(int, path.read_text(encoding="ascii").split())
+    numbers = (min(least, maximum), min(usual, maximum), maximum)
+    path.write_text(" ".join(map(str, numbers)), encoding="ascii")
+
+
+@contextmanager
+def _within(namespace: int) -> Iterator[None]:
+    home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        enter(namespace)
+        try:
+            yield
+        finally:
+            enter(home)
+    finally:
+        os.close(home)
+
+
+def _batch(namespace: int, *commands: str) -> None:
+    _run_link(["ip", "-batch", "-"], namespace, "".join(f"{each}\n" for each in commands))
+
+
+def _run_link(command: Sequence[str], namespace: int | None = None, stdin: str = "") -> None:
+    """Run a command of iproute2, optionally in a namespace.
+
+    Raises:
+        LinkError: it failed; the message contains its output.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_LINK_TIMEOUT_S,
+            check=False,
+            preexec_fn=None if namespace is None else lambda: enter(namespace),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LinkError(f"`{' '.join(command)}` failed ({error})") from error
+    if done.returncode != 0:
+        said = " ".join(done.stdout.split())
+        raise LinkError(f"`{' '.join(command)}` said: {said}")

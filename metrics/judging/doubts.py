@@ -1,0 +1,120 @@
+"""Trials that the error of the request handlers' idle time would decide.
+
+Before Kafka 4.2 the handlers of a broker and a controller in one process share one metric, so the
+broker's idle time is known within a range (`metrics.sources.beans`). So it is where it
+follows from one-minute rates (`metrics.sources.one_minute_rates`).
+
+Latencies that the generator itself explains: it sent late, or a CPU quota stopped it.
+
+Latency counts from the intended send time, so the generator's own delays are part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from metrics.judging.indicators import INDICATORS, LATENCIES, ProduceLatency, RequestHandlerIdle
+from metrics.judging.thresholds import Thresholds
+from metrics.sources.one_minute_rates import SEES_EACH_TICK_S
+from metrics.trial.evidence import GENERATOR_LIMITED, Evidence, Reason
+from metrics.windows.broker import BrokerWindow
+
+
+def reasons_of_doubt(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+    """One reason for each broker whose range holds the limit, where nothing else decides.
+
+    A trial is OVERLOADED beyond doubt when another indicator shows it, or a broker whose whole
+    range lies below the limit.
+    """
+    limits, least = thresholds.indicators, thresholds.indicators.request_handler_idle_min
+    doubtful = [window for window in evidence.brokers if _is_in_doubt(window, least)]
+    if not doubtful or evidence.cluster.is_blind:
+        return []
+    ids = {window.broker_id for window in doubtful}
+    certain = [
+        reason
+        for each in INDICATORS
+        if each.is_on(limits, evidence.cluster)
+        for reason in each.reasons(evidence, limits)
+        if not (reason.indicator == RequestHandlerIdle.name and reason.broker_id in ids)
+    ]
+    return [] if certain else [_reason(window, least) for window in doubtful]
+
+
+def _is_in_doubt(window: BrokerWindow, least: float) -> bool:
+    idle, error = window.handler_idle, window.idle_error
+    return idle is not None and error > 0 and idle - error < least <= idle + error
+
+
+def _reason(window: BrokerWindow, least: float) -> Reason:
+    idle, error = window.handler_idle or 0.0, window.idle_error
+    text = (
+        f"broker {window.broker_id}: request handlers idle {idle - error:.3f} to "
+        f"{idle + error:.3f}, on both sides of {least:.2f}: "
+    )
+    if (window.handler_idle_rate_error or 0.0) > (window.handler_idle_error or 0.0):
+        text += (
+            f"the idle time follows from one-minute rates over {window.ticked_s or 0.0:.0f} s, and "
+            f"ticks were missed or digits rounded; sample every {SEES_EACH_TICK_S:g} s or more "
+            f"often, measure longer, or have the exporter show the Count"
+        )
+        return Reason("rate_in_doubt", text, idle, least, window.broker_id)
+    text += (
+        "the process is a controller, too, and before Kafka 4.2 its handlers share the broker's "
+        "metric; run the controller in a process of its own, or use Kafka 4.2 or later"
+    )
+    return Reason("controller_in_doubt", text, idle, least, window.broker_id)
+
+
+LATE_SHARE_LEAST = 0.1
+"""Least own delay of the generator over a latency objective from which it explains an excess
+[ratio]."""
+_BEYOND = {"p50": 0.5, "p95": 0.05, "p99": 0.01, "p999": 0.001}
+"""Share of the records beyond each quantile [ratio]."""
+
+
+def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
+    """One reason for each latency objective, where the generator explains every excess.
+
+    An indicator other than the latency shows an overload that the generator does not explain.
+    """
+    limits = thresholds.indicators
+    is_slow = any(each.reasons(evidence, limits) for each in LATENCIES)
+    if not is_slow or evidence.client.duration_s <= 0:
+        return []
+    exceeded = [
+        (each, reason)
+        for each in INDICATORS
+        if each.is_on(limits, evidence.cluster)
+        for reason in each.reasons(evidence, limits)
+    ]
+    found = []
+    for each, reason in exceeded:
+        if not isinstance(each, ProduceLatency):
+            return []
+        explained = next(_explanations(evidence, each.quantile, reason), None)
+        if explained is None:
+            return []
+        found.append(explained)
+    return found
+
+
+def _explanations(evidence: Evidence, quantile: str, reason: Reason) -> Iterator[Reason]:
+    """The reasons that explain a latency beyond its objective, the strongest first."""
+    excess_ms = reason.value - reason.threshold
+    late_ms = evidence.client.lateness_ms(quantile)
+    if late_ms >= max(excess_ms, LATE_SHARE_LEAST * reason.threshold):
+        text = (
+            f"the generator was the limit: it sent records up to {late_ms:.1f} ms late at "
+            f"{quantile}, and {reason.text}; use more executors or cores"
+        )
+        yield Reason(GENERATOR_LIMITED, text, late_ms, excess_ms)
+    quota = evidence.client.quota
+    share, stopped_ms = quota.throttled_share or 0.0, quota.throttled_ms or 0.0
+    if share > _BEYOND[quantile] and stopped_ms >= excess_ms:
+        text = (
+            f"the generator was the limit: the CPU quota of its control group on host {quota.host} "
+            f"stopped it in {share:.0%} of the periods for {stopped_ms:.0f} ms each, and "
+            f"{reason.text}; raise the quota of executors, or use more of them"
+        )
+        yield Reason(GENERATOR_LIMITED, text, share, _BEYOND[quantile])

@@ -1,0 +1,314 @@
+"""The row of the table `cases`: a night's measurement of a case, and its judgment.
+
+The case of a sweep that a run measures.
+
+The environment of a run as flat names and texts, and the differences of two environments.
+
+The table `headroom`: how often today's traffic fits into each resource of a broker.
+
+Trials from rows of their table, also from rows of older versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Annotated, Any
+
+from metrics.columns import Column, Flat, Moment, restored
+from metrics.trial.evidence import Judgement
+from metrics.trial.trial import Trial
+
+
+class Outcome(str, Enum):
+    """The outcome of a case of a night."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    NO_CHANGE = "no change"
+    NO_HISTORY = "no history"
+    INVALID = "invalid"
+    NOT_MEASURED = "not measured"
+
+    @property
+    def stands_out(self) -> bool:
+        """True if the night differs from the earlier nights."""
+        return self in (Outcome.REGRESSION, Outcome.IMPROVEMENT)
+
+
+@dataclass(frozen=True)
+class CaseRow:
+    """A case of a night: one row for its measurement, and one for its judgment.
+
+    Attributes:
+        run_id: id of the run.
+        event: `measured` or `judged`; a judged row repeats the measurement.
+        at_s: time of the measurement.
+        suite: name of the suite.
+        night: name of the night.
+        case: name of the case.
+        cluster, workload, goal: name of the configuration file.
+        kind: `limit` or `load`.
+        message_bytes: bytes per message [B].
+        producers: number of producers at the limit or at the fixed load; of a mix, of all parts.
+        trials: numbers of its trials within the run.
+        measure: name of the column that is compared, or `achieved_share`.
+        value: the compared figure, the median of `values` [unit of `measure`].
+        values: the figure of each valid trial; one figure for a limit [unit of `measure`].
+        mb_per_s_per_broker: the limit, or the achieved rate at the fixed load [MB/s].
+        handler_s_per_mb: time for which all request handlers of a broker together are busy per MB
+            of its payload, at a fixed load [s/MB].
+        latency_p99_ms: latency from the intended send time to the acknowledgement, at a fixed
+            load [ms].
+        achieved_share: achieved rate divided by the offered rate, at a fixed load [ratio].
+        verdicts: verdicts of the trials at a fixed load, in chronological order.
+        limited_by: the limiting resource, or null.
+        evidence: evidence of `limited_by`.
+        environment: facts that a comparison of runs needs, as in the table `runs`.
+        settings: keys of workload and goal, the load, and the source of metrics; nights with
+            different settings are not compared.
+        outcome: outcome of the comparison in a judged row: `regression`, `improvement`,
+            `no change` or `no history`.
+        change: change against the earlier nights; -0.1 is worse by 10 % [ratio].
+        change_low: lower end of the change's prediction interval [ratio].
+        change_high: upper end of the change's prediction interval [ratio].
+        p_value: p-value of no change, before the correction for several cases [ratio].
+        smallest_visible: smallest loss that is detected with a probability of 80 % [ratio].
+        nights: the nights of the comparison, newest last.
+        text: the outcome in a sentence.
+        duration_s: duration of the measurement.
+        scale: how many times a mix was sustained at the limit or offered at the fixed load; null
+            for other traffic [ratio].
+    """
+
+    run_id: str
+    event: str
+    at_s: Annotated[float, Moment(), Column("at")]
+    suite: str
+    night: str
+    case: str
+    cluster: str
+    workload: str
+    goal: str
+    kind: str
+    message_bytes: Annotated[int, Column("bpm")]
+    producers: Annotated[int, Column("np")]
+    trials: tuple[int, ...]
+    measure: str
+    value: float
+    values: tuple[float, ...]
+    mb_per_s_per_broker: float | None = None
+    handler_s_per_mb: float | None = None
+    latency_p99_ms: float | None = None
+    achieved_share: float | None = None
+    verdicts: tuple[str, ...] = ()
+    limited_by: str | None = None
+    evidence: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    outcome: str | None = None
+    change: float | None = None
+    change_low: float | None = None
+    change_high: float | None = None
+    p_value: float | None = None
+    smallest_visible: float | None = None
+    nights: tuple[str, ...] = ()
+    text: str = ""
+    duration_s: float = 0.0
+    scale: float | None = None
+
+    @property
+    def merit(self) -> float:
+        """The value, inverted if less is better."""
+        return 1.0 / self.value if MEASURES[self.measure].less_is_better else self.value
+
+
+@dataclass(frozen=True)
+class CaseFigure:
+    """A figure that nights compare: its name for people, its unit, and its direction."""
+
+    name: str
+    unit: str
+    less_is_better: bool = False
+
+
+MEASURES: Mapping[str, CaseFigure] = {
+    "mb_per_s_per_broker": CaseFigure("limit per broker", "MB/s"),
+    "handler_s_per_mb": CaseFigure("handlers' time per MB", "s/MB", less_is_better=True),
+    "latency_p99_ms": CaseFigure("latency p99", "ms", less_is_better=True),
+    "achieved_share": CaseFigure("achieved over offered", ""),
+}
+"""Column that can be compared → its figure."""
+
+
+@dataclass(frozen=True)
+class SweepCase:
+    """The case of a sweep that a run measures; all columns are null for other runs.
+
+    Attributes:
+        sweep_id: name of the sweep and of its folder.
+        experiment: name of the experiment.
+        case: name of the case, such as `acks=all`.
+        repeat: number of the measurement of this case, from 1.
+        settings: full path of each key that varies → its value in this case.
+    """
+
+    sweep_id: str | None = None
+    experiment: str | None = None
+    case: str | None = None
+    repeat: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+ABSENT = "–"
+"""The value of a fact that an environment does not have."""
+BY_RUN = (
+    "cluster.id",
+    "broker.config.advertised.listeners",
+    "broker.config.listeners",
+    "broker.config.zookeeper.connect",
+    "executors.clocks_within",
+)
+"""Names of facts that differ even between equal clusters or runs."""
+SERIES = "series"
+"""Kind of the facts on the series of exporters: `series.handler_idle_ns` → the series."""
+_NODE = re.compile(r"(?<=^broker\.)\d+\.")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A fact whose values differ; `ABSENT` if an environment does not have it."""
+
+    name: str
+    before: str
+    after: str
+
+
+def merge_facts(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
+    """Merge the facts of several nodes into flat names.
+
+    A fact that is equal on all nodes becomes `kind.name`; any other becomes `kind.NODE.name` for
+    each node that has it.
+
+    Args:
+        kind: `broker`, `controller` or `series`.
+        nodes: node id → name → value.
+    """
+    flat: dict[str, str] = {}
+    for name in sorted({name for facts in nodes.values() for name in facts}):
+        values = {node: facts[name] for node, facts in sorted(nodes.items()) if name in facts}
+        if len(values) == len(nodes) and len(set(values.values())) == 1:
+            flat[f"{kind}.{name}"] = next(iter(values.values()))
+        else:
+            flat.update({f"{kind}.{node}.{name}": value for node, value in values.items()})
+    return flat
+
+
+def fact_of_node(environment: Mapping[str, str], kind: str, node: int, name: str) -> str | None:
+    """A fact of one node in an environment of `merge_facts`; None if it is not known."""
+    own = environment.get(f"{kind}.{node}.{name}")
+    return environment.get(f"{kind}.{name}") if own is None else own
+
+
+def difference(
+    before: Mapping[str, str], after: Mapping[str, str], but: Iterable[str] = BY_RUN
+) -> tuple[Difference, ...]:
+    """The differences between the environments of two runs, by name.
+
+    Args:
+        but: names to ignore, also where they are those of a single broker.
+    """
+    ignored = set(but)
+    names = sorted(n for n in before.keys() | after.keys() if _NODE.sub("", n) not in ignored)
+    pairs = ((name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in names)
+    return tuple(Difference(name, old, new) for name, old, new in pairs if old != new)
+
+
+@dataclass(frozen=True)
+class ResourceHeadroom:
+    """How many times today's traffic fits into one resource of one broker.
+
+    Attributes:
+        broker_id: node id.
+        resource: name of the resource, or `measured traffic` for the rate against the measured one.
+        unit: unit of the uses: `ratio` or `B/s`.
+        used: use in the window [unit].
+        at_rest: use without traffic [unit].
+        limit: use at which the resource gives out [unit].
+        times: number of times that today's traffic fits; null where the use cannot be
+            distinguished from no use [ratio].
+        times_low: lower end of the 90 % interval of `times` [ratio].
+        times_high: upper end of the 90 % interval of `times` [ratio].
+        counts: true where the row decides the answer; false where it is shown for comparison.
+    """
+
+    broker_id: int
+    resource: str
+    unit: str
+    used: float
+    at_rest: float
+    limit: float
+    times: float | None = None
+    times_low: float | None = None
+    times_high: float | None = None
+    counts: bool = True
+
+
+@dataclass(frozen=True)
+class HeadroomRow:
+    """The use of one resource of one broker by production, and how many times it fits.
+
+    Attributes:
+        run_id: run whose limit it is held against; null for an estimate without a run.
+        headroom_id: id of the call; all of its rows have it.
+        at_s: end of the window.
+        cluster: name of the configuration file.
+        cluster_id: the id that Kafka gave the cluster.
+        goal: goal of the limit.
+        source: source of the metrics.
+        window_s: length of the window [s].
+        headroom: the resource, its use and how many times that fits.
+        is_first: true for the row that gives out first.
+        is_estimate: true where no run measured the limit.
+        messages_in_per_s: messages that the broker received from producers [1/s].
+        bytes_in_per_s: bytes of record batches that it received from producers [B/s].
+        assumption: the assumptions of the answer, a sentence.
+        growth_per_day: growth of the traffic that the history shows, in the first row; null
+            without a history [ratio].
+        full_at_s: time at which the cluster is full at this growth; null if it is not known, or not
+            within a year.
+        full_low_at_s: lower end of the 90 % interval of this time.
+        full_high_at_s: upper end of the 90 % interval of this time; null where it is open.
+    """
+
+    run_id: str | None
+    headroom_id: str
+    at_s: Annotated[float, Moment(), Column("at")]
+    cluster: str
+    cluster_id: str
+    goal: str
+    source: str
+    window_s: float
+    headroom: Annotated[ResourceHeadroom, Flat()]
+    is_first: bool = False
+    is_estimate: bool = False
+    messages_in_per_s: float | None = None
+    bytes_in_per_s: float | None = None
+    assumption: str = ""
+    growth_per_day: float | None = None
+    full_at_s: Annotated[float | None, Moment(), Column("full_at")] = None
+    full_low_at_s: Annotated[float | None, Moment(), Column("full_low_at")] = None
+    full_high_at_s: Annotated[float | None, Moment(), Column("full_high_at")] = None
+
+
+def trial_from(row: Mapping[str, Any]) -> Trial:
+    """Restore a trial from its row, as `Row.asDict(recursive=True)` returns it.
+
+    Rows of the first versions have one verdict without a goal; the name of its goal is empty.
+    """
+    if row.get("verdicts"):
+        return restored(Trial, row)
+    judgements = {"": restored(Judgement, row)}
+    return replace(restored(Trial, {**row, "verdicts": {}}), judgements=judgements)
