@@ -228,7 +228,14 @@ def _replicas(opened: OpenCluster) -> list[Finding]:
 
 def _topics(opened: OpenCluster, config: Configuration, run_id: str) -> list[Finding]:
     given, sizes = given_topics(opened.admin, config.cluster), config.workload.message_bytes
-    topics = Topics(opened.admin, run_id, prefix=opened.name_prefix, given=given)
+    topics = Topics(
+        opened.admin,
+        run_id,
+        prefix=opened.name_prefix,
+        given=given,
+        release=opened.info.api_version,
+        losable=config.goal.search.brokers_offline or 0,
+    )
     for message_bytes in sizes:
         topics.validate(config.heaviest(message_bytes))
     if given:

@@ -162,24 +162,11 @@ def fitted(config: Configuration, given: Sequence[GivenTopic]) -> Configuration:
     workload = config.workload
     wanted = [part.topic for part in workload.parts]
     shapes = [shape(own) for own in assigned(given, wanted)]
-    for own in shapes:
-        _require_survivors(own, config.goal.search.brokers_offline or 0)
     if workload.mix is None:
         return config.with_workload(topic=shapes[0])
     parts = zip(workload.mix.items(), shapes, strict=True)
     mix = {name: part.model_copy(update={"topic": own}) for (name, part), own in parts}
     return config.with_workload(topic=shapes[wanted.index(workload.topic)], mix=mix)
-
-
-def _require_survivors(own: TopicOptions, offline: int) -> None:
-    least = int(own.config.get("min.insync.replicas", "1"))
-    if offline and own.replication_factor < offline + least:
-        raise ConfigError(
-            f"goal.search.brokers_offline (--offline) is {offline}, and a topic of {KEY} has "
-            f"{own.replication_factor} replicas and min.insync.replicas {least}; expected "
-            f"{offline + least} replicas or more, so that each partition can be written; name "
-            "another topic"
-        )
 
 
 def notes(config: Configuration, given: Sequence[GivenTopic]) -> list[str]:

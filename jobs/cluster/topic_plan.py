@@ -232,8 +232,16 @@ def largest_batch_bytes(pattern: ProducerPattern) -> int:
     return max(largest, options.batch_size) if several_fit else largest
 
 
+CAPPED_SINCE = (3, 7)
+"""Release of Kafka from which min.insync.replicas counts no more replicas than a partition has."""
+
+
 def require_writable(
-    pattern: TrafficPattern, properties: Mapping[str, str | None], is_given: bool = False
+    pattern: TrafficPattern,
+    properties: Mapping[str, str | None],
+    is_given: bool = False,
+    release: tuple[int, ...] = (),
+    losable: int = 0,
 ) -> None:
     """Raise an error for traffic of which the brokers would refuse every request.
 
@@ -241,10 +249,13 @@ def require_writable(
         pattern: the traffic to be written.
         properties: properties of the topic, defaults included; a missing one is not checked.
         is_given: whether the topic is one of `cluster.topics`, which the workload cannot change.
+        release: the brokers' release of Kafka, such as (4, 1); () where it is not known.
+        losable: brokers that the run stops meanwhile.
 
     Raises:
         ConfigError: batches larger than max.message.bytes, fewer replicas than
-            min.insync.replicas with acks=all, or no keys in a compacted topic.
+            min.insync.replicas with acks=all or with brokers that the run stops, or no keys in a
+            compacted topic.
     """
     limit, batch = properties.get("max.message.bytes"), largest_batch_bytes(pattern.producer)
     if limit is not None and batch > int(limit):
@@ -258,18 +269,25 @@ def require_writable(
                 else f"add --set workload.topic.config.max.message.bytes={batch}"
             )
         )
-    insync, replicas = properties.get("min.insync.replicas"), pattern.topic.replication_factor
-    if insync is not None and pattern.producer.options.acks == "all" and replicas < int(insync):
-        if is_given:
-            raise ConfigError(
-                f"a topic of cluster.topics has {replicas} replicas and min.insync.replicas "
-                f"{insync}, and the workload acks all; expected at least as many replicas; name "
-                "another topic"
-            )
+    replicas = pattern.topic.replication_factor
+    insync = int(properties.get("min.insync.replicas") or 1)
+    if release >= CAPPED_SINCE:
+        insync = min(insync, replicas)
+    needs_all = pattern.producer.options.acks == "all"
+    # Brokers advance the high watermark with so many replicas only, whatever acks is.
+    if replicas - losable < insync and (needs_all or losable):
+        stops = f", of which the run stops {losable} (--offline)" if losable else ""
+        acks = " and the workload acks all" if needs_all else ""
+        whose = "a topic of cluster.topics" if is_given else "the workload's topic"
         raise ConfigError(
-            f"the workload has topic.replication_factor {replicas} and acks all, and "
-            f"the brokers require min.insync.replicas {insync}; raise the factor, or add --set "
-            f"workload.topic.config.min.insync.replicas={replicas}"
+            f"{whose} has {replicas} replicas{stops}{acks}, and the brokers require "
+            f"min.insync.replicas {insync}; expected at least as many replicas; "
+            + (
+                "name another topic"
+                if is_given
+                else f"set workload.topic.replication_factor={insync + losable}, or "
+                f"workload.topic.config.min.insync.replicas={max(1, replicas - losable)}"
+            )
         )
     payload = pattern.producer.payload
     has_keys = payload.key_bytes or payload.kind == "messages"

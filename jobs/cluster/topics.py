@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -74,6 +74,8 @@ class Topics:
         owner: id of the run in the topics' mark, see `mark_of`; its own by default.
         is_locked: whether the run holds the cluster's lock.
         given: the topics of `cluster.topics`, which the run uses instead of its own.
+        release: the brokers' release of Kafka, such as (4, 1); () where it is not known.
+        losable: brokers that the run stops meanwhile.
         clock, pause: time and pauses [s]; replaced in tests.
 
     Attributes:
@@ -82,7 +84,7 @@ class Topics:
         offline: brokers that are offline on purpose; they hold replicas as all others.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a run knows of its cluster
         self,
         admin: KafkaAdmin,
         run_id: str,
@@ -93,8 +95,11 @@ class Topics:
         owner: str = "",
         is_locked: bool = True,
         given: Sequence[GivenTopic] = (),
+        release: tuple[int, ...] = (),
+        losable: int = 0,
     ) -> None:
         self._admin = admin
+        self._release, self._losable = release, losable
         self._run_id = run_id
         self._clock = clock
         self._pause = pause
@@ -132,11 +137,17 @@ class Topics:
         if self._given:
             for own, each in self._given_to(pattern):
                 fit = replace(each, topic=shape(own))
-                require_writable(fit, fit.topic.config, is_given=True)
+                self._require_writable(fit, fit.topic.config)
             return
         for each in pattern.loads:
             _, properties = self._accepted(each)
-            require_writable(each, properties)
+            self._require_writable(each, properties)
+
+    def _require_writable(
+        self, pattern: TrafficPattern, properties: Mapping[str, str | None]
+    ) -> None:
+        is_given = bool(self._given)
+        require_writable(pattern, properties, is_given, self._release, self._losable)
 
     def create(self, pattern: TrafficPattern, deadline_s: float = 60.0) -> TopicSet:
         """Create the topics of a pattern and wait until all replicas are in place and in sync.
@@ -165,7 +176,7 @@ class Topics:
                     "delete it first"
                 )
         placement, properties = self._accepted(pattern)
-        require_writable(pattern, properties)
+        self._require_writable(pattern, properties)
         for name in names:
             placement = self._create(name, placement, pattern.topic)
         if not isinstance(placement, TopicSize):

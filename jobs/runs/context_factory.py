@@ -143,6 +143,8 @@ class ContextFactory:
             owner=self.owner or self.run_id,
             is_locked=self.locks is not None,
             given=given,
+            release=opened.info.api_version,
+            losable=config.goal.search.brokers_offline or 0,
         )
         for each in config.goals:
             require_fitting(opened, workload, each)

@@ -124,9 +124,9 @@ def described(admin: Existing, cluster: Cluster) -> str:
     return str(caught.value)
 
 
-def used(admin: Existing, asked: Configuration) -> tuple[Configuration, Topics]:
+def used(admin: Existing, asked: Configuration, losable: int = 0) -> tuple[Configuration, Topics]:
     given, clock = given_topics(admin, asked.cluster), FakeTime()
-    topics = Topics(admin, "run1", clock=clock, pause=clock.pause, given=given)
+    topics = Topics(admin, "run1", clock, clock.pause, given=given, losable=losable)
     return fitted(asked, given), topics
 
 
@@ -156,8 +156,9 @@ def test_the_topics_own_shape_replaces_the_workloads(
     admin: Existing, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
     asked = config(tmp_path, "topics: [load]")
-    with pytest.raises(ConfigError, match=r"2 replicas and min\.insync\.replicas 2; expected 3"):
-        used(admin, config(tmp_path, "topics: [load]", overrides=["goal.search.brokers_offline=1"]))
+    offline, keeper = used(admin, asked, losable=1)
+    with pytest.raises(ConfigError, match=r"2 replicas, of which the run stops 1 .*replicas 2; "):
+        keeper.validate(offline.heaviest(1_000))
     admin.records["load"] = 3
     own, topics = used(admin, replace(asked, cluster=asked.cluster.model_copy(
         update={"topics_hold_data": True}
@@ -210,7 +211,12 @@ def test_uneven_leaders_and_unknown_properties_are_said(
 @pytest.mark.parametrize(
     ("properties", "replicas", "overrides", "words"),
     [
-        ({}, 1, ["workload.producer.acks=all"], "1 replicas and min.insync.replicas 2"),
+        (
+            {},
+            1,
+            ["workload.producer.acks=all"],
+            "1 replicas and the workload acks all, and the brokers require min.insync.replicas 2",
+        ),
         ({}, 2, ["workload.producer.acks=all"], ""),
         ({"max.message.bytes": "5000"}, 2, [], "name another topic"),
         ({"cleanup.policy": "compact,delete"}, 2, [], "without keys"),

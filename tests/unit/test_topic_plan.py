@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,26 @@ def test_too_few_replicas_matter_with_acks_all_only() -> None:
     require_writable(demo("producer.acks=1"), properties)
     with pytest.raises(ConfigError, match=r"min\.insync\.replicas 3"):
         require_writable(demo("producer.acks=all"), properties)
+
+
+@pytest.mark.parametrize(
+    ("acks", "release", "losable", "is_fine"),
+    [
+        ("all", (3, 6), 0, False),
+        ("all", (3, 7), 0, True),  # a partition needs no more replicas than it has
+        ("all", (3, 7), 1, False),
+        ("1", (3, 6), 0, True),
+        ("1", (4, 1), 1, False),  # the high watermark would stand still
+    ],
+)
+def test_the_release_and_planned_outages_count(
+    acks: str, release: tuple[int, ...], losable: int, is_fine: bool
+) -> None:
+    pattern, properties = demo(f"producer.acks={acks}"), {"min.insync.replicas": "3"}
+    assert pattern.topic.replication_factor == 2
+    refused = pytest.raises(ConfigError, match=r"require min\.insync\.replicas [23]; expected")
+    with nullcontext() if is_fine else refused:
+        require_writable(pattern, properties, release=release, losable=losable)
 
 
 def test_unknown_properties_of_the_cluster_are_not_checked() -> None:
