@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Each target sets up what it needs, with PYTHON=$(PYTHON) (3.10 or newer) and Java 17 or newer."
+	@echo "Each target sets up what it needs, with PYTHON=$(PYTHON) (3.10 or newer) and Java 17 to 22."
 
 setup: $(READY) ## Make .venv with its redline command, and resolve all jars once
 	@echo "Set up: .venv/bin/redline is ready."

@@ -21,14 +21,17 @@ from metrics.common.errors import ConfigError, RedlineError
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
+BEFORE_JAVA = 23
+"""The first Java on which Spark 3.5 to 4.1 do not start with Delta: their Hadoop (3.3.4 to 3.4.2)
+calls `Subject.getSubject`, which Java refuses since then (JEP 486, HADOOP-19212)."""
 MIN_DISK_BYTES = 3_000_000_000
 MIN_MEMORY_BYTES = 4_000_000_000
 JAVA_TIMEOUT_S = 30.0
 
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_REMEDY = (
-    f"Install a JDK or JRE {MIN_JAVA} or newer (for example the package openjdk-17-jre-headless, "
-    "or brew install openjdk@17) and put it on PATH or in JAVA_HOME."
+    f"Install a JDK or JRE {MIN_JAVA} to {BEFORE_JAVA - 1} (for example the package "
+    "openjdk-17-jre-headless, or brew install openjdk@17) and put it on PATH or in JAVA_HOME."
 )
 
 
@@ -126,9 +129,14 @@ def java_problem(machine: Machine) -> str | None:
         version = java_version(command, machine.environ)
     except RedlineError as error:
         return str(error)
-    if version >= MIN_JAVA:
+    if MIN_JAVA <= version < BEFORE_JAVA:
         return None
-    return f"{command} is Java {version}: redline needs {MIN_JAVA} or newer. {_JAVA_REMEDY}"
+    needs = f"redline needs {MIN_JAVA} or newer"
+    if version >= BEFORE_JAVA:
+        needs = (
+            f"Spark needs {BEFORE_JAVA - 1} or older (it would say: getSubject is not supported)"
+        )
+    return f"{command} is Java {version}: {needs}. {_JAVA_REMEDY}"
 
 
 def java_version(command: str, environ: Mapping[str, str] | None = None) -> int:

@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jobs.setup.places import DATABRICKS
+from jobs.setup.preflight import java_problem, this_machine
 from jobs.setup.releases import SparkPair, installed_delta, require_pair
 from metrics.common.errors import ConfigError
 
@@ -35,13 +36,15 @@ def require_supported_spark() -> SparkPair:
 
     Raises:
         ConfigError: this release of Spark is not supported, the installed Delta does not fit it,
-            or the active session has no Delta.
+            the active session has no Delta, or Java is too old or too new for a session.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return require_session(active)
     # Under spark-submit the jars of Delta are those of the cluster, whatever is installed here.
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not is_submitted and (problem := java_problem(this_machine())) is not None:
+        raise ConfigError(problem)
     return require_pair(pyspark.__version__, delta=None if is_submitted else installed_delta())
 
 

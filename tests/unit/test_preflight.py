@@ -10,6 +10,7 @@ import pytest
 
 from jobs.setup import preflight
 from jobs.setup.preflight import Machine
+from jobs.spark.compatibility import require_supported_spark
 from metrics.common.errors import ConfigError
 
 
@@ -45,8 +46,19 @@ def test_a_too_old_java_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert "\n" not in problem
 
 
-def test_java_17_is_sufficient(tmp_path: Path) -> None:
-    assert preflight.java_problem(_machine(tmp_path, _java(tmp_path, _says("17.0.1")))) is None
+@pytest.mark.parametrize("text", ["17.0.1", "22.0.2"])
+def test_java_17_to_22_are_sufficient(tmp_path: Path, text: str) -> None:
+    assert preflight.java_problem(_machine(tmp_path, _java(tmp_path, _says(text)))) is None
+
+
+@pytest.mark.parametrize("text", ["23", "25.0.1"])
+def test_a_java_without_a_security_manager_is_refused_before_a_session(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _java(tmp_path, _says(text))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=rf"is Java {text[:2]}: Spark needs 22 or older"):
+        require_supported_spark()
 
 
 def test_a_missing_java_is_named_with_the_remedy(tmp_path: Path) -> None:
