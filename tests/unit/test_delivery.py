@@ -513,6 +513,15 @@ CASES: dict[str, Case] = {
         until(0.0), lose(0.1), at(0.8, ("metadata", 2), FindCoordinator()), leaders(0.8, {0: 1}),
         coordinate(0.8, ADD, given=(2, -1), broker=2), coordinate(0.9, ("reopen", 1), broker=2),
     ]),
+    "a search goes on where another connection is lost": (COMMITS, [
+        until(0.0), coordinate(0.1, code=NOT_COORDINATOR), at(0.8, FindCoordinator()),
+        lose(0.9, 2), at(2.9, ("metadata", 1)), coordinate(2.9, ADD, given=(1, -1)),
+    ]),
+    "a search is lost with its connection, and no other request": (COMMITS, [
+        until(0.0), lose(0.1), at(0.1, ("metadata", 2)), reopen(0.2), at(0.8, FindCoordinator()),
+        lose(0.9), at(2.5, FindCoordinator()), leaders(2.5, {0: 1}),
+        coordinate(2.6, ADD, given=(2, -1), broker=2),
+    ]),
     "a coordinator without a connection is looked up again": (COMMITS, [
         until(0.0), coordinate(0.1, code=NOT_COORDINATOR), until(0.8),
         coordinate(0.8, given=(9, -1)), at(1.5, FindCoordinator()),

@@ -122,7 +122,7 @@ class WatchedDelivery(DrivenDelivery):
     def _check_question(self, connection: Connection, request: CoordinatorRequest | None) -> None:
         producer = connection.producer
         assert connection.is_open
-        if request is None and self.options.acks != "0" and producer.transactions is None:
+        if request is None and self.options.acks != "0":
             assert not any(None in each for each in self.questions.values()), "one for all"
         if isinstance(request, EndTransaction):
             own = producer.connections.values()
@@ -261,7 +261,7 @@ class Mishaps:
         elif chance < 0.7:
             if connection.in_flight:
                 self._answer(connection, now)
-        elif chance < 0.8 and not self._is_searched(connection):
+        elif chance < 0.8:
             for _, batches in list(connection.in_flight)[: rng.randrange(4)]:
                 self._take(connection, batches)  # and the answer is lost on its way
             driven.lose(connection, now)
@@ -271,15 +271,6 @@ class Mishaps:
             self._leaders[rng.randrange(len(self._leaders))] = rng.choice(BROKERS)
         elif chance < 0.95 and not connection.has_successor:
             driven.reopen(connection, now)  # as its session ends soon
-
-    def _is_searched(self, connection: Connection) -> bool:
-        """True while this producer looks for its coordinator over another connection.
-
-        The delivery would take the search for lost with this connection, and send it twice.
-        """
-        ways = connection.producer.connections.values()
-        others = (self._driven.questions[each] for each in ways if each is not connection)
-        return any(FindCoordinator() in each for each in others)
 
     def _answer(self, connection: Connection, now: float) -> None:
         batches = connection.in_flight[0][1]
@@ -425,4 +416,4 @@ def test_every_record_is_accounted_for_under_any_failures() -> None:
         sums["retried"] += counts.retried_records
         sums["committed"] += counts.transactions_committed
         sums["aborted"] += counts.transactions_aborted
-    assert min(sums.values()) > 50, sums
+    assert min(sums.values()) > 40, sums

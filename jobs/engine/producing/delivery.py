@@ -226,14 +226,8 @@ class Delivery:
         connection = request.connection
         if isinstance(request, Reopen):
             return request
-        if isinstance(request, SendCoordinatorRequest):
-            if not connection.is_open:
-                return None  # its transaction learned of that when the connection was lost
-            connection.in_flight.append((now, []))
-            return request
         if not connection.is_open:
-            self._metadata.forget_request()
-            return None
+            return None  # `handle_lost` has given the request up
         connection.in_flight.append((now, []))
         return request
 
@@ -299,7 +293,7 @@ class Delivery:
         producer = connection.producer
         transactions = producer.transactions
         assert transactions is not None, "a producer with transactions sent the request"
-        assert transactions.request_in_flight is not None, "a request was in flight"
+        assert transactions.awaits(connection.broker), "the request was sent over this connection"
         request = transactions.request_in_flight
         if isinstance(request, FindCoordinator) and answer[0] not in producer.connections:
             code = code or COORDINATOR_NOT_AVAILABLE
@@ -345,9 +339,10 @@ class Delivery:
         self._congested -= 1 if connection.is_congested else 0
         connection.is_congested = False
         self._settling.discard(connection)
-        if any(not batches for _, batches in requests):
-            self._metadata.forget_request()
-        self._lose_coordinator_request(connection, now)
+        self._metadata.forget_request(connection)
+        transactions = producer.transactions
+        if transactions is not None and transactions.awaits(connection.broker):
+            self._lose_coordinator_request(producer, transactions, now)
         for _, batches in requests:
             for batch in batches:
                 self._retry_or_fail(producer, batch, error, LOST, now)
@@ -700,10 +695,9 @@ class Delivery:
         """Ask for the leaders over one of the producer's connections, unless asked recently."""
         ways = [c for c in producer.connections.values() if c.is_open and not c.is_congested]
         if ways and self._metadata.may_request(now):
-            self._metadata.mark_requested()
-            self._requests.append(
-                SendMetadataRequest(min(ways, key=lambda each: len(each.in_flight)))
-            )
+            connection = min(ways, key=_in_flight_count)
+            self._metadata.mark_requested(connection)
+            self._requests.append(SendMetadataRequest(connection))
 
     # --- batches ------------------------------------------------------------
 
@@ -879,35 +873,27 @@ class Delivery:
         request: CoordinatorRequest,
         now: float,
     ) -> None:
-        if transactions.coordinator is not None:
-            connection = producer.connections[transactions.coordinator]
-            if not connection.is_open:
-                self._reconnect(connection, now)
-                transactions.lose_request(self._backoff_s(transactions), now)
-                self._schedule_transaction(producer, transactions, transactions.not_before_s)
-                return
+        ways = [
+            each
+            for each in producer.connections.values()
+            if transactions.coordinator in (None, each.broker)
+        ]
+        if open_ways := [each for each in ways if each.is_open]:
+            connection = min(open_ways, key=_in_flight_count)
             transactions.request_in_flight = request
+            transactions.requested_broker = connection.broker
             self._requests.append(SendCoordinatorRequest(connection, request))
             return
-        ways = [each for each in producer.connections.values() if each.is_open]
-        if not ways:
-            transactions.lose_request(self._backoff_s(transactions), now)
-            self._schedule_transaction(producer, transactions, transactions.not_before_s)
-            for connection in producer.connections.values():
-                self._reconnect(connection, now)
-            return
-        transactions.request_in_flight = request
-        self._requests.append(SendCoordinatorRequest(min(ways, key=_in_flight_count), request))
+        self._lose_coordinator_request(producer, transactions, now)
+        for connection in ways:
+            self._reconnect(connection, now)
 
-    def _lose_coordinator_request(self, connection: Connection, now: float) -> None:
-        """Retry the coordinator's request that a lost connection leaves unanswered."""
-        producer = connection.producer
-        transactions = producer.transactions
-        if transactions is None or transactions.request_in_flight is None:
-            return
-        if transactions.coordinator in (None, connection.broker):
-            transactions.lose_request(self._backoff_s(transactions), now)
-            self._schedule_transaction(producer, transactions, transactions.not_before_s)
+    def _lose_coordinator_request(
+        self, producer: Producer, transactions: Transactions, now: float
+    ) -> None:
+        """Retry later a request that no connection can take, or that a lost one had taken."""
+        transactions.lose_request(self._backoff_s(transactions), now)
+        self._schedule_transaction(producer, transactions, transactions.not_before_s)
 
     def _flush(self, producer: Producer, transactions: Transactions, now: float) -> None:
         """End the transaction with what is due by now, in a full batch or not."""

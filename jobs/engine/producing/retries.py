@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kafka.errors import for_code
 
-from jobs.engine.producing.producer import Producer
+from jobs.engine.producing.producer import Connection, Producer
 from jobs.engine.task.window import Window
 from metrics.traffic.clients import ProducerOptions
 from metrics.trial.counts import BrokerAccount
@@ -176,22 +176,26 @@ class Metadata:
         self._brokers = frozenset(brokers)
         self._interval_s = options.retry_backoff_ms / 1000.0
         self._next_request_s = 0.0
+        self._requested: Connection | None = None
 
     def may_request(self, now: float) -> bool:
         """False while a request is in flight, and for `retry_backoff_ms` after its answer."""
         return now >= self._next_request_s
 
-    def mark_requested(self) -> None:
-        """Mark that a request is in flight, until its answer comes or its connection is lost."""
+    def mark_requested(self, connection: Connection) -> None:
+        """Mark a request over this connection as in flight, until an answer comes."""
         self._next_request_s = math.inf
+        self._requested = connection
 
-    def forget_request(self) -> None:
-        """Forget a request whose connection is lost, so that the next one may be sent."""
-        self._next_request_s = 0.0
+    def forget_request(self, lost: Connection) -> None:
+        """Forget a request over a lost connection, so that the next one may be sent."""
+        if self._requested is lost:
+            self._next_request_s = 0.0
 
     def update(self, leaders: Mapping[int, int], now: float) -> frozenset[int]:
         """Update the leaders, partition → leader; returns the partitions whose leader moved."""
         self._next_request_s = now + self._interval_s
+        self._requested = None
         moved = set()
         for partition, leader in leaders.items():
             if leader in self._brokers and self.leaders[partition] != leader:

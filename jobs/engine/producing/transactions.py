@@ -83,6 +83,7 @@ class Transactions:
         ending_since_s: when it began to end.
         is_failed: whether it is aborted, and the next epoch requested.
         request_in_flight: request that the coordinator has not answered yet; None without one.
+        requested_broker: broker id of the connection over which the request in flight was sent.
         failures: number of failed requests in a row.
         not_before_s: earliest time of the next request.
         scheduled_s: when the delivery looks at it next.
@@ -104,6 +105,7 @@ class Transactions:
         "partitions",
         "pending",
         "request_in_flight",
+        "requested_broker",
         "scheduled_s",
         "unsettled",
         "wanted",
@@ -115,6 +117,7 @@ class Transactions:
         self.pending: deque[Batch] = deque()
         self.open_batch_waits = False
         self.request_in_flight: CoordinatorRequest | None = None
+        self.requested_broker = coordinator
         self.failures = 0
         self.not_before_s = self.scheduled_s = 0.0
         self._begin()
@@ -136,6 +139,10 @@ class Transactions:
     def ends_s(self) -> float | None:
         """Time of the open transaction's commit; None without an open transaction."""
         return None if self.began_s is None else self.began_s + self._duration_s
+
+    def awaits(self, broker: int) -> bool:
+        """True while a request over the connection to this broker is unanswered."""
+        return self.request_in_flight is not None and self.requested_broker == broker
 
     def admits(self, partition: int) -> bool:
         """True when batches for this partition may be sent now."""
