@@ -20,6 +20,7 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from jobs.setup.places import DATABRICKS
 from jobs.setup.preflight import java_problem, this_machine
@@ -35,9 +36,17 @@ def require_supported_spark() -> SparkPair:
     """The pair of the Spark that this process uses: the active session's, or the installed one.
 
     Raises:
-        ConfigError: this release of Spark is not supported, the installed Delta does not fit it,
-            the active session has no Delta, or Java is too old or too new for a session.
+        ConfigError: the session is one of Spark Connect, this release of Spark is not supported,
+            the installed Delta does not fit it, the active session has no Delta, or Java is too
+            old or too new for a session.
     """
+    if is_remote() or "SPARK_REMOTE" in os.environ:
+        raise ConfigError(
+            "the session is one of Spark Connect (SPARK_REMOTE, shared access mode, serverless), "
+            "which runs no RDD stages; expected a classic session, as producers are tasks of such "
+            "a stage; unset SPARK_REMOTE, use spark-submit, or a cluster with dedicated access "
+            "mode. Notebooks read the tables with any session"
+        )
     active = SparkSession.getActiveSession()
     if active is not None:
         return require_session(active)

@@ -61,6 +61,12 @@ def test_a_java_without_a_security_manager_is_refused_before_a_session(
         require_supported_spark()
 
 
+def test_a_session_of_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:15002")
+    with pytest.raises(ConfigError, match="Spark Connect .* expected a classic session"):
+        require_supported_spark()
+
+
 def test_a_missing_java_is_named_with_the_remedy(tmp_path: Path) -> None:
     problem = preflight.java_problem(_machine(tmp_path, {"PATH": str(tmp_path)}))
     assert problem is not None
