@@ -63,7 +63,7 @@ def test_a_java_without_a_security_manager_is_refused_before_a_session(
 
 def test_a_session_of_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:15002")
-    with pytest.raises(ConfigError, match="Spark Connect .* expected a classic session"):
+    with pytest.raises(ConfigError, match=r"Spark Connect .* expected a classic session"):
         require_supported_spark()
 
 
