@@ -268,17 +268,13 @@ def _delivery(part: Part, rate: float) -> list[WorkloadKey]:
     """acks, idempotence, transactions and the codec."""
     batches, how = part.first.seen.batches, part.fit
     share = f"{batches.idempotent:,} of {batches.batches:,} batches have a producer id"
-    keys = [
-        WorkloadKey(
-            "producer.compression",
-            batches.codec,
-            Figure(
-                batches.codec,
-                SEEN,
-                f"{batches.codecs[batches.codec]:,} of {batches.batches:,} batches",
-            ),
-        )
-    ]
+    facts = part.first.seen.facts
+    text, source = f"{batches.codecs[batches.codec]:,} of {batches.batches:,} batches", SEEN
+    if (property_ := facts.config.get("compression.type", "producer")) != "producer":
+        source = ASSUMED
+        text += f"; brokers wrote them by compression.type {property_}, whatever producers sent"
+    figure = Figure(batches.codec, source, text)
+    keys = [WorkloadKey("producer.compression", batches.codec, figure)]
     if how.kind == "plain":
         needs_all = part.first.seen.facts.min_insync > 1
         acks = "all" if needs_all else "1"

@@ -122,6 +122,20 @@ def test_a_single_kind_is_a_workload_that_a_search_takes(tmp_path: Path, served:
     assert table.rows[0][:3] == ("orders", "1", "3")
 
 
+def test_a_codec_that_brokers_apply_is_assumed_of_producers(tmp_path: Path, served: Served) -> None:
+    cluster = served(ServedCluster({"clicks": two_kinds()["clicks"]}))
+    for codec, source in (("producer", "seen"), ("lz4", "assumed")):
+        cluster.configs["clicks"] = {"compression.type": codec}
+        order = order_in(tmp_path, out=tmp_path / f"{codec}.yaml")
+        assert learn(order, RecordingReporter()) == 0
+        lines = order.out.read_text(encoding="utf-8").splitlines()
+        (line,) = [each for each in lines if each.startswith("  compression: lz4 ")]
+        assert line.partition("# ")[2].startswith(f"{source}: 200 of 200 batches")
+        assert line.endswith(
+            "brokers wrote them by compression.type lz4, whatever producers sent"
+        ) == (codec == "lz4")
+
+
 def test_topics_that_look_alike_are_one_part_of_a_mix(tmp_path: Path, served: Served) -> None:
     served(ServedCluster(two_kinds()))
     order = order_in(tmp_path, json_file=tmp_path / "answer.json")
