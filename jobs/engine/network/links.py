@@ -1,6 +1,7 @@
 """kafka-python's transports without a fault of theirs, and the TLS context of connections.
 
-Addresses of hosts, looked up once for all connections to them, and within a deadline.
+Addresses of hosts, looked up once for all connections to them, and within a deadline, and
+connections to the first address of a host that answers.
 
 The system's resolver can block without a limit, so each host is looked up on a thread of its own,
 which is abandoned at the deadline.
@@ -8,18 +9,23 @@ which is abandoned at the deadline.
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import queue
+import selectors
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from textwrap import shorten
+from typing import Any, cast
 
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError
-from kafka.net.inet import KafkaNetSocket
+from kafka.errors import KafkaTimeoutError
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from jobs.engine.network.options import client_id_of
@@ -94,39 +100,104 @@ class TlsLink(_KeepsLastBytes, KafkaSSLTransport):  # type: ignore[misc]
     """kafka-python's TLS transport without that fault."""
 
 
+ATTEMPT_DELAY_S = 0.25
+"""Time between the starts of two attempts to connect to a host (RFC 8305, section 8) [s]."""
+
+
 async def dial(
     net: Any, resolved: Resolved, options: Sequence[tuple[int, int, int]], deadline_s: float
 ) -> socket.socket:
-    """Connect as kafka-python does, and close the socket when that fails, which it does not.
+    """Connect to the first address of a host that answers, as RFC 8305 describes it.
+
+    The addresses are tried in turn, each `ATTEMPT_DELAY_S` after the one before it, or at once
+    when an attempt fails. The attempts run side by side until one of them connects.
 
     Args:
-        resolved: addresses of the host; the first one that takes the connection is used.
+        net: kafka-python's event loop.
+        resolved: addresses of the host.
         options: arguments of `setsockopt`, set before the connection is made.
         deadline_s: time on the monotonic clock at which to give up [s].
 
     Raises:
         UnknownHostError: the host has no address.
-        NotReachedError: no address of the host could be connected to.
+        NotReachedError: all addresses refuse; the text names them with the reasons.
+        NoAnswerError: the same, and some did not answer by the deadline.
     """
     if not resolved.found:
         raise UnknownHostError(resolved.why)
-    dialler = KafkaNetSocket()
-    failure = NotReachedError("no address")
-    for family, kind, protocol, _name, address in resolved.found:
-        sock = socket.socket(family, kind, protocol)
+    untried, next_s = alternate_families(resolved.found), -math.inf
+    reasons: dict[str, list[str]] = {}
+    with selectors.DefaultSelector() as attempts:
         try:
-            sock.setblocking(False)
-            for option in options:
-                sock.setsockopt(*option)
-            await dialler.sock_connect(net, sock, address, timeout_at=deadline_s)
-        except (OSError, KafkaConnectionError) as error:
-            failure = NotReachedError(str(error))
-        except KafkaTimeoutError:
-            failure = NoAnswerError("no answer in time")
-        else:
-            return sock
+            while (untried or attempts.get_map()) and (now_s := time.monotonic()) < deadline_s:
+                try:
+                    if untried and now_s >= next_s:
+                        found, next_s = untried.popleft(), now_s + ATTEMPT_DELAY_S
+                        host = found[4][0]
+                        attempts.register(_begin(found, options), selectors.EVENT_WRITE, host)
+                    else:
+                        until_s = min(next_s, deadline_s) if untried else deadline_s
+                        await net.wait_read(attempts, timeout_at=until_s)
+                        for key, _ in attempts.select(0)[:1]:
+                            attempts.unregister(key.fileobj)
+                            host = key.data
+                            return _connected(cast("socket.socket", key.fileobj))
+                except KafkaTimeoutError:
+                    continue
+                except OSError as error:
+                    reasons.setdefault(error.strerror or str(error), []).append(host)
+                    next_s = now_s
+            silent = [key.data for key in attempts.get_map().values()]
+            silent += [found[4][0] for found in untried]
+        finally:
+            for key in attempts.get_map().values():
+                cast("socket.socket", key.fileobj).close()
+    kind = NoAnswerError if silent else NotReachedError
+    if silent:
+        reasons["no answer in time"] = silent
+    texts = (f"{reason} at {', '.join(hosts)}" for reason, hosts in reasons.items())
+    raise kind(shorten("; ".join(texts), 200, placeholder=" ..."))
+
+
+def alternate_families(found: Iterable[Any]) -> deque[Any]:
+    """Addresses of `socket.getaddrinfo` in their order, but of each family in turn."""
+    families: dict[int, list[Any]] = {}
+    for each in found:
+        families.setdefault(each[0], []).append(each)
+    turns = itertools.zip_longest(*families.values())
+    return deque(each for turn in turns for each in turn if each is not None)
+
+
+def _begin(found: Any, options: Iterable[tuple[int, int, int]]) -> socket.socket:
+    """A socket that connects to an address of `socket.getaddrinfo`.
+
+    Raises:
+        OSError: the system has no such family, or no way to the address.
+    """
+    sock = socket.socket(*found[:3])
+    try:
+        sock.setblocking(False)
+        for option in options:
+            sock.setsockopt(*option)
+        with suppress(BlockingIOError):
+            sock.connect(found[4])
+    except OSError:
         sock.close()
-    raise failure
+        raise
+    return sock
+
+
+def _connected(sock: socket.socket) -> socket.socket:
+    """The socket, whose attempt to connect has ended.
+
+    Raises:
+        OSError: the attempt failed.
+    """
+    number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if number:
+        sock.close()
+        raise OSError(number, os.strerror(number))
+    return sock
 
 
 def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
