@@ -119,6 +119,8 @@ def _fastest_share(window: WriteBackWindow) -> float | None:
 def proof_of(trial: Trial) -> DiskProof:
     """What a trial proves of the disks."""
     evidence = trial.evidence
+    if why := _recompressed(trial.pattern):
+        return DiskProof(None, evidence.client.duration_s, why=why)
     return disk_proof(
         evidence.write_back,
         [each.broker_id for each in evidence.brokers],
@@ -129,6 +131,19 @@ def proof_of(trial: Trial) -> DiskProof:
             1e6 * (evidence.client.achieved_mb_per_s or 0.0),
         ),
     )
+
+
+def _recompressed(pattern: TrafficPattern) -> str:
+    """Why bytes that brokers take in are not those that disks write; empty where they are."""
+    for each in pattern.loads:
+        sent = each.producer.options.compression.replace("none", "uncompressed")
+        kept = each.topic.config.get("compression.type", "producer")
+        if kept not in {"producer", sent}:
+            return (
+                f"brokers write batches of codec {sent} as compression.type {kept}, so that disks "
+                "do not write the bytes that brokers take in"
+            )
+    return ""
 
 
 def full_after_s(window: WriteBackWindow) -> float | None:

@@ -237,3 +237,12 @@ def test_a_hold_that_was_not_made_and_a_measured_failure_are_said() -> None:
     assert steady_words(replace(BOUNDARY, steady_note=why)) == f"steady: not proven; {why}"
     failed = replace(BOUNDARY, proven_s=30.0, failed_after_s=95.0, mb_per_s=64.0)
     assert proven_words(failed).endswith("; measured: 64.0 MB/s for 1 min 35 s")
+
+
+@pytest.mark.parametrize(("kept", "is_known"), [("producer", True), ("zstd", False)])
+def test_bytes_that_brokers_recompress_are_not_those_of_disks(kept: str, is_known: bool) -> None:
+    held = sustained(1, 20, 90.0, host(1.0, 1.0))
+    topic = replace(held.pattern.topic, config={"compression.type": kept})
+    found = proof_of(replace(held, pattern=replace(held.pattern, topic=topic)))
+    assert (found.on_disk is not None) == is_known
+    assert ("codec uncompressed as compression.type zstd" in found.why) != is_known
