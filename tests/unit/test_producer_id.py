@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 
 from jobs.engine.batches.pool import BatchPool
 from jobs.engine.network.transport import PlainTransport
+from jobs.engine.producing import control_requests
 from jobs.engine.producing.batch import Batch, Trouble
 from jobs.engine.producing.control_requests import (
     ProducerIdError,
@@ -271,6 +273,20 @@ def test_a_refused_coordinator_names_the_missing_rights(script: Sequence[Answer]
     wanted = r"refused a coordinator.*the rights to Describe and Write on transactional ids"
     with cluster({("a", 1): script}) as brokers, pytest.raises(ProducerIdError, match=wanted):
         registered(brokers, "a")
+
+
+def test_a_coordinator_on_a_broker_that_joined_later_is_searched_again_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept = [0.0]  # only sleeps take time
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr(control_requests, "time", clock)
+    with cluster({("a", 1): [found(9), found(1), given(5, 1)]}) as brokers:
+        assert registered(brokers, "a") == {"a": Registered(1, 5, 1)}
+    wanted = r"1 producers got no coordinator.* brokers \[1\],.*broker 9 at h:1 has it; repeat"
+    stays = [found(9)] * 100
+    with cluster({("a", 1): stays}) as brokers, pytest.raises(ProducerIdError, match=wanted):
+        registered(brokers, "a", timeout_s=1.0)
 
 
 def test_an_endless_search_and_a_closed_connection_are_errors() -> None:

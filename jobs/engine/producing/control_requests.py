@@ -10,7 +10,7 @@ from __future__ import annotations
 import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,6 +31,8 @@ from kafka.protocol.producer import (
     InitProducerIdResponse,
 )
 
+from jobs.engine.network.connections import broker_words
+from jobs.engine.network.links import Address
 from jobs.engine.network.transport import Buffer, FrameReader, Transport, answer_of
 from jobs.engine.producing.transactions import (
     AddPartitions,
@@ -172,7 +174,7 @@ def coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int,
 def _coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int, tuple[int, int]]:
     data = bytes(frame)
     if isinstance(request, FindCoordinator):
-        code, broker = find_answer(frame)
+        code, broker, _address = find_answer(frame)
         return code, (broker, -1)
     if isinstance(request, RenewEpoch):
         code, producer_id, epoch = init_answer(frame)
@@ -201,10 +203,10 @@ def find_request(transactional: TransactionalId, correlation_id: int) -> bytes:
 
 
 @answer_of("a coordinator")
-def find_answer(frame: Buffer) -> tuple[int, int]:
-    """Error code and broker id of an answer to `find_request`."""
+def find_answer(frame: Buffer) -> tuple[int, int, Address]:
+    """Error code, broker id and its (host, port) in an answer to `find_request`."""
     response = FindCoordinatorResponse.decode(bytes(frame), version=_FIND_VERSION, header=True)
-    return response.error_code, response.node_id
+    return response.error_code, response.node_id, (response.host, response.port)
 
 
 def _framed(request: Any, client_id: str, correlation_id: int) -> bytes:
@@ -258,7 +260,8 @@ def register_transactional(
     """Request a producer id and a new epoch for each transactional id from its coordinator.
 
     The coordinator aborts an open transaction of the id. It answers when no transaction is ending
-    any more, so all of their markers are in the logs by then.
+    any more, so all of their markers are in the logs by then. A coordinator on a broker without a
+    connection, as it joined later, is searched again.
 
     Args:
         transports: (transactional id, broker id) → a connection without requests in flight.
@@ -284,7 +287,17 @@ def register_transactional(
         }
         requests = {name: find_request(each, 0) for name, each in missing.items()}
         at = preparation.request_until_answered(ways, requests, find_answer, deadline_s)
-        ways = {name: transports[name, broker] for name, (_, broker) in at.items()}
+        ways = {}
+        for name, (_, broker, address) in at.items():
+            if (name, broker) in transports:
+                ways[name] = transports[name, broker]
+            else:
+                preparation = replace(
+                    preparation,
+                    remedy=f"it on one of the brokers {brokers}, with which the load began, and "
+                    f"{broker_words(broker, address)} has it; repeat the load, which then begins "
+                    "with that broker",
+                )
         requests = {name: init_request(each.client_id, 0, each) for name, each in missing.items()}
         answers = preparation.request_once(ways, requests, init_answer, deadline_s)
         for name, (_, producer_id, epoch) in answers.items():
@@ -296,7 +309,7 @@ def register_transactional(
     return found
 
 
-Answer = TypeVar("Answer", bound=tuple[int, ...])
+Answer = TypeVar("Answer", bound=tuple[Any, ...])
 """An answer as a tuple that begins with the error code."""
 
 
