@@ -56,9 +56,10 @@ class Failover(HeldMeasurement):
                 "some partitions had no live leader until the end of the load; expected a leader "
                 "for all, as the time is unknown otherwise; raise workload.trial.measure_s"
             )
+        lost = sum(trial.evidence.lost_by_partition.values())
         loads.note(
             f"every leader served again {stop.leaders_back_s:.1f} s after broker {stop.victim} was "
-            f"killed; {counts.failed_total:,} records failed, "
+            f"killed; {lost:,} acknowledged records were lost, {counts.failed_total:,} failed, "
             f"{sum(counts.by_producer.retried.values()):,} were sent again, latency p99.9 "
             f"{trial.evidence.client.latency.p999_ms:,.0f} ms"
         )

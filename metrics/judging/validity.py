@@ -466,6 +466,8 @@ class ClusterChanged(ValidityRule):
 class ControllerChanged(ValidityRule):
     """Elections of a controller in the window, during which leaders and ISRs cannot change."""
 
+    is_met_by_a_kill = True  # the broker may have been the active controller, too
+
     def reasons(self, evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         """One reason for all nodes, as all of them report the same elections."""
         nodes = (*evidence.brokers, *evidence.controllers)
@@ -540,8 +542,7 @@ class AccountingMismatch(ValidityRule):
         growth, counts = evidence.growth_by_partition, evidence.client.counts
         if growth is None:
             return []
-        acked = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
-        lost = {p: n - growth.get(p, 0) for p, n in acked.items() if n > growth.get(p, 0)}
+        lost = evidence.lost_by_partition if evidence.cluster.killed is None else {}
         if lost and followers.behind(evidence, thresholds.indicators) is not None:
             return []  # the high watermark waits for followers that fell behind
         if lost:
@@ -552,7 +553,12 @@ class AccountingMismatch(ValidityRule):
                 f"{_most(lost)}{_or_waiting(evidence)}"
             )
             return [Reason("accounting_mismatch", text, float(sum(lost.values())), 0.0)]
-        parts = (acked, counts.failed_by_partition, counts.duplicates_by_partition)
+        parts = (
+            counts.acked_by_partition,
+            counts.control_records_by_partition,
+            counts.failed_by_partition,
+            counts.duplicates_by_partition,
+        )
         explained = {p: sum(part.get(p, 0) for part in parts) for p in growth}
         unknown = {p: grown - explained[p] for p, grown in growth.items() if grown > explained[p]}
         if not unknown:

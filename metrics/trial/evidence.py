@@ -5,6 +5,7 @@ The judgement of a trial by a goal, with its reasons.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -233,6 +234,17 @@ class Evidence:
         return {
             partition: after - before for partition, (before, after) in self.end_offsets.items()
         }
+
+    @property
+    def lost_by_partition(self) -> dict[int, int]:
+        """Partition → acknowledged records and ends of transactions that its log lacks; empty where
+        it lacks none, or where end offsets were not read.
+        """
+        growth, counts = self.growth_by_partition, self.client.counts
+        acked = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
+        if growth is None:
+            return {}
+        return {p: n - growth.get(p, 0) for p, n in acked.items() if n > growth.get(p, 0)}
 
     @property
     def busiest_broker(self) -> BrokerWindow | None:

@@ -257,8 +257,10 @@ CASES = {
     "effects of a killed broker": Case(EFFECTS | KILLED_3, S),
     "missed samples beside a killed broker": Case(SECOND_LACKS | KILLED_3, I,
         "metrics_incomplete/2=0.8|0.25"),
-    "a lost record beside a killed broker": Case({"growth": {0: 5_999, 1: 6_000}} | KILLED_3, I,
-        "accounting_mismatch=1|0"),
+    "a lost record beside a killed broker": Case({"growth": {0: 5_999, 1: 6_000}} | KILLED_3, S),
+    "an unknown record beside a killed broker": Case(
+        {"growth": {0: 6_001, 1: 6_000}} | KILLED_3, I, "accounting_mismatch=1|0"),
+    "an election beside a killed broker": Case(one(controller_elections=1.0) | KILLED_3, S),
     # --- the controller's part of the handlers
     "less idle, in doubt": Case(in_doubt(0.21, 0.02), I, "controller_in_doubt/1=0.21|0.2",
         "0.190 to 0.230"),
