@@ -123,6 +123,17 @@ def test_a_moved_leader_is_looked_up_and_followed() -> None:
     assert reader.offsets_led_by(2) == {3: 0}
 
 
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [(56, [(3, False)]), (78, [(3, False)]), (1, [(3, True)]), (29, []), (76, [])],
+)
+def test_a_leader_is_looked_up_after_each_retriable_error(code: int, found: Any) -> None:
+    channel, _, member = channel_of({3: 0})
+    channel.next_request(0.0)
+    channel.begin_partition(3, code, -1)
+    assert member.lookups == found
+
+
 def test_records_deleted_before_they_were_read_are_counted_as_skipped() -> None:
     channel, reader, member = channel_of({3: 10})
     channel.next_request(0.0)

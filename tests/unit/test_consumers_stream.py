@@ -150,6 +150,15 @@ def test_without_a_session_everything_is_named_again(answer: tuple[int, int]) ->
     assert session.next_request({1: 10}) == ((0, 0), [(1, 10)], [])
 
 
+def test_without_a_session_every_partition_takes_its_turn() -> None:
+    session, offsets = FetchSession(), {1: 0, 2: 0, 3: 0, 4: 0}
+    for _ in range(8):
+        _, named, _ = session.next_request(offsets)
+        offsets[named[0][0]] += 10  # an answer has room for the first partition alone
+        session.update(0, 0)
+    assert offsets == dict.fromkeys((1, 2, 3, 4), 20)
+
+
 def test_the_end_of_a_transaction_is_distinguished_from_records() -> None:
     marker = bytearray(encoded_batch(2, 1))
     marker[22] |= 0x30  # a control batch, and transactional

@@ -101,7 +101,8 @@ class FetchSession:
 
     A session begins with a request that names all partitions; later ones name those whose offset
     moved. A broker without room for another session answers with id 0; then every request names all
-    partitions, as those of real consumers do.
+    partitions, as those of real consumers do. A broker fills an answer in the order of the request
+    up to `fetch.max.bytes`, so a partition that was read moves to the end (KIP-74).
     """
 
     def __init__(self) -> None:
@@ -117,15 +118,12 @@ class FetchSession:
         Args:
             wanted: partition → next offset, for all partitions to fetch.
         """
-        session = (self._id, self._epoch)
+        session, known = (self._id, self._epoch), self._known
+        moved = [(p, at) for p, at in wanted.items() if known.get(p) != at]
+        self._known = {p: at for p, at in known.items() if wanted.get(p) == at} | dict(moved)
         if self._epoch == 0:
-            named, forgotten = list(wanted.items()), []
-        else:
-            known = self._known
-            named = [(p, at) for p, at in wanted.items() if known.get(p) != at]
-            forgotten = [p for p in known if p not in wanted]
-        self._known = dict(wanted)
-        return session, named, forgotten
+            return session, list(self._known.items()), []
+        return session, moved, [p for p in known if p not in wanted]
 
     def update(self, error_code: int, session_id: int) -> None:
         """Update the session from the broker's answer; any error begins a new one."""
@@ -144,8 +142,6 @@ RETRY_S = 0.1
 """Wait of a connection after an answer with an error, before it sends the next request [s]."""
 
 _OFFSET_OUT_OF_RANGE = 1
-_LOOKUP_ERRORS = frozenset({1, 3, 5, 6, 9, 74, 75, 76})
-"""Error codes after which a partition's leader, or its first offset, is looked up."""
 _NO_SUCH_SESSION = frozenset({70, 71})
 """Brokers forget fetch sessions when they have too many; the next request begins a new one."""
 
@@ -301,9 +297,10 @@ class FetchChannel(Channel):
             return
         if error_code:
             self._failed = True
-            reader.ledger.counts.errors[for_code(error_code).__name__] += 1
-            if error_code in _LOOKUP_ERRORS:
-                reader.member.look_up(index, error_code == _OFFSET_OUT_OF_RANGE)
+            error, needs_start = for_code(error_code), error_code == _OFFSET_OUT_OF_RANGE
+            reader.ledger.counts.errors[error.__name__] += 1
+            if needs_start or error.retriable:
+                reader.member.look_up(index, needs_start)
         elif high_watermark >= 0:
             position.high_watermark = high_watermark
 
