@@ -94,6 +94,30 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
     type=Amount(min=0, min_open=True),
     help="Speed of a broker's network interface, to check whether it binds first.",
 )
+@click.option(
+    "--retention-hours",
+    type=Amount(min=0, min_open=True),
+    metavar="H",
+    help="Time for which records stay, to check whether storage binds first; with --disk-gb.",
+)
+@click.option(
+    "--disk-gb",
+    type=Amount(min=0, min_open=True),
+    metavar="GB",
+    help="Room of a broker's disks for records, in 10⁹ bytes.",
+)
+@click.option(
+    "--compression-ratio",
+    type=Amount(min=1),
+    default=1.0,
+    show_default=True,
+    help="Size of records before over that after compression, for storage and zones.",
+)
+@click.option(
+    "--zones",
+    type=Count(2, 100),
+    help="Zones over which the brokers are spread, of which a whole one may be lost.",
+)
 @out_option
 @json_option
 def plan(  # noqa: PLR0913, PLR0917 - one for each option
@@ -111,12 +135,16 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     offline: float,
     headroom: float,
     link_mbit_per_s: float | None,
+    retention_hours: float | None,
+    disk_gb: float | None,
+    compression_ratio: float,
+    zones: int | None,
     out: Path,
     json_file: Path | None,
 ) -> None:
     """Calculate how many brokers a load needs, with their headroom and what binds first.
 
-    The limits come from a run (--run), by the lower ends of their 90 % intervals, or from
+    The limits come from a run (--run), by the lower ends of their 90 % ranges on any day, or from
     --limit. A run with a mix answers for its parts in their proportions, at --scale times the mix
     or at a payload of all parts. With --sweep the answer is the smallest of the measured set-ups
     that carries the load.
@@ -136,10 +164,16 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
         message_bytes,
         replication_factor,
         consumer_groups,
-        growth,
-        offline,
-        headroom,
-        link_mbit_per_s,
+        {
+            "growth": growth,
+            "offline": offline,
+            "headroom": headroom,
+            "link_mbit_per_s": link_mbit_per_s,
+            "retention_hours": retention_hours,
+            "disk_gb": disk_gb,
+            "compression_ratio": compression_ratio,
+            "zones": zones,
+        },
     )
     given = 3 - [run_id, limit_mb_per_s, sweep_id].count(None)
     if given != 1:

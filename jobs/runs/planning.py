@@ -43,7 +43,7 @@ class AskedDemand:
         message_bytes: size of a message [B].
         replication_factor: replicas of a partition.
         consumer_groups: number of groups that each read everything.
-        growth, offline, headroom, link_mbit_per_s: as in `Demand`.
+        margins: what limits do not change, by the names of fields of `Demand`, such as `growth`.
     """
 
     mb_per_s: float
@@ -51,10 +51,7 @@ class AskedDemand:
     message_bytes: int | None
     replication_factor: int | None
     consumer_groups: int | None
-    growth: float
-    offline: float
-    headroom: float
-    link_mbit_per_s: float | None
+    margins: Mapping[str, Any]
 
     def plain(self, of: str) -> Demand:
         """The demand for one kind of traffic.
@@ -81,10 +78,7 @@ class AskedDemand:
             self.message_bytes,
             3 if self.replication_factor is None else self.replication_factor,
             1 if self.consumer_groups is None else self.consumer_groups,
-            self.growth,
-            self.offline,
-            self.headroom,
-            self.link_mbit_per_s,
+            **self.margins,
         )
 
     def of(self, limits: Sequence[MeasuredLimit], name: str) -> Demand:
@@ -112,11 +106,8 @@ class AskedDemand:
         demand = Demand(
             self.mb_per_s or 1.0,  # with a scale it follows from the mix
             limits[0].message_bytes,
-            growth=self.growth,
-            offline=self.offline,
-            headroom=self.headroom,
-            link_mbit_per_s=self.link_mbit_per_s,
             scale=self.scale,
+            **self.margins,
         )
         return demand.of_mix(limits[0])
 
@@ -189,10 +180,11 @@ def choose_setup(folder: Path, asked: AskedDemand, json_file: Path | None) -> No
     if asked.message_bytes is None and len(sizes) == 1:
         asked = replace(asked, message_bytes=sizes.pop())
     demand = asked.plain(f"sweep {answer.sweep_id}")
-    if demand.offline or demand.link_mbit_per_s is not None:
+    if demand.offline or demand.link_mbit_per_s or demand.zones or demand.disk_gb:
         raise ConfigError(
-            "--offline or --link-mbit-per-s is given with --sweep; expected them with --run or "
-            "--limit, as a sweep measures whole set-ups; omit them, or use --headroom"
+            "--offline, --zones, --disk-gb or --link-mbit-per-s is given with --sweep; expected "
+            "them with --run or --limit, as a sweep measures whole set-ups; omit them, or use "
+            "--headroom"
         )
     setups = setups_of(answer.results, demand.message_bytes)
     wanted = demand.mb_per_s * (1 + demand.growth) / (1 - demand.headroom)
@@ -373,7 +365,10 @@ def _table(answer: Provision, demand: Demand) -> Table:
             else []
         ),
     ]
-    needs = [(f"brokers for the {need.resource}", f"{need.brokers}") for need in answer.needs]
+    needs = [
+        (f"brokers for {need.resource}", f"{need.brokers} ({need.formula})")
+        for need in sorted(answer.needs, key=lambda need: -need.brokers)
+    ]
     title = f"{format_mb_per_s(demand.mb_per_s * (1 + demand.growth))} MB/s needs"
     if demand.scale is not None and answer.scale is not None:
         title = f"{demand.scale * (1 + demand.growth):.3g} times the mix, {title}"

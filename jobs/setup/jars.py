@@ -343,10 +343,6 @@ def main(kafka_versions: Sequence[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 TIMEOUT_S = 60.0
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 _PARTS = ("janino", "commons-compiler")
@@ -425,3 +421,7 @@ def _joined(jars: Sequence[Path]) -> str:
 
 def _names(jars: Sequence[Path]) -> str:
     return ", ".join(jar.name for jar in jars)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -258,10 +258,6 @@ def main(options: str) -> None:
     DelayLine(DelayLineOptions(**json.loads(options))).run()
 
 
-if __name__ == "__main__":
-    main(sys.argv[1])
-
-
 _TRIES = 3
 _TIMEOUT_S = 4.0
 """Twice the longest round trip [s]."""
@@ -318,3 +314,7 @@ def read_counts(counts: Path) -> dict[str, PacketCounts]:
     except (OSError, ValueError):  # no packet has passed yet, or the testbed is ending
         return {}
     return {name: PacketCounts(**each) for name, each in counted.items()}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -137,6 +137,11 @@ class Demand:
         link_mbit_per_s: speed of a broker's network link in each direction, or None [Mbit/s].
         scale: how many times a mix this is, without growth; None for other traffic [ratio].
         parts: the parts of the mix; empty for other traffic.
+        retention_hours: time for which records stay, where storage counts; None elsewhere [h].
+        disk_gb: room of a broker's disks for records; goes with `retention_hours` [GB].
+        compression_ratio: size of records before over that after compression [ratio].
+        zones: zones (racks) over which the brokers are spread evenly, of which one may be lost;
+            None where they do not count.
     """
 
     mb_per_s: float
@@ -149,6 +154,10 @@ class Demand:
     link_mbit_per_s: float | None = None
     scale: float | None = None
     parts: tuple[TrafficShare, ...] = ()
+    retention_hours: float | None = None
+    disk_gb: float | None = None
+    compression_ratio: float = 1.0
+    zones: int | None = None
 
     def suited_to(self, limits: Sequence[MeasuredLimit]) -> Demand:
         """This demand for these limits; for those of a mix, see `of_mix`."""
@@ -193,15 +202,30 @@ class Demand:
                 f"the demand is {self.mb_per_s:g} MB/s in messages of {self.message_bytes} B with "
                 f"{self.replication_factor} replicas; expected more than 0 of each; correct it"
             )
+        if (self.retention_hours is None) != (self.disk_gb is None):
+            raise ConfigError(
+                "one of --retention-hours and --disk-gb is given; expected both or none, as "
+                "records need room for as long as they stay; add the other one"
+            )
+
+    def lost_of(self, brokers: int) -> int:
+        """Brokers of so many that may be offline, rounded up: by their share, or a whole zone."""
+        share = max(self.offline, 1.0 / self.zones if self.zones else 0.0)
+        return math.ceil(brokers * share - 1e-9)
 
 
 @dataclass(frozen=True)
 class Need:
-    """The number of brokers that one resource requires, and the load per broker that it allows."""
+    """The number of brokers that one resource requires, and the load per broker that it allows.
+
+    Attributes:
+        formula: how the number follows, in figures.
+    """
 
     resource: str
     brokers: int
     mb_per_s_per_broker: float
+    formula: str = ""
 
 
 @dataclass(frozen=True)
@@ -284,6 +308,14 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
                 "batches need more"
             ),
         )
+    if demand.retention_hours is not None and demand.disk_gb is not None:
+        replicas = weighted(demand.shares, lambda each: each.replication_factor)
+        stored = 3.6 * demand.retention_hours * replicas / demand.compression_ratio  # [GB] a MB/s
+        alone = replace(demand, offline=0.0, zones=None)  # what is offline keeps its records
+        needs.append(_need("storage", needed, demand.disk_gb * share / stored, alone))
+        for_limit = max(for_limit, needs[-1].brokers)
+    if demand.zones:
+        assumptions += (_between_zones(demand, needed),)
     if at_size.parts:
         assumptions += (
             (
@@ -300,7 +332,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         assumptions = (f"the limit is doubtful: {at_size.doubt}; measure it again", *assumptions)
     first = max(needs, key=lambda need: need.brokers)
     each = needed / first.brokers
-    offline = _offline(first.brokers, demand.offline)
+    offline = demand.lost_of(first.brokers)
     return Provision(
         brokers=first.brokers,
         binds_first=first.resource,
@@ -331,9 +363,20 @@ def _bought_for(at_size: MeasuredLimit, low: float, limit: float, brokers_for_li
     )
 
 
-def _offline(brokers: int, share: float) -> int:
-    """Brokers that may be offline, rounded up."""
-    return math.ceil(brokers * share - 1e-9)
+def _between_zones(demand: Demand, needed: float) -> str:
+    """What crosses the borders of zones each month: producers, followers and groups."""
+    zones = demand.zones or 1
+    away = 1.0 - 1.0 / zones
+
+    def crossing(each: TrafficShare) -> float:
+        copies = each.replication_factor - math.ceil(each.replication_factor / zones)
+        return away * (1 + each.consumer_groups) + copies
+
+    gb = needed * weighted(demand.shares, crossing) / demand.compression_ratio * 730 * 3.6
+    return (
+        f"about {gb:,.0f} GB a month cross the borders of {zones} zones, with clients in all of "
+        "them and groups that read from leaders"
+    )
 
 
 def offline_mb_per_s(limit_mb_per_s: float, brokers: int, offline: int) -> float:
@@ -349,17 +392,20 @@ def offline_mb_per_s(limit_mb_per_s: float, brokers: int, offline: int) -> float
 
 def _need(resource: str, needed: float, usable: float, demand: Demand) -> Need:
     up = needed / usable if usable > 0.0 else math.inf
-    if not up / (1.0 - demand.offline) <= BROKERS_MAX:
+    stays = 1.0 - max(demand.offline, 1.0 / demand.zones if demand.zones else 0.0)
+    if stays <= 0.0 or not up / stays <= BROKERS_MAX:
         raise ConfigError(
             f"{needed:.6g} MB/s need more than {BROKERS_MAX:,} brokers where a broker carries "
             f"{usable:.3g} MB/s ({resource}); expected a plan of at most {BROKERS_MAX:,} brokers; "
             "correct the demand, the limit per broker or the margins"
         )
-    brokers = max(demand.replication_factor, math.ceil(up / (1.0 - demand.offline) - 1e-9))
-    while brokers - _offline(brokers, demand.offline) < up - 1e-9:
+    brokers = max(demand.replication_factor, math.ceil(up / stays - 1e-9))
+    while brokers - demand.lost_of(brokers) < up - 1e-9:
         brokers += 1
-    share_up = 1.0 - _offline(brokers, demand.offline) / brokers
-    return Need(resource, brokers, usable * share_up)
+    lost = demand.lost_of(brokers)
+    offline = f", and {lost} offline" if lost else ""
+    formula = f"{format_mb_per_s(needed)} / {format_mb_per_s(usable)} MB/s a broker{offline}"
+    return Need(resource, brokers, usable * (1.0 - lost / brokers), formula)
 
 
 def _payload_of_link(demand: Demand) -> float:

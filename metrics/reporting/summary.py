@@ -277,10 +277,6 @@ def schema_text() -> str:
     return json.dumps(summary_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(schema_text(), encoding="utf-8")
-
-
 LIMIT, LOAD = "limit", "load"
 
 
@@ -308,3 +304,7 @@ def inferred_measurement(
 def figure_kind_of(measurement: str) -> FigureKind:
     """The kind of figure of a measurement in a sweep.json that does not state it."""
     return {LIMIT: figures.LIMIT, LOAD: figures.ACKNOWLEDGED}.get(measurement, figures.TIME)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(schema_text(), encoding="utf-8")

@@ -166,3 +166,30 @@ def test_the_remaining_brokers_are_sufficient_and_one_broker_fewer_is_not(
     assert carried(found.brokers) >= needed * (1 - 1e-6)
     assert found.brokers == 3 or carried(found.brokers - 1) < needed * (1 + 1e-6)
     assert found.headroom_offline >= headroom - 1e-6
+
+
+def test_storage_is_retention_times_rate_times_replicas_over_the_disks() -> None:
+    found = provision(
+        [DROPBOX],
+        replace(DEMAND, retention_hours=72.0, disk_gb=4_000.0, compression_ratio=2.0, offline=0.2),
+    )
+    storage = next(each for each in found.needs if each.resource == "storage")
+    # 600 MB/s for 72 h in three replicas, compressed to half; no broker is spared for an outage.
+    assert storage.brokers == math.ceil(600 * 72 * 3.6 * 3 / 2 / 4_000) == 59
+    assert (found.binds_first, found.brokers) == ("storage", 59)
+    assert [each.brokers for each in found.needs] == [13, 59]
+    with pytest.raises(ConfigError, match="expected both or none"):
+        replace(DEMAND, disk_gb=4_000.0)
+
+
+def test_a_whole_zone_may_be_lost() -> None:
+    found = provision([DROPBOX], replace(DEMAND, zones=3, consumer_groups=2))
+    assert (found.brokers, found.offline) == (15, 5)
+    # Producers and two groups are in another zone for two thirds of the bytes, and so are both
+    # followers for all of them.
+    gb = 600 * (3 * 2 / 3 + 2) * 730 * 3.6
+    assert f"about {gb:,.0f} GB a month cross the borders of 3 zones" in found.assumptions[-1]
+
+
+def test_brokers_are_never_all_offline() -> None:
+    assert provision([DROPBOX], replace(DEMAND, mb_per_s=1.0, zones=2)).brokers == 3
