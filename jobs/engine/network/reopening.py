@@ -1,4 +1,4 @@
-"""Reopening of lost connections, on a thread outside of the event loop."""
+"""Reopening of lost connections, on threads outside of the event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import queue
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 from jobs.engine.network.pacing import Key
@@ -15,7 +14,7 @@ from jobs.engine.network.transport import Transport
 from metrics.common.errors import RedlineError
 
 Opener = Callable[[Sequence[Key]], Mapping[Key, Transport]]
-"""A function that opens all of these connections, or raises a `RedlineError`."""
+"""A function that opens all of these connections to one broker, or raises a `RedlineError`."""
 
 _BACKOFF_MIN_S = 0.05
 _BACKOFF_MAX_S = 1.0
@@ -23,26 +22,26 @@ _AT_ONCE = 64
 
 
 class Reopener:
-    """A thread that opens connections until it is closed.
+    """Threads that open connections until they are closed, one for each broker.
 
-    While a broker is down, the thread tries one connection at a time, with Kafka's reconnect
-    back-off (50 ms, doubled up to 1 s, with a fifth of jitter); when one succeeds, the waiting
-    ones follow. The thread starts with the first lost connection, and ends with its owner.
+    So a silent broker delays the connections to no other one. While a broker is down, its thread
+    tries one connection at a time, with Kafka's reconnect back-off (50 ms, doubled up to 1 s, with
+    a fifth of jitter); when one succeeds, the waiting ones follow. A thread starts with the first
+    lost connection to its broker, and ends with its owner.
 
     Args:
-        opener: opens connections, and may block.
+        opener: opens connections, and may block; several threads call it.
         rng: the source of the jitter.
     """
 
     def __init__(self, opener: Opener, rng: random.Random | None = None) -> None:
         self._opener = opener
         self._rng = rng or random.Random()
-        self._wanted: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
+        self._wanted: dict[int, queue.SimpleQueue[Key | None]] = {}
         self._opened: queue.SimpleQueue[tuple[Key, Transport]] = queue.SimpleQueue()
         self._requested: set[Key] = set()
         self._lock = threading.Lock()
-        self._is_closed = False
-        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
 
@@ -55,10 +54,12 @@ class Reopener:
         if key in self._requested:
             return
         self._requested.add(key)
-        self._wanted.put(key)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="reopener", daemon=True)
-            self._thread.start()
+        broker = key[1]
+        if broker not in self._wanted:
+            wanted = self._wanted[broker] = queue.SimpleQueue()
+            name = f"reopener-{broker}"
+            threading.Thread(target=self._run, args=(wanted,), name=name, daemon=True).start()
+        self._wanted[broker].put(key)
 
     def take(self) -> list[tuple[Key, Transport]]:
         """Take the connections opened since the last call."""
@@ -74,46 +75,31 @@ class Reopener:
     def close(self) -> None:
         """Stop without waiting; connections that are still being opened are closed at once."""
         with self._lock:
-            self._is_closed = True
-        self._wanted.put(None)
+            self._closed.set()
+        for wanted in self._wanted.values():
+            wanted.put(None)
         for _, transport in self.take():
             transport.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    # --- in the thread ------------------------------------------------------
+    # --- in the thread of a broker ------------------------------------------
 
-    def _run(self) -> None:
-        waiting: dict[int, list[Key]] = {}
-        backoff_s: dict[int, float] = {}
-        next_s: dict[int, float] = {}
-        while not self._is_closed:
-            self._collect(waiting, next_s)
-            for broker, keys in list(waiting.items()):
-                if not keys or time.monotonic() < next_s.get(broker, 0.0):
-                    continue
-                first = keys[: 1 if broker in backoff_s else _AT_ONCE]
-                if self._try(first):
-                    backoff_s.pop(broker, None)
-                    del keys[: len(first)]
-                else:
-                    backoff_s[broker] = min(
-                        2 * backoff_s.get(broker, _BACKOFF_MIN_S / 2), _BACKOFF_MAX_S
-                    )
-                    jitter = self._rng.uniform(0.8, 1.2)
-                    next_s[broker] = time.monotonic() + backoff_s[broker] * jitter
-
-    def _collect(self, waiting: dict[int, list[Key]], next_s: Mapping[int, float]) -> None:
-        """Collect new requests, and wait for one while nothing can be tried."""
-        times = [next_s.get(broker, 0.0) for broker, keys in waiting.items() if keys]
-        wait_s = max(0.0, min(times) - time.monotonic()) if times else None
-        try:
-            key = self._wanted.get(timeout=wait_s)
-            while key is not None:
-                waiting.setdefault(key[1], []).append(key)
-                key = self._wanted.get_nowait()
-        except queue.Empty:
-            return
+    def _run(self, wanted: queue.SimpleQueue[Key | None]) -> None:
+        waiting: list[Key] = []
+        backoff_s = 0.0
+        while not self._closed.wait(backoff_s * self._rng.uniform(0.8, 1.2)):
+            while not waiting or not wanted.empty():
+                key = wanted.get()
+                if key is None:
+                    return
+                waiting.append(key)
+            first = waiting[: 1 if backoff_s else _AT_ONCE]
+            if self._try(first):
+                backoff_s = 0.0
+                del waiting[: len(first)]
+            else:
+                backoff_s = min(max(2 * backoff_s, _BACKOFF_MIN_S), _BACKOFF_MAX_S)
 
     def _try(self, keys: Sequence[Key]) -> bool:
         try:
@@ -121,7 +107,7 @@ class Reopener:
         except (RedlineError, OSError):  # the waiting batches show the effect
             return False
         with self._lock:
-            if self._is_closed:
+            if self._closed.is_set():
                 for transport in opened.values():
                     transport.close()
             else:
