@@ -68,6 +68,7 @@ class Trial:
     is_exclusive: bool = False
     measure_s: float = PHASES.measure_s
     idle_later: float | None = None
+    ripple_s: float = 0.0
     kept_s: float = 0.0
 
     def run(self) -> tuple[float, list[dict[str, float]]]:
@@ -114,6 +115,7 @@ class Trial:
                 early_s = min(load_s, LATER_S)
                 later = self.idle if self.idle_later is None else self.idle_later
                 idle_ns = (self.idle * early_s + later * (load_s - early_s)) * 1e9
+                idle_ns += 1e9 * self.ripple_s * (load_s // 2 % 2)  # one second in two is idler
                 values = {HANDLER_IDLE_NS: idle_ns, "isr_shrinks": 0.0}
                 samples.append(BrokerSample(1, START_S + load_s, values))
             if early_end.look(START_S + load_s) is None:
@@ -146,6 +148,15 @@ def test_a_load_that_is_held_on_brokers_of_others_ends_within_ten_seconds_of_ove
         assert since_s < ends_s <= since_s + 10.0 + 2.0 * NOTICE_S + (10.0 if since_s else 0.0), (
             case
         )
+
+
+def test_a_small_overload_of_others_ends_sooner_than_one_of_a_testbed() -> None:
+    """The same readings, whose scatter leaves the whole window's verdict open for longer."""
+    small = Trial(share=1.0, idle=0.165, ripple_s=0.05, measure_s=45.0)
+    (others_s, _), (alone_s, _) = (
+        each.run() for each in (small, replace(small, is_exclusive=True))
+    )
+    assert (others_s, alone_s) == (25.0, 35.0)
 
 
 @pytest.mark.parametrize(
