@@ -418,6 +418,16 @@ class ProduceLatency(Indicator):
         return [Reason(self.name, text, value_ms, limit_ms)]
 
 
+LAG_WINDOW_S = 40.0
+"""Length of a window up to which the limit of the lag's growth is a share of it: what is in flight
+at its edges is about 1 s of records. A longer window allows no more records than this one [s]."""
+
+
+def lag_allowed(most: float, duration_s: float) -> float:
+    """The growth of a lag that a window may show, over the offered records [ratio]."""
+    return most * min(1.0, LAG_WINDOW_S / duration_s)
+
+
 class ConsumerLag(Indicator):
     """Consumer groups that fall behind faster than the limit allows; known only at the end."""
 
@@ -434,6 +444,7 @@ class ConsumerLag(Indicator):
         if most is None or client.counts.offered_records == 0:
             return []
         offered_per_s = client.counts.offered_records / client.duration_s
+        most = lag_allowed(most, client.duration_s)
         return [
             Reason(
                 self.name,
@@ -454,6 +465,7 @@ class ConsumerLag(Indicator):
             return None
         group = max(growth, key=growth.__getitem__)
         share = growth[group] * client.duration_s / client.counts.offered_records
+        most = lag_allowed(most, client.duration_s)
         text = (
             f"the lag of consumer group {group} grew by {share:.1%} of the offered records, not "
             f"above {most:.1%}"

@@ -484,6 +484,17 @@ def test_a_trial_that_was_not_made_has_only_that_reason() -> None:
     assert (judgement.verdict, judgement.reasons) == (I, (refusal,))
 
 
+def test_a_lag_may_grow_by_no_more_records_in_a_long_window_than_in_one_of_40_s() -> None:
+    """4.9 % of 240 s are 12 s behind: an hour of it makes three minutes."""
+    found = evidence(groups(490)["seen"])
+    (indicator,) = [each for each in INDICATORS if each.name == "consumer_lag"]
+    for duration_s, is_over in ((10.0, False), (40.0, False), (240.0, True)):
+        longer = replace(found.client, end_s=START_S + duration_s)
+        reasons = indicator.reasons(replace(found, client=longer), goal().indicators)
+        assert bool(reasons) == is_over
+    assert "4.9% of the offered rate, above 0.8%" in reasons[0].text
+
+
 def test_figures_of_a_window() -> None:
     growth = evidence(groups(-5_000, 101)["seen"]).lag_growth_per_s
     assert growth == pytest.approx({"0": -500.0, "1": 10.1})
