@@ -7,6 +7,7 @@ numbers that their enumerations do not know. This module reads names, numbers an
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +64,9 @@ class AdminError(RedlineError):
     def __init__(self, message: str, cause: str) -> None:
         super().__init__(message)
         self.cause = cause
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -149,11 +153,15 @@ class KafkaAdmin:
     """The admin client of a cluster; `jobs.cluster.connect.connect` makes one.
 
     A context manager. Every method may raise `AdminError`. Several threads may use it.
+
+    Attributes:
+        on_wait: called with a sentence before a wait for the cluster's quota on changes.
     """
 
     def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
         """Take over `client`, with a deadline of `timeout_s` for each request [s]."""
         self.client = client
+        self.on_wait: Callable[[str], None] = _log.warning
         self._timeout_ms = int(timeout_s * 1000)
 
     def __enter__(self) -> KafkaAdmin:
@@ -701,15 +709,26 @@ class KafkaAdmin:
     ) -> Any:
         """Have the controller change one topic; returns the result in its answer."""
 
-        def change() -> Any:
+        def change() -> tuple[Any, float]:
             answer = self._send_to_controller(
                 request, lambda answer: [each.error_code for each in results_of(answer)]
             )
             (result,) = results_of(answer)
-            return result
+            return result, answer.throttle_time_ms / 1_000.0
 
-        result = self.ask(what, change)
-        error = kafka_errors.for_code(result.error_code)
+        deadline_s = time.monotonic() + MUTATIONS_WAIT_S
+        while True:
+            result, wait_s = self.ask(what, change)
+            error = kafka_errors.for_code(result.error_code)
+            is_throttled = error is kafka_errors.ThrottlingQuotaExceededError
+            wait_s = max(wait_s, _LOADING_PAUSE_S)
+            if not is_throttled or time.monotonic() + wait_s > deadline_s:
+                break
+            self.on_wait(
+                f"waiting {wait_s:.1f} s to {what}, as the cluster has a quota on changes "
+                "(controller_mutation_rate)"
+            )
+            time.sleep(wait_s)
         if error is not kafka_errors.NoError:
             raise self._error(what, error(), getattr(result, "error_message", None))
         return result
@@ -813,6 +832,8 @@ _SOURCES = range(1, 9)
 _OFFSETS_VERSION = 1
 """The first version of the request for offsets whose answer has one offset."""
 
+MUTATIONS_WAIT_S = 300.0
+"""Longest wait for a quota on changes of topics, which delays a request and loses nothing [s]."""
 _LOADING_PAUSE_S = 0.05
 """Pause before a coordinator that loads its groups is queried again [s]."""
 _NOT_REACHED = ("ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from math import prod
 
@@ -19,7 +20,7 @@ from jobs.cluster.connect import connect
 from jobs.config import Cluster, Goal, Workload
 from jobs.config.metrics_section import StartedJmx
 from jobs.config.security import Security
-from jobs.console.events import PhaseStarted, Reporter
+from jobs.console.events import PhaseStarted, Reporter, note
 from jobs.engine.network.options import NAME_PREFIX, ClientIds, ClientOptions
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
@@ -175,6 +176,7 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
     admin = stack.enter_context(
         connect(cluster.bootstrap_servers, options, cluster.name, cluster_id=cluster.cluster_id)
     )
+    admin.on_wait = partial(note, reporter)
     info = admin.describe_cluster()
     return OpenCluster(
         admin,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from jobs.cluster.admin import TopicSize
 from jobs.cluster.connect import connect
 from jobs.cluster.opening import OpenCluster
 from jobs.cluster.permissions import Quota, quotas_of, require_throttling_seen
@@ -145,3 +147,21 @@ def test_the_given_client_id_has_its_quota(
         seen = bench.run(plan)
     assert seen.counts.throttle_ms == 0
     assert not Throttled().reasons(Evidence(seen), Thresholds())
+
+
+def test_a_quota_on_changes_of_topics_delays_a_run(kafka_testbed: Testbed) -> None:
+    """Two topics of 40 partitions use up what 4 changes a second save in eleven seconds."""
+    said: list[str] = []
+    names = [f"redline-changes-{number}" for number in range(3)]
+    with connect(kafka_testbed.bootstrap_servers) as admin:
+        admin.on_wait = said.append
+        with quota(admin, "controller_mutation_rate", 4.0):
+            for name in names:
+                admin.create_topic(name, TopicSize(40, 1), {})
+        for name in names:
+            admin.delete_topic(name)
+    assert re.fullmatch(
+        rf"waiting \d+\.\d s to create the topic {names[2]}, as the cluster has a quota on changes "
+        r"\(controller_mutation_rate\)",
+        said[0],
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -88,3 +89,24 @@ def test_a_request_to_a_coordinator_that_loads_its_groups_is_repeated() -> None:
     late = answering(*[kafka_errors.CoordinatorLoadInProgressError() for _ in range(2)])
     with pytest.raises(AdminError, match="could not list groups"):
         KafkaAdmin(client, -1.0).ask("list groups", late)
+
+
+def test_a_quota_on_changes_of_topics_is_waited_for_and_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answered(code: int, throttle_ms: int) -> SimpleNamespace:
+        result = SimpleNamespace(error_code=code, error_message=None)
+        return SimpleNamespace(throttle_time_ms=throttle_ms, responses=[result])
+
+    admin, slept, said = KafkaAdmin(Client(), 1.0), list[float](), list[str]()
+    answers: list[SimpleNamespace] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(admin, "_send_to_controller", lambda *_: answers.pop(0))
+    admin.on_wait = said.append
+    answers = [answered(89, 1_500), answered(89, 0), answered(0, 0)]
+    admin.delete_topic("orders")
+    assert (slept, answers) == ([1.5, 0.05], [])
+    assert said[0].startswith("waiting 1.5 s to delete the topic orders, as the cluster has")
+    answers = [answered(89, 400_000)]
+    with pytest.raises(AdminError, match="could not delete the topic orders"):
+        admin.delete_topic("orders")
