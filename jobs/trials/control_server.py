@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import secrets
 import socket
 import ssl
@@ -133,6 +134,7 @@ each takes a file descriptor of the driver, which closes further ones at once.""
 _BACKLOG = 1_024
 """Connections that the kernel accepts before the server does; the tasks of a stage connect at
 once."""
+_NAMED_MAX = 5
 PIECES_MAX = 10_000
 """Lines of a window's report at most: far more than any task sends."""
 _MALFORMED = (
@@ -159,6 +161,7 @@ class TaskChannel:
         address: where tasks connect.
         begin_after_s: length of the warm-up that the driver set during it; None for the planned
             one [s].
+        open_timeout_s: longest time from the first ready task to the last one [s].
         failure: what ended the load before its time: a task, or a watcher of the load; None else.
         windows: window → task → its packed report, for windows that have ended.
         token_line: the line with the last token for the brokers; empty without one.
@@ -186,6 +189,9 @@ class TaskChannel:
         self._admitted: set[int] = set()
         self._done: set[int] = set()
         self._silent_beats: dict[int, int] = {}
+        self._beats_since_ready = 0
+        self._missing = ""
+        self.open_timeout_s = math.inf
         self._has_ended = False
         self._has_failed = threading.Event()
         self.begin_after_s: float | None = None
@@ -287,7 +293,7 @@ class TaskChannel:
             self._fail(task, f"failed: {message['failed']}")
         if "ready" in message:
             self._ready[task] = TaskReady.parse(message["ready"])
-            if len(self._ready) == self.expected_tasks:
+            if self._missing or len(self._ready) == self.expected_tasks:
                 self._send_start_signals()
         if "start_s" in message:
             self._starts_s[task] = float(message["start_s"])
@@ -308,9 +314,25 @@ class TaskChannel:
             self._receive_window(task, message)
 
     def _send_start_signals(self) -> None:
-        signals = start_signals(self._ready, time.time())
+        signals = start_signals(self._ready, time.time(), self._missing)
         for writer, task in self._writers.items():
-            writer.write(_line(agreed=asdict(signals[task])))
+            if task in signals:
+                writer.write(_line(agreed=asdict(signals[task])))
+
+    def _missing_tasks(self) -> str:
+        """The tasks that are not ready after `open_timeout_s`, in one sentence."""
+        hosts = {task: f"on {_host_of(writer)}" for writer, task in self._writers.items()}
+        missing = [
+            f"task {task} {hosts.get(task, 'without a connection to the driver')}"
+            for task in range(self.expected_tasks)
+            if task not in self._ready
+        ]
+        more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
+        return (
+            f"{self.open_timeout_s:.0f} s after the first task was ready, others were still "
+            f"opening connections: {', '.join(missing[:_NAMED_MAX])}{more}; look at their "
+            "executors, and at the brokers' limits on new connections"
+        )
 
     def _receive_window(self, task: int, message: dict[str, Any]) -> None:
         pieces, piece = self._pieces[task], str(message["piece"])
@@ -336,9 +358,8 @@ class TaskChannel:
         """Remove a task that has disconnected; in the middle of the load, end the load of all."""
         task = self._writers.pop(writer, None)
         if task is not None and task not in self._done and not self._has_ended:
-            host = (writer.get_extra_info("peername") or ("an unknown host",))[0]
             why = "was lost in the middle of the load: its executor or its Python process ended"
-            self._fail(task, why, host)
+            self._fail(task, why, _host_of(writer))
 
     def _fail(self, task: int, why: str, host: str = "an unknown host") -> None:
         place = self._ready[task].host if task in self._ready else host
@@ -346,8 +367,17 @@ class TaskChannel:
         self.fail(TaskEndedError(f"{name} {why}; the load was ended on all executors"))
 
     def beat(self) -> None:
-        """Send a heartbeat to all tasks, and end the load if one is silent in the middle of it."""
+        """Send a heartbeat to all tasks, and end the load if one is silent in the middle of it.
+
+        A load also ends where some task is not ready `open_timeout_s` after the first one.
+        """
         self.send(b"\n")
+        if 0 < len(self._ready) < self.expected_tasks:
+            self._beats_since_ready += 1
+            is_late = self._beats_since_ready * _HEARTBEAT_S > self.open_timeout_s
+            if is_late and not self._missing:
+                self._missing = self._missing_tasks()
+                self._send_start_signals()
         for task in self._silent_beats:
             self._silent_beats[task] += 1
             if self._silent_beats[task] * _HEARTBEAT_S > SILENCE_MAX_S:
@@ -368,6 +398,11 @@ class TaskChannel:
         self._has_ended = True
         for writer in list(self._writers):
             writer.close()
+
+
+def _host_of(writer: asyncio.StreamWriter) -> str:
+    host: str = (writer.get_extra_info("peername") or ("an unknown host",))[0]
+    return host
 
 
 def control_of(spark: SparkSession) -> ControlServer:

@@ -226,6 +226,7 @@ class Generator:
                 name_prefix=self._name_prefix,
                 start_lead_s=TrialPlan.start_lead_s + START_EACH_S * (tasks + hosts),
             )
+            channel.open_timeout_s = plan.open_timeout_s
             plans = plans_of_parts(plan, target.parts, shares)
             if reads:
                 self.groups.update(

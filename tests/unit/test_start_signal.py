@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import cast
 
 import pytest
 
 from jobs.engine.task.control_channel import (
     LATE_MAX_S,
     PROBLEM_LENGTH,
-    START_WAIT_MAX_S,
     DriverChannel,
     OrphanedError,
     StartSignal,
@@ -20,6 +22,7 @@ from jobs.engine.task.control_channel import (
     start_signals,
 )
 from jobs.trials.control_server import ControlServer, TaskChannel
+from tests.support.patterns import plan
 
 PATIENCE_S = 60.0
 
@@ -99,11 +102,55 @@ def test_a_task_that_is_lost_before_the_start_ends_the_wait_of_the_others(
         first.close()
 
 
-def test_a_task_does_not_wait_for_ever_for_one_that_never_comes() -> None:
+def test_a_task_waits_for_the_start_as_long_as_the_driver_is_there() -> None:
     near, far = socket.socketpair()
-    seconds = iter([0.0, 0.0, START_WAIT_MAX_S + 1.0])
+    now_s = 0.0
+
+    def clock() -> float:  # the driver sends something every 5 s, and the signal after 200 s
+        nonlocal now_s
+        now_s += 5.0
+        agreed = json.dumps({"agreed": {"ready_s": 5.0}}).encode()
+        far.sendall((agreed if now_s == 200.0 else b"") + b"\n")
+        return now_s
+
     with near, far:
-        task = DriverChannel(near, lambda: next(seconds))
-        with pytest.raises(OrphanedError, match="after 120 s "):
-            task.await_start(TaskReady(5.0, "a"))
-        assert b'"ready"' in far.recv(4_096)
+        signal = DriverChannel(near, clock).await_start(TaskReady(5.0, "a"))
+    assert signal == StartSignal(5.0)
+
+
+class Line:
+    """The driver's end of the connection to a task."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.signals: list[StartSignal] = []
+
+    def get_extra_info(self, _name: str) -> tuple[str, int]:
+        return self.host, 50_000
+
+    def write(self, text: bytes) -> None:
+        agreed = json.loads(text or "{}").get("agreed") if text.strip() else None
+        self.signals += [StartSignal(**agreed)] if agreed else []
+
+
+def test_tasks_that_open_too_long_are_named_to_those_that_wait() -> None:
+    channel = TaskChannel("driver", 1, 2, lambda work: work(), consumer_tasks=1)
+    channel.open_timeout_s = plan(connect_timeout_s=20.0).open_timeout_s
+    first, slow = Line("10.0.0.1"), Line("10.0.0.2")
+    ready = TaskReady(5.0, "a").document()
+    for task, line in enumerate((first, slow)):
+        assert channel.admit(task, cast("asyncio.StreamWriter", line))
+    for _ in range(1_000):
+        channel.beat()  # nobody is ready yet
+    channel.receive(0, {"ready": ready})
+    for _ in range(200 + 3 * 20):  # of connections at a slow broker's pace, and of a group
+        channel.beat()
+    assert not first.signals
+    while not first.signals:
+        channel.beat()
+    words = "opening connections: task 1 on 10.0.0.2, task 2 without a connection to the driver"
+    assert words in (first.signals[0].problem or "")
+    assert not slow.signals
+    channel.receive(1, {"ready": ready})
+    channel.receive(2, {"ready": ready})
+    assert words in (slow.signals[0].problem or ""), "the others have gone"

@@ -21,7 +21,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 
 from jobs.engine.network.links import library_options
-from jobs.engine.task.plan import Partitions, TrialPlan
+from jobs.engine.task.plan import SETTLING, Partitions, TrialPlan
 from metrics.common.errors import RedlineError
 
 _log = logging.getLogger(__name__)
@@ -315,10 +315,6 @@ def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
     least, rest = divmod(partitions.per_topic, members)
     topics = len(partitions.topics)
     return topics * least <= owned <= topics * (least + (1 if rest else 0))
-
-
-SETTLING = 3
-"""Rebalances until a group is stable; each may take as long as a connection to a broker."""
 
 
 class Joining(Protocol):

@@ -39,7 +39,7 @@ from jobs.engine.network.links import (
     tls_context,
 )
 from jobs.engine.network.options import client_id_of
-from jobs.engine.network.pacing import Attempt, ConnectPacer, Key
+from jobs.engine.network.pacing import PATIENCE, Attempt, ConnectPacer, Key
 from jobs.engine.network.refusals import (
     LoginRequiredError,
     Refused,
@@ -96,8 +96,6 @@ def _plain(ip: str) -> str:
 
 _AT_ONCE = 64
 """Connections to all brokers that are opened at the same time."""
-_PATIENCE = 10
-"""The longest time to open all connections, as a multiple of the time limit without a new one."""
 _POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
 _RETIRE_SHARES = (0.6, 0.8)
@@ -256,7 +254,7 @@ class _Opening:
     Args:
         timeout_s: time without a new connection after which a broker counts as silent [s].
         needs_all: whether all are needed. Then a refusal ends the opening, and a broker that takes
-            connections slowly has `_PATIENCE` times the time limit; otherwise `timeout_s` holds
+            connections slowly has `PATIENCE` times the time limit; otherwise `timeout_s` holds
             for all of them together.
         rng: the source of the jitter.
 
@@ -279,7 +277,7 @@ class _Opening:
         self._net, self._opener, self._brokers = net, opener, brokers
         self._timeout_s, self._needs_all, self._clock = timeout_s, needs_all, clock
         self._began_s = clock()
-        self._end_s = self._began_s + timeout_s * (_PATIENCE if needs_all else 1)
+        self._end_s = self._began_s + timeout_s * (PATIENCE if needs_all else 1)
         self._pacers: dict[int, ConnectPacer] = {}
         for key in wanted:
             self._pacers.setdefault(key[1], ConnectPacer(rng)).add([key])

@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 Key = tuple[str, int]
 """(client id, broker id)."""
 
+PATIENCE = 10
+"""The longest time to open all connections, as a multiple of the time limit without a new one."""
+
 WINDOW_START, WINDOW_MAX = 8, 64
 """Connections that are opened at the same time: at the beginning, and at most."""
 

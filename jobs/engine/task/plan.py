@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from jobs.engine.network.options import NAME_PREFIX, client_id_of
+from jobs.engine.network.pacing import PATIENCE
 from jobs.engine.task.control_channel import ControlAddress
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import Climb
@@ -58,6 +59,10 @@ class Partitions:
         index = producer % len(self.topics)
         first = index * self.per_topic
         return self.topics[index], range(first, first + self.per_topic)
+
+
+SETTLING = 3
+"""Rebalances until a group is stable; each may take as long as a connection to a broker."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,14 @@ class TrialPlan:
     first_task: int = 0
     first_consumer_task: int | None = None
     stage_consumer_tasks: int | None = None
+
+    @property
+    def open_timeout_s(self) -> float:
+        """Longest time in which a task opens all it needs [s].
+
+        It looks up hosts, opens connections, and then settles its groups or gets producer ids.
+        """
+        return (1 + PATIENCE + SETTLING) * self.connect_timeout_s
 
     def hosts(self, task: int) -> bool:
         """Whether a task of the stage belongs to this plan."""
