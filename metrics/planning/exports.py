@@ -94,7 +94,7 @@ class Allowance:
             f"group{'' if limit.consumer_groups == 1 else 's'}"
         )
         text = (
-            f"redline run {self.run_id}: a broker sustained "
+            f"redline run {self.run_id}: on any day a broker carries "
             f"{format_mb_per_s(limit.conservative_mb_per_s)} MB/s of {traffic}; "
             f"{format_ratio(self.safety)} of it may be used"
         )

@@ -111,14 +111,19 @@ class MeasuredLimit:
         return self.parts or (whole,)
 
     @property
+    def low_of_run(self) -> float:
+        """The lower end of the run's own interval; at most the sustained rate [MB/s]."""
+        low = self.mb_per_s_low
+        return self.mb_per_s if low is None else min(self.mb_per_s, low)
+
+    @property
     def conservative_mb_per_s(self) -> float:
         """The lower end of the limit's 90 % range on any day, of the run's own interval and of the
         spread between runs; at most the sustained rate [MB/s].
         """
-        low = self.mb_per_s if self.mb_per_s_low is None else self.mb_per_s_low
-        if low <= 0.0:
+        if self.low_of_run <= 0.0:
             return 0.0
-        below = math.log(self.mb_per_s / min(low, self.mb_per_s))
+        below = math.log(self.mb_per_s / self.low_of_run)
         return self.mb_per_s * math.exp(-math.hypot(below, _TAIL * self.between_runs))
 
 
@@ -489,9 +494,8 @@ def _between(
         nearer,
         message_bytes=message_bytes,
         mb_per_s=mb_per_s,
-        mb_per_s_low=(
-            between(low.conservative_mb_per_s, high.conservative_mb_per_s) if has_low else None
-        ),
+        mb_per_s_low=(between(low.low_of_run, high.low_of_run) if has_low else None),
+        lasts="; ".join(dict.fromkeys(filter(None, (low.lasts, high.lasts)))),
         doubt="; ".join(
             f"at {format_size(each.message_bytes)} {each.doubt}"
             for each in (low, high)

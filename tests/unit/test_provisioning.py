@@ -118,6 +118,8 @@ def test_between_two_sizes_the_time_per_message_is_linear() -> None:
     # 4 µs at 100 B and 101 µs at 10 kB.
     assert found.mb_per_s_low == pytest.approx(1_000 / (4 + 97 * 900 / 9_900))
     assert found.doubt == "at 100 B it is wide"
+    varying = [replace(each, between_runs=BETWEEN_RUNS) for each in limits]
+    assert limit_at(varying, 1_000)[0].mb_per_s_low == found.mb_per_s_low, "it counts once"
 
 
 @pytest.mark.parametrize("message_bytes", [99, 10_001])
