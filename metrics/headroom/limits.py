@@ -18,6 +18,7 @@ from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.headroom.loads import BYTES_PER_S, RATIO, Key, loads_of
 from metrics.judging.thresholds import Indicators
 from metrics.planning.load_needs import batch_bytes
+from metrics.planning.provisioning import on_any_day
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES
 from metrics.traffic.pattern import TrafficPattern
@@ -126,7 +127,7 @@ class RunLimit:
 
     Attributes:
         message_bytes: size of a message [B].
-        low, high: ends of the limit's 90 % interval over its best estimate [ratio].
+        low, high: ends of the limit's 90 % range on any day over its best estimate [ratio].
         limited_by: the limiting resource; None where it is not known.
         lines: broker id → use of each resource over the load, at the limit.
         traffic: the traffic of a broker at the limit, the mean of all brokers; None where they do
@@ -227,6 +228,9 @@ def run_limit(
     estimate = float(point.load_estimate or sustained)
     low = point.load_low if point.load_low is not None else sustained
     high = point.load_high if point.load_high is not None else overloaded or sustained
+    steady = point.steady_load  # what disks were proven to write, where the burst was above it
+    if steady and steady < sustained:
+        estimate = low = high = float(steady)
     near = [each for each in trials if _counts(each, point, estimate)]
     uses: dict[int, dict[Key, list[tuple[float, float]]]] = {}
     for trial in near:
@@ -251,10 +255,14 @@ def run_limit(
             "cluster's file and measure again"
         )
     named = next((each for each in Resource if each.value == point.limited_by), None)
+    if steady and steady < sustained:
+        named = Resource.DISK
+    below = max(1.0, (estimate + beside) / (low + beside))
+    above = max(1.0, (high + beside) / (estimate + beside))
     return RunLimit(
         point.message_bytes,
-        min(1.0, (low + beside) / (estimate + beside)),
-        max(1.0, (high + beside) / (estimate + beside)),
+        1.0 / on_any_day(below),
+        on_any_day(above),
         None if named is Resource.UNKNOWN else named,
         lines,
         _traffic_at(near, estimate),

@@ -69,6 +69,16 @@ BROKERS_MAX = 1_000_000
 """Highest number of brokers of a plan; a plan above it has a mistyped figure."""
 
 
+def on_any_day(ratio: float, between_runs: float = BETWEEN_RUNS) -> float:
+    """The distance of an end of a limit's 90 % range on any day, as a ratio of 1 or more.
+
+    Args:
+        ratio: that of the end of the run's own interval.
+        between_runs: spread between runs, as a standard deviation [ln].
+    """
+    return math.exp(math.hypot(math.log(ratio), _TAIL * between_runs))
+
+
 @dataclass(frozen=True)
 class MeasuredLimit:
     """The limit of one broker at one message size.
@@ -123,8 +133,7 @@ class MeasuredLimit:
         """
         if self.low_of_run <= 0.0:
             return 0.0
-        below = math.log(self.mb_per_s / self.low_of_run)
-        return self.mb_per_s * math.exp(-math.hypot(below, _TAIL * self.between_runs))
+        return self.mb_per_s / on_any_day(self.mb_per_s / self.low_of_run, self.between_runs)
 
 
 @dataclass(frozen=True)
