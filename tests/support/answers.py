@@ -10,9 +10,8 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.producer import InitProducerIdResponse, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from jobs.engine.consuming.reading import FETCH_VERSION
 from jobs.engine.consuming.stream import Batch, FetchAnswer
-from jobs.engine.network.transport import PRODUCE_VERSION
+from jobs.engine.network.versions import FETCH, PRODUCE
 from jobs.engine.task.plan import Partitions
 
 
@@ -59,7 +58,7 @@ def response(
         error_code=fields.get("error_code", 0),
         session_id=fields.get("session_id", 77),
         responses=[topic(topic=fields.get("topic", "t"), partitions=data)] if data else [],
-        version=FETCH_VERSION,
+        version=FETCH.version,
     )
     answer.with_header(correlation_id=fields.get("correlation_id", 3))
     return bytes(answer.encode(framed=True, header=True))
@@ -102,7 +101,7 @@ def produced(codes: dict[int, int]) -> bytes:
             )
         ],
         throttle_time_ms=55,
-        version=PRODUCE_VERSION,
+        version=PRODUCE.version,
     )  # fmt: skip
     answer.with_header(correlation_id=12)
     return bytes(answer.encode(framed=True, header=True))

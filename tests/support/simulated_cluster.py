@@ -59,6 +59,7 @@ class SimulatedCluster:
         together: number of answers about offsets that are held back until all of them are ready.
         not_leader: brokers that answer "not the leader" to the next request for offsets.
         offered: request → newest version that brokers offer.
+        oldest: request → oldest version that brokers offer; 0 by default.
         log_dirs: broker id → (error code, path) of each log directory; one without an error by
             default.
         connections_max: largest number of connections; brokers close further ones at once.
@@ -73,6 +74,7 @@ class SimulatedCluster:
         self.request_counts: Counter[tuple[int, str]] = Counter()
         self.not_leader: set[int] = set()
         self.offered = dict(_OFFERED)
+        self.oldest: Counter[Any] = Counter()
         self.log_dirs: dict[int, list[tuple[int, str]]] = {}
         self.connections_max = 100_000
         self.connections = self.closed = 0
@@ -121,7 +123,9 @@ class SimulatedCluster:
 
     def _versions(self, _broker: int, _request: Any, version: int) -> Any:
         keys = [
-            ApiVersionsResponse.ApiVersion(api_key=each.API_KEY, min_version=0, max_version=most)
+            ApiVersionsResponse.ApiVersion(
+                api_key=each.API_KEY, min_version=self.oldest[each], max_version=most
+            )
             for each, most in self.offered.items()
         ]
         return ApiVersionsResponse(version=version, error_code=0, api_keys=keys)

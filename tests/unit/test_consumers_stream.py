@@ -7,8 +7,9 @@ import random
 import pytest
 from kafka.protocol.consumer import FetchRequest
 
-from jobs.engine.consuming.reading import FETCH_VERSION, FetchEncoder, FetchSession
+from jobs.engine.consuming.reading import FetchEncoder, FetchSession
 from jobs.engine.consuming.stream import FetchAnswer, FetchFormatError, FetchStream
+from jobs.engine.network.versions import FETCH
 from jobs.engine.task.plan import Partitions
 from metrics.traffic.clients import ConsumerOptions
 from tests.support.answers import PARTITIONS, Notes, encoded_batch, response, size_of
@@ -103,7 +104,7 @@ def test_a_request_has_the_bytes_of_kafka_pythons_encoder() -> None:
         replica_id=-1, max_wait_ms=8, min_bytes=7, max_bytes=9_000, isolation_level=0,
         session_id=5, session_epoch=6, topics=[topic(topic="topic", partitions=wanted)],
         forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="topic", partitions=[2])],
-        version=FETCH_VERSION,
+        version=FETCH.version,
     )  # fmt: skip
     request.with_header(correlation_id=42, client_id="me")
     assert encoded == bytes(request.encode(framed=True, header=True))
@@ -114,7 +115,7 @@ def test_a_request_groups_partitions_by_topic() -> None:
     frame = FetchEncoder(PARTITIONS, "me", pattern).encode(
         1, (0, 0), [(6, 60), (1, 10), (5, 50)], [7, 0]
     )
-    request = FetchRequest.decode(frame[4:], version=FETCH_VERSION, header=True)
+    request = FetchRequest.decode(frame[4:], version=FETCH.version, header=True)
     wanted = {
         topic.topic: [(each.partition, each.fetch_offset) for each in topic.partitions]
         for topic in request.topics

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from jobs.engine.network.transport import (
-    PRODUCE_VERSION,
     AnswerFormatError,
     Buffer,
     FrameReader,
@@ -19,6 +18,7 @@ from jobs.engine.network.transport import (
     correlation_id_of,
     drop_bytes,
 )
+from jobs.engine.network.versions import PRODUCE
 from jobs.engine.producing.protocol import ProduceEncoder, decode_produce_response
 
 
@@ -39,7 +39,7 @@ def test_request_bytes_equal_those_of_kafka_python() -> None:
                 ],
             )
         ],
-        version=PRODUCE_VERSION,
+        version=PRODUCE.version,
     )
     request.with_header(correlation_id=77, client_id="client")
     assert b"".join(encoded) == bytes(request.encode(framed=True, header=True))
@@ -70,7 +70,7 @@ def test_response_is_read_as_kafka_python_writes_it() -> None:
             )
         ],
         throttle_time_ms=55,
-        version=PRODUCE_VERSION,
+        version=PRODUCE.version,
     )
     response.with_header(correlation_id=12)
     frame = bytes(response.encode(framed=False, header=True))

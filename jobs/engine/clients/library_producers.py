@@ -24,10 +24,10 @@ from jobs.engine.clients.library import (
     Record,
     TransactionalLibrary,
 )
-from jobs.engine.network.connections import open_connections
+from jobs.engine.network.versions import REGISTRATION
 from jobs.engine.producing.account import Account, TaskLoad
 from jobs.engine.producing.batch import UNACKNOWLEDGED
-from jobs.engine.producing.loop import GrowthEnd, await_markers, growing_schedule
+from jobs.engine.producing.loop import GrowthEnd, await_markers, growing_schedule, opener_of
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.transactions import LOG_RECORDS_OF_AN_END
 from jobs.engine.task.control_channel import DriverChannel
@@ -296,14 +296,12 @@ class LibraryProducers:
     def open(self) -> None:
         """Check that every broker takes connections, and make all producers and the records."""
         plan = self._plan
+        duration_ms = plan.pattern.producer.options.transaction_duration_ms
         # A library retries until its time limit, and then reports no cause.
         wanted = [(f"redline-{plan.trial_id}-look", broker) for broker in plan.brokers]
-        opened = open_connections(
-            wanted, plan.brokers, dict(plan.client_options), plan.connect_timeout_s
-        )
-        for transport in opened.values():
+        apis = () if duration_ms is None else REGISTRATION  # which `await_markers` sends
+        for transport in opener_of(plan, apis)(wanted).values():
             transport.close()
-        duration_ms = plan.pattern.producer.options.transaction_duration_ms
         for index in plan.producers_of(self._task):
             made = self._make(plan, index)
             self._libraries.append(

@@ -17,12 +17,10 @@ from jobs.engine.consuming.group_member import Assigned, Change, Member, Moved
 from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
 from jobs.engine.consuming.stream import Batch, FetchAnswer, FetchStream
 from jobs.engine.network.sockets import Channel
+from jobs.engine.network.versions import FETCH
 from jobs.engine.task.plan import Partitions
 from metrics.traffic.clients import ConsumerOptions
 
-FETCH_VERSION = 10
-
-_API_KEY = 1
 _HEADER = struct.Struct(">ihhi")
 _TEXT = struct.Struct(">h")
 _BODY = struct.Struct(">iiiibii")
@@ -80,7 +78,7 @@ class FetchEncoder:
         parts += self._by_topic(_COUNT, [(number, ()) for number in forgotten])
         body = b"".join(parts)
         size = _HEADER.size - 4 + len(body)
-        return _HEADER.pack(size, _API_KEY, FETCH_VERSION, correlation_id) + body
+        return _HEADER.pack(size, FETCH.key, FETCH.version, correlation_id) + body
 
     def _by_topic(
         self, form: struct.Struct, items: Sequence[tuple[int, tuple[int, ...]]]

@@ -21,6 +21,7 @@ from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
 from jobs.engine.network.transport import Transport
+from jobs.engine.network.versions import FETCH
 from jobs.engine.task.control_channel import DriverChannel
 from jobs.engine.task.plan import TrialPlan
 from jobs.engine.task.window import NOT_YET, Window
@@ -135,7 +136,9 @@ class WireConsumers:
         plan, own = self._plan, self._options
         buffers = SocketBuffers(own.send_buffer_bytes, own.receive_buffer_bytes)
         options = dict(plan.client_options)
-        return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
+        return open_connections(
+            wanted, plan.brokers, options, plan.connect_timeout_s, buffers, apis=(FETCH,)
+        )
 
     def run(
         self, start_s: float, wall_offset_s: float, driver: DriverChannel | None, targets: Targets

@@ -27,7 +27,6 @@ from kafka import errors as kafka_errors
 from kafka.net.connection import KafkaConnection
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
-from kafka.protocol.producer import ProduceRequest
 
 from jobs.engine.network.links import (
     Address,
@@ -47,7 +46,8 @@ from jobs.engine.network.refusals import (
     is_closed_early,
     is_timeout,
 )
-from jobs.engine.network.transport import PRODUCE_VERSION, PlainTransport, TlsTransport, Transport
+from jobs.engine.network.transport import PlainTransport, TlsTransport, Transport
+from jobs.engine.network.versions import PRODUCE, Api, explain_mismatch
 from metrics.common.errors import ConfigError, RedlineError
 
 TABLES = (Path("/proc/thread-self/net/tcp"), Path("/proc/thread-self/net/tcp6"))
@@ -165,6 +165,7 @@ def open_connections(
     timeout_s: float,
     buffers: SocketBuffers = KERNEL_TUNED,
     rng: random.Random | None = None,
+    apis: Collection[Api] = (),
 ) -> dict[Key, Transport]:
     """Open one authenticated transport per (name of a client, broker id).
 
@@ -178,14 +179,15 @@ def open_connections(
         timeout_s: time without a new connection after which a broker counts as silent [s].
         buffers: sizes of the sockets' buffers.
         rng: the source of the jitter; one that the first of the connections seeds by default.
+        apis: the requests that will be sent over the connections.
 
     Raises:
         BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
             connections.
-        ConfigError: a broker does not support the produce version that the engine uses, or a file
-            of the security options cannot be used.
+        ConfigError: a broker does not know one of `apis` in the engine's version, or a file of the
+            security options cannot be used.
     """
-    kind = functools.partial(_Opener, buffers=buffers)
+    kind = functools.partial(_Opener, buffers=buffers, apis=apis)
     opened, refused = _open_all(wanted, brokers, options, timeout_s, kind, True, rng)
     if refused:
         for transport in opened.values():
@@ -208,7 +210,8 @@ def refusals_of(
         ConfigError: a file of the security options cannot be used.
     """
     wanted = [("redline-check", broker) for broker in brokers]
-    opened, refused = _open_all(wanted, brokers, options, timeout_s, _ProbingOpener, False)
+    kind = functools.partial(_ProbingOpener, apis=(PRODUCE,))
+    opened, refused = _open_all(wanted, brokers, options, timeout_s, kind, False)
     for transport in opened.values():
         transport.close()
     return {broker: str(error) for (_, broker), error in refused.items()}
@@ -385,8 +388,10 @@ class _Opener:
         options: Mapping[str, Any],
         rng: random.Random,
         buffers: SocketBuffers = KERNEL_TUNED,
+        apis: Collection[Api] = (),
     ) -> None:
         self._net = net
+        self._apis = apis
         self._rng = rng
         self._resolved = resolved
         self._socket_options = [*_SOCKET_OPTIONS, *buffers.options]
@@ -421,13 +426,10 @@ class _Opener:
             if sock is not None:
                 sock.close()
             raise BrokerConnectError(f"{where}: {explain_refusal(error, self._options)}") from error
-        newest = connection.broker_version_data.api_version(ProduceRequest)
-        if newest < PRODUCE_VERSION:
+        mismatch = explain_mismatch(self._apis, connection.broker_version_data.api_versions)
+        if mismatch is not None:
             sock.close()
-            raise ConfigError(
-                f"{where} supports produce requests up to version {newest}; expected version "
-                f"{PRODUCE_VERSION}, which Kafka has supported since 2.1; use a newer broker"
-            )
+            raise ConfigError(f"{where} {mismatch}")
         return _take_over(self._net, connection, transport, self._rng.uniform(*_RETIRE_SHARES))
 
     def _transport(self, sock: socket.socket, host: str) -> Any:

@@ -23,9 +23,6 @@ from metrics.common.errors import RedlineError
 
 _COUNT = struct.Struct(">i")
 
-PRODUCE_VERSION = 7
-"""Version of the engine's produce requests, which every broker must accept."""
-
 FRAME_BYTES_MAX = 100 * 2**20
 """Largest answer that is held as a whole [B]: Kafka's own bound of requests,
 socket.request.max.bytes. It also detects other servers, as "HTTP" reads as a size of 1.2 GB."""

@@ -1,8 +1,7 @@
 """Requests of producers other than produce requests: for leaders, for producer ids, and to the
 coordinators of transactions.
 
-These requests are rare, so kafka-python's own codecs encode and decode them, in versions that every
-broker from Kafka 2.1 to 4.x accepts.
+These requests are rare, so kafka-python's own codecs encode and decode them.
 """
 
 from __future__ import annotations
@@ -34,6 +33,13 @@ from kafka.protocol.producer import (
 from jobs.engine.network.connections import broker_words
 from jobs.engine.network.links import Address
 from jobs.engine.network.transport import Buffer, FrameReader, Transport, answer_of
+from jobs.engine.network.versions import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    METADATA,
+)
 from jobs.engine.producing.transactions import (
     AddPartitions,
     CoordinatorRequest,
@@ -45,11 +51,6 @@ from jobs.engine.task.plan import Partitions
 from metrics.common.errors import RedlineError
 from metrics.traffic.clients import TRANSACTION_TIMEOUT_MS
 
-_METADATA_VERSION = 4
-_INIT_VERSION = 1
-_FIND_VERSION = 1
-_ADD_VERSION = 0
-_END_VERSION = 1
 _NOT_ATTEMPTED = 55
 _RECEIVE_BYTES = 65_536
 _POLL_S = 0.05
@@ -64,7 +65,7 @@ def metadata_request(topics: Sequence[str], client_id: str, correlation_id: int)
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
         allow_auto_topic_creation=False,
-        version=_METADATA_VERSION,
+        version=METADATA.version,
     )
     return _framed(request, client_id, correlation_id)
 
@@ -72,7 +73,7 @@ def metadata_request(topics: Sequence[str], client_id: str, correlation_id: int)
 @answer_of("leaders")
 def leaders_in(frame: Buffer) -> dict[tuple[str, int], int]:
     """(Topic, partition) → broker id of its leader, for the partitions that have one."""
-    response = MetadataResponse.decode(bytes(frame), version=_METADATA_VERSION, header=True)
+    response = MetadataResponse.decode(bytes(frame), version=METADATA.version, header=True)
     return {
         (topic.name, partition.partition_index): partition.leader_id
         for topic in response.topics
@@ -105,7 +106,7 @@ def init_request(
         transaction_timeout_ms=(
             TRANSACTION_TIMEOUT_MS if transactional is None else transactional.timeout_ms
         ),
-        version=_INIT_VERSION,
+        version=INIT_PRODUCER_ID.version,
     )
     return _framed(request, client_id, correlation_id)
 
@@ -113,7 +114,9 @@ def init_request(
 @answer_of("a producer id")
 def init_answer(frame: Buffer) -> tuple[int, int, int]:
     """Error code, producer id and epoch of an answer to `init_request`."""
-    response = InitProducerIdResponse.decode(bytes(frame), version=_INIT_VERSION, header=True)
+    response = InitProducerIdResponse.decode(
+        bytes(frame), version=INIT_PRODUCER_ID.version, header=True
+    )
     return response.error_code, response.producer_id, response.producer_epoch
 
 
@@ -142,7 +145,7 @@ def coordinator_request(
             producer_id=producer[0],
             producer_epoch=producer[1],
             committed=request.is_commit,
-            version=_END_VERSION,
+            version=END_TXN.version,
         )
         return _framed(message, transactional.client_id, correlation_id)
     by_topic: dict[str, list[int]] = {}
@@ -157,7 +160,7 @@ def coordinator_request(
             AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=each)
             for topic, each in by_topic.items()
         ],
-        version=_ADD_VERSION,
+        version=ADD_PARTITIONS_TO_TXN.version,
     )
     return _framed(message, transactional.client_id, correlation_id)
 
@@ -180,10 +183,12 @@ def _coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int
         code, producer_id, epoch = init_answer(frame)
         return code, (producer_id, epoch)
     if isinstance(request, EndTransaction):
-        ended = EndTxnResponse.decode(data, version=_END_VERSION, header=True)
+        ended = EndTxnResponse.decode(data, version=END_TXN.version, header=True)
         return ended.error_code, (-1, -1)
     assert isinstance(request, AddPartitions), "there is no other request"
-    added = AddPartitionsToTxnResponse.decode(data, version=_ADD_VERSION, header=True)
+    added = AddPartitionsToTxnResponse.decode(
+        data, version=ADD_PARTITIONS_TO_TXN.version, header=True
+    )
     codes = [
         each.partition_error_code
         for topic in added.results_by_topic_v3_and_below
@@ -197,7 +202,9 @@ def _coordinator_answer(request: CoordinatorRequest, frame: Buffer) -> tuple[int
 def find_request(transactional: TransactionalId, correlation_id: int) -> bytes:
     """Encode a request for the broker that coordinates the transactions of this producer."""
     request = FindCoordinatorRequest(
-        key=transactional.name, key_type=CoordinatorType.TRANSACTION.value, version=_FIND_VERSION
+        key=transactional.name,
+        key_type=CoordinatorType.TRANSACTION.value,
+        version=FIND_COORDINATOR.version,
     )
     return _framed(request, transactional.client_id, correlation_id)
 
@@ -205,7 +212,9 @@ def find_request(transactional: TransactionalId, correlation_id: int) -> bytes:
 @answer_of("a coordinator")
 def find_answer(frame: Buffer) -> tuple[int, int, Address]:
     """Error code, broker id and its (host, port) in an answer to `find_request`."""
-    response = FindCoordinatorResponse.decode(bytes(frame), version=_FIND_VERSION, header=True)
+    response = FindCoordinatorResponse.decode(
+        bytes(frame), version=FIND_COORDINATOR.version, header=True
+    )
     return response.error_code, response.node_id, (response.host, response.port)
 
 

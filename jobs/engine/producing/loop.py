@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -23,6 +23,7 @@ from jobs.engine.network.connections import SocketBuffers, open_connections
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Opener, Reopener
 from jobs.engine.network.transport import Transport
+from jobs.engine.network.versions import REGISTRATION, Api, apis_of_producers
 from jobs.engine.producing.account import Account, TaskLoad, producer_report
 from jobs.engine.producing.control_requests import (
     Registered,
@@ -317,14 +318,22 @@ class WireLoop:
         self._watch.look()
 
 
-def opener_of(plan: TrialPlan) -> Opener:
-    """An opener of connections with the options of this plan's producers."""
+def opener_of(plan: TrialPlan, apis: Collection[Api] | None = None) -> Opener:
+    """An opener of connections with the options of this plan's producers.
+
+    Args:
+        apis: the requests that will be sent; by default those of the engine's producers.
+    """
     options = plan.pattern.producer.options
+    if apis is None:
+        apis = apis_of_producers(options.enable_idempotence, options.has_transactions)
     buffers = SocketBuffers(options.send_buffer_bytes, options.receive_buffer_bytes)
 
     def opener(wanted: Sequence[Key]) -> Mapping[Key, Transport]:
         options = dict(plan.client_options)
-        return open_connections(wanted, plan.brokers, options, plan.connect_timeout_s, buffers)
+        return open_connections(
+            wanted, plan.brokers, options, plan.connect_timeout_s, buffers, apis=apis
+        )
 
     return opener
 
@@ -408,7 +417,7 @@ def await_markers(plan: TrialPlan, task: int) -> None:
     """
     names = [plan.producer_name(index) for index in plan.producers_of(task)]
     wanted = [(name, broker) for name in names for broker in plan.brokers]
-    transports = opener_of(plan)(wanted)
+    transports = opener_of(plan, REGISTRATION)(wanted)
     try:
         registered_at_brokers(plan, task, transports)
     finally:

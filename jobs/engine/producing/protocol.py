@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 from kafka.protocol.producer import ProduceRequest
 
-from jobs.engine.network.transport import PRODUCE_VERSION, Buffer, unreadable
+from jobs.engine.network.transport import Buffer, unreadable
+from jobs.engine.network.versions import PRODUCE
 from jobs.engine.producing.batch import Batch
 from metrics.common.errors import RedlineError
 
@@ -33,7 +34,6 @@ _RESULT_HEAD = struct.Struct(">iih")
 _PARTITION_RESULT = struct.Struct(">ihqqq")
 _ONLY_RESULT = struct.Struct(">iihqqqi")
 _NAME_LENGTH = struct.Struct(">h")
-_PRODUCE_API_KEY = 0
 
 
 class ProduceEncoder:
@@ -60,7 +60,7 @@ class ProduceEncoder:
             acks=acks,
             timeout_ms=timeout_ms,
             topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[])],
-            version=PRODUCE_VERSION,
+            version=PRODUCE.version,
         )
         request.with_header(correlation_id=0, client_id=client_id)
         head = bytes(request.encode(framed=True, header=True))
@@ -82,8 +82,8 @@ class ProduceEncoder:
             batch_bytes = len(header) + len(records)
             head = _FRAME_AND_CORRELATION.pack(
                 size + _PARTITION_HEAD.size + batch_bytes,
-                _PRODUCE_API_KEY,
-                PRODUCE_VERSION,
+                PRODUCE.key,
+                PRODUCE.version,
                 correlation_id,
             )
             middle = _COUNT_AND_HEAD.pack(1, partition - first, batch_bytes)
@@ -95,7 +95,7 @@ class ProduceEncoder:
             buffers.append(_PARTITION_HEAD.pack(partition - first, batch_bytes) + header)
             buffers.append(records)
         buffers[0] = (
-            _FRAME_AND_CORRELATION.pack(size, _PRODUCE_API_KEY, PRODUCE_VERSION, correlation_id)
+            _FRAME_AND_CORRELATION.pack(size, PRODUCE.key, PRODUCE.version, correlation_id)
             + self._middle
             + _COUNT.pack(len(batches))
         )
