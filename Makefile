@@ -15,7 +15,7 @@ ONLY ?= metrics.judging
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo generate test test-fast test-for test-long flaky coverage mutants lint dist bench bench-calibration bench-experiments bench-sampling bench-scale bench-search release-check clean
+.PHONY: help setup setup-dev demo generate test test-fast test-for test-long flaky coverage mutants lint dist bench bench-calibration bench-decisions bench-experiments bench-sampling bench-scale bench-search release-check clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ bench-calibration: $(DEV_READY) ## Compare find-limit with 60 planted limits, in
 bench-experiments: $(DEV_READY) ## Run all ready experiments in their short form, in about 95 minutes
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m tests.bench.experiments --out out/experiments
+
+bench-decisions: $(DEV_READY) ## Count false alarms of redline nightly and the nights to an alarm, on simulated nights
+	$(BIN)/python -m tests.bench.nights
 
 bench-search: $(DEV_READY) ## Compare the search with other methods on simulated clusters
 	$(BIN)/python -m tests.bench.search

@@ -129,7 +129,8 @@ class Suite(ConfigModel):
         set: overrides of their keys, as with --set.
         budget_s: a case starts only if it would end within this time from the start [s].
         min_effect: smallest loss that is a regression [share].
-        history_max: number of earlier nights that count, the newest first.
+        history_max: number of earlier nights in the mean and the spread, the newest first; a slow
+            loss goes back to the first nights.
         history_since: start of the nights that count, YYYY-MM-DD or with a time (UTC); set it to
             accept a change permanently.
         noise: noise of the cases that do not state their own.

@@ -11,10 +11,12 @@ The comparison of two sides that were measured in pairs.
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from statistics import NormalDist, fmean, variance
 
 import mpmath
@@ -188,36 +190,129 @@ def interval_effect(
     return _effect(fmean(logs), error, math.inf, len(logs), confidence)
 
 
+NIGHT_ALPHA = 1 / 30
+"""Probability of an alarm in a night without a change, in either direction and over all cases. Half
+of them are regressions; the cumulative sum adds fewer than the other half."""
+REFERENCE_NIGHTS = 20
+"""Number of the first nights that a slow loss is compared with."""
+_NIGHT_FREEDOM = 0.6
+"""Degrees of freedom for each difference of neighboring nights; their winsorized squares vary as
+much as 0.6 independent squares."""
+_WINSOR = 2.0
+"""Number of standard deviations from which a difference counts as that many."""
+_WINSOR_MEAN = 0.9205
+"""Mean of min(z², 4) for a standard normal z."""
+_SPREAD_CLOSE = 1e-4
+"""Relative size of the last step of the variance."""
+_SLOW_NIGHTS = 120
+"""Mean number of nights to a false alarm of the cumulative sum, over all cases, with an exact
+reference and spread. `make bench-decisions` measures the number with both estimated."""
+_REFERENCE_ERRORS = 1.5
+"""Number of standard errors of the reference that are no loss."""
+_NEWEST_NIGHTS = 5
+"""Maximum number of newest nights whose mean is the size of a slow loss."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The spread from night to night.
+
+    Attributes:
+        sd: standard deviation of the logarithm.
+        freedom: degrees of freedom of its estimate.
+    """
+
+    sd: float
+    freedom: float
+
+
+def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) -> Spread:
+    """Estimate the spread from night to night, from a statement and the nights.
+
+    The variance is the weighted mean of the stated one and the nights' own (scaled inverse
+    chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6). Thus two nights that
+    agree by chance cause no false alarm, and a long history outweighs the statement. The nights'
+    own variance is half the mean square of the differences of neighboring nights: a lasting loss is
+    in one difference, and a slow one in none. Large squares are winsorized at the estimate
+    (Huber's proposal 2, Huber and Ronchetti, Robust Statistics, 2nd ed., 6.4).
+
+    Args:
+        nights: figures of all comparable nights in order, also of those that stand out, above zero.
+        noise_cv: the stated standard deviation from night to night [ratio].
+        noise_weight: weight of the statement [nights].
+    """
+    halves = sorted(math.log(b / a) ** 2 / 2 for a, b in pairwise(nights))
+    sums = [0.0, *accumulate(halves)]
+    freedom = noise_weight + _NIGHT_FREEDOM * len(halves)
+    before, found = math.inf, noise_cv**2 + sum(halves)
+    while before - found > _SPREAD_CLOSE * found:
+        before = found
+        largest = _WINSOR**2 * before
+        inside = bisect(halves, largest)
+        own = (sums[inside] + largest * (len(halves) - inside)) / _WINSOR_MEAN
+        found = (noise_weight * noise_cv**2 + _NIGHT_FREEDOM * own) / freedom
+    return Spread(math.sqrt(found), freedom)
+
+
 def night_effect(
     tonight: float,
     nights: Sequence[float],
-    noise_cv: float,
-    noise_weight: float,
-    confidence: float = CONFIDENCE,
+    spread: Spread,
+    confidence: float = 1.0 - NIGHT_ALPHA,
 ) -> Effect | None:
     """Estimate the effect of tonight against earlier, comparable nights.
 
-    The interval is Student's t prediction interval for one more night. The variance between nights
-    is the weighted mean of a stated variance and the variance of the nights (scaled inverse
-    chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6). Thus two nights that
-    agree by chance cause no false alarm, and a long history outweighs the statement. Returns None
-    without an earlier night.
+    The interval is Student's t prediction interval for one more night. Returns None without an
+    earlier night.
 
     Args:
         tonight: tonight's figure, above zero.
         nights: figures of the same case in the same environment, above zero.
-        noise_cv: the stated standard deviation from night to night [ratio].
-        noise_weight: weight of the statement [nights].
+        spread: the spread from night to night.
         confidence: confidence level of the interval [share].
     """
     if not nights:
         return None
-    logs = [math.log(value) for value in nights]
-    freedom = noise_weight + len(logs) - 1
-    seen = variance(logs) * (len(logs) - 1) if len(logs) > 1 else 0.0
-    spread = math.sqrt((noise_weight * noise_cv**2 + seen) / freedom)
-    error = spread * math.sqrt(1.0 + 1.0 / len(logs))
-    return _effect(math.log(tonight) - fmean(logs), error, freedom, len(logs), confidence)
+    level = fmean(math.log(value) for value in nights)
+    error = spread.sd * math.sqrt(1.0 + 1.0 / len(nights))
+    return _effect(math.log(tonight) - level, error, spread.freedom, len(nights), confidence)
+
+
+def slow_loss(
+    reference: Sequence[float], later: Sequence[float], sd: float, min_effect: float, cases: int
+) -> tuple[float, int] | None:
+    """The loss that has accumulated over nights since a reference; None if there is none.
+
+    Page's cumulative sum (Biometrika 41, 100, 1954) of the losses in standard deviations, each less
+    half of the loss that matters. Its threshold follows from the mean number of nights to a false
+    alarm (Siegmund, Sequential Analysis, 1985, equation 2.57). The sum stays at the threshold, so
+    that it falls below soon after the loss has ended.
+
+    Args:
+        reference: figures of the first nights, above zero.
+        later: figures of all later nights in order, tonight's last, above zero.
+        sd: standard deviation from night to night, of the logarithm.
+        min_effect: the smallest loss that matters [share].
+        cases: number of cases that share the rate of false alarms.
+
+    Returns:
+        The mean loss of the newest nights [share], and the index in `later` of the night with
+        which the sum began to grow.
+    """
+    level = fmean(math.log(value) for value in reference)
+    least = -math.log1p(-min_effect)
+    half = max(0.5, least / (2 * sd))
+    threshold = max(0.1, math.log(2 * half**2 * _SLOW_NIGHTS * cases) / (2 * half) - 1.166)
+    slack = half + _REFERENCE_ERRORS / math.sqrt(len(reference))
+    losses = [level - math.log(value) for value in later]
+    total, start = 0.0, 0
+    for index, loss in enumerate(losses):
+        total = min(threshold, max(0.0, total + loss / sd - slack))
+        start = start if total else index + 1
+    newest = losses[max(start, len(losses) - _NEWEST_NIGHTS) :]
+    if total < threshold or fmean(newest) < least:
+        return None
+    return 1.0 - math.exp(-fmean(newest)), start
 
 
 def _effect(
@@ -264,7 +359,9 @@ class Conclusion(str, Enum):
     NO_ANSWER = "no answer"
 
 
-def conclude(effects: Sequence[Effect | None], min_effect: float) -> tuple[Conclusion, ...]:
+def conclude(
+    effects: Sequence[Effect | None], min_effect: float, alpha: float = 1.0 - CONFIDENCE
+) -> tuple[Conclusion, ...]:
     """Draw a conclusion about each of several effects that share one error rate.
 
     A change counts if it is significant by Holm's rule over all cases and at least `min_effect`.
@@ -274,9 +371,10 @@ def conclude(effects: Sequence[Effect | None], min_effect: float) -> tuple[Concl
     Args:
         effects: one effect for each case; None if there are too few measurements.
         min_effect: the smallest change that matters, such as 0.05 [share].
+        alpha: the error rate over all cases.
     """
     known = [effect for effect in effects if effect is not None]
-    significant = iter(holm([effect.p_value for effect in known], 1.0 - CONFIDENCE))
+    significant = iter(holm([effect.p_value for effect in known], alpha))
     return tuple(
         Conclusion.NO_ANSWER
         if effect is None

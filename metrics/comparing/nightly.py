@@ -2,13 +2,13 @@
 
 Each case has one positive figure per night, inverted if less is better. Its effect is the ratio to
 the geometric mean of the earlier nights, with Student's t prediction interval for one more night
-(`effects.night_effect`). The variance from night to night combines the suite's statement with the
-history by a scaled inverse chi-square prior (Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6).
-`effects.conclude` draws the conclusion, as in a comparison of two sides; without history there is
-none.
+(`effects.night_effect`). `effects.conclude` draws the conclusion, as in a comparison of two sides;
+without history there is none. A loss that no single night shows accumulates against the first
+nights (`effects.slow_loss`).
 
 Only nights with the same instrument are compared; others are left out and listed. Nights with a
-regression or an improvement are left out, too: otherwise a loss would become the norm.
+regression or an improvement count for the spread (`effects.night_spread`) and for a slow loss, but
+not for the mean: otherwise a loss would become the norm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from typing import Annotated
 
 from metrics.common.bounds import Number
 from metrics.comparing.cause import VERSIONS, changed_release, release_of
-from metrics.comparing.effects import Conclusion, Effect, conclude, night_effect
+from metrics.comparing.effects import (
+    NIGHT_ALPHA,
+    REFERENCE_NIGHTS,
+    Conclusion,
+    Effect,
+    conclude,
+    night_effect,
+    night_spread,
+    slow_loss,
+)
 from metrics.tables.rows import ABSENT, CaseRow, Difference, Outcome, difference
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
@@ -57,7 +66,7 @@ class NightRule:
     Attributes:
         noise: case → statement about its noise.
         min_effect: the smallest change that matters [share].
-        history_max: maximum number of nights that count; the newest are used.
+        history_max: maximum number of nights in the mean and in the spread; the newest are used.
         since_s: time from which nights count [s since the epoch].
         defaults: setting → its default, as text; a night of an older version lacks settings that
             were added since, and has these.
@@ -85,6 +94,19 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class SlowLoss:
+    """A loss that accumulated over nights.
+
+    Attributes:
+        loss: mean loss of the newest nights against the first nights [share].
+        since: name of the night with which it began.
+    """
+
+    loss: float
+    since: str
+
+
+@dataclass(frozen=True)
 class NightComparison:
     """The comparison of one case of tonight with its history.
 
@@ -95,6 +117,7 @@ class NightComparison:
         before: the newest earlier night that counts, or None.
         nights: the nights that count, oldest first.
         left_out: the nights that do not count, grouped by reason.
+        slow_loss: the loss since the first nights that no single night shows, or None.
         changes: differences of the subject from the night `before`.
         notes: further remarks, a sentence each.
     """
@@ -107,6 +130,7 @@ class NightComparison:
     left_out: tuple[LeftOut, ...] = ()
     changes: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    slow_loss: SlowLoss | None = None
 
     @property
     def upgrade(self) -> tuple[str, str] | None:
@@ -174,15 +198,24 @@ def judge_night(
         history: rows of any nights and cases, with one row for each case of a night.
     """
     rows = sorted(history, key=lambda row: (row.at_s, row.run_id))
-    compared = [_compared(row, rows, rule) for row in tonight]
-    conclusions = conclude([each.effect for each in compared], rule.min_effect)
+    compared = [_compared(row, rows, rule, len(tonight)) for row in tonight]
+    conclusions = conclude([each.effect for each in compared], rule.min_effect, NIGHT_ALPHA)
     return tuple(
-        replace(each, outcome=_OUTCOMES.get(conclusion, Outcome.NO_CHANGE))
-        for each, conclusion in zip(compared, conclusions, strict=True)
+        _concluded(each, conclusion) for each, conclusion in zip(compared, conclusions, strict=True)
     )
 
 
-def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: NightRule) -> NightComparison:
+def _concluded(compared: NightComparison, conclusion: Conclusion) -> NightComparison:
+    """The comparison with its outcome; a loss that tonight shows alone is not a slow one."""
+    outcome = _OUTCOMES.get(conclusion, Outcome.NO_CHANGE)
+    if outcome.stands_out or compared.slow_loss is None:
+        return replace(compared, outcome=outcome, slow_loss=None)
+    return replace(compared, outcome=Outcome.REGRESSION)
+
+
+def _compared(
+    row: CaseRow, rows: Sequence[CaseRow], rule: NightRule, cases: int
+) -> NightComparison:
     """Compare one case with the nights that count."""
     earlier = [
         each
@@ -191,24 +224,30 @@ def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: NightRule) -> NightCo
         and each.run_id != row.run_id
         and each.at_s < row.at_s
     ]
-    used: list[CaseRow] = []
+    comparable: list[CaseRow] = []
+    usual: list[CaseRow] = []
     why: dict[str, list[str]] = {}
     for each in earlier:
         reason = _why_left_out(each, row, rule)
         if reason is None:
-            used.append(each)
+            comparable.append(each)
+            reason = _why_unusual(each)
+        if reason is None:
+            usual.append(each)
         else:
             why.setdefault(reason, []).append(each.night)
-    used = used[-rule.history_max :]
+    used = usual[-rule.history_max :]
     left_out = tuple(LeftOut(tuple(nights), reason) for reason, nights in why.items())
     if not used:
         return NightComparison(row, left_out=left_out)
-    stated = rule.noise[row.case]
-    merits = [each.merit for each in used]
+    merits = [each.merit for each in (*comparable, row)]
+    are_usual = [_why_unusual(each) is None for each in comparable]
+    effect, slow = compare_merits(merits, are_usual, rule.noise[row.case], rule, cases)
     before = used[-1]
     return NightComparison(
         row,
-        effect=night_effect(row.merit, merits, stated.cv, stated.weight),
+        effect=effect,
+        slow_loss=slow and SlowLoss(slow[0], (*comparable, row)[slow[1]].night),
         before=before,
         nights=tuple(each.night for each in used),
         left_out=left_out,
@@ -217,11 +256,33 @@ def _compared(row: CaseRow, rows: Sequence[CaseRow], rule: NightRule) -> NightCo
     )
 
 
+def compare_merits(
+    merits: Sequence[float], are_usual: Sequence[bool], noise: Noise, rule: NightRule, cases: int
+) -> tuple[Effect | None, tuple[float, int] | None]:
+    """The effect of tonight, and the slow loss up to tonight with the index of its first night.
+
+    Args:
+        merits: figures of one case in all comparable nights in order, tonight's last, above zero.
+        are_usual: for each earlier night, False if it stood out.
+        cases: number of cases of the night.
+    """
+    *nights, tonight = merits
+    usual = [index for index, is_usual in enumerate(are_usual) if is_usual]
+    spread = night_spread(nights[-rule.history_max :], noise.cv, noise.weight)
+    effect = night_effect(tonight, [nights[i] for i in usual[-rule.history_max :]], spread)
+    reference = usual[:REFERENCE_NIGHTS]
+    if len(reference) < REFERENCE_NIGHTS:
+        return effect, None
+    first = reference[-1] + 1
+    slow = slow_loss(
+        [nights[i] for i in reference], merits[first:], spread.sd, rule.min_effect, cases
+    )
+    return effect, slow and (slow[0], first + slow[1])
+
+
 def _why_left_out(night: CaseRow, tonight: CaseRow, rule: NightRule) -> str | None:
     if night.at_s < rule.since_s:
         return "before history_since"
-    if night.outcome is not None and Outcome(night.outcome).stands_out:
-        return f"its outcome was {night.outcome}, and history_since does not accept it"
     found = [
         each
         for each in difference(instrument_of(night), instrument_of(tonight))
@@ -232,6 +293,12 @@ def _why_left_out(night: CaseRow, tonight: CaseRow, rule: NightRule) -> str | No
     named = [f"{each.name} was {each.before}, is {each.after}" for each in found[:_NAMED_MAX]]
     more = len(found) - len(named)
     return "; ".join([*named, *([f"and {more} more"] if more else [])])
+
+
+def _why_unusual(night: CaseRow) -> str | None:
+    if night.outcome is not None and Outcome(night.outcome).stands_out:
+        return f"its outcome was {night.outcome}, and history_since does not accept it"
+    return None
 
 
 def _notes(before: CaseRow, row: CaseRow) -> tuple[str, ...]:

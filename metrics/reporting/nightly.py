@@ -88,6 +88,9 @@ def comparison_text(compared: NightComparison) -> str:
         nights = f"{effect.count} night{'' if effect.count == 1 else 's'}"
         least = f"the smallest detectable loss is {format_ratio(effect.smallest_visible)}"
         change = f"{_signed(effect.change)} ({_interval(effect)}) against {nights}"
+        if slow := compared.slow_loss:
+            since = f"{format_ratio(slow.loss)} since the night of {slow.since}"
+            change = f"slowly: {since}; {change}"
         sentences = [f"{figure}: {compared.outcome.value}, {change}; {least}"]
     if compared.outcome is Outcome.REGRESSION:
         sentences += _cause(compared)
@@ -175,6 +178,7 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
         "trials": list(row.trials),
         "duration_s": row.duration_s,
         "effect": None if compared.effect is None else _effect(compared.effect),
+        "slow_loss": None if compared.slow_loss is None else as_document(compared.slow_loss),
         "nights": list(compared.nights),
         "left_out": [as_document(each) for each in compared.left_out],
         "changes": [as_document(each) for each in compared.changes],

@@ -7,7 +7,15 @@ from statistics import fmean
 
 import pytest
 
-from metrics.comparing.effects import PAIRS_MIN, Effect, holm, night_effect, paired_effect
+from metrics.comparing.effects import (
+    NIGHT_ALPHA,
+    PAIRS_MIN,
+    Effect,
+    holm,
+    night_effect,
+    night_spread,
+    paired_effect,
+)
 
 pytestmark = pytest.mark.computes
 
@@ -65,41 +73,51 @@ def test_nights_raise_alarms_at_the_stated_rate_with_any_length_of_history(befor
     alarms = 0
     for _ in range(MADE):
         nights = [chance.lognormvariate(3.0, 0.05) for _ in range(before + 1)]
-        effect = night_effect(nights[-1], nights[:-1], noise_cv=0.05, noise_weight=8)
+        effect = night_effect(nights[-1], nights[:-1], night_spread(nights[:-1], 0.05, 8))
         alarms += effect is not None and effect.high < 1.0
-    assert alarms / MADE <= 0.042  # one side of two, 0.025, and three standard errors
+    error = (NIGHT_ALPHA / 2 / MADE) ** 0.5
+    assert alarms / MADE <= NIGHT_ALPHA / 2 + 3 * error  # one side of two
 
 
-@pytest.mark.parametrize(("before", "least"), [(2, 0.85), (20, 0.97)])
+@pytest.mark.parametrize(("before", "least"), [(2, 0.70), (20, 0.94)])
 def test_nights_show_a_loss_of_a_fifth(before: int, least: float) -> None:
     chance = random.Random(7)
     seen = 0
     for _ in range(MADE):
         nights = [chance.lognormvariate(3.0, 0.05) for _ in range(before)]
         effect = night_effect(
-            0.8 * chance.lognormvariate(3.0, 0.05), nights, noise_cv=0.05, noise_weight=8
+            0.8 * chance.lognormvariate(3.0, 0.05), nights, night_spread(nights, 0.05, 8)
         )
         seen += effect is not None and effect.high < 1.0
     assert seen / MADE >= least
 
 
 def test_two_nights_that_happen_to_agree_do_not_make_the_third_a_regression() -> None:
-    effect = night_effect(95.0, [100.0, 100.0], noise_cv=0.05, noise_weight=8)
+    effect = night_effect(95.0, [100.0, 100.0], night_spread([100.0, 100.0], 0.05, 8))
     assert effect is not None
     assert effect.high > 1.0
     assert effect.count == 2
 
 
 def test_a_history_noisier_than_stated_widens_the_interval() -> None:
-    calm = night_effect(100.0, [99, 101] * 10, noise_cv=0.05, noise_weight=8)
-    wild = night_effect(100.0, [70, 140] * 10, noise_cv=0.05, noise_weight=8)
+    calm = night_effect(100.0, [99, 101] * 10, night_spread([99, 101] * 10, 0.05, 8))
+    wild = night_effect(100.0, [70, 140] * 10, night_spread([70, 140] * 10, 0.05, 8))
     assert calm is not None
     assert wild is not None
     assert wild.high / wild.low > 2 * calm.high / calm.low
 
 
+def test_the_spread_is_that_of_the_nights_between_losses_and_outliers() -> None:
+    chance = random.Random(11)
+    for loss in (lambda night: 1.0, lambda night: 0.998**night, lambda night: 0.8 ** (night > 50)):
+        nights = [100 * loss(night) * chance.lognormvariate(0, 0.02) for night in range(100)]
+        assert night_spread(nights, 0.02, 1).sd == pytest.approx(0.02, rel=0.2)
+    assert night_spread([*nights, 5.0, *nights], 0.02, 1).sd == pytest.approx(0.02, rel=0.2)
+    assert night_spread([100.0] * 30, 0.02, 8).freedom == pytest.approx(8 + 0.6 * 29)
+
+
 def test_the_first_night_has_no_comparison() -> None:
-    assert night_effect(100.0, [], noise_cv=0.05, noise_weight=8) is None
+    assert night_effect(100.0, [], night_spread([], 0.05, 8)) is None
 
 
 def test_several_cases_share_one_chance_of_a_false_alarm() -> None:

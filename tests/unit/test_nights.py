@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
-from metrics.comparing.effects import night_effect
+from metrics.comparing import effects
+from metrics.comparing.effects import night_effect, night_spread
 from metrics.comparing.nightly import NightComparison, NightRule, Noise, judge_night
+from metrics.reporting.nightly import comparison_text
 from metrics.tables.rows import CaseRow, Outcome
+from metrics.units import format_ratio
+from tests.bench.nights import fast_tail, simulate
 from tests.support.nights import DAY_S, ENVIRONMENT, case_row
 
 CV = 0.05
@@ -43,7 +49,8 @@ def test_a_significant_change_is_reported(value: float, outcome: Outcome) -> Non
     assert found.nights == ("n1", "n2", "n3", "n4", "n5")
     assert found.effect is not None
     assert found.effect.change == pytest.approx(value / 20.0 - 1)
-    assert found.effect == night_effect(value, [20.0] * 5, CV, 8.0)
+    spread = night_spread([20.0] * 5, CV, 8.0)
+    assert found.effect == night_effect(value, [20.0] * 5, spread)
 
 
 def test_a_higher_cost_is_a_regression() -> None:
@@ -65,8 +72,8 @@ def test_a_small_loss_is_no_regression_even_when_significant() -> None:
 
 
 def test_several_cases_share_the_chance_of_a_false_alarm() -> None:
-    # A loss that is significant alone (p = 0.04), and not as the better one of two.
-    value = next(v / 100 for v in range(2000, 1000, -1) if _p_value(v / 100) < 0.04)
+    # A loss that is significant alone, and not as the better one of two.
+    value = next(v / 100 for v in range(2000, 1000, -1) if _p_value(v / 100) < 0.03)
     rule = replace(RULE, min_effect=0.01)
     other = [replace(row, case="load") for row in EVEN]
     (alone,) = judge_night([case_row(9, value)], EVEN, rule)
@@ -77,7 +84,8 @@ def test_several_cases_share_the_chance_of_a_false_alarm() -> None:
 
 
 def _p_value(value: float) -> float:
-    found = night_effect(value, [row.value for row in EVEN], CV, 8.0)
+    nights = [row.value for row in EVEN]
+    found = night_effect(value, nights, night_spread(nights, CV, 8.0))
     assert found is not None
     return found.p_value
 
@@ -173,6 +181,77 @@ def test_the_newest_nights_count() -> None:
     (found,) = judge_night([case_row(9)], EVEN[::-1], rule)
     assert found.nights == ("n4", "n5")
     assert found.before == EVEN[-1]
+
+
+def test_a_night_that_stands_out_counts_for_the_spread_and_not_for_the_mean() -> None:
+    def found(outcome: str | None) -> NightComparison:
+        other = case_row(3, 15.0, event="judged", outcome=outcome)
+        return judged(20.0, [EVEN[0], EVEN[1], other, *EVEN[3:]])
+
+    def width(comparison: NightComparison) -> float:
+        assert comparison.effect is not None
+        return math.log(comparison.effect.high / comparison.effect.low)
+
+    stands_out = found("regression")
+    assert stands_out.effect is not None
+    assert stands_out.effect.ratio == pytest.approx(1.0)
+    assert stands_out.effect.count == 4
+    assert width(stands_out) > 1.4 * width(judged(20.0))
+
+
+def nightly(values: Sequence[float], noise: Noise) -> list[NightComparison]:
+    """One case in successive nights, each judged against the judged nights before."""
+    rule = NightRule({"limit": noise}, min_effect=0.05, history_max=30)
+    rows: list[CaseRow] = []
+    found = []
+    for night, value in enumerate(values, 1):
+        (judged_one,) = judge_night([case_row(night, value)], rows, rule)
+        rows.append(case_row(night, value, outcome=judged_one.outcome.value))
+        found.append(judged_one)
+    return found
+
+
+@pytest.mark.computes
+def test_a_slow_loss_is_a_regression_that_says_since_when() -> None:
+    chance = random.Random(3)
+    healthy = [20.0 * chance.lognormvariate(0.0, 0.02) for _ in range(30)]
+    losing = [20.0 * 0.998**night * chance.lognormvariate(0.0, 0.02) for night in range(1, 61)]
+    found = nightly([*healthy, *losing], Noise(0.02, 8.0))
+    alarms = [number for number, each in enumerate(found) if each.slow_loss is not None]
+    assert 30 <= alarms[0] < 70
+    assert all(each.outcome is Outcome.REGRESSION for each in found[-20:]), "until it is accepted"
+    first = found[alarms[0]]
+    assert first.outcome is Outcome.REGRESSION
+    assert first.slow_loss is not None
+    assert first.slow_loss.loss >= 0.05
+    text = comparison_text(first)
+    assert (
+        f": regression, slowly: {format_ratio(first.slow_loss.loss)} since the night of n" in text
+    )
+    assert int(first.slow_loss.since[1:]) in range(25, alarms[0] + 2)
+
+
+def test_a_loss_that_ended_is_no_slow_loss() -> None:
+    values = [20.0, 20.2] * 15 + [15.0] * 10 + [20.0, 20.2] * 2
+    found = nightly(values, Noise(0.02, 8.0))
+    assert [each.outcome for each in found[30:]] == (
+        [Outcome.REGRESSION] * 10 + [Outcome.NO_CHANGE] * 4
+    )
+    assert not any(each.slow_loss for each in found)
+
+
+@pytest.mark.computes
+def test_a_suite_of_five_cases_has_rare_false_alarms_and_finds_losses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The short form of `make bench-decisions`."""
+    monkeypatch.setattr(effects, "student_tail", fast_tail)
+    made = [simulate(0.02, 0.02, seed) for seed in range(8)]
+    alarms = sum(has_alarm for _, has_alarm, _ in made)
+    assert sum(nights for nights, _, _ in made) >= 60 * alarms
+    assert median(until["5 % at once"] for _, _, until in made) <= 3
+    assert median(until["10 % at once"] for _, _, until in made) <= 1
+    assert median(until["0.2 % a night"] for _, _, until in made) <= 40
 
 
 NIGHTS_JUDGED = 300

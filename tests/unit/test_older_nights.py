@@ -37,13 +37,13 @@ def older_rows() -> list[CaseRow]:
 
 
 def judged(suite: Suite, *overrides: str) -> Mapping[str, NightComparison]:
-    """A night of this version with half of the older limits, judged against the older nights."""
+    """A night of this version with a third of the older limits, judged against the older nights."""
     config, before = configuration_of(suite, overrides=overrides), older_rows()
     tonight = []
     for case in suite.cases:
         last = [row for row in before if row.case == case.name][-1]
         settings = settings_of(config_of(config, case), case, last.producers, "JMX", "c1")
-        value = last.value / 2 if case.limit else last.value * 2
+        value = last.value / 3 if case.limit else last.value * 3
         later: dict[str, Any] = {
             "run_id": "testbed-n9",
             "night": "n9",
