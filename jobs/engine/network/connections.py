@@ -18,7 +18,8 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ def open_connections(
     if refused:
         for transport in opened.values():
             transport.close()
-        raise next(iter(refused.values()))
+        raise refused.pop(next(iter(refused)))  # without a cycle through the traceback
     return opened
 
 
@@ -344,7 +345,8 @@ class _Opening:
             elif not isinstance(error, RedlineError):
                 raise error
             else:
-                self._take_refusal(attempt, pacer, error, now_s)
+                # The frames of the traceback hold the future, which holds the error.
+                self._take_refusal(attempt, pacer, error.with_traceback(None), now_s)
 
     def _take_refusal(
         self, attempt: Attempt, pacer: ConnectPacer, error: RedlineError, now_s: float
@@ -409,28 +411,32 @@ class _Opener:
     ) -> Transport:
         """Open a connection until a time on the monotonic clock [s]."""
         where = broker_words(broker_id, address)
-        sock: socket.socket | None = None
-        try:
-            sock = await dial(self._net, self._resolved[address], self._socket_options, deadline_s)
-            transport = self._transport(sock, address[0])
-            sock = transport._sock
-            if isinstance(sock, ssl.SSLSocket):
-                await self._shake_hands(sock, deadline_s)
-            own = {**self._options, "client_id": client_id_of(name, self._options)}
-            connection = KafkaConnection(self._net, node_id=broker_id, **own)
-            connection.connection_made(transport)
-            await connection.initialize(timeout_at=deadline_s)
-            await connection
-            await self._probe(connection)
-        except Exception as error:
-            if sock is not None:
-                sock.close()
-            raise BrokerConnectError(f"{where}: {explain_refusal(error, self._options)}") from error
-        mismatch = explain_mismatch(self._apis, connection.broker_version_data.api_versions)
-        if mismatch is not None:
-            sock.close()
-            raise ConfigError(f"{where} {mismatch}")
-        return _take_over(self._net, connection, transport, self._rng.uniform(*_RETIRE_SHARES))
+        own = {**self._options, "client_id": client_id_of(name, self._options)}
+        with _kafka_connection(self._net, broker_id, own) as connection, ExitStack() as closing:
+            try:
+                sock = await dial(
+                    self._net, self._resolved[address], self._socket_options, deadline_s
+                )
+                closing.callback(sock.close)
+                transport = self._transport(sock, address[0])
+                closing.callback(transport.abort)
+                if isinstance(transport._sock, ssl.SSLSocket):
+                    await self._shake_hands(transport._sock, deadline_s)
+                connection.connection_made(transport)
+                await connection.initialize(timeout_at=deadline_s)
+                await connection
+                await self._probe(connection)
+            except Exception as error:
+                text = f"{where}: {explain_refusal(error, self._options)}"
+                for each in (error, *error.args):  # kafka-python's errors wrap those of sockets
+                    if isinstance(each, BaseException):
+                        each.__traceback__ = None  # its frames hold the error
+                raise BrokerConnectError(text) from error
+            mismatch = explain_mismatch(self._apis, connection.broker_version_data.api_versions)
+            if mismatch is not None:
+                raise ConfigError(f"{where} {mismatch}")
+            closing.pop_all()
+            return _take_over(self._net, connection, transport, self._rng.uniform(*_RETIRE_SHARES))
 
     def _transport(self, sock: socket.socket, host: str) -> Any:
         if self._tls is None:
@@ -467,6 +473,20 @@ class _ProbingOpener(_Opener):
             await connection.send_request(request)
         except kafka_errors.KafkaConnectionError as error:
             raise LoginRequiredError from error
+
+
+@contextmanager
+def _kafka_connection(net: Any, broker_id: int, options: Mapping[str, Any]) -> Iterator[Any]:
+    """A connection of kafka-python, which is of no use after the block.
+
+    It and its parts hold each other, and lost connections are opened again in loads, which run
+    without Python's collector of such cycles.
+    """
+    connection = KafkaConnection(net, node_id=broker_id, **options)
+    try:
+        yield connection
+    finally:
+        vars(connection).clear()
 
 
 def _take_over(net: Any, connection: Any, transport: Any, retire_share: float) -> Transport:

@@ -123,8 +123,8 @@ thread waits for Python's lock; Python's default is 5 ms [s]."""
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Keep the schedule from stalling: without garbage collection, as no cycles are made here, and
-    without long turns of other threads.
+    """Keep the schedule from stalling: without garbage collection, as neither the load nor the
+    reopening of connections makes cycles, and without long turns of other threads.
     """
     was_enabled, interval_s = gc.isenabled(), sys.getswitchinterval()
     gc.disable()
