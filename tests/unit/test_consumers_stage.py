@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from jobs.config import load_workload
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.registry import client_of
-from jobs.engine.consuming.group_member import is_fair_share
+from jobs.engine.consuming.group_member import await_settled, is_fair_share
 from jobs.engine.consuming.ledger import AcknowledgedOffsets
 from jobs.engine.consuming.wire_consumers import WireConsumers
 from jobs.engine.task.control_channel import OrphanedError
@@ -167,3 +168,21 @@ def test_the_tasks_behind_those_with_producers_host_the_client_that_is_named(
 def test_an_unknown_client_is_refused() -> None:
     with pytest.raises(ConfigError, match="expected wire, kafka-python, librdkafka or a name"):
         load_workload("demo", ["workload.consumers.client=sarama"])
+
+
+def test_a_group_waits_for_members_whose_task_still_opens_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+    member = SimpleNamespace(name="redline-group-0-member-0", owned=None, trouble=None)
+
+    def sleep(_seconds: float) -> None:  # the others join when their connections are open
+        nonlocal now_s
+        now_s += 10.0
+        member.owned = 4 if now_s < 200.0 else 2
+
+    clock = SimpleNamespace(monotonic=lambda: now_s, sleep=sleep)
+    monkeypatch.setattr("jobs.engine.consuming.group_member.time", clock)
+    consumers = ConsumerOptions(groups=1, members=2)
+    await_settled([member], plan(connect_timeout_s=20.0, consumers=consumers))
+    assert now_s == 200.0

@@ -21,7 +21,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 
 from jobs.engine.network.links import library_options
-from jobs.engine.task.plan import SETTLING, Partitions, TrialPlan
+from jobs.engine.task.plan import Partitions, TrialPlan
 from metrics.common.errors import RedlineError
 
 _log = logging.getLogger(__name__)
@@ -328,10 +328,12 @@ class Joining(Protocol):
 def await_settled(members: Sequence[Joining], plan: TrialPlan) -> None:
     """Wait until every member owns its fair share of the partitions.
 
+    Members of other tasks join when their task has opened its connections.
+
     Raises:
-        GroupError: a member could not join, or it takes longer than `SETTLING` allows.
+        GroupError: a member could not join, or it takes longer than a task may take to open.
     """
-    timeout_s, size = SETTLING * plan.connect_timeout_s, plan.pattern.consumers.members
+    timeout_s, size = plan.open_timeout_s, plan.pattern.consumers.members
     deadline_s = time.monotonic() + timeout_s
     while not all(
         each.owned is not None and is_fair_share(each.owned, plan.partitions, size)
