@@ -192,7 +192,7 @@ def interval_effect(
 
 NIGHT_ALPHA = 1 / 30
 """Probability of an alarm in a night without a change, in either direction and over all cases. Half
-of them are regressions; the cumulative sum adds fewer than the other half."""
+of them are regressions. `make bench-decisions` measures the rate with the cumulative sum."""
 REFERENCE_NIGHTS = 20
 """Number of the first nights that a slow loss is compared with."""
 _NIGHT_FREEDOM = 0.6
