@@ -326,17 +326,18 @@ def parse_bounds(text: bytes, label: str) -> OwnerBounds:
         raise config_error(error, source, OwnerBounds) from None
 
 
-def tightened(limits: GuardLimits, owner: OwnerBounds) -> GuardLimits:
-    """The stricter of each limit and the owner's bound.
+def tightened(limits: GuardLimits, *owners: OwnerBounds) -> GuardLimits:
+    """The strictest of each limit and the owners' bounds, in whatever order they are given.
 
-    A fail-closed owner also turns each guard on that has a default and is off.
+    A fail-closed owner also turns each guard on that has a default and that all others leave off.
     """
-    defaults, given = GuardLimits(), owner.given
-    stricter = {}
+    defaults, stricter = GuardLimits(), dict[str, Any]()
+    is_closed = any(each.fail_closed for each in owners)
     for name in GuardLimits.model_fields:
-        own = getattr(limits, name)
-        found = _stricter(name, own, given.get(name))
-        if owner.fail_closed and not found and name != "pause_max_s":
+        own = found = getattr(limits, name)
+        for owner in owners:
+            found = _stricter(name, found, owner.given.get(name))
+        if is_closed and not found and name != "pause_max_s":
             found = getattr(defaults, name)
         if found != own:
             stricter[name] = found

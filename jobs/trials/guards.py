@@ -278,13 +278,10 @@ class Guards:
         self._bounds_read_s = self._clock()
         if found == self.owner_bounds:
             return False
-        limits = self._of_goal
-        for bounds in found.values():
-            limits = tightened(limits, bounds)
         hours = (each.load_hours for each in found.values())
         owner_hours = tuple(LoadHours.parse(each) for each in hours if each is not None)
         self.times = replace(self.times, owner_hours=owner_hours)
-        self.limits, self.owner_bounds = limits, found
+        self.limits, self.owner_bounds = tightened(self._of_goal, *found.values()), found
         return True
 
     @property

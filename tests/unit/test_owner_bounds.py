@@ -81,8 +81,7 @@ def test_no_combination_loosens_a_limit(
     assert set(VALUES) == set(GuardLimits.model_fields), "each limit is tried"
     limits = GuardLimits(**goal)
     bounds = [OwnerBounds(**each) for each in (first, second)]
-    both = tightened(tightened(limits, bounds[0]), bounds[1])
-    other_way = tightened(tightened(limits, bounds[1]), bounds[0])
+    both, other_way = tightened(limits, *bounds), tightened(limits, *reversed(bounds))
     for name in VALUES:
         found = strictness(name, getattr(both, name))
         assert found == strictness(name, getattr(other_way, name)), "the order does not matter"
