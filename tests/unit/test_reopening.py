@@ -82,7 +82,10 @@ def test_a_broker_that_is_down_is_tried_with_one_connection(brokers: Brokers) ->
         for key in (*wanted, wanted[0]):
             reopener.request(key)
         brokers.ended.set()
-        assert [*taken(reopener), *taken(reopener)] == wanted
+        found: list[Key] = []  # the two that wait may come with the first one, or after it
+        while len(found) < len(wanted):
+            found += taken(reopener)
+        assert found == wanted
     assert brokers.calls == [wanted[:1]] * 4 + [wanted[1:]]
 
 
