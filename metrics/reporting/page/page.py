@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from metrics.reporting.boundary_chart import boundary_spec
 from metrics.reporting.impact import impact_of
 from metrics.reporting.limit_answer import SizeAnswer, answer_of, headline
 from metrics.reporting.limit_words import load_words
@@ -30,7 +29,6 @@ from metrics.reporting.page.binding import (
 from metrics.reporting.page.series import Panels
 from metrics.reporting.summary import LIMIT, RunSummary, by_goal, inferred_measurement
 from metrics.reporting.templating import render
-from metrics.reporting.trial_charts import throughput_latency_spec
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import NP
 from metrics.trial.trial import ALL_BROKERS, Trial
@@ -391,6 +389,10 @@ WORDS = {
 
 def report_page(report: Report) -> str:
     """Render a report, with a chart for each goal and one of all trials."""
+    # Imported here, as jobs that draw nothing need no library for charts.
+    from metrics.reporting.boundary_chart import boundary_spec
+    from metrics.reporting.trial_charts import throughput_latency_spec
+
     lines = [boundary_spec(part.summary) for part in report.parts]
     latency = throughput_latency_spec([listed.trial for listed in report.trials])
     specs = lines if latency is None else [*lines, latency]
