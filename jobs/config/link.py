@@ -95,6 +95,16 @@ LOSS = Measure(_SHARES, 0, 0.5, "a share of the packets from 0 to 50%, such as 0
 _MAXIMUM = Whole(4_096, 2**31 - 1, "bytes")
 
 
+def _facts(planted: Link | PlantedDisk, first: str) -> dict[str, str]:
+    """Key → value for the key `first` and for each value that differs from its default."""
+    values = {each.name: (getattr(planted, each.name), each.default) for each in fields(planted)}
+    return {
+        key: f"{value}"
+        for key, (value, default) in values.items()
+        if key == first or value != default
+    }
+
+
 @dataclass(frozen=True)
 class Link:
     """The link between the brokers and the generator of load.
@@ -186,12 +196,7 @@ class Link:
     @property
     def facts(self) -> dict[str, str]:
         """Key → value for the delay and for each value that differs from its default."""
-        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
-        return {
-            key: f"{value}"
-            for key, (value, default) in values.items()
-            if key == "delay" or value != default
-        }
+        return _facts(self, "delay")
 
     def words(self) -> str:
         """The link in words, such as `25ms one way, loss 0.1%`."""
@@ -260,12 +265,7 @@ class PlantedDisk:
     @property
     def facts(self) -> dict[str, str]:
         """Key → value for the rate and for each value that differs from its default."""
-        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
-        return {
-            key: f"{value}"
-            for key, (value, default) in values.items()
-            if key == "write_rate" or value != default
-        }
+        return _facts(self, "write_rate")
 
     def words(self) -> str:
         """The disk in words, such as `10MB/s, at most 4.0 MB of it wait in memory`."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.runs.measurement import Case, HeldMeasurement, Loads, result_at
+from jobs.trials.measure import REPLICATED_DEADLINE_S
 from jobs.trials.unclean_stop import UncleanStop
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing import figures
@@ -59,7 +60,8 @@ class Failover(HeldMeasurement):
         lost = sum(trial.evidence.lost_by_partition.values())
         loads.note(
             f"every leader served again {stop.leaders_back_s:.1f} s after broker {stop.victim} was "
-            f"killed; {lost:,} acknowledged records were lost, {counts.failed_total:,} failed, "
+            f"killed; {lost:,} acknowledged records could not be read "
+            f"{REPLICATED_DEADLINE_S:g} s after the load, {counts.failed_total:,} failed, "
             f"{sum(counts.by_producer.retried.values()):,} were sent again, latency p99.9 "
             f"{trial.evidence.client.latency.p999_ms:,.0f} ms"
         )

@@ -62,8 +62,8 @@ def proportions(shares: Sequence[TrafficShare]) -> str:
 FULL_BATCHES_PER_S = 1e6
 """Record rate at which every batch is full before its linger time ends [1/s]."""
 BETWEEN_RUNS = 0.06
-"""Spread of limits between runs on the same brokers, as a standard deviation [ln]; 0.05 to 0.08
-were measured, see docs/trust.md."""
+"""Spread of limits between runs on the same brokers, as a standard deviation [ln]: a stated prior,
+as 0.05 to 0.08 were measured on testbeds."""
 _TAIL = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 BROKERS_MAX = 1_000_000
 """Highest number of brokers of a plan; a plan above it has a mistyped figure."""
