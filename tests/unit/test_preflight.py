@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from jobs.setup import preflight
 from jobs.setup.preflight import Machine
@@ -57,6 +58,8 @@ def test_a_java_without_a_security_manager_is_refused_before_a_session(
 ) -> None:
     _java(tmp_path, _says(text))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    # Another test of this process may have a session, whose Java is not looked at.
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     with pytest.raises(ConfigError, match=rf"is Java {text[:2]}: Spark needs 22 or older"):
         require_supported_spark()
 
