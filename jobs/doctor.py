@@ -56,7 +56,7 @@ def doctor(  # noqa: PLR0913, PLR0917 - one for each option
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter
-    from jobs.runs.examination import Examination, ExaminationScope
+    from jobs.features.doctor.examination import Examination, ExaminationScope
 
     order = ExaminationScope(cluster, workload, goal, overrides, out, tables, slots, starts, locks)
     with make_reporter() as reporter:

@@ -61,7 +61,7 @@ def headroom(  # noqa: PLR0913, PLR0917 - one for each option
     Exit codes: 4 with less headroom than --fail-below, 3 where nothing can be concluded.
     """
     # Imported here, as --help and shell completion need none of it.
-    from jobs.runs.headroom.body import HeadroomOrder, show_headroom
+    from jobs.features.headroom.body import HeadroomOrder, show_headroom
 
     return show_headroom(
         HeadroomOrder(

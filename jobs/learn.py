@@ -61,9 +61,9 @@ def learn(  # noqa: PLR0913, PLR0917 - one for each option
     """
     # Imported here, as --help and shell completion need none of it.
     from jobs.console.printing import make_reporter
-    from jobs.learning.learning import LearnOrder
-    from jobs.learning.learning import learn as make
-    from jobs.learning.survey import Bounds
+    from jobs.features.learn.learning import LearnOrder
+    from jobs.features.learn.learning import learn as make
+    from jobs.features.learn.survey import Bounds
 
     order = LearnOrder(
         cluster,

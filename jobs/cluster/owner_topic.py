@@ -27,7 +27,7 @@ from jobs.cluster.admin import QUERY_TIMEOUT_MS, UNREADABLE, AdminError, KafkaAd
 from jobs.config.goal import OwnerBounds, parse_bounds
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
-from metrics.learning.decoded import batches_in
+from metrics.traffic.batch_headers import batches_in
 
 PLAIN_BYTES_MAX = 64 * 2**20
 """Largest size of a decompressed batch [B]. A megabyte can inflate to gigabytes."""

@@ -21,8 +21,8 @@ from jobs.cluster.connect import connect
 from jobs.config import load
 from jobs.config.source import parse_map, yaml_text
 from jobs.console.events import RecordingReporter
-from jobs.runs import examination
-from jobs.runs.examination import Examination, ExaminationScope
+from jobs.features.doctor import examination
+from jobs.features.doctor.examination import Examination, ExaminationScope
 from jobs.runs.lifecycle import RunOrder, execute
 from jobs.runs.limit import LimitRun
 from jobs.testbed.handle import Testbed

@@ -20,8 +20,8 @@ from jobs.cluster.admin import KafkaAdmin
 from jobs.cluster.connect import connect
 from jobs.config import load
 from jobs.console.events import RecordingReporter
-from jobs.learning.learning import LearnOrder, learn
-from jobs.learning.survey import Bounds
+from jobs.features.learn.learning import LearnOrder, learn
+from jobs.features.learn.survey import Bounds
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from jobs.testbed.places import node_files

@@ -14,8 +14,8 @@ import pytest
 from jobs.config.loading import load_workload
 from jobs.config.workload import Workload
 from jobs.console.events import RecordingReporter
-from jobs.learning.learning import LearnOrder, learn
-from jobs.learning.survey import Bounds
+from jobs.features.learn.learning import LearnOrder, learn
+from jobs.features.learn.survey import Bounds
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from tests.support.java_traffic import JavaKind

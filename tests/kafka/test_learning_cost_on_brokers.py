@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from jobs.cluster.connect import connect
-from jobs.learning.survey import Bounds, Surveyor
-from jobs.learning.topics import matching_topics
+from jobs.features.learn.survey import Bounds, Surveyor
+from jobs.features.learn.topics import matching_topics
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
 from tests.support.original_traffic import KINDS, original_traffic

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.config import load_workload
+from jobs.features.headroom.production import STEP_S
 from jobs.headroom import headroom
-from jobs.runs.headroom.production import STEP_S
 from jobs.setup.jars import EXPORTER_VERSION, kafka_jars
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import launch, make_spec
@@ -239,7 +239,7 @@ def test_headroom_by_the_server_is_that_of_the_planted_limit(
         for _ in range(WRITERS):
             stack.enter_context(Neighbor(testbed, per_s))
         for way, step_s in (("watched", STEP_S), ("past", PAST_STEP_S)):
-            monkeypatch.setattr("jobs.runs.headroom.production.STEP_S", step_s)
+            monkeypatch.setattr("jobs.features.headroom.production.STEP_S", step_s)
             done = CliRunner().invoke(
                 headroom,
                 [f"--cluster={found / 'served.yaml'}", f"--run={summary.parent.name}",

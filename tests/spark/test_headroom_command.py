@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.config import load
+from jobs.features.headroom import body
 from jobs.headroom import headroom
-from jobs.runs.headroom import body
 from jobs.runs.resumption import config_text
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.judging.thresholds import Indicators

@@ -25,9 +25,9 @@ from jobs.console.events import RecordingReporter
 from jobs.runs.fixed_load import FixedLoad, FixedLoadRun
 from jobs.runs.lifecycle import RunOrder, RunState, execute
 from jobs.trials.holding import Holder
-from metrics.learning.decoded import batches_in
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of
+from metrics.traffic.batch_headers import batches_in
 from metrics.traffic.mix import SCALE_UNITS
 from metrics.windows.broker import BrokerWindow, broker_windows
 

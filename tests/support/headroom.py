@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from metrics.headroom.growth import DAY_S, HOUR_S, History
-from metrics.headroom.loads import Today, Windows
+from metrics.features.headroom.growth import DAY_S, HOUR_S, History
+from metrics.features.headroom.loads import Today, Windows
 from metrics.tables.boundary import Boundary
 from metrics.tables.rows import HeadroomRow, ResourceHeadroom
 from metrics.trial.evidence import Judgement

@@ -15,17 +15,17 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.checks import executors, machine, survey
+from jobs.checks import executors, survey
 from jobs.checks.cluster import broker_findings, metrics_rules, permission_rules
 from jobs.checks.finding import Finding, Severity, ok, problem, problems_of, warning
-from jobs.checks.machine import machine_findings, place_findings
 from jobs.cluster.admin import Broker, ClusterInfo
 from jobs.cluster.permissions import Permission
 from jobs.config import load_cluster
 from jobs.console.events import RecordingReporter
 from jobs.doctor import doctor
-from jobs.runs import examination
-from jobs.runs.examination import Examination, ExaminationScope
+from jobs.features.doctor import examination, machine
+from jobs.features.doctor.examination import Examination, ExaminationScope
+from jobs.features.doctor.machine import machine_findings, place_findings
 from jobs.spark import session as slots
 from jobs.testbed import facade
 from jobs.testbed.model import TestbedStartError
@@ -149,7 +149,7 @@ def test_an_unsupported_spark_is_one_problem(
     # Another test of this process may have left its session open.
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr("pyspark.__version__", "3.4.4")
-    monkeypatch.setattr("jobs.checks.machine.delta_jars", looked_for)
+    monkeypatch.setattr("jobs.features.doctor.machine.delta_jars", looked_for)
     (found,) = problems_of(machine_findings(tmp_path, None))
     assert found.check == "Spark's release"
     assert found.sentence.startswith("Spark 3.4.4 is not supported; expected Spark 3.5 (")

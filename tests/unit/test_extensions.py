@@ -19,7 +19,6 @@ from jobs.campaigns.sweep.body import SweepRun
 from jobs.campaigns.sweep.cases import case_of, load_sweep
 from jobs.campaigns.sweep.from_tables import results_of
 from jobs.checks.finding import Severity
-from jobs.checks.machine import extension_findings
 from jobs.checks.survey import Needs
 from jobs.config import load
 from jobs.config.loading import load_cluster
@@ -28,6 +27,7 @@ from jobs.config.metrics_section import SourceTarget
 from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.registry import client_named, client_of
+from jobs.features.doctor.machine import extension_findings
 from jobs.runs import measurement
 from jobs.runs.environment import packages_of_extensions
 from jobs.runs.fixed_load import FixedLoadRun

@@ -17,10 +17,10 @@ from jobs.engine.producing.protocol import ProducerIdState
 from jobs.engine.producing.retries import Metadata
 from jobs.engine.producing.schedule import schedule_of
 from jobs.engine.task.window import Window
-from jobs.learning.survey import Bounds, Surveyor
-from jobs.learning.topics import matching_topics
-from metrics.learning.keys import keys_of
-from metrics.learning.parts import NOW, TopicPart, parts_of
+from jobs.features.learn.survey import Bounds, Surveyor
+from jobs.features.learn.topics import matching_topics
+from metrics.features.learn.keys import keys_of
+from metrics.features.learn.parts import NOW, TopicPart, parts_of
 from metrics.traffic.clients import ProducerPattern
 from tests.support.patterns import producer_pattern
 from tests.support.scripted_admin import FakeTime

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from metrics.headroom.growth import (
+from metrics.features.headroom.growth import (
     DAY_S,
     HOUR_S,
     Growth,

@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.headroom.answer import (
+from metrics.features.headroom.answer import (
     Answer,
     hold_against_run,
     hold_against_thresholds,
@@ -21,8 +21,8 @@ from metrics.headroom.answer import (
     nearest_limit,
     row_of,
 )
-from metrics.headroom.growth import answer_words, table_rows, times_words
-from metrics.headroom.limits import (
+from metrics.features.headroom.growth import answer_words, table_rows, times_words
+from metrics.features.headroom.limits import (
     RunLimit,
     TrafficLimit,
     answers_of,
@@ -30,7 +30,7 @@ from metrics.headroom.limits import (
     others_of,
     run_limit,
 )
-from metrics.headroom.loads import BYTES_PER_S, RATIO, ResourceLoad, Today, loads_of
+from metrics.features.headroom.loads import BYTES_PER_S, RATIO, ResourceLoad, Today, loads_of
 from metrics.judging.thresholds import Indicators
 from metrics.tables.rows import ResourceHeadroom
 from metrics.trial.others import OtherLoad

@@ -15,14 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.config import load_cluster
+from jobs.features.headroom import body
+from jobs.features.headroom import body as history
+from jobs.features.headroom.production import busiest_of_past, past_use, watched
 from jobs.headroom import headroom
-from jobs.runs.headroom import body
-from jobs.runs.headroom import body as history
-from jobs.runs.headroom.production import busiest_of_past, past_use, watched
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
-from metrics.headroom.growth import DAY_S, NoForecastLibraryError
-from metrics.headroom.loads import Today, today_of
+from metrics.features.headroom.growth import DAY_S, NoForecastLibraryError
+from metrics.features.headroom.loads import Today, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
 from metrics.sources.hosts.source import NoHosts

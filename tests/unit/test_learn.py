@@ -18,11 +18,11 @@ from jobs.config.files import load_rate_profile
 from jobs.config.loading import load, load_workload
 from jobs.config.workload import Workload
 from jobs.console.events import Notice, RecordingReporter, Table
+from jobs.features.learn.learning import LearnOrder, learn
+from jobs.features.learn.survey import Bounds, Surveyor
 from jobs.learn import learn as command
-from jobs.learning.learning import LearnOrder, learn
-from jobs.learning.survey import Bounds, Surveyor
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.learning.parts import MOMENTS
+from metrics.features.learn.parts import MOMENTS
 from tests.support.frozen import frozen, keys_of, lost_keys
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import (
@@ -47,8 +47,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     def serve(admin: ServedCluster) -> ServedCluster:
         time = FakeTime()
         opened = OpenCluster(admin, admin.describe_cluster())
-        monkeypatch.setattr("jobs.learning.learning.open_cluster", lambda *_: opened)
-        monkeypatch.setattr("jobs.learning.learning.time.time", lambda: END_S)
+        monkeypatch.setattr("jobs.features.learn.learning.open_cluster", lambda *_: opened)
+        monkeypatch.setattr("jobs.features.learn.learning.time.time", lambda: END_S)
         real = Surveyor
 
         def made(own: Any, topics: Any, bounds: Bounds, progress: Any) -> Surveyor:
@@ -56,7 +56,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
                 own, topics, bounds, progress, clock=time, now=lambda: END_S, pause=time.pause
             )
 
-        monkeypatch.setattr("jobs.learning.learning.Surveyor", made)
+        monkeypatch.setattr("jobs.features.learn.learning.Surveyor", made)
         return admin
 
     return serve
@@ -223,7 +223,7 @@ def test_a_prometheus_server_shows_the_weeks_before(
             asked.append(("close", 0.0))
 
     served(ServedCluster({"orders": two_kinds()["orders-de"]}))
-    monkeypatch.setattr("jobs.learning.learning.open_metrics", lambda *_: Past())
+    monkeypatch.setattr("jobs.features.learn.learning.open_metrics", lambda *_: Past())
     order = order_in(tmp_path)
     server = "metrics: {prometheus: {server: 'http://p', selector: 'job=\"kafka\"'}}\n"
     text = CLUSTER.replace("metrics: {client_only: true}\n", server)

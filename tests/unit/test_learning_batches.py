@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from metrics.learning.decoded import batches_in
-from metrics.learning.tally import BatchTally, quantile_of
+from metrics.features.learn.tally import BatchTally, quantile_of
+from metrics.traffic.batch_headers import batches_in
 from tests.support.simulated_traffic import encoded, marker
 
 VALUE = (None, b"v" * 100, ())

@@ -15,14 +15,14 @@ from jobs.config.loading import load_workload
 from jobs.engine.batches.sections import PlainSection
 from jobs.engine.producing.producer import Producer
 from jobs.engine.producing.schedule import EvenSchedule
-from jobs.learning.learning import workload_text
-from jobs.learning.survey import Bounds, Surveyor
-from jobs.learning.topics import matching_topics
-from metrics.learning.curve import Curve
-from metrics.learning.document import Learned, LearnedPart, lost_by
-from metrics.learning.keys import keys_of, skew_of
-from metrics.learning.parts import MEAN, Part, TopicPart, parts_of
-from metrics.learning.tally import BatchTally, TopicFacts, TopicSeen
+from jobs.features.learn.learning import workload_text
+from jobs.features.learn.survey import Bounds, Surveyor
+from jobs.features.learn.topics import matching_topics
+from metrics.features.learn.curve import Curve
+from metrics.features.learn.document import Learned, LearnedPart, lost_by
+from metrics.features.learn.keys import keys_of, skew_of
+from metrics.features.learn.parts import MEAN, Part, TopicPart, parts_of
+from metrics.features.learn.tally import BatchTally, TopicFacts, TopicSeen
 from metrics.traffic.clients import largest_over_mean, zipf_weights
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import END_S, Kind, ServedCluster, written

@@ -7,10 +7,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from jobs.learning.learning import rates_of
-from jobs.learning.reading import ANSWER_BYTES, REQUESTS_MAX, BatchReader, OffsetLookup, Stretch
-from jobs.learning.survey import Bounds, Survey, Surveyor
-from jobs.learning.topics import (
+from jobs.features.learn.learning import rates_of
+from jobs.features.learn.reading import (
+    ANSWER_BYTES,
+    REQUESTS_MAX,
+    BatchReader,
+    OffsetLookup,
+    Stretch,
+)
+from jobs.features.learn.survey import Bounds, Survey, Surveyor
+from jobs.features.learn.topics import (
     LITTLE_BYTES_PER_S,
     REQUESTS_PER_S,
     ReadingPace,
@@ -18,12 +24,12 @@ from jobs.learning.topics import (
     pattern_of,
 )
 from metrics.common.errors import ConfigError
-from metrics.learning.curve import Curve
-from metrics.learning.decoded import BatchHeader
-from metrics.learning.fit import batches_per_request
-from metrics.learning.keys import keys_of
-from metrics.learning.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
-from metrics.learning.tally import BatchTally, TopicSeen
+from metrics.features.learn.curve import Curve
+from metrics.features.learn.fit import batches_per_request
+from metrics.features.learn.keys import keys_of
+from metrics.features.learn.parts import MEAN, NOW, PEAK, Part, TopicPart, parts_of
+from metrics.features.learn.tally import BatchTally, TopicSeen
+from metrics.traffic.batch_headers import BatchHeader
 from tests.support.scripted_admin import FakeTime
 from tests.support.simulated_traffic import (
     BROKERS,

@@ -11,8 +11,8 @@ from pyspark.errors import AnalysisException
 
 from jobs.checks.finding import Severity
 from jobs.console.events import RecordingReporter
-from jobs.runs import examination
-from jobs.runs.examination import Examination, ExaminationScope
+from jobs.features.doctor import examination
+from jobs.features.doctor.examination import Examination, ExaminationScope
 from jobs.setup.places import DATABRICKS
 from jobs.spark.compatibility import (
     SAFE,

@@ -13,8 +13,9 @@ from kafka.codec import gzip_encode, snappy_encode
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from jobs.cluster.owner_topic import PLAIN_BYTES_MAX, BatchFormatError, records_of
-from jobs.learning.reading import decode
-from metrics.learning.decoded import RecordTally, batches_in
+from jobs.features.learn.reading import decode
+from metrics.features.learn.decoded import RecordTally
+from metrics.traffic.batch_headers import batches_in
 
 CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 BATCH_HEAD = 61

@@ -18,13 +18,13 @@ from click.testing import CliRunner
 
 from jobs.checks.executor_facts import facts
 from jobs.checks.finding import problems_of
-from jobs.checks.machine import machine_findings
 from jobs.cluster.opening import OpenCluster, require_startable
 from jobs.cluster.sources import open_hosts
 from jobs.config import Cluster, load_cluster
 from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
 from jobs.engine.network.namespaces import Namespaces, inside
+from jobs.features.doctor.machine import machine_findings
 from jobs.testbed import commands, facade
 from jobs.testbed import planted_devices as devices
 from jobs.testbed.delay_line import (

@@ -23,10 +23,11 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
 from jobs.cluster.admin import QUERY_TIMEOUT_MS, AdminError, KafkaAdmin
 from jobs.cluster.owner_topic import BatchFormatError, records_of
-from jobs.learning.topics import ReadingPace
-from metrics.learning.curve import HOUR_S, Curve, PartitionLog, times_of
-from metrics.learning.decoded import BatchHeader, RecordTally, batches_in
-from metrics.learning.tally import BatchTally, TopicFacts
+from jobs.features.learn.topics import ReadingPace
+from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog, times_of
+from metrics.features.learn.decoded import RecordTally
+from metrics.features.learn.tally import BatchTally, TopicFacts
+from metrics.traffic.batch_headers import BatchHeader, batches_in
 from metrics.traffic.payload import BATCH_HEADER_BYTES, varint_bytes
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from metrics.learning.fit import ASSUMED, FITTED, SEEN, Figure, Fit, fit
-from metrics.learning.tally import TopicSeen
+from metrics.features.learn.fit import ASSUMED, FITTED, SEEN, Figure, Fit, fit
+from metrics.features.learn.tally import TopicSeen
 
 PEAK, MEAN, NOW = "peak", "mean", "now"
 MOMENTS = (PEAK, MEAN, NOW)

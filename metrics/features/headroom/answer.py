@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from statistics import stdev
 
 from metrics.comparing.effects import student_quantile
-from metrics.headroom.limits import (
+from metrics.features.headroom.limits import (
     BEND_OF_DISKS,
     REST_PRIOR,
     Line,
@@ -30,7 +30,7 @@ from metrics.headroom.limits import (
     TrafficLimit,
     fit_line,
 )
-from metrics.headroom.loads import BYTES_PER_S, RATIO, Key, ResourceLoad, Today
+from metrics.features.headroom.loads import BYTES_PER_S, RATIO, Key, ResourceLoad, Today
 from metrics.judging.thresholds import Indicators
 from metrics.planning.provisioning import MeasuredLimit, limit_at
 from metrics.tables.rows import ResourceHeadroom

@@ -21,13 +21,19 @@ from jobs.cluster.sources import open_hosts, open_metrics, require_sources
 from jobs.config import Cluster, load_cluster, load_goal
 from jobs.console.events import PhaseStarted, Reporter, Table, note, warn
 from jobs.console.printing import make_reporter
-from jobs.runs.headroom.production import History, busiest_of_past, machines_of, past_use, watched
+from jobs.features.headroom.production import (
+    History,
+    busiest_of_past,
+    machines_of,
+    past_use,
+    watched,
+)
 from jobs.runs.recorded_runs import read_rows
 from jobs.spark.session import close_session, local_session
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
-from metrics.headroom.answer import Answer, hold_against_run, hold_against_thresholds
-from metrics.headroom.growth import (
+from metrics.features.headroom.answer import Answer, hold_against_run, hold_against_thresholds
+from metrics.features.headroom.growth import (
     COLUMNS,
     DAY_S,
     Growth,
@@ -39,8 +45,8 @@ from metrics.headroom.growth import (
     table_rows,
     times_words,
 )
-from metrics.headroom.limits import RunLimit, answers_of, run_limit
-from metrics.headroom.loads import RATIO, Today
+from metrics.features.headroom.limits import RunLimit, answers_of, run_limit
+from metrics.features.headroom.loads import RATIO, Today
 from metrics.judging.thresholds import Indicators
 from metrics.reporting.files import write_file
 from metrics.reporting.summary_tables import configuration_of_row, summary_of

@@ -24,7 +24,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from jobs.cluster.admin import QUERY_TIMEOUT_MS, AdminError, KafkaAdmin
 from metrics.common.errors import ConfigError
-from metrics.learning.tally import GroupFacts, TopicFacts
+from metrics.features.learn.tally import GroupFacts, TopicFacts
 
 GROUPS_MAX = 1_000
 """Number of groups whose offsets are read."""

@@ -26,11 +26,11 @@ from jobs.cluster.sources import open_metrics
 from jobs.config import Cluster, load_cluster
 from jobs.config.metrics_registry import broker_source
 from jobs.console.events import PhaseProgress, PhaseStarted, Reporter, Table, note, warn
-from jobs.learning.survey import Bounds, Survey, Surveyor
-from jobs.learning.topics import matching_topics
+from jobs.features.learn.survey import Bounds, Survey, Surveyor
+from jobs.features.learn.topics import matching_topics
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.learning.curve import profile_points
-from metrics.learning.document import (
+from metrics.features.learn.curve import profile_points
+from metrics.features.learn.document import (
     COLUMNS,
     Learned,
     LearnedPart,
@@ -39,10 +39,10 @@ from metrics.learning.document import (
     span_words,
     table_rows,
 )
-from metrics.learning.fit import Figure
-from metrics.learning.keys import is_slow, keys_of
-from metrics.learning.parts import MEAN, NOW, PEAK, PEAK_STEP_S, TopicPart, parts_of
-from metrics.learning.tally import TopicFacts
+from metrics.features.learn.fit import Figure
+from metrics.features.learn.keys import is_slow, keys_of
+from metrics.features.learn.parts import MEAN, NOW, PEAK, PEAK_STEP_S, TopicPart, parts_of
+from metrics.features.learn.tally import TopicFacts
 from metrics.reporting.files import require_new, write_file
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.source import History, KeepsHistory

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from metrics.learning.curve import Curve
-from metrics.learning.decoded import BatchHeader, RecordTally
+from metrics.features.learn.curve import Curve
+from metrics.features.learn.decoded import RecordTally
+from metrics.traffic.batch_headers import BatchHeader
 from metrics.traffic.payload import BATCH_HEADER_BYTES
 
 SAME_END_MS = 5

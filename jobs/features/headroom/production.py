@@ -9,7 +9,7 @@ from itertools import pairwise
 from jobs.cluster.opening import OpenCluster
 from jobs.trials.sampling import TrialSampler
 from metrics.common.errors import NoConclusionError
-from metrics.headroom.loads import RATIO, Today, Windows, today_of
+from metrics.features.headroom.loads import RATIO, Today, Windows, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.hosts.source import HostSource
 from metrics.sources.http_access import ScrapeError

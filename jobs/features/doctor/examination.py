@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from jobs.checks.cluster import cluster_findings, metrics_findings
 from jobs.checks.finding import Finding, checked, ok, problems_from, problems_of, skipped
-from jobs.checks.machine import SPARK, machine_findings, place_findings
 from jobs.checks.session import check_session
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.permissions import require_throttling_seen
@@ -18,6 +17,7 @@ from jobs.cluster.sources import open_hosts, open_metrics
 from jobs.config import Cluster, Configuration, Workload, load, load_cluster, load_workload
 from jobs.config.loading import load_goals
 from jobs.console.events import PhaseStarted, Reporter
+from jobs.features.doctor.machine import SPARK, machine_findings, place_findings
 from jobs.runs.context_factory import open_session
 from jobs.spark.compatibility import require_safe_commits
 from jobs.trials.context import Session

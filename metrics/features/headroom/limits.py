@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.headroom.loads import BYTES_PER_S, RATIO, Key, loads_of
+from metrics.features.headroom.loads import BYTES_PER_S, RATIO, Key, loads_of
 from metrics.judging.thresholds import Indicators
 from metrics.planning.load_needs import batch_bytes
 from metrics.planning.provisioning import on_any_day

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from metrics.learning.curve import DAY_S, WEEK_S, Curve, sum_of
-from metrics.learning.keys import WARMUP_S, PartKeys, WorkloadKey
-from metrics.learning.parts import Part, TopicPart
+from metrics.features.learn.curve import DAY_S, WEEK_S, Curve, sum_of
+from metrics.features.learn.keys import WARMUP_S, PartKeys, WorkloadKey
+from metrics.features.learn.parts import Part, TopicPart
 from metrics.units import format_count, format_estimate, format_mb_per_s, format_size, iso_utc
 
 COLUMNS = (

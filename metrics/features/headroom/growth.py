@@ -22,8 +22,8 @@ from statistics import fmean
 import numpy as np
 
 from metrics.comparing.effects import student_quantile
-from metrics.headroom.answer import Answer
-from metrics.headroom.loads import RATIO
+from metrics.features.headroom.answer import Answer
+from metrics.features.headroom.loads import RATIO
 from metrics.tables.rows import ResourceHeadroom
 from metrics.units import UNKNOWN, format_mb_per_s, format_ratio
 from search.model import LEVEL

@@ -19,8 +19,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from metrics.learning.decoded import all_seen
-from metrics.learning.tally import BatchTally, Opened, TopicSeen, quantile_of
+from metrics.features.learn.decoded import all_seen
+from metrics.features.learn.tally import BatchTally, Opened, TopicSeen, quantile_of
 
 _BATCHES_LEAST = 20
 """Number of batches of a broker below which no requests are counted."""

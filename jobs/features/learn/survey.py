@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from jobs.cluster.admin import KafkaAdmin
-from jobs.learning.reading import LOOKUPS_PER_S, BatchReader, Found, OffsetLookup, Place, Stretch
-from jobs.learning.topics import ReadingPace, groups_of, shares_of, with_config, with_groups
-from metrics.learning.curve import HOUR_S, Curve, PartitionLog
-from metrics.learning.tally import TopicFacts, TopicSeen
+from jobs.features.learn.reading import (
+    LOOKUPS_PER_S,
+    BatchReader,
+    Found,
+    OffsetLookup,
+    Place,
+    Stretch,
+)
+from jobs.features.learn.topics import ReadingPace, groups_of, shares_of, with_config, with_groups
+from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog
+from metrics.features.learn.tally import TopicFacts, TopicSeen
 
 STRETCH_MAX_S = HOUR_S
 """Longest time before now whose batches are read [s]."""

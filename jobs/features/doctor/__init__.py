@@ -1,0 +1,1 @@
+"""The checks of whether a run would start."""
