@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from jobs.checks.executors import clocks_within, executor_findings
 from jobs.checks.exposure import exposure_findings
@@ -19,6 +18,9 @@ from jobs.checks.survey import Needs, driver_facts, probe_order, survey
 from jobs.config import Cluster, Workload
 from jobs.spark.session import await_slots, registered_slots
 from jobs.trials.control_server import ControlServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CHECK = "Spark's settings"
 

@@ -12,9 +12,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark import cloudpickle
-
 from jobs.checks import executor_facts
 from jobs.config import Cluster, Workload
 from jobs.engine.batches.pool import CODECS
@@ -182,6 +179,8 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
     Raises:
         ConfigError: the stage failed, for example as executors run another version of Python.
     """
+    from py4j.protocol import Py4JJavaError
+
     context = spark.sparkContext
     task = functools.partial(executor_facts.probe_task, json.dumps(order))
 
@@ -206,6 +205,8 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
 @contextmanager
 def shipped_as_source() -> Iterator[None]:
     """Pickle the functions of the survey as code, so that they run without our wheel."""
+    from pyspark import cloudpickle
+
     shipped: Any = cloudpickle  # the package has no types
     modules = (executor_facts, clock_comparison)
     for module in modules:

@@ -20,10 +20,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from jobs.engine.clients.registry import client_of
 from jobs.engine.consuming.ledger import (
@@ -50,6 +49,9 @@ from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.queues import Queues
 from metrics.sources.hosts.source import HostSample
 from metrics.trial.task import TASK_DDL, TaskReport, reports_to_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 INTERVAL_S = 1.0
 """Interval between two samples [s]."""

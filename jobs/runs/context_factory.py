@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from jobs.checks.cluster import permission_findings
 from jobs.checks.finding import Severity, require_ready
 from jobs.checks.session import SessionReport, check_session
@@ -58,6 +56,8 @@ def open_session(
             of its own.
         log: the log of Spark and its Python workers; a temporary file by default.
     """
+    from pyspark.sql import SparkSession
+
     is_ours = SparkSession.getActiveSession() is None
     if slots is None and slots_least > max(2, os.cpu_count() or 2):
         slots = slots_least

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from pyspark.errors import AnalysisException
+from typing import TYPE_CHECKING, Any
 
 from jobs.config.loading import Settings
 from jobs.console.events import Level, Notice, PhaseStarted
@@ -28,6 +26,9 @@ from metrics.reporting.summary import load_summary, write_summary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
 from metrics.tables.store import TableStore
 from metrics.trial.trial import Trial
+
+if TYPE_CHECKING:
+    from pyspark.errors import AnalysisException
 
 _LAST_RUNS = 5
 
@@ -64,6 +65,8 @@ def explaining_missing_tables(store: TableStore) -> Iterator[None]:
     Raises:
         ConfigError: the tables do not exist, or are not Delta tables.
     """
+    from pyspark.errors import AnalysisException
+
     try:
         yield
     except AnalysisException as error:

@@ -14,18 +14,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
-
-import pyspark
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql.utils import is_remote
+from typing import TYPE_CHECKING, Any
 
 from jobs.setup.places import DATABRICKS
 from jobs.setup.preflight import java_problem, this_machine
 from jobs.setup.releases import SparkPair, installed_delta, require_pair
 from metrics.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 """Delta's extension of a session; its class tells whether Delta's jars are there."""
@@ -40,6 +37,10 @@ def require_supported_spark() -> SparkPair:
             the installed Delta does not fit it, the active session has no Delta, or Java is too
             old or too new for a session.
     """
+    import pyspark
+    from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
+
     if is_remote() or "SPARK_REMOTE" in os.environ:
         raise ConfigError(
             "the session is one of Spark Connect (SPARK_REMOTE, shared access mode, serverless), "
@@ -59,6 +60,9 @@ def require_supported_spark() -> SparkPair:
 
 def used_spark() -> str:
     """The version of the Spark that this process uses."""
+    import pyspark
+    from pyspark.sql import SparkSession
+
     active = SparkSession.getActiveSession()
     return pyspark.__version__ if active is None else active.version
 
@@ -207,6 +211,9 @@ def _schema_location(spark: SparkSession, schema: str) -> str | None:
 
     A catalog of its own, such as Unity Catalog, may put a new schema anywhere.
     """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
     try:
         return spark.catalog.getDatabase(schema).locationUri or None
     except (PySparkException, Py4JJavaError):  # a new schema, or one whose creation will fail

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from py4j.protocol import Py4JError, Py4JJavaError
+from typing import TYPE_CHECKING
 
 from metrics.common.errors import ConfigError, RedlineError
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
 
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "INVALID_DRIVER_MEMORY")
 _NO_SECRET = "A secret key must be specified"
@@ -42,6 +44,8 @@ def report_spark_failures() -> Iterator[None]:
 
 def failure_of(error: BaseException) -> SparkFailedError | None:
     """The failure of Spark's driver behind an error; None for any other error."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
     at: BaseException | None = error
     is_lost = False
     while at is not None:

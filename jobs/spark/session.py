@@ -40,14 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-import pyspark
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext, SparkFiles
-from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobs.setup.ivy import spark_jar
 from jobs.setup.jars import delta_jars, java_jar
@@ -58,6 +51,11 @@ from jobs.spark.failures import SparkFailedError, failure_of
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import open_to_append
 from metrics.sources.java_class import compiled, java_source
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
 
 NAME = "LocalFiles"
 SETTINGS = {
@@ -82,6 +80,8 @@ def pass_on_termination(jvm: Any) -> None:
     Args:
         jvm: py4j's view of the JVM.
     """
+    from py4j.protocol import Py4JError
+
     try:
         compiled(jvm, _NAME, _SOURCE).passOnTo(str(os.getpid()))
     except Py4JError as error:  # a JVM without Janino, or without signals
@@ -96,6 +96,8 @@ def send_wheels(context: SparkContext) -> list[str]:
 
     It returns these names.
     """
+    from pyspark import SparkFiles
+
     given = context.getConf().get("spark.submit.pyFiles") or ""
     names = [Path(path).name for path in given.split(",") if path.endswith(_WHEEL)]
     if not names:
@@ -195,6 +197,8 @@ def local_session(
         ConfigError: Java or Delta's jars are missing, or the release of Spark is not supported.
         SparkFailedError: Spark did not start.
     """
+    from pyspark.sql import SparkSession
+
     require_supported_spark()
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -221,6 +225,8 @@ def session_archive() -> Path:
 
     It is in the virtual environment, like the jars of its class path.
     """
+    import pyspark
+
     spark = Path(pyspark.__file__).parent
     name = f"spark-{pyspark.__version__}"
     jars = [str(spark), *map(str, [*delta_jars(), *_files_jar()])]
@@ -282,6 +288,8 @@ def cancel_group(session: SparkSession, group: str) -> None:
 
     Spark before 4.0 cancels only running jobs.
     """
+    from py4j.protocol import Py4JError
+
     context = session.sparkContext
     try:
         _java_context(context).cancelJobGroupAndFutureJobs(group)
@@ -312,6 +320,8 @@ def cause_in(text: str) -> str:
 
 
 def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence[str]) -> SparkConf:
+    from pyspark import SparkConf
+
     conf = SparkConf()
     conf.setMaster(f"local[{slots}]").setAppName(app_name)
     conf.setAll([*DELTA.items(), *LOCAL.items()])
@@ -344,6 +354,13 @@ def short_lived_jvm_options(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _start(conf: SparkConf, log: Path) -> SparkSession:
+    import pyspark
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
     java_command()  # its message is shorter than that of Spark's launcher
     os.environ["SPARK_LOCAL_IP"] = LOOPBACK
     os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers run any python3 on PATH
@@ -394,6 +411,9 @@ def _log_server_errors(context: SparkContext) -> None:
 
 def _submitted_session(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     """The session of spark-submit; Delta is added where spark-submit did not name it."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
     # A session takes its SQL extensions from the context's settings, not from the builder's.
     conf = apply_small_table_settings(SparkConf().setAppName(app_name))
     conf.setAll([*DELTA.items(), *settings.items()])
@@ -437,6 +457,8 @@ def _java_context(context: SparkContext) -> Any:
 
 def _end_jvm(timeout_s: float) -> int | None:
     """End the JVM before the interpreter ends; it exits when its standard input closes."""
+    from pyspark import SparkContext
+
     gateway: Any = SparkContext._gateway
     if gateway is None:
         return None

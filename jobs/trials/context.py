@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from jobs.cluster.broker_outage import BrokerOutage
 from jobs.cluster.opening import OpenCluster
@@ -31,6 +30,9 @@ from metrics.tables.store import RunTables, TableStore
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import ClusterFacts
 from metrics.trial.trial import ALL_BROKERS, RunSeries, Trial, WarmUp
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class TrialNumbering:

@@ -28,12 +28,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from pyspark.sql import SparkSession
 
 from jobs.engine.network.connections import ensure_descriptors
 from jobs.engine.task.control_channel import (
@@ -48,6 +47,9 @@ from jobs.engine.task.control_channel import (
 from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.pattern import Phases
 from metrics.trial.task import TaskReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class AckedProgress:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-
 from jobs.cluster.topic_set import TopicSet
 from jobs.engine.network.options import NAME_PREFIX, TokenProvider
 from jobs.engine.stage import stage_frame
@@ -281,6 +279,8 @@ class Generator:
         return TOKEN_LOOK_S
 
     def _run(self, plan: StagePlan, channel: TaskChannel) -> list[TaskReport]:
+        from py4j.protocol import Py4JJavaError
+
         try:
             frame = stage_frame(self._spark, plan)
             collected = run_interruptibly(self._spark, plan.trial_id, frame.collect)

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial, reduce
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from metrics.arrow_schema import ddl, ddl_type
 from metrics.columns import restored, row_of
@@ -50,6 +49,9 @@ from metrics.tables.views import (
 )
 from metrics.traffic.axes import NP, Axis
 from metrics.trial.trial import ALL_BROKERS, Trial
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _ARROW_SINCE = 4
 """The first major release of PySpark whose `createDataFrame` accepts an Arrow table."""

@@ -11,12 +11,13 @@ Their columns have full names where those of the tables are short: `message_byte
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from pyspark.sql import Column, DataFrame
+from typing import TYPE_CHECKING, Any
 
 from metrics.common.errors import ConfigError
 from metrics.trial.trial import ALL_BROKERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 _TRIAL = ("run_id", "trial", "bpm", "np", "verdict")
 VARIANT_COLUMNS = {"pattern": "map<string,string>", "experiment": "string"}

@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.sources import open_hosts, open_metrics, require_sources
@@ -58,6 +56,9 @@ from metrics.tables.rows import HeadroomRow
 from metrics.tables.store import TableStore
 from metrics.units import format_duration, format_mb_per_s, iso_utc
 from search.model import LEVEL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NO_LIBRARY = (
     "no date: statsmodels is not installed; install it with pip install 'kafka-redline[forecast]'"
@@ -220,6 +221,8 @@ def _require_running(cluster: Cluster) -> None:
 
 
 def _session(stack: ExitStack) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     is_ours = SparkSession.getActiveSession() is None
     spark = local_session()
     if is_ours:  # else its owner may still need it
